@@ -18,13 +18,14 @@ import torch
 
 import logitless
 
-# Bytes and numbers of a block, and where its float16 scales begin.
+# Bytes and numbers of a block, and where its float16 scales begin. Those of int8 and nf4 stand apart.
 BLOCKS = {
     "q8_0": (34, 32, (0,)),
     "q4_0": (18, 32, (0,)),
     "q4_k": (144, 256, (0, 2)),
     "q5_k": (176, 256, (0, 2)),
     "q6_k": (210, 256, (208,)),
+    "nf4": (1, 2, ()),
 }
 
 
@@ -56,7 +57,8 @@ def main():
     weight = torch.randn(options.vocab, options.hidden) / options.hidden**0.5
     heads = {"bfloat16": (weight.bfloat16(), {}), "float32": (weight, {})}
     for packing in options.packings:
-        scales = {"scales": np.full(options.vocab, 1e-3, np.float32)} if packing == "int8" else {}
+        groups = {"int8": 1, "nf4": options.hidden // 64}.get(packing)
+        scales = {"scales": np.full((options.vocab, groups), 1e-3, np.float32)} if groups else {}
         heads[packing] = (packed_rows(random, packing, options.vocab, options.hidden), {"packing": packing, **scales})
     seconds = {name: [] for name in heads}
     plans = {}

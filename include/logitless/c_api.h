@@ -87,7 +87,8 @@ typedef enum logitless_packing {
   LOGITLESS_Q4_0 = 2,
   LOGITLESS_Q4_K = 3,
   LOGITLESS_Q5_K = 4,
-  LOGITLESS_Q6_K = 5
+  LOGITLESS_Q6_K = 5,
+  LOGITLESS_NF4 = 6
 } logitless_packing;
 
 /** See HeadLayout. */
@@ -307,8 +308,8 @@ typedef struct logitless_packed_matrix {
   int32_t packing;  /**< logitless_packing */
   int64_t rows, cols;
   int64_t row_bytes;   /**< from one row to the next, in bytes; 0: they follow one another */
-  const float* scales; /**< of int8: [rows, cols / group] */
-  int64_t group;       /**< of int8; 0: all numbers of a row */
+  const float* scales; /**< of int8 and nf4: [rows, cols / group] */
+  int64_t group;       /**< of int8 and nf4, even for nf4; 0: all numbers of a row */
 } logitless_packed_matrix;
 
 /** A row-major matrix that is written. */
@@ -354,6 +355,10 @@ typedef struct logitless_lm_head {
   logitless_packed_matrix packed; /**< in place of weight: frozen */
   const int64_t* ids;             /**< which entries of the weight the call is over, or NULL: all */
   size_t id_count;
+  logitless_const_matrix lora_a;      /**< [r, H]: logits += lora_scale (x aᵀ) bᵀ; data NULL: none */
+  logitless_const_matrix lora_b;      /**< [V, r] */
+  double lora_scale;                  /**< 1 by default */
+  logitless_const_matrix lora_states; /**< [N, r], in place of lora_scale x aᵀ */
 } logitless_lm_head;
 
 /** See Logits: finished ones, [B, T, V]. */
@@ -408,7 +413,9 @@ typedef struct logitless_gradients {
   void* d_logits; /**< [B, T, V], of finished logits */
   int32_t d_logits_dtype;
   int64_t d_logits_batch_stride, d_logits_row_stride;
-  const logitless_backward_options* backward; /**< NULL: exact */
+  const logitless_backward_options* backward;         /**< NULL: exact */
+  logitless_matrix d_lora_a, d_lora_b, d_lora_states; /**< [r, H], [V, r] and [N, r] */
+  int32_t d_lora_mode;                                /**< of these; LOGITLESS_OVERWRITE by default */
 } logitless_gradients;
 
 LOGITLESS_C_API void logitless_hidden_states_init(logitless_hidden_states* hidden, size_t size);

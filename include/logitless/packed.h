@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrices whose numbers are packed: integers with scales, and the formats that GGUF files hold heads in.
-/// They are read as the float32 numbers that the format's own project unpacks, to the bit.
+/// Matrices whose numbers are packed: integers with scales, bitsandbytes' NF4, and what GGUF files hold heads
+/// in. They are read as the float32 numbers that the format's own project unpacks, to the bit.
 #pragma once
 
 #include <array>
@@ -21,11 +21,14 @@ enum class Packing {
   kQ4K,   ///< blocks of 256 numbers
   kQ5K,   ///< blocks of 256 numbers
   kQ6K,   ///< blocks of 256 numbers
+  /// 4-bit codes of bitsandbytes' NF4, two a byte and the first one in its upper half. A number is what the
+  /// format's table has for its code, multiplied with the scale of its group (absmax): PackedMatrix::scales.
+  kNf4,
 };
 
 /// The names of packings.
 template <>
-inline constexpr std::array kNamesOf<Packing> = {"int8", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k"};
+inline constexpr std::array kNamesOf<Packing> = {"int8", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "nf4"};
 
 /// A row is cut into blocks of so many numbers, each of which takes so many bytes.
 struct PackedBlock {
@@ -48,9 +51,14 @@ constexpr PackedBlock block_of(Packing packing) {
       return {256, 176};
     case Packing::kQ6K:
       return {256, 210};
+    case Packing::kNf4:
+      return {2, 1};
   }
   return {};
 }
+
+/// Tells whether the scales stand beside the numbers, in PackedMatrix::scales, and not among them.
+constexpr bool has_scales_apart(Packing packing) { return packing == Packing::kInt8 || packing == Packing::kNf4; }
 
 /// A packed matrix.
 struct PackedMatrix {
@@ -60,9 +68,10 @@ struct PackedMatrix {
   int64_t cols = 0;                  ///< positive, and a multiple of the numbers of a block
   /// From one row to the next, in bytes. Left out, the rows follow one another.
   std::optional<int64_t> row_bytes = {};
-  /// Of kInt8: [rows, cols / group]; otherwise null.
+  /// Of kInt8 and kNf4: [rows, cols / group]; otherwise null.
   const float* scales = nullptr;
-  int64_t group = 0;  ///< of kInt8: how many numbers of a row share a scale, a divisor of cols; 0: all
+  /// Of kInt8 and kNf4: how many numbers of a row share a scale, a divisor of cols, even for kNf4; 0: all.
+  int64_t group = 0;
 
   /// Tells whether there is one.
   bool given() const { return data || rows != 0 || cols != 0; }

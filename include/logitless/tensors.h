@@ -175,9 +175,27 @@ enum class HeadLayout {
 template <>
 inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
 
-/// The LM head gives the raw logit r_iv = x_i · w_v + bias_v and the capped logit
-/// c_iv = softcap · tanh(r_iv / softcap). Its weight is a matrix, or a packed one, which is frozen: it has no
-/// gradient.
+/// A low-rank adapter beside a head's weight (LoRA, Hu et al. 2021, arXiv:2106.09685): it adds
+/// scale · (x_i aᵀ) · b_v to the raw logits. x aᵀ is computed once a call, in the type of the sums. A caller
+/// who makes these rows otherwise, e.g. of states that a dropout has seen, or with another a for each row,
+/// gives them as `states` in place of `a`.
+struct LoraAdapter {
+  ConstMatrix a;            ///< [r, H]
+  ConstMatrix b;            ///< [V, r], or, with LmHead::ids, a row for each entry that the weight has
+  double scale = 1;         ///< s, often alpha / r; finite. 1 with states
+  ConstMatrix states = {};  ///< [N, r]: it adds states_i · b_v instead
+
+  /// Tells whether there is one.
+  bool given() const { return a.data || b.data || a.rows != 0 || b.rows != 0 || has_states(); }
+  /// Tells whether there are states in place of a.
+  bool has_states() const { return states.data || states.rows != 0 || states.cols != 0; }
+  /// Returns r.
+  int64_t rank() const { return has_states() ? states.cols : a.rows; }
+};
+
+/// The LM head gives the raw logit r_iv = x_i · w_v + bias_v, to which an adapter adds its own, and the
+/// capped logit c_iv = softcap · tanh(r_iv / softcap). Its weight is a matrix, or a packed one, which is
+/// frozen: it has no gradient.
 struct LmHead {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
@@ -188,9 +206,10 @@ struct LmHead {
   double softcap = 0;
   PackedMatrix packed = {};  ///< [V, H] in place of weight; for hidden states that are not float64
   /// Which vocabulary entries of weight or packed, and of bias, the call is over, as rows of these; empty:
-  /// all. Entry k of the call's vocabulary is entry ids[k]: targets, class weights, d_weight and d_bias mean
-  /// places in this list. An id that stands there twice is two entries.
+  /// all. Entry k of the call's vocabulary is entry ids[k]: targets, class weights, d_weight, d_bias and
+  /// d_lora_b mean places in this list. An id that stands there twice is two entries.
   std::span<const int64_t> ids = {};
+  LoraAdapter lora = {};  ///< beside weight or packed; left as it is, there is none
 
   LmHead() = default;
   /// Makes a head without bias and softcap.
@@ -307,9 +326,13 @@ struct Gradients {
   Matrix d_hidden_second;
   Matrix d_weight;                                  ///< the head's shape and layout
   Vector d_bias;                                    ///< [V]; only for a head with a bias
+  Matrix d_lora_a;                                  ///< [r, H], of LoraAdapter::a
+  Matrix d_lora_b;                                  ///< [V, r], of LoraAdapter::b
+  Matrix d_lora_states;                             ///< [N, r], of LoraAdapter::states
   WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden and d_hidden_second
   WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
+  WriteMode d_lora_mode = WriteMode::kOverwrite;    ///< of d_lora_a, d_lora_b and d_lora_states
   /// This takes the place of d_weight.data: at most one of the two may be set.
   WeightGradientSink weight_sink;
   /// The step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
@@ -331,7 +354,9 @@ struct Gradients {
   /// Tells whether d_hidden, or its second half, is wanted.
   bool wants_d_hidden() const { return d_hidden.data || d_hidden_second.data; }
   /// Tells whether anything is wanted: where nothing is, a call runs forward only.
-  bool any() const { return wants_d_hidden() || d_weight.data || d_bias.data || weight_sink; }
+  bool any() const { return wants_d_hidden() || wants_head() || d_lora_states.data; }
+  /// Tells whether the gradient of some part of the head is wanted.
+  bool wants_head() const { return d_weight.data || d_bias.data || weight_sink || d_lora_a.data || d_lora_b.data; }
 };
 
 /// Logits are [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]. They may be

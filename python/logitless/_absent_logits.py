@@ -16,6 +16,7 @@ from ._heads import with_packed
 from ._torch_call import current_context
 from ._torch_head import HeadTensors
 from ._torch_quantised import packed_of
+from .lora import LoraWeight, from_peft, is_lora
 from .packed import PackedWeight
 from .torch import linear_cross_entropy
 
@@ -130,9 +131,11 @@ class AbsentLogits:
         given = getattr(self._head, "_logitless_packed", None)
         return packed_of(self._head.weight) if given is None else given
 
-    def _operands(self) -> tuple[Tensor, Tensor | PackedWeight, Tensor | None]:
+    def _operands(self) -> tuple[Tensor, Tensor | PackedWeight | LoraWeight, Tensor | None]:
         packed = self._packed()
         weight = self._head.weight if packed is None else packed
+        if is_lora(self._head):
+            weight = from_peft(self._head, weight)
         operands = (self._hidden, weight, getattr(self._head, "bias", None))
         if self._cast is None:
             return operands
@@ -141,7 +144,7 @@ class AbsentLogits:
     def materialise(self) -> Tensor:
         """Computes the logits after all."""
         hidden, weight, bias = self._operands()
-        if isinstance(weight, PackedWeight):
+        if not isinstance(weight, Tensor):
             logits = self._head._unpatched.forward(self._head, hidden)
         else:
             logits = torch.nn.functional.linear(hidden, weight, bias)
@@ -176,7 +179,7 @@ class AbsentLogits:
         """The arguments of a call that makes no gradients, of one row a token."""
         hidden, weight, bias = self._operands()
         given: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
-        if isinstance(weight, PackedWeight):
+        if not isinstance(weight, Tensor):
             given, weight = with_packed({**given, "weight": weight}), None  # type: ignore[assignment]
         arguments = HeadTensors((hidden, weight, bias), given).arguments
         arguments["hidden"] = arguments["hidden"].reshape(-1, self._hidden.shape[-1])

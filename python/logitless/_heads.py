@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Packed weights among the arguments of a call."""
+"""Packed weights, and weights with a LoRA, among the arguments of a call."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ _PREFIXES = ("", "teacher_", "ref_")  # of the heads that a call may have
 
 
 def with_packed(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call of _core, with those that a PackedWeight stands for."""
-    given = [prefix for prefix in _PREFIXES if isinstance(arguments.get(f"{prefix}weight"), PackedWeight)]
+    """The arguments of a call of _core, with those that a PackedWeight or a LoraWeight stands for."""
+    given = [prefix for prefix in _PREFIXES if hasattr(arguments.get(f"{prefix}weight"), "keywords")]
     if not given:
         return arguments
     out = dict(arguments)
     for prefix in given:
         packed = out[f"{prefix}weight"]
+        if not isinstance(packed, PackedWeight):  # a LoraWeight, whose module needs PyTorch
+            out.update(packed.keywords(prefix))
+            packed = out[f"{prefix}weight"]
+            if not isinstance(packed, PackedWeight):
+                continue
         for name in (f"{prefix}packing", f"{prefix}scales"):
             if out.get(name) is not None:
                 raise ValueError(f"{name} is given, and {prefix}weight is a PackedWeight, which has its own")

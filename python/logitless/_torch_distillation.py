@@ -12,6 +12,7 @@ from ._torch_call import batched, cast_for_autocast, not_compiled, rows_of, valu
 from ._torch_head import checked_ids, read_head, teacher_weight_of
 from ._torch_loss import loss_of
 from ._torch_options import DISTILLATION, arguments_of
+from .lora import LoraWeight
 from .packed import PackedWeight
 
 
@@ -31,7 +32,7 @@ def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
 def _teacher_arguments(
     input: Tensor,
     teacher_input: Tensor | None,
-    teacher_weight: Tensor | PackedWeight | None,
+    teacher_weight: Tensor | PackedWeight | LoraWeight | None,
     teacher_bias: Tensor | None,
     teacher_logits: Tensor | None,
     teacher_vocab_ids: Tensor | None,
@@ -68,9 +69,9 @@ def _teacher_arguments(
 @not_compiled
 def distillation_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     teacher_input: Tensor | None = None,
-    teacher_weight: Tensor | PackedWeight | None = None,
+    teacher_weight: Tensor | PackedWeight | LoraWeight | None = None,
     target: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,

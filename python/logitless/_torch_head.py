@@ -12,19 +12,21 @@ from torch import Tensor
 from ._heads import with_packed
 from ._torch_call import cast_for_autocast, check_cpu, matrix_of, memory_like, rows_of, values_of
 from ._torch_ranks import local_parts
+from .lora import LoraWeight
 from .packed import PackedWeight
 
 
 class Head(NamedTuple):
     """Hidden states and the head that they are for."""
 
-    tensors: tuple[Tensor, Tensor | None, Tensor | None]  # input, weight and bias: what may have a gradient
+    # What may have a gradient: input, weight and bias, and the states and b of a LoRA where there is one.
+    tensors: tuple[Tensor | None, ...]
     arguments: dict[str, Any]  # of a call of _core: what has none
     group: Any
 
     @property
     def input(self) -> Tensor:
-        return self.tensors[0]
+        return self.tensors[0]  # type: ignore[return-value]
 
     def of(self, rows: Tensor) -> Head:
         """The same head for other hidden states."""
@@ -35,12 +37,12 @@ class Head(NamedTuple):
         """Tells whether hidden states get a gradient, and the head none."""
         hidden, *rest = self.tensors
         trained = any(t is not None and t.requires_grad for t in rest)
-        return torch.is_grad_enabled() and hidden.requires_grad and not trained
+        return torch.is_grad_enabled() and hidden.requires_grad and not trained  # type: ignore[union-attr]
 
 
 def read_head(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     linear_bias: Tensor | None,
     *,
     softcap: float = 0.0,
@@ -49,7 +51,7 @@ def read_head(
     **others: Tensor | None,
 ) -> Head:
     """The head of a call; `others` are tensors that must be on the CPU like its own."""
-    if not isinstance(linear_weight, PackedWeight):
+    if isinstance(linear_weight, Tensor):
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     return read_local_head(
         input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, **others
@@ -58,7 +60,7 @@ def read_head(
 
 def read_local_head(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     linear_bias: Tensor | None,
     *,
     softcap: float = 0.0,
@@ -68,14 +70,16 @@ def read_local_head(
 ) -> Head:
     """The same of what is no DTensor."""
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
-    weight = linear_weight
-    if isinstance(linear_weight, PackedWeight):
-        arguments = with_packed({**arguments, "weight": linear_weight})
+    lora = linear_weight if isinstance(linear_weight, LoraWeight) else None
+    weight = lora.weight if lora else linear_weight
+    if isinstance(weight, PackedWeight):
+        arguments = with_packed({**arguments, "weight": weight})
         weight = None
     check_cpu(input=input, linear_weight=weight, linear_bias=linear_bias, **others)
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids("vocab_ids", vocab_ids)
-    return Head(tuple(cast_for_autocast(input, weight, linear_bias)), arguments, group)  # type: ignore[arg-type]
+    beside = (lora.states(input), lora.b) if lora else ()
+    return Head((*cast_for_autocast(input, weight, linear_bias), *beside), arguments, group)  # type: ignore[arg-type]
 
 
 def checked_ids(name: str, ids: Tensor) -> Tensor:
@@ -89,23 +93,23 @@ def checked_ids(name: str, ids: Tensor) -> Tensor:
     return ids.contiguous()
 
 
-def entries_of(linear_weight: Tensor | PackedWeight, vocab_ids: Tensor | None) -> int:
+def entries_of(linear_weight: Tensor | PackedWeight | LoraWeight, vocab_ids: Tensor | None) -> int:
     """How many vocabulary entries the call is over."""
     if vocab_ids is not None:
         return vocab_ids.numel()
     return int((linear_weight.data if isinstance(linear_weight, PackedWeight) else linear_weight).shape[0])
 
 
-def teacher_weight_of(weight: Tensor | PackedWeight) -> Any:
+def teacher_weight_of(weight: Tensor | PackedWeight | LoraWeight) -> Any:
     """The weight of a head that has no gradient, as _core takes it once with_packed() has read it."""
-    return weight if isinstance(weight, PackedWeight) else matrix_of(values_of(weight))
+    return matrix_of(values_of(weight)) if isinstance(weight, Tensor) else weight
 
 
 class HeadTensors:
     """The arguments of one call on a head, and the gradients that are wanted."""
 
     def __init__(self, tensors: tuple[Any, ...], arguments: dict[str, Any]) -> None:
-        hidden, weight, bias = tensors
+        hidden, weight, bias, *lora = tensors
         self.hidden = rows_of(values_of(hidden))
         self.weight = None if weight is None else matrix_of(values_of(weight))
         self.bias = None if bias is None else values_of(bias).contiguous()
@@ -114,15 +118,24 @@ class HeadTensors:
             self.arguments["weight"] = self.weight
         if self.bias is not None:
             self.arguments["bias"] = self.bias
+        self.lora_states = self.lora_b = None
+        if lora:
+            self.lora_states, self.lora_b = (values_of(x).flatten(0, -2).contiguous() for x in lora)
+            self.arguments.update(lora_states=self.lora_states, lora_b=self.lora_b)
 
     def outputs(self, needs: tuple[bool, ...]) -> list[Tensor | None]:
         ids = self.arguments.get("vocab_ids")
         entries = None if ids is None else ids.numel()
-        grads: list[Tensor | None] = [None, None, None]
-        for i, (name, tensor, rows) in enumerate(
-            (("d_hidden", self.hidden, None), ("d_weight", self.weight, entries), ("d_bias", self.bias, entries))
-        ):
-            if needs[i] and tensor is not None:
+        grads: list[Tensor | None] = [None] * len(needs)
+        outputs = (
+            ("d_hidden", self.hidden, None),
+            ("d_weight", self.weight, entries),
+            ("d_bias", self.bias, entries),
+            ("d_lora_states", self.lora_states, None),
+            ("d_lora_b", self.lora_b, entries),
+        )
+        for i, (name, tensor, rows) in enumerate(outputs):
+            if i < len(needs) and needs[i] and tensor is not None:
                 grads[i] = self.arguments[name] = memory_like(tensor, rows)
         return grads
 
@@ -136,7 +149,7 @@ def shaped_like(
     for i, (grad, x) in enumerate(zip(grads, inputs)):
         if grad is None or x is None:
             out.append(None)
-        elif i == 0 or vocab_ids is None:
+        elif i in (0, 3) or vocab_ids is None:  # which have a row a token
             out.append(grad.to(x.dtype).view_as(x))
         else:
             out.append(torch.zeros_like(x).index_add_(0, vocab_ids, grad.to(x.dtype)))

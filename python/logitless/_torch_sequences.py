@@ -13,6 +13,7 @@ from ._torch_head import Head, checked_ids, read_head
 from ._torch_loss import loss_of
 from ._torch_options import name_of, temperatures_of
 from ._torch_sets import sets_of
+from .lora import LoraWeight
 from .packed import PackedWeight
 
 
@@ -64,7 +65,7 @@ def _sequence_loss(
 @not_compiled
 def policy_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     chosen_ids: Tensor,
     advantages: Tensor | None = None,
     *,
@@ -106,13 +107,13 @@ def policy_loss(
 @not_compiled
 def preference_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
     ref_logps: Tensor | None = None,
     ref_input: Tensor | None = None,
-    ref_weight: Tensor | PackedWeight | None = None,
+    ref_weight: Tensor | PackedWeight | LoraWeight | None = None,
     softcap: float = 0.0,
     vocab_ids: Tensor | None = None,
     return_metrics: bool = False,
@@ -132,14 +133,14 @@ def preference_loss(
 @not_compiled
 def kto_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     target: Tensor,
     labels: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,
     ref_logps: Tensor | None = None,
     ref_input: Tensor | None = None,
-    ref_weight: Tensor | PackedWeight | None = None,
+    ref_weight: Tensor | PackedWeight | LoraWeight | None = None,
     kl_logps: Tensor | None = None,
     kl_ref_logps: Tensor | None = None,
     sequence_weights: Tensor | None = None,

@@ -14,6 +14,7 @@ from ._torch_call import batched, check_versions, handed_over, not_compiled, val
 from ._torch_head import Head, HeadTensors, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, Options, seeded, temperatures_of
 from ._torch_ranks import run_in
+from .lora import LoraWeight
 from .packed import PackedWeight
 
 
@@ -82,7 +83,7 @@ def token_columns(
 @not_compiled
 def token_logps(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
@@ -125,7 +126,7 @@ def token_logps(
 @torch.no_grad()
 def topk_logps(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     k: int,
     *,
     linear_bias: Tensor | None = None,

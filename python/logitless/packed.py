@@ -70,7 +70,8 @@ def from_bitsandbytes(parameter: Any) -> PackedWeight:
     """Takes the weight of a Linear4bit of type nf4, or of a Linear8bitLt that has run no forward pass yet.
 
     nf4 has the numbers of `dequantize_4bit` in float32, to the bit. Where the groups of bitsandbytes do not begin with
-    rows, each is cut into smaller ones, of which every one has its scale. int8 is CB · (SCB / 127), which rounds once
+    rows, each is cut into smaller ones, of which every one has its scale; the CPU kernel of bitsandbytes 0.50 takes
+    wrong scales there, and these numbers are those that were packed. int8 is CB · (SCB / 127), which rounds once
     where bitsandbytes rounds twice. Raises TypeError for what is neither, and ValueError for fp4 and other layouts.
     """
     names = _class_names(parameter)

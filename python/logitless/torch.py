@@ -26,6 +26,7 @@ from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps, topk_union
+from .lora import LoraWeight
 from .packed import PackedWeight
 
 __all__ = [
@@ -57,7 +58,7 @@ def _is_traced(*tensors: Any) -> bool:
 
 def linear_cross_entropy(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
@@ -97,7 +98,8 @@ def linear_cross_entropy(
         vocabulary entries, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
         DTensor, sharded over its vocabulary entries, needs none.
 
-    linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients.
+    linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients. It may
+    be a LoraWeight (logitless.lora), whose tensors have gradients, too.
 
     Targets may be class probabilities, of input's shape but for the last axis, which counts the classes. With
     label_smoothing or weight, or of another type than float32 (float64 for a float64 input), they are copied.
@@ -107,8 +109,8 @@ def linear_cross_entropy(
     PyTorch's own function, with a warning.
     """
     tensors = (input, linear_weight, target, linear_bias, weight)
-    packed = isinstance(linear_weight, PackedWeight)
-    plain = vocab_ids is None and not packed
+    whole = isinstance(linear_weight, (PackedWeight, LoraWeight))  # more than a matrix
+    plain = vocab_ids is None and not whole
     compiling = torch.compiler.is_compiling()
     if torch.overrides.has_torch_function(tensors) or (compiling and not plain):
         arguments = dict(
@@ -130,17 +132,17 @@ def linear_cross_entropy(
         return torch.overrides.handle_torch_function(
             linear_cross_entropy, tensors, input, linear_weight, target, **arguments
         )
-    if not packed:
+    if not whole:
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
-        if not isinstance(value, Tensor) and not (packed and name == "linear_weight"):
+        if not isinstance(value, Tensor) and not (whole and name == "linear_weight"):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
-    axes = 2 if packed else linear_weight.dim()
+    axes = 2 if whole else linear_weight.dim()
     if axes < 2:
         raise RuntimeError(f"expected linear_weight with dimensionality at least 2, got {axes}")
-    if not packed and input.shape[-1] != linear_weight.shape[-1]:
+    if not whole and input.shape[-1] != linear_weight.shape[-1]:
         raise RuntimeError(
             "expected equal input and linear_weight last dimensions (in_features), "
             f"got {input.shape[-1]} and {linear_weight.shape[-1]}, respectively"
@@ -172,7 +174,7 @@ def linear_cross_entropy(
         )
     if axes > 2 or probabilities:
         if not plain:
-            what = "linear_weight is a PackedWeight" if packed else "vocab_ids is given"
+            what = f"linear_weight is a {type(linear_weight).__name__}" if whole else "vocab_ids is given"
             if axes > 2:
                 raise ValueError(f"{what}: linear_weight has {axes} axes, and must have 2")
             raise ValueError(
@@ -212,9 +214,9 @@ def linear_cross_entropy(
     head = read_local_head(
         input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, target=target, weight=weight
     )
-    if not packed:
+    if not whole:
         input, linear_weight, linear_bias = head.tensors  # type: ignore[assignment]
-    if not packed and any(t is not None and t.dtype != input.dtype for t in (linear_weight, linear_bias)):
+    if not whole and any(t is not None and t.dtype != input.dtype for t in (linear_weight, linear_bias)):
         raise RuntimeError(
             f"expected input, linear_weight and linear_bias of one dtype, got {input.dtype}, {linear_weight.dtype}"
             + ("" if linear_bias is None else f" and {linear_bias.dtype}")
@@ -235,7 +237,7 @@ def linear_cross_entropy(
         if group is not None:
             raise ValueError("group is set: calls on several ranks are not traced or compiled")
         if not plain:
-            what = "linear_weight is a PackedWeight" if packed else "vocab_ids is given"
+            what = f"linear_weight is a {type(linear_weight).__name__}" if whole else "vocab_ids is given"
             raise ValueError(f"{what}: such calls are no operator that fake tensors or a tracer could see")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
@@ -273,7 +275,7 @@ def linear_cross_entropy(
 _not_an_operator = not_compiled(linear_cross_entropy)
 
 
-def _takes_probabilities(input: Tensor, linear_weight: Tensor | PackedWeight, target: Tensor, vocab: int) -> bool:
+def _takes_probabilities(input: Tensor, linear_weight: Tensor | PackedWeight | LoraWeight, target: Tensor, vocab: int) -> bool:
     """Tells whether class probabilities are fused; the errors of others are PyTorch's."""
     return (
         target.is_floating_point()
@@ -285,7 +287,7 @@ def _takes_probabilities(input: Tensor, linear_weight: Tensor | PackedWeight, ta
 
 def _soft_path(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight,
+    linear_weight: Tensor | PackedWeight | LoraWeight,
     target: Tensor,
     linear_bias: Tensor | None,
     weight: Tensor | None,

@@ -27,6 +27,7 @@ from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
 from ._torch_call import check_cpu
 from ._torch_options import BACKWARD, Options
 from ._torch_quantised import is_quantised_layer, packed_of
+from .lora import from_peft, is_lora
 from .packed import PackedWeight
 
 __all__ = ["argmax", "compute_loss_func", "patch", "unpatch"]
@@ -264,9 +265,11 @@ def _checked_loss(model: Any) -> None:
         )
 
 
-def output_head(model: Any, given: PackedWeight | None = None, instead: str = "") -> Any:
+def output_head(
+    model: Any, given: PackedWeight | None = None, instead: str = "", takes_lora: bool = False
+) -> Any:
     """The model's output head, a matrix, plain or quantised, and perhaps a bias in memory; throws where it is more than
-    that. What a packed weight is given for may be any module."""
+    that, but for a LoRA where one may be. What a packed weight is given for may be any module."""
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     if head is None:
         raise ValueError(f"{type(model).__name__} has no output head")
@@ -279,6 +282,9 @@ def output_head(model: Any, given: PackedWeight | None = None, instead: str = ""
         )
     base = type(head)._unpatched if isinstance(head, _HandsOn) else type(head)
     kind = f"{base.__module__}.{base.__name__}"
+    if takes_lora and given is None and is_lora(head):
+        _check_lora(model, head)
+        return head
     if base is not torch.nn.Linear:
         if hasattr(head, "active_adapters"):
             layers = getattr(head, "adapter_layer_names", ())  # of those that are not active, too
@@ -297,6 +303,21 @@ def output_head(model: Any, given: PackedWeight | None = None, instead: str = ""
     if packed_of(weight) is None and not (base is torch.nn.Linear and weight.is_floating_point()):
         raise ValueError(f"the head's weight is {weight.dtype}, in a {kind}")
     return head
+
+
+def _check_lora(model: Any, head: Any) -> None:
+    inside = head.get_base_layer()
+    base = type(inside)._unpatched if isinstance(inside, _HandsOn) else type(inside)
+    if not (base is torch.nn.Linear and inside.weight.is_floating_point()) and packed_of(inside.weight) is None:
+        raise ValueError(f"the head's LoRA stands beside a {base.__module__}.{base.__name__}")
+    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    if embedding is not None and getattr(embedding, "weight", None) is inside.weight:
+        raise ValueError(
+            "the head has a LoRA and shares its weight with the input embeddings, which have none: merging it would "
+            "change them. Untie them (tie_word_embeddings=False), or leave lm_head out of target_modules"
+        )
+    check_cpu(lm_head=inside.weight)
+    from_peft(head, inside.weight)  # refuses what is more than a LoRA
 
 
 def _check_given(head: Any, weight: Any, given: PackedWeight) -> None:
@@ -318,7 +339,7 @@ def _checked_head(model: Any, packed: PackedWeight | None = None) -> Any:
     """The model's output head, as one that can hand on its hidden states; with `packed` as its weight, if given."""
     if packed is None and hasattr(model, "get_output_embeddings"):
         packed = getattr(model.get_output_embeddings(), "_logitless_packed", None)
-    head = output_head(model, packed, _INSTEAD)
+    head = output_head(model, packed, _INSTEAD, takes_lora=True)
     hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
     if any(getattr(head, name, None) for name in hooks):
         raise ValueError("the head has hooks, which would not see its logits: remove them")
@@ -345,7 +366,8 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     are made, as in linear_cross_entropy(): of a part of the vocabulary. The loss is exact.
 
     A head that bitsandbytes or torchao has quantised is read once, as logitless.packed does, and is frozen; head= gives
-    the packed weight of a head of any other class. Calls without labels run the head's own code.
+    the packed weight of a head of any other class. A LoRA of PEFT on the head trains, with its dropout, beside a weight
+    of any of these kinds. Calls without labels run the head's own code.
 
     A head that is more than that (an adapter, another quantisation, with hooks or parametrisations) is a ValueError,
     here and in later calls, and so is a model whose loss is not that of a causal LM.

@@ -35,8 +35,8 @@ class Arrays {
  public:
   /// [rows, cols], or its transpose, which `transposed` then tells (null: it may not be).
   ConstMatrix matrix(nb::handle object, const char* name, bool* transposed = nullptr);
-  /// The rows of a packed matrix: [rows, bytes] of uint8, or of int8 [rows, cols] with scales [rows] or [rows, groups]
-  /// of float32.
+  /// The rows of a packed matrix: [rows, bytes] of uint8, or of int8 [rows, cols]. Packings int8 and nf4 have
+  /// scales, [rows] or [rows, groups] of float32.
   PackedMatrix packed(nb::handle object, const char* name, Packing packing, nb::handle scales, const char* scales_name);
   /// The same of an output, the way round that is asked for.
   Matrix output(nb::handle object, const char* name, bool transposed = false);

@@ -139,6 +139,14 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   if (transposed) *transposed = flipped;
   take(keywords, arrays, bias.c_str(), out.bias);
   keywords.take(softcap.c_str(), out.softcap);
+  const std::string lora_a = name("lora_a"), lora_b = name("lora_b");
+  if (const nb::handle a = keywords.find(lora_a.c_str())) out.lora.a = arrays.matrix(a, lora_a.c_str());
+  if (const nb::handle b = keywords.find(lora_b.c_str())) out.lora.b = arrays.matrix(b, lora_b.c_str());
+  keywords.take(name("lora_scale").c_str(), out.lora.scale);
+  const std::string lora_states = name("lora_states");
+  if (const nb::handle states = keywords.find(lora_states.c_str())) {
+    out.lora.states = arrays.matrix(states, lora_states.c_str());
+  }
   return out;
 }
 
@@ -191,8 +199,14 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   if (const nb::handle sink = keywords.find("weight_sink")) {
     gradients_.weight_sink = sink_of(sink, transposed);
   }
+  if (const nb::handle out = keywords.find("d_lora_a")) gradients_.d_lora_a = arrays.output(out, "d_lora_a");
+  if (const nb::handle out = keywords.find("d_lora_b")) gradients_.d_lora_b = arrays.output(out, "d_lora_b");
+  if (const nb::handle out = keywords.find("d_lora_states")) {
+    gradients_.d_lora_states = arrays.output(out, "d_lora_states");
+  }
   if (accumulate) {
-    gradients_.d_hidden_mode = gradients_.d_weight_mode = gradients_.d_bias_mode = WriteMode::kAccumulate;
+    gradients_.d_hidden_mode = gradients_.d_weight_mode = gradients_.d_bias_mode = gradients_.d_lora_mode =
+        WriteMode::kAccumulate;
   }
 }
 

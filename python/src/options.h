@@ -171,8 +171,8 @@ nb::dict dict_of(const Structure& from) {
   return out;
 }
 
-/// Takes weight, layout, bias, softcap, packing, scales and vocab_ids, under names that begin with `prefix`. Tells
-/// whether the weight is a transposed view.
+/// Takes weight, layout, bias, softcap, packing, scales, vocab_ids, lora_a, lora_b, lora_scale and lora_states, under
+/// names that begin with `prefix`. Tells whether the weight is a transposed view.
 LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* transposed);
 
 /// Takes how gradients are made: backward, noise, theta, tolerance and seed.
@@ -182,7 +182,8 @@ BackwardOptions take_backward(Keywords& keywords);
 class CallTensors {
  public:
   /// Takes hidden, hidden_second, offsets and what take_head() takes, or logits; and d_hidden, d_hidden_second,
-  /// d_weight, d_bias, weight_sink and accumulate, or d_logits; and what take_backward() takes.
+  /// d_weight, d_bias, d_lora_a, d_lora_b, d_lora_states, weight_sink and
+  /// accumulate, or d_logits; and what take_backward() takes.
   CallTensors(Keywords& keywords, Arrays& arrays);
 
   /// Calls use(outputs, source...).

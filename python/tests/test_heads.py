@@ -12,6 +12,7 @@ HIDDEN = random.standard_normal((N, H)).astype(np.float32)
 NUMBERS = random.integers(-127, 128, (V, H)).astype(np.int8)
 SCALES = random.uniform(0.005, 0.02, (V, 2)).astype(np.float32)
 WEIGHT = NUMBERS.astype(np.float32) * SCALES.repeat(H // 2, axis=1)
+ONES = np.ones((V, 2 * H), np.float32)
 IDS = np.arange(0, V, 3)
 TARGETS = np.arange(N) * 7 % len(IDS)
 
@@ -53,6 +54,33 @@ def test_a_packed_teacher_over_a_draft_vocabulary():
     assert got.loss == want.loss
 
 
+def test_lora():
+    rank, scale = 3, 1.5
+    a, b = (random.standard_normal(shape).astype(np.float32) for shape in ((rank, H), (V, rank)))
+    targets = np.arange(N) * 7 % V
+    whole = WEIGHT + np.float32(scale) * b @ a
+    d_whole, want = np.empty_like(whole), np.empty_like(HIDDEN)
+    loss = logitless.cross_entropy(HIDDEN, whole, targets, d_hidden=want, d_weight=d_whole).loss
+    lora = {"lora_a": a, "lora_b": b, "lora_scale": scale}
+    for weight, packed in ((WEIGHT, {}), (NUMBERS, {"packing": "int8", "scales": SCALES})):
+        d_a, d_b, d_hidden = np.full_like(a, np.nan), np.full_like(b, np.nan), np.full_like(HIDDEN, np.nan)
+        result = logitless.cross_entropy(
+            HIDDEN, weight, targets, d_hidden=d_hidden, d_lora_a=d_a, d_lora_b=d_b, **lora, **packed
+        )
+        np.testing.assert_allclose(result.loss, loss, rtol=1e-5)
+        np.testing.assert_allclose(d_hidden, want, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(d_a, scale * b.T @ d_whole, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(d_b, scale * d_whole @ a.T, rtol=1e-4, atol=1e-5)
+        before = d_a.copy()
+        logitless.cross_entropy(HIDDEN, weight, targets, d_lora_a=d_a, accumulate=True, **lora, **packed)
+        np.testing.assert_allclose(d_a, 2 * before, rtol=1e-5, atol=1e-6)
+    student = random.standard_normal((V, H)).astype(np.float32)
+    of_whole = logitless.distillation_loss(HIDDEN, student, HIDDEN, whole).loss
+    of_teacher = {"teacher_" + name: value for name, value in lora.items()}
+    of_lora = logitless.distillation_loss(HIDDEN, student, HIDDEN, WEIGHT, **of_teacher).loss
+    np.testing.assert_allclose(of_lora, of_whole, rtol=1e-5)
+
+
 @pytest.mark.parametrize("packing", ["q8_0", "q4_0", "q4_k", "q5_k", "q6_k"])
 def test_the_numbers_are_those_of_gguf(packing):
     gguf = pytest.importorskip("gguf")
@@ -79,10 +107,13 @@ def test_the_numbers_are_those_of_gguf(packing):
 @pytest.mark.parametrize(
     "weight, options, message",
     [
-        (NUMBERS, {"packing": "q9"}, "packing = 'q9' is none of int8, q8_0, q4_0, q4_k, q5_k, q6_k"),
+        (NUMBERS, {"packing": "q9"}, "packing = 'q9' is none of int8, q8_0, q4_0, q4_k, q5_k, q6_k, nf4"),
         (NUMBERS, {"packing": "int8"}, "lm_head.scales is null, but int8 needs them"),
         (NUMBERS, {"packing": "int8", "scales": SCALES[:5]}, r"scales has shape \[5, 2\]"),
         (NUMBERS, {"packing": "int8", "scales": SCALES.astype(np.float64)}, "scales is float64: it must be float32"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4"}, "lm_head.scales is null, but nf4 needs them"),
+        (NUMBERS, {"packing": "nf4", "scales": SCALES}, "weight is int8: with packing = 'nf4' it must be uint8"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4", "scales": ONES}, "group = 1 is no multiple of 2, the block of nf4"),
         (NUMBERS, {"packing": "q8_0"}, "weight is int8: with packing = 'q8_0' it must be uint8"),
         (NUMBERS.view(np.uint8), {"packing": "q8_0"}, "weight has rows of 8 bytes, which is no multiple of 34"),
         (NUMBERS, {}, "weight is int8: it must be float32, bfloat16, float16 or float64"),

@@ -200,15 +200,22 @@ def test_adapters_on_attention_layers(order, bf16, tmp_path):
     assert curves[1] == pytest.approx(curves[0], abs=bound_of("bf16" if bf16 else "plain"))
 
 
-def test_an_adapter_on_the_head_is_named():
+def test_an_adapter_on_the_head_is_fused_and_may_be_merged():
     peft = pytest.importorskip("peft")
     ids, labels = batch()
     on_head = lora(target_modules=[*ATTENTION, "lm_head"])
-    with pytest.raises(ValueError, match="the head carries the adapter 'default' .*lora.*lm_head"):
-        patch(peft.get_peft_model(model_of("llama"), on_head))
+    torch.manual_seed(3)
+    plain = peft.get_peft_model(model_of("llama"), on_head)
+    torch.manual_seed(3)
     model = peft.get_peft_model(patch(model_of("llama")), on_head)
-    with pytest.raises(ValueError, match="the head carries the adapter 'default' .*lora.*lm_head"):
-        model(input_ids=ids, labels=labels)
+    for wrapped in (plain, model):
+        torch.manual_seed(4)
+        for name, parameter in wrapped.named_parameters():
+            if "lora_B" in name:
+                torch.nn.init.normal_(parameter, std=0.1)
+        wrapped.eval()
+    want = plain(input_ids=ids, labels=labels).loss
+    torch.testing.assert_close(model(input_ids=ids, labels=labels).loss, want, atol=1e-5, rtol=1e-5)
     merged = model.merge_and_unload()
     loss = merged(input_ids=ids, labels=labels).loss
     torch.testing.assert_close(loss, unpatch(merged)(input_ids=ids, labels=labels).loss, atol=1e-5, rtol=1e-5)

@@ -368,9 +368,13 @@ def provoked_messages(recwarn):
     utils.add_fused_lm_head(model)
     yield str(recwarn.pop(UserWarning).message)
     peft = pytest.importorskip("peft")
-    adapter = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["lm_head"])
+    adapter = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["lm_head"], use_dora=True)
     with pytest.raises(ValueError) as caught:
         patch(peft.get_peft_model(model_of("llama"), adapter))
+    yield str(caught.value)
+    tied = peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["lm_head"])
+    with pytest.raises(ValueError) as caught:
+        patch(peft.get_peft_model(model_of("tied llama"), tied))
     yield str(caught.value)
 
 

@@ -47,10 +47,27 @@ void say_sample_of_hidden(ranks::Statement& statement, const problem::TokenProbl
                     [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
 }
 
+// States what all ranks have of a head's LoRA.
+void say_lora(ranks::Statement& statement, const LmHead& head, const std::string& of) {
+  if (!head.lora.given()) return statement.say(of + "lora", std::string("none"));
+  if (head.lora.has_states()) {
+    return statement.say(of + "lora.states", std::string(name_of(head.lora.states.dtype)), " is ");
+  }
+  const ConstMatrix* const a = &head.lora.a;
+  statement.say(of + "lora.a", std::string(name_of(a->dtype)), " is ");
+  statement.say(of + "lora.scale", head.lora.scale);
+  statement.say(of + "a sample of lora.a",
+                sample(
+                    of + "lora.a", a->rows, static_cast<size_t>(a->cols) * size_of(a->dtype),
+                    [a](int64_t row) { return core::element(a->data, a->dtype, row * a->stride); },
+                    [](int64_t row) { return row; }));
+}
+
 // States what a head is, of which `entries` vocabulary entries are here.
 void say_head(ranks::Statement& statement, const LmHead& head, int64_t entries, const std::string& name,
               const std::string& of) {
   statement.say(of + "the size of " + name, entries);
+  say_lora(statement, head, of);
   const PackedMatrix* packed = head.packed.given() ? &head.packed : nullptr;
   statement.say(of + name, std::string(packed ? name_of(packed->packing) : name_of(head.weight.dtype)), " is ");
   statement.say(of + "layout", std::string(name_of(head.layout)));
@@ -151,6 +168,7 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
                                                          [tokens](int64_t row) { return tokens->temperature(row); }));
   }
   say_sample_of_hidden(statement, problem, problem, of);
+  say_lora(statement, problem.head, of);
 }
 
 namespace {
@@ -177,7 +195,9 @@ void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProb
     statement.say("temperatures", entries_of_tokens("temperature", problem,
                                                     [&temperatures](int64_t row) { return temperatures.of(row); }));
   }
-  if (problem.teacher) say_sample_of_hidden(statement, problem, *problem.teacher, "teacher.");
+  if (!problem.teacher) return;
+  say_sample_of_hidden(statement, problem, *problem.teacher, "teacher.");
+  say_lora(statement, problem.teacher->head, "teacher.");
 }
 
 void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of) {

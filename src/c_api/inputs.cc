@@ -19,6 +19,7 @@ template <>
 logitless_lm_head defaults() {
   logitless_lm_head out = {};
   out.layout = LOGITLESS_VOCAB_HIDDEN;
+  out.lora_scale = 1;
   return out;
 }
 
@@ -79,6 +80,10 @@ Gradients gradients_of(const logitless_gradients& in) {
   out.d_hidden_batch_stride = step_of(in.d_hidden_batch_stride);
   out.d_hidden_second_batch_stride = step_of(in.d_hidden_second_batch_stride);
   if (in.backward) out.backward = taken<BackwardOptions>(in.backward, "gradients.backward");
+  out.d_lora_a = matrix_of<Matrix>(in.d_lora_a, "gradients.d_lora_a");
+  out.d_lora_b = matrix_of<Matrix>(in.d_lora_b, "gradients.d_lora_b");
+  out.d_lora_states = matrix_of<Matrix>(in.d_lora_states, "gradients.d_lora_states");
+  out.d_lora_mode = mode_of(in.d_lora_mode, "gradients.d_lora_mode");
   return out;
 }
 
@@ -108,6 +113,10 @@ LmHead head_of(const logitless_lm_head& given, const char* name) {
   out.softcap = in.softcap;
   out.packed = packed_of(in.packed, member(name, "packed"));
   out.ids = span_of(in.ids, in.id_count, member(name, "ids").c_str());
+  out.lora.a = matrix_of<ConstMatrix>(in.lora_a, member(name, "lora_a"));
+  out.lora.b = matrix_of<ConstMatrix>(in.lora_b, member(name, "lora_b"));
+  out.lora.scale = in.lora_scale;
+  out.lora.states = matrix_of<ConstMatrix>(in.lora_states, member(name, "lora_states"));
   return out;
 }
 

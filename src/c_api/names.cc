@@ -39,7 +39,7 @@ const char* logitless_gradient_precision_name(int32_t precision) {
 const char* logitless_backward_mode_name(int32_t mode) {
   return name_at<BackwardMode, LOGITLESS_BACKWARD_CERTIFIED>(mode);
 }
-const char* logitless_packing_name(int32_t packing) { return name_at<Packing, LOGITLESS_Q6_K>(packing); }
+const char* logitless_packing_name(int32_t packing) { return name_at<Packing, LOGITLESS_NF4>(packing); }
 const char* logitless_policy_variant_name(int32_t variant) { return name_at<PolicyVariant, LOGITLESS_KL_COV>(variant); }
 const char* logitless_kl_estimator_name(int32_t estimator) {
   return name_at<KlEstimator, LOGITLESS_K3_PLUS>(estimator);

@@ -20,15 +20,23 @@ void check_packed(std::string_view name, const PackedMatrix& matrix) {
   if (matrix.row_bytes && matrix.rows > 1 && *matrix.row_bytes < row_bytes(matrix)) {
     fail(name, ".row_bytes = ", *matrix.row_bytes, " is less than a row, which takes ", row_bytes(matrix));
   }
-  if (matrix.packing == Packing::kInt8) {
+  if (has_scales_apart(matrix.packing)) {
     if (matrix.group < 0 || (matrix.group > 0 && matrix.cols % matrix.group != 0)) {
       fail(name, ".group = ", matrix.group, " must be 0 or a divisor of ", name, ".cols = ", matrix.cols);
     }
-    if (!matrix.scales && matrix.rows > 0) fail(name, ".scales is null, but int8 needs them");
+    if (matrix.group % block.numbers != 0) {
+      fail(name, ".group = ", matrix.group, " is no multiple of ", block.numbers, ", the block of ",
+           name_of(matrix.packing));
+    }
+    if (!matrix.scales && matrix.rows > 0) {
+      fail(name, ".scales is null, but ", name_of(matrix.packing), " needs them");
+    }
     check_aligned(MemberName(name, "scales").of, matrix.scales, sizeof(float), "float32");
   } else {
     if (matrix.scales) fail(name, ".scales is set, but ", name_of(matrix.packing), " has its own");
-    if (matrix.group != 0) fail(name, ".group = ", matrix.group, " is set, but only int8 has groups");
+    if (matrix.group != 0) {
+      fail(name, ".group = ", matrix.group, " is set, but ", name_of(matrix.packing), " has no groups");
+    }
   }
   if (!matrix.data && matrix.rows > 0) fail(name, ".data is null");
   int64_t bytes = 0;

@@ -22,7 +22,7 @@ inline const std::byte* row_of(const PackedMatrix& matrix, int64_t row) {
 }
 /// Returns how many scales a row has.
 inline int64_t row_scales(const PackedMatrix& matrix) {
-  if (matrix.packing != Packing::kInt8) return 0;
+  if (!has_scales_apart(matrix.packing)) return 0;
   return matrix.group > 0 ? matrix.cols / matrix.group : 1;
 }
 /// Returns the bytes from the first number to behind the last one, and those of all scales.

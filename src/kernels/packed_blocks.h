@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The blocks of ggml's packings, as GGUF files hold them: github.com/ggml-org/llama.cpp has them in
-// ggml/src/ggml-common.h, and what a block means in gguf-py/gguf/quants.py.
+// ggml/src/ggml-common.h, and what a block means in gguf-py/gguf/quants.py. And the codes of NF4, which has
+// no blocks.
 #pragma once
 
 #include <cstdint>
@@ -62,6 +63,26 @@ struct Q6_KBlock {
   int8_t scales[16];
   uint8_t d[2];  // float16
 };
+
+/// The numbers of NF4's codes, as bitsandbytes has them (get_4bit_type in bitsandbytes/functional.py):
+/// quantiles of a normal distribution, scaled to [-1, 1]. Number 2 i of a row has the upper half of byte i
+/// as its code, number 2 i + 1 the lower half: x = scale · kNf4Numbers[code].
+alignas(64) inline constexpr float kNf4Numbers[16] = {-1.0F,
+                                                      -0.6961928009986877F,
+                                                      -0.5250730514526367F,
+                                                      -0.39491748809814453F,
+                                                      -0.28444138169288635F,
+                                                      -0.18477343022823334F,
+                                                      -0.09105003625154495F,
+                                                      0.0F,
+                                                      0.07958029955625534F,
+                                                      0.16093020141124725F,
+                                                      0.24611230194568634F,
+                                                      0.33791524171829224F,
+                                                      0.44070982933044434F,
+                                                      0.5626170039176941F,
+                                                      0.7229568362236023F,
+                                                      1.0F};
 
 /// Returns whether a block is what block_of() says of its packing.
 template <class Block>

@@ -74,12 +74,21 @@ void int8_group(const PackedRow& row, int64_t first, int64_t count, float* to) {
   for (int64_t i = first; i < first + count; ++i) to[i - first] = int8_number(row, i, row.scales[i / row.group]);
 }
 
+float nf4_number(const PackedRow& row, int64_t i) {
+  const float scale = row.scales[row.group > 0 ? i / row.group : 0];
+  return scale * kNf4Numbers[half_of(row.bytes[i / 2], 1 - i % 2)];
+}
+
+void nf4(const PackedRow& row, int64_t first, int64_t count, float* to) {
+  for (int64_t i = first; i < first + count; ++i) to[i - first] = nf4_number(row, i);
+}
+
 }  // namespace
 
 const UnpackKernels& plain_unpack_kernels() {
   static constexpr UnpackKernels kKernels = {"plain",           int8_row,          int8_group,
                                              unpack<Q4_0Block>, unpack<Q8_0Block>, unpack<Q4_KBlock>,
-                                             unpack<Q5_KBlock>, unpack<Q6_KBlock>};
+                                             unpack<Q5_KBlock>, unpack<Q6_KBlock>, nf4};
   return kKernels;
 }
 

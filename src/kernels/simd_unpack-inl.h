@@ -259,6 +259,55 @@ inline void int8_group(const PackedRow& row, int64_t first, int64_t count, float
   }
 }
 
+// Returns kNf4Numbers[code] of codes below 16.
+HWY_INLINE FloatsVec nf4_numbers(IntsVec codes) {
+  const Floats d;
+#if HWY_HAVE_SCALABLE || HWY_MAX_BYTES < 32
+  return hn::GatherIndex(d, kNf4Numbers, codes);
+#else
+  if constexpr (hn::MaxLanes(Floats()) == 16) {
+    return hn::TableLookupLanes(hn::LoadU(d, kNf4Numbers), hn::IndicesFromVec(d, codes));
+  } else {
+    const auto of_eight = hn::IndicesFromVec(d, only(codes, 7));
+    const auto low = hn::TableLookupLanes(hn::LoadU(d, kNf4Numbers), of_eight);
+    const auto high = hn::TableLookupLanes(hn::LoadU(d, kNf4Numbers + 8), of_eight);
+    const auto seven = hn::Set(hn::RebindToSigned<Floats>(), 7);
+    return hn::IfThenElse(hn::RebindMask(d, hn::Gt(codes, seven)), high, low);
+  }
+#endif
+}
+
+// Unpacks the numbers of whole bytes, which have one scale.
+HWY_INLINE void scale_nf4(const uint8_t* from, float scale, int64_t bytes, float* to) {
+  const Floats d;
+  const auto lanes = static_cast<int64_t>(hn::Lanes(d));
+  const FloatsVec scales = hn::Set(d, scale);
+  int64_t i = 0;
+  for (; i + lanes <= bytes; i += lanes) {
+    const IntsVec both = load_bytes(from + i);
+    const FloatsVec even = hn::Mul(scales, nf4_numbers(half_of<true>(both)));
+    const FloatsVec odd = hn::Mul(scales, nf4_numbers(half_of<false>(both)));
+    hn::StoreInterleaved2(even, odd, d, to + 2 * i);
+  }
+  for (; i < bytes; ++i) {
+    to[2 * i] = scale * kNf4Numbers[from[i] >> 4];
+    to[2 * i + 1] = scale * kNf4Numbers[from[i] & 15];
+  }
+}
+
+inline void nf4(const PackedRow& row, int64_t first, int64_t count, float* to) {
+  const int64_t end = first + count;
+  for (int64_t i = first, next = 0; i < end; i = next) {
+    const int64_t group = row.group > 0 ? i / row.group : 0;
+    next = row.group > 0 ? std::min(end, (group + 1) * row.group) : end;
+    const float scale = row.scales[group];
+    const int64_t begin = (i + 1) / 2, behind = next / 2;  // whole bytes
+    if (i % 2 != 0) to[i - first] = scale * kNf4Numbers[row.bytes[i / 2] & 15];
+    scale_nf4(row.bytes + begin, scale, behind - begin, to + (2 * begin - first));
+    if (next % 2 != 0) to[next - 1 - first] = scale * kNf4Numbers[row.bytes[behind] >> 4];
+  }
+}
+
 }  // namespace HWY_NAMESPACE
 }  // namespace logitless::kernels
 HWY_AFTER_NAMESPACE();

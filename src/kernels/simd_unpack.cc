@@ -22,7 +22,7 @@ namespace HWY_NAMESPACE {
 const UnpackKernels* unpack_table() {
   static const UnpackKernels kKernels = {hwy::TargetName(HWY_TARGET), int8_row,          int8_group,
                                          unpack<Q4_0Block>,           unpack<Q8_0Block>, unpack<Q4_KBlock>,
-                                         unpack<Q5_KBlock>,           unpack<Q6_KBlock>};
+                                         unpack<Q5_KBlock>,           unpack<Q6_KBlock>, nf4};
   return &kKernels;
 }
 

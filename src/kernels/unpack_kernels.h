@@ -12,9 +12,9 @@ namespace logitless::kernels {
 /// A row of H numbers.
 struct PackedRow {
   const uint8_t* bytes = nullptr;  // at any address
-  // Of kInt8 only: x[i] = scales[0] · q[i], or scales[i / group] · q[i].
+  // Of kInt8 and kNf4 only: x[i] = scales[0] · q[i], or scales[i / group] · q[i].
   const float* scales = nullptr;
-  int64_t group = 0;  // > 0 where there are groups
+  int64_t group = 0;  // > 0 where there are groups; even for kNf4
 };
 
 /// Sets to[i] to number first + i of a row, for 0 <= i < count. The range may begin and end anywhere within
@@ -24,10 +24,11 @@ struct PackedRow {
 /// count = 0: no effect.
 ///
 /// The bits are those of float32 operations in the order in which packed_blocks.h writes them, d · s · q
-/// being (d · s) · q, and so those of `gguf.quants.dequantize`. In ggml's packings all products are exact,
-/// because their factors have at most 23 bits together. Q4_K and Q5_K round once, where they subtract, and a
-/// fused multiplication has the same bits. Scales may be zeros, subnormal numbers, infinities and NaN, of
-/// which IEEE 754 says what they become; only the bits of a NaN are unspecified.
+/// being (d · s) · q, and so those of `gguf.quants.dequantize` and, of NF4, of bitsandbytes'
+/// `dequantize_4bit` to float32. In ggml's packings all products are exact, because their factors have at
+/// most 23 bits together. Q4_K and Q5_K round once, where they subtract, and a fused multiplication has the
+/// same bits; int8 and NF4 round once, in their product. Scales may be zeros, subnormal numbers, infinities
+/// and NaN, of which IEEE 754 says what they become; only the bits of a NaN are unspecified.
 using UnpackRow = void (*)(const PackedRow& row, int64_t first, int64_t count, float* to);
 
 struct UnpackKernels {
@@ -39,6 +40,7 @@ struct UnpackKernels {
   UnpackRow q4_k = nullptr;
   UnpackRow q5_k = nullptr;
   UnpackRow q6_k = nullptr;
+  UnpackRow nf4 = nullptr;
 
   /// Returns the kernel of a packing; `group` is that of PackedRow.
   UnpackRow of(Packing packing, int64_t group) const {
@@ -55,6 +57,8 @@ struct UnpackKernels {
         return q5_k;
       case Packing::kQ6K:
         return q6_k;
+      case Packing::kNf4:
+        return nf4;
     }
     return nullptr;
   }

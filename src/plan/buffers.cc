@@ -284,6 +284,7 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
         of_call.emplace(sink::SinkInputs{*context.kernels, *run.gemm, problem, source}, outputs, sink_sizes(run));
       }
       const sink::Sinks<Sum> sinks = of_call ? of_call->all() : sink::Sinks<Sum>();
+      source::LoraStates(arena, problem, {*context.kernels, *run.gemm, run.plan.threads});
       head_shape<typename Types::Logit>(arena, nullptr, problem.head);
       teacher_shape<typename Types::Logit>(arena, nullptr, problem);
       for (sink::Sink<Sum>* sink : sinks) sink->take_lasting(arena);
@@ -329,6 +330,7 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
       using Sum = typename Types::Sum;
+      source::LoraStates(arena, problem, {*context.kernels, *context.gemm, threads});
       DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
       const fold::RowWalk<Types> walk({problem, nullptr, &source, context.gemm}, source::GivenLogits(), {}, arena,
                                       dense_walk_sizes<Types>(gradient, threads));

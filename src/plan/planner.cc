@@ -90,8 +90,7 @@ class Planner {
       if (!work_.no_expected_rows.empty()) core::fail("plan = expected_row cannot run: ", work_.no_expected_rows);
       return true;
     }
-    return work_.no_expected_rows.empty() && !walks_twice_ && !outputs_.d_weight.data && !outputs_.d_bias.data &&
-           !outputs_.weight_sink;
+    return work_.no_expected_rows.empty() && !walks_twice_ && !outputs_.wants_head();
   }
 
   // Returns the plan where d_hidden, if it is wanted, is made of tiles of gradients.

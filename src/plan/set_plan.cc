@@ -5,14 +5,11 @@
 
 #include "core/checks.h"
 #include "core/views.h"
+#include "sink/lora_sink.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::plan {
 namespace {
-
-bool wants_head(const Gradients& outputs) {
-  return outputs.d_weight.data || outputs.weight_sink || outputs.d_bias.data;
-}
 
 size_t measure(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
                const Gradients& outputs, int team) {
@@ -20,7 +17,13 @@ size_t measure(const detail::ContextState& context, const problem::HiddenProblem
     using T = typename decltype(types)::Sum;
     core::Arena arena;
     const fold::SetRows<T> rows(*context.kernels, problem, problem.head.bias, problem.head.softcap);
-    SetBuffers<T>(arena, problem, work, outputs, rows, team);
+    source::LoraStates(arena, problem, {*context.kernels, *context.gemm, team});
+    SetBuffers<T>(arena, problem, source::Source(problem), work, outputs, rows, team);
+    if (sink::needs_lora_states(problem, outputs)) {
+      sink::BehindLora<T> behind(*context.kernels, *context.gemm, problem, outputs, team);
+      behind.take_lasting(arena);
+      behind.take(arena);
+    }
     return arena.peak();
   });
 }
@@ -64,29 +67,42 @@ Plan make_plan(const detail::ContextState& context, int threads, const problem::
 }  // namespace
 
 template <class T>
-SetBuffers<T>::SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const Work& work,
-                          const Gradients& outputs, const fold::SetRows<T>& rows, int team)
+SetBuffers<T>::SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const source::Source& source,
+                          const Work& work, const Gradients& outputs, const fold::SetRows<T>& rows, int team)
     : threads(static_cast<size_t>(team)) {
-  const int64_t hidden = problem.hidden_size, most = problem.most_picks();
-  const DType states = problem.hidden.dtype;
-  const size_t widest = std::max(size_of(states), size_of(source::Head(problem.head).dtype()));
+  const int64_t most = problem.most_picks();
+  int64_t widest = 0;
+  size_t row_bytes = 0;
+  bool narrow = false;
+  for (const source::Product& p : source.products()) {
+    const int64_t cols = p.states.cols();
+    widest = std::max(widest, cols);
+    row_bytes =
+        std::max(row_bytes, static_cast<size_t>(cols) * std::max(size_of(p.states.dtype()), size_of(p.head.dtype())));
+    narrow |= core::is_narrow<T>(p.states.dtype());
+  }
   if (work.backward) {
     gradients = arena.take<T>(problem.pick_entries());
-    if (wants_head(outputs)) {
+    if (outputs.d_weight.data || outputs.weight_sink || outputs.d_bias.data || outputs.d_lora_b.data) {
       offsets = arena.take<int64_t>(problem.vocab_size + 1);
       entries = arena.take<SetEntry>(problem.pick_entries());
     }
     if (outputs.d_bias.data) bias = arena.take<T>(problem.vocab_size);
+    if (sink::needs_lora_states(problem, outputs)) {
+      d_states = arena.take<T>(static_cast<int64_t>(problem.active().size()) * problem.head.lora.rank());
+    }
   }
   for (PerThread& one : threads) {
     one.of_row = rows.take(arena, most);
-    one.gathered = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(kSetPart * hidden) * widest));
-    if (core::is_narrow<T>(states)) one.states = arena.take<T>(hidden);
+    one.gathered = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(kSetPart) * row_bytes));
+    if (narrow) one.states = arena.take<T>(widest);
     one.products = arena.take<T>(most);
     if (!work.backward) continue;
-    one.sums = arena.take<T>(hidden);
+    one.sums = arena.take<T>(widest);
     one.factors = arena.take<T>(kSetPart);
-    if (outputs.d_weight.data || outputs.weight_sink) one.tile = arena.take<T>(kSetEntries * hidden);
+    if (outputs.d_weight.data || outputs.weight_sink || outputs.d_lora_b.data) {
+      one.tile = arena.take<T>(kSetEntries * widest);
+    }
   }
 }
 

@@ -14,6 +14,7 @@
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "source/source.h"
 
 namespace logitless::plan {
 
@@ -29,16 +30,17 @@ struct SetEntry {
   int64_t gradient = 0;  // its place among the gradients
 };
 
-/// The memory of a call on hidden states. T is the type of sums.
+/// The memory of a call on hidden states. T is the type of sums, and the widest of the source's products has
+/// so many components.
 template <class T>
 struct SetBuffers {
   struct PerThread {
     typename fold::SetRows<T>::Scratch of_row;
-    std::byte* gathered = nullptr;  // [kSetPart, H], of the head's or the states' type
-    T* states = nullptr;            // [H]
+    std::byte* gathered = nullptr;  // [kSetPart, widest], of a head's or its states' type
+    T* states = nullptr;            // [widest]
     T* products = nullptr;          // [most picks]
-    T* sums = nullptr;              // [H]: of d_hidden, or of a vocabulary entry
-    T* tile = nullptr;              // [kSetEntries, H] in the head's layout
+    T* sums = nullptr;              // [widest]: of d_hidden, or of a vocabulary entry
+    T* tile = nullptr;              // [kSetEntries, widest] in the head's layout
     T* factors = nullptr;           // [kSetPart]
   };
   core::Array<PerThread> threads;
@@ -46,9 +48,10 @@ struct SetBuffers {
   int64_t* offsets = nullptr;   // [V + 1] into `entries`, by vocabulary entry
   SetEntry* entries = nullptr;  // [picks], by vocabulary entry and row
   T* bias = nullptr;            // [V]: sums of d_bias
+  T* d_states = nullptr;        // [active rows, r]: gradients of a LoRA's states
 
-  SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const Work& work, const Gradients& outputs,
-             const fold::SetRows<T>& rows, int team);
+  SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const source::Source& source, const Work& work,
+             const Gradients& outputs, const fold::SetRows<T>& rows, int team);
 };
 
 /// Plans `work` for `threads` threads, or as many as the budget holds the scratch of. Throws InvalidInput

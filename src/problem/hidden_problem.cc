@@ -38,7 +38,37 @@ void check_ids(const LmHead& head) {
   }
 }
 
-void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty) {
+void check_lora(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
+  const LoraAdapter& lora = head.lora;
+  if (!lora.given()) return;
+  if (lora.has_states()) {
+    const ConstMatrix& states = lora.states;
+    core::check_matrix("lora.states", states.data, states.dtype, states.rows, states.cols, states.stride);
+    if (lora.a.data) fail("lora.a and lora.states are both set: states stand in place of hidden · aᵀ");
+    if (states.rows != tokens) fail("lora.states has ", states.rows, " rows but hidden has ", tokens);
+    if (lora.scale != 1) fail("lora.scale = ", lora.scale, " must be 1 with lora.states: scale these");
+    check_sum_type("lora.states", states.dtype, hidden.dtype, "hidden");
+  } else {
+    core::check_matrix("lora.a", lora.a.data, lora.a.dtype, lora.a.rows, lora.a.cols, lora.a.stride);
+    if (lora.a.rows == 0) fail("lora.a.rows = 0 must be positive");
+    if (lora.a.cols != hidden.cols) fail("lora.a has ", lora.a.cols, " columns but hidden has ", hidden.cols);
+    check_sum_type("lora.a", lora.a.dtype, hidden.dtype, "hidden");
+  }
+  if (lora.b.rows != head.stored_entries()) {
+    fail("lora.b has ", lora.b.rows, " rows but the vocabulary has ", head.stored_entries());
+  }
+  if (!may_be_empty || lora.b.rows > 0) {
+    core::check_matrix("lora.b", lora.b.data, lora.b.dtype, lora.b.rows, lora.b.cols, lora.b.stride);
+    if (lora.b.cols != lora.rank()) {
+      fail("lora.b has ", lora.b.cols, " columns but lora.", lora.has_states() ? "states" : "a", " has ", lora.rank(),
+           lora.has_states() ? " columns" : " rows");
+    }
+    check_sum_type("lora.b", lora.b.dtype, hidden.dtype, "hidden");
+  }
+  core::check_field("lora.scale", kFinite, lora.scale);
+}
+
+void check_head(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
   if (head.packed.given()) {
     check_packed(head);
     if (head.packed.rows == 0 && !may_be_empty) fail("lm_head.rows = 0 must be positive");
@@ -65,6 +95,7 @@ void check_head(const LmHead& head, const ConstMatrix& hidden, bool may_be_empty
     check_sum_type("bias", head.bias.dtype, hidden.dtype, "hidden");
   }
   if (head.softcap != 0) check_scale("softcap", head.softcap, hidden.dtype);
+  check_lora(head, hidden, tokens, may_be_empty);
 }
 
 void check_hidden(const HiddenStates& hidden) {
@@ -224,7 +255,11 @@ core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradi
   const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
   return {core::range_of("d_hidden", first.data, first.dtype, d_hidden_places(problem, outputs)),
           core::range_of("d_hidden_second", second.data, second.dtype, d_hidden_second_places(problem, outputs)),
-          core::range_of("d_weight", outputs.d_weight), core::range_of("d_bias", outputs.d_bias)};
+          core::range_of("d_weight", outputs.d_weight),
+          core::range_of("d_bias", outputs.d_bias),
+          core::range_of("d_lora_a", outputs.d_lora_a),
+          core::range_of("d_lora_b", outputs.d_lora_b),
+          core::range_of("d_lora_states", outputs.d_lora_states)};
 }
 
 namespace {
@@ -243,7 +278,7 @@ std::shared_ptr<const core::Array<std::byte>> chosen(const ConstVector& vector, 
 
 HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty) {
   check_hidden(hidden);
-  check_head(head, hidden.states, may_be_empty);
+  check_head(head, hidden.states, hidden.tokens(), may_be_empty);
   HiddenTensors tensors;
   tensors.sequence_offsets = sequence_offsets(hidden);
   Shape& shape = tensors.shape;
@@ -258,6 +293,9 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
   operands.second_places = second_places(hidden);
   operands.head = head;
   operands.head.weight = core::with_used_stride(head.weight);
+  operands.head.lora.a = core::with_used_stride(head.lora.a);
+  operands.head.lora.b = core::with_used_stride(head.lora.b);
+  operands.head.lora.states = core::with_used_stride(head.lora.states);
   operands.given_bias = head.bias;
   if (head.bias.data && !head.ids.empty()) {
     operands.chosen_bias = chosen(head.bias, head.ids);
@@ -311,6 +349,9 @@ void append_reads(const LmHead& head, const ConstVector& bias, std::string_view 
     reads.push_back(core::range_of(name, head.packed.scales, core::scale_bytes(head.packed)));
   }
   reads.push_back(core::range_of(name, head.ids.data(), head.ids.size_bytes()));
+  reads.push_back(core::range_of(name, head.lora.a));
+  reads.push_back(core::range_of(name, head.lora.b));
+  reads.push_back(core::range_of(name, head.lora.states));
   reads.push_back(core::range_of(bias_name, bias));
 }
 
@@ -325,9 +366,29 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
   return reads;
 }
 
+namespace {
+
+void check_d_lora(const HiddenProblem& problem, const Gradients& outputs) {
+  const LoraAdapter& lora = problem.head.lora;
+  const auto check = [&](std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
+    if (!out.data) return;
+    if (!in.data) fail(name, " is set but the head has no ", input_name);
+    check_output_shape(name, out, in, input_name);
+    core::check_matrix(name, out.data, out.dtype, out.rows, out.cols, out.stride);
+  };
+  check("d_lora_a", outputs.d_lora_a, lora.a, "lora.a");
+  check("d_lora_states", outputs.d_lora_states, lora.states, "lora.states");
+  ConstMatrix of_entries = lora.b;
+  of_entries.rows = problem.entries;
+  if (problem.entries > 0 || !lora.given()) check("d_lora_b", outputs.d_lora_b, of_entries, "lora.b");
+}
+
+}  // namespace
+
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
   core::check_fields(outputs.backward, "backward.");
   check_d_hidden(problem, outputs);
+  check_d_lora(problem, outputs);
   if (problem.head.packed.given() && (outputs.d_weight.data || outputs.weight_sink)) {
     fail(outputs.weight_sink ? "weight_sink" : "d_weight", " is set but lm_head is packed (",
          name_of(problem.head.packed.packing), "): it is frozen");

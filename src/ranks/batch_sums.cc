@@ -70,19 +70,31 @@ void sum_over_batch(const Context& context, const problem::HiddenProblem& proble
   Group& group = *shared.weight_ranks;
   const Matrix weight = outputs.d_weight.data ? core::with_used_stride(outputs.d_weight) : Matrix();
   const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
-  const std::array<int64_t, 5> sizes = {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size,
-                                        bias.data ? static_cast<int64_t>(bias.dtype) : -1};
+  const Matrix lora_a = outputs.d_lora_a.data ? core::with_used_stride(outputs.d_lora_a) : Matrix();
+  const Matrix lora_b = outputs.d_lora_b.data ? core::with_used_stride(outputs.d_lora_b) : Matrix();
+  const std::array<int64_t, 10> sizes = {weight.rows,
+                                         weight.cols,
+                                         static_cast<int64_t>(weight.dtype),
+                                         bias.size,
+                                         bias.data ? static_cast<int64_t>(bias.dtype) : -1,
+                                         lora_a.rows,
+                                         static_cast<int64_t>(lora_a.dtype),
+                                         lora_b.rows,
+                                         lora_b.cols,
+                                         static_cast<int64_t>(lora_b.dtype)};
   for (const auto& others : group.all_gather(sizes)) {
     if (others == sizes) continue;
     throw RankError("the ranks of ranks.data do not sum the same: d_weight is [" + std::to_string(sizes[0]) + ", " +
                     std::to_string(sizes[1]) + "] here and [" + std::to_string(others[0]) + ", " +
                     std::to_string(others[1]) + "] on another rank, d_bias " + std::to_string(sizes[3]) + " and " +
-                    std::to_string(others[3]) + ", or their types differ");
+                    std::to_string(others[3]) + ", d_lora_a of rank " + std::to_string(sizes[5]) + " and " +
+                    std::to_string(others[5]) + ", d_lora_b of " + std::to_string(sizes[7]) + " entries and " +
+                    std::to_string(others[7]) + ", or their types differ");
   }
   // A vector is rows, of which each rank sums some.
   constexpr int64_t kRow = 1024;
   const int64_t whole = bias.size / kRow * kRow;
-  const Matrix sums[] = {weight, Matrix(bias.data, bias.dtype, whole / kRow, kRow),
+  const Matrix sums[] = {weight, lora_a, lora_b, Matrix(bias.data, bias.dtype, whole / kRow, kRow),
                          Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole)};
   // Ranks of a grid meet in every exchange, and those with other vocabulary entries may have more of them.
   int64_t exchanges = 0;

@@ -16,13 +16,18 @@ HeadTypes head_types(const Heads& heads, const Gradients& outputs) {
             type_of(of.bias),
             of.packed.given() ? static_cast<int64_t>(of.packed.packing) : -1,
             of.packed.group,
-            of.ids.empty() ? -1 : 1};
+            of.ids.empty() ? -1 : 1,
+            type_of(of.lora.a),
+            type_of(of.lora.states),
+            of.lora.given() ? static_cast<int64_t>(of.lora.b.dtype) : -1,
+            of.lora.rank()};
   };
   types.head = types_of(head);
   if (heads.teacher) types.teacher = types_of(*heads.teacher);
   types.d_weight = type_of(outputs.d_weight);
   types.weight_sink = outputs.weight_sink ? 1 : -1;
   types.d_bias = type_of(outputs.d_bias);
+  types.d_lora_b = type_of(outputs.d_lora_b);
   types.wants_gradients = outputs.any() ? 1 : 0;
   return types;
 }

@@ -23,9 +23,10 @@ struct HeadTypes {
   int64_t entries = 0;  // of this rank
   struct Of {
     int64_t weight = -1, layout = -1, bias = -1, packing = -1, group = -1, ids = -1;
+    int64_t lora_a = -1, lora_states = -1, lora_b = -1, lora_rank = 0;
   };
   Of head, teacher;
-  int64_t d_weight = -1, weight_sink = -1, d_bias = -1;
+  int64_t d_weight = -1, weight_sink = -1, d_bias = -1, d_lora_b = -1;
   int64_t wants_gradients = 0;  // some gradient, that of hidden states included
 };
 

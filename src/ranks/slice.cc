@@ -26,6 +26,8 @@ Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t 
   Gradients out = outputs;
   out.d_weight = source::Layout(layout).entries_of(outputs.d_weight, first, count);
   out.d_bias = source::entries_of(outputs.d_bias, first, count);
+  out.d_lora_b = source::Layout(HeadLayout::kVocabHidden).entries_of(outputs.d_lora_b, first, count);
+  out.d_lora_a = out.d_lora_states = {};
   if (outputs.weight_sink) {
     out.weight_sink = [&sink = outputs.weight_sink, first](int64_t entry, int64_t entries, ConstMatrix tile) {
       sink(first + entry, entries, tile);

@@ -42,6 +42,13 @@ struct Planned {
       }
       if (given.ids >= 0) of.head.ids = {reinterpret_cast<const int64_t*>(this), static_cast<size_t>(entries)};
       if (given.bias >= 0) of.head.bias = ConstVector(this, dtype(given.bias), entries);
+      if (given.lora_b >= 0) {
+        if (given.lora_a >= 0) of.head.lora.a = ConstMatrix(this, dtype(given.lora_a), given.lora_rank, width);
+        if (given.lora_states >= 0) {
+          of.head.lora.states = ConstMatrix(this, dtype(given.lora_states), problem.tokens, given.lora_rank);
+        }
+        of.head.lora.b = ConstMatrix(this, dtype(given.lora_b), entries, given.lora_rank);
+      }
     };
     plan_head(types.head, problem);
     if (problem.teacher) plan_head(types.teacher, *problem.teacher);
@@ -50,10 +57,13 @@ struct Planned {
     work.slices = cut.entries;
     if (types.d_weight >= 0) outputs.d_weight = Matrix(this, dtype(types.d_weight), rows, cols);
     if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), entries);
+    if (types.d_lora_b >= 0) outputs.d_lora_b = Matrix(this, dtype(types.d_lora_b), entries, types.head.lora_rank);
+    if (lora_part(problem, wanted_outputs).data) set_lora_sums(problem, this, outputs);
     if (types.weight_sink >= 0) outputs.weight_sink = [](int64_t, int64_t, const ConstMatrix&) {};
     outputs.backward = wanted_outputs.backward;
     outputs.d_weight_mode = wanted_outputs.d_weight_mode;
     outputs.d_bias_mode = wanted_outputs.d_bias_mode;
+    outputs.d_lora_mode = wanted_outputs.d_lora_mode;
     if (wanted_outputs.wants_d_hidden()) set_sums(problem, this, outputs);
   }
 };
@@ -72,17 +82,29 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
   Statement& statement = cut.group->statement();
   const auto is = [&](const char* name, std::string value) { statement.say(name, std::move(value), " is "); };
   const auto wanted = [](bool value) { return std::string(value ? "wanted" : "not wanted"); };
-  const auto head_is = [&](const char* name, const char* layout, const char* bias, const HeadTypes::Of& of) {
+  const auto head_is = [&](const char* name, const char* layout, const char* bias, const char* lora,
+                           const HeadTypes::Of& of) {
     is(name, (of.packing < 0 ? name_of_type(of.weight) : name_of(static_cast<Packing>(of.packing))) +
                  (of.ids < 0 ? "" : ", of which ids are chosen"));
     is(layout, name_of(static_cast<HeadLayout>(of.layout)));
     is(bias, name_of_type(of.bias));
+    if (of.lora_b < 0) return is(lora, "none");
+    const bool states = of.lora_states >= 0;
+    is(lora, (states ? "states of " : "") + name_of_type(states ? of.lora_states : of.lora_a) + " and " +
+                 name_of_type(of.lora_b) + " of rank " + std::to_string(of.lora_rank));
   };
-  head_is("lm_head", "the layout of lm_head", "bias", types.head);
-  if (problem.teacher) head_is("teacher.head", "the layout of teacher.head", "teacher.head.bias", types.teacher);
+  head_is("lm_head", "the layout of lm_head", "bias", "lora", types.head);
+  if (problem.teacher)
+    head_is("teacher.head", "the layout of teacher.head", "teacher.head.bias", "teacher.head.lora", types.teacher);
   is("d_weight", name_of_type(types.d_weight));
   is("weight_sink", types.weight_sink < 0 ? "none" : "given");
   is("d_bias", name_of_type(types.d_bias));
+  is("d_lora_b", name_of_type(types.d_lora_b));
+  const Matrix& d_lora = lora_part(problem, outputs);
+  const bool wants_lora = work.backward && d_lora.data, sums_lora = wants_lora && !cut.own_d_hidden;
+  is(problem.head.lora.has_states() ? "d_lora_states" : "d_lora_a",
+     sums_lora ? name_of(d_lora.dtype) : wanted(wants_lora));
+  is("d_lora_mode", sums_lora && outputs.d_lora_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
   is("the forward half", wanted(work.forward));
   is("a gradient", wanted(work.backward));
   is("d_hidden", sums ? name_of_type(static_cast<int64_t>(problem::d_hidden_dtype(outputs))) : wanted(wants_d_hidden));

@@ -13,6 +13,7 @@
 #include "problem/hidden_rows.h"
 #include "sink/bias_sink.h"
 #include "sink/hidden_sink.h"
+#include "sink/lora_sink.h"
 #include "sink/sink.h"
 #include "sink/weight_sink.h"
 #include "source/source.h"
@@ -36,19 +37,34 @@ class CallSinks {
   CallSinks(const SinkInputs& inputs, const Gradients& outputs, const Sizes& sizes) {
     const kernels::RowKernels& kernels = inputs.kernels;
     const source::Product& product = inputs.source.products().front();
-    if (outputs.wants_d_hidden() && !sizes.hidden_elsewhere) {
-      add(hidden_.emplace(kernels, product.head, problem::d_hidden_rows(inputs.problem, outputs), outputs.d_hidden_mode,
-                          sizes));
+    const bool hidden = outputs.wants_d_hidden() && !sizes.hidden_elsewhere;
+    if (hidden) {
+      hidden_.emplace(kernels, product.head, problem::d_hidden_rows(inputs.problem, outputs), outputs.d_hidden_mode,
+                      sizes);
+    }
+    if (needs_lora_states(inputs.problem, outputs)) {
+      add(lora_.emplace(kernels, inputs.gemm, inputs.problem, *inputs.source.lora(), outputs,
+                        hidden ? &*hidden_ : nullptr, sizes));
+    } else if (hidden) {
+      add(*hidden_);
     }
     if (outputs.d_weight.data || outputs.weight_sink) {
       add(weight_.emplace(kernels, product, outputs.d_weight, outputs.d_weight_mode, outputs.weight_sink,
-                          is_summed_in_tiles<Sum>(outputs), sizes));
+                          outputs.weight_sink || is_summed_in_tiles<Sum>(outputs.d_weight), sizes));
     }
     if (outputs.d_bias.data) {
       bias_.emplace(kernels, outputs.d_bias, outputs.d_bias_mode);
       // d_weight's first chain of a tile has the order that these sums need, and they add little to it.
       if (weight_) bias_->join(count_ - 1);
       add(*bias_);
+    }
+    if (outputs.d_lora_states.data) {
+      add(lora_states_.emplace(kernels, inputs.source.lora()->head, rows_of(outputs.d_lora_states), outputs.d_lora_mode,
+                               with_sums_apart(sizes)));
+    }
+    if (outputs.d_lora_b.data) {
+      add(lora_b_.emplace(kernels, *inputs.source.lora(), outputs.d_lora_b, outputs.d_lora_mode, no_callback_,
+                          is_summed_in_tiles<Sum>(outputs.d_lora_b), sizes));
     }
   }
   CallSinks(const CallSinks&) = delete;
@@ -68,6 +84,10 @@ class CallSinks {
   std::optional<HiddenSink<Sum>> hidden_;
   std::optional<WeightSink<Sum>> weight_;
   std::optional<BiasSink<Sum>> bias_;
+  std::optional<LoraSink<Sum>> lora_;
+  std::optional<HiddenSink<Sum>> lora_states_;
+  std::optional<WeightSink<Sum>> lora_b_;
+  const WeightGradientSink no_callback_ = {};
   static constexpr size_t kMost = 8;  // A call makes no allocation for its list.
   std::array<Sink<Sum>*, kMost> all_ = {};
   size_t count_ = 0;

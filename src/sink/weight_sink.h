@@ -14,10 +14,15 @@
 
 namespace logitless::sink {
 
-/// Returns whether d_weight is summed in tiles of its own, each handed on once all rows are in it.
+/// Returns whether a gradient of a weight is summed in tiles of its own, each handed on once all rows are in
+/// it.
+template <class Sum>
+bool is_summed_in_tiles(const Matrix& d_weight) {
+  return d_weight.data && core::is_narrow<Sum>(d_weight.dtype);
+}
 template <class Sum>
 bool is_summed_in_tiles(const Gradients& outputs) {
-  return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
+  return outputs.weight_sink || is_summed_in_tiles<Sum>(outputs.d_weight) || is_summed_in_tiles<Sum>(outputs.d_lora_b);
 }
 
 /// The gradient of a product's head (+)= gradientsᵀ · states, in the head's layout: d_weight or its callback.

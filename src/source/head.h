@@ -63,7 +63,10 @@ inline LmHead slice(const LmHead& head, int64_t first, int64_t count) {
   out.bias = entries_of(head.bias, first, count);
   if (!head.ids.empty()) {
     out.ids = head.ids.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
-  } else if (head.packed.given()) {
+    return out;
+  }
+  if (head.lora.given()) out.lora.b = Layout(HeadLayout::kVocabHidden).entries_of(head.lora.b, first, count);
+  if (head.packed.given()) {
     out.packed = core::rows_of(head.packed, first, count);
   } else {
     out.weight = Layout(head.layout).entries_of(head.weight, first, count);

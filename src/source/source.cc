@@ -9,16 +9,22 @@
 
 namespace logitless::source {
 
-Source::Source(const problem::HiddenProblem& problem) {
-  products_.reserve(2);
+Source::Source(const problem::HiddenProblem& problem, const LoraStates& loras) : has_lora_(problem.head.lora.given()) {
+  products_.reserve(4);
   products_.push_back({States(problem::hidden_rows(problem)), Head(problem.head)});
+  if (has_lora_) products_.push_back({States(loras.of_call(problem)), Head(lora_head(problem.head))});
   if (problem.teacher_logits) teacher_ = GivenLogits(*problem.teacher_logits);
-  if (!problem.teacher) return;
-  products_.push_back({States(problem::rows_of(*problem.teacher, problem.tokens)), Head(problem.teacher->head), 1,
-                       products_.front().states.row_bytes()});
+  if (problem.teacher) {
+    const LmHead& head = problem.teacher->head;
+    products_.push_back({States(problem::rows_of(*problem.teacher, problem.tokens)), Head(head), 1});
+    if (head.lora.given()) products_.push_back({States(loras.of_teacher(problem)), Head(lora_head(head)), 1});
+  }
+  place_products();
 }
 
-Source::Source(core::Array<Product> products) : products_(std::move(products)) {
+Source::Source(core::Array<Product> products) : products_(std::move(products)) { place_products(); }
+
+void Source::place_products() {
   size_t before = 0;
   for (Product& product : products_) {
     product.bytes_before = before;

@@ -14,6 +14,7 @@
 #include "problem/hidden_problem.h"
 #include "source/given_logits.h"
 #include "source/head.h"
+#include "source/lora.h"
 #include "source/multiplier.h"
 #include "source/row_blocks.h"
 #include "source/states.h"
@@ -69,13 +70,16 @@ struct ProductShape {
 
 class Source {
  public:
-  /// Makes the source of hidden · head, and of its teacher's logits beside it if there is one.
-  explicit Source(const problem::HiddenProblem& problem);
+  /// Makes the source of hidden · head, and of its teacher's logits beside it if there is one. The states of
+  /// their LoRAs are `loras`.
+  explicit Source(const problem::HiddenProblem& problem, const LoraStates& loras = {});
   /// Makes a source whose logits are, on each side, the sum of its products. All have the same rows and
   /// vocabulary entries, and their sides do not decrease.
   explicit Source(core::Array<Product> products);
 
   std::span<const Product> products() const { return products_; }
+  /// Returns the product of the LoRA of side 0, or null.
+  const Product* lora() const { return has_lora_ ? &products_[1] : nullptr; }
   int64_t sides() const { return products_.back().side + (teacher_.any() ? 2 : 1); }
   int64_t entries() const { return products_.front().head.entries(); }
   /// The types and the number of components of the first product, the largest, for which kernels are chosen.
@@ -152,6 +156,8 @@ class Source {
                    Logit* logits, const Multiplier& multiply) const;
 
  private:
+  // Fills where the rows of each product begin in a Room.
+  void place_products();
   // Writes the sums of the products of each side, whose operands are states(product).
   template <class Logit, class Operand>
   void multiply_all(gemm::Product<Logit> product, int64_t first_entry, const Operand& states,
@@ -163,7 +169,8 @@ class Source {
                     int64_t first_entry, const Multiplier& multiply) const;
 
   core::Array<Product> products_;
-  GivenLogits teacher_;  // those of side 1, where they are no products
+  bool has_lora_ = false;  // of side 0: then it is the second product
+  GivenLogits teacher_;    // those of side 1, where they are no products
 };
 
 }  // namespace logitless::source

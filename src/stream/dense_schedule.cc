@@ -25,11 +25,12 @@ class DenseSchedule final : public Schedule {
                 const Plan& plan)
       : context_(context),
         problem_(problem),
-        source_(problem),
         threads_(plan.threads),
         v_(problem.vocab_size),
         gradient_(plan.gradient_dtype),
         arena_(plan.workspace_bytes),
+        loras_(arena_, problem, {*context.kernels, *context.gemm, threads_}),
+        source_(problem, loras_),
         buffers_(arena_, *context.gemm, source_, problem.tokens, gradient_, threads_),
         tiles_(*context.kernels, problem, fold::kRowColumns,
                plan::head_shape<Logit>(arena_, context.kernels, problem.head),
@@ -98,7 +99,9 @@ class DenseSchedule final : public Schedule {
     const int64_t step = sink.tiles_apart() > 0 ? sizes_.part.entries : v_;
     for (int64_t first = 0; first < v_; first += step) {
       const int64_t entries = std::min(step, v_ - first);
-      sink.add(all.columns(first, entries), 0, /*first=*/true, 0, multiplier());
+      for (int64_t split = 0; split < sink.splits(); ++split) {
+        sink.add(all.columns(first, entries), split, /*first=*/true, 0, multiplier());
+      }
       sink.finish_tile(first, entries, threads_);
     }
     sink.finish_chunk(rows_, threads_);
@@ -107,11 +110,12 @@ class DenseSchedule final : public Schedule {
 
   const detail::ContextState& context_;
   const HiddenProblem& problem_;
-  const source::Source source_;
   int threads_;
   int64_t v_;
   DType gradient_;  // of the gradients of the logits
   core::Arena arena_;
+  const source::LoraStates loras_;
+  const source::Source source_;
   plan::DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;

@@ -101,6 +101,7 @@ const std::vector<double>& of_type(const ExpectedRows& rows, double) { return ro
 }  // namespace
 
 std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
+  if (problem.head.lora.given()) return "the head has a LoRA";
   if (problem.divergence) return "the call has a teacher, beside which logits are walked twice";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
   if (filled.outside || filled.divergence)

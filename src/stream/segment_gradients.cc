@@ -36,6 +36,7 @@ size_t bucket_of(float mass) {
 
 std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
   if (problem.over_picks) return "the call is over sets of ids, and walks no vocabulary";
+  if (problem.head.lora.given()) return "the head has a LoRA";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
   if (filled.outside) return "the loss has a gradient of the probability outside of its ids";
   return {};

@@ -3,14 +3,16 @@
 // meet before they are finished, and sums of d_hidden before they become an output.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 #include <utility>
 
 #include "core/arena.h"
 #include "core/store.h"
 #include "fold/call_partials.h"
 #include "ranks/cut.h"
-#include "ranks/hidden_sums.h"
 #include "ranks/slice.h"
+#include "ranks/slice_sums.h"
+#include "sink/lora_sink.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
@@ -28,7 +30,10 @@ class SlicedSchedule final : public Schedule {
         plan_(run),
         whole_(problem),
         arena_(bytes_of(whole_, run.plan.chunk_rows)),
-        hidden_sums_(*context.kernels, cut, problem, outputs) {
+        hidden_sums_(*context.kernels, cut, problem::d_hidden_rows(problem, outputs), outputs.d_hidden_mode,
+                     ranks::sum_type(problem)),
+        lora_sums_(*context.kernels, cut, sink::rows_of(ranks::lora_part(problem, outputs)), outputs.d_lora_mode,
+                   ranks::sum_type(problem)) {
     whole_.take(arena_, run.plan.chunk_rows, 1);
     if (cut_.left || !cut_.gathered.empty()) {
       left_offsets_.resize(static_cast<size_t>(problem.tokens) + 1);
@@ -71,7 +76,12 @@ class SlicedSchedule final : public Schedule {
     for (Slice& slice : slices_) {
       if (slice.has_gradients()) slice.schedule->finish_gradients();
     }
-    hidden_sums_.finish(plan_.plan.threads);
+    hidden_sums_.finish(problem_.active(), plan_.plan.threads);
+    if (!lora_sums_.wanted()) return;
+    if (problem_.head.lora.has_states()) return lora_sums_.finish(problem_.active(), plan_.plan.threads);
+    core::Array<int64_t> rows(static_cast<size_t>(outputs_.d_lora_a.rows));
+    std::iota(rows.begin(), rows.end(), int64_t{0});
+    lora_sums_.finish(rows, plan_.plan.threads);
   }
 
   // The share of all pairs of this rank, and bounds of what its slices make: parts of d_hidden add up, and
@@ -110,12 +120,26 @@ class SlicedSchedule final : public Schedule {
   void make_slice(int64_t first, int64_t entries, Slice& slice) {
     slice.problem = core::make_shared<const HiddenProblem>(ranks::problem_of_slice(problem_, first, entries));
     Gradients outputs = ranks::outputs_of_slice(outputs_, problem_.head.layout, first, entries);
-    hidden_sums_.give(slices_.size() - 1, outputs);
+    give_sums(slices_.size() - 1, outputs);
     slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
     plan::RunPlan run = plan_;
     run.grid.vocab_size = entries;
     run.grid.stretches = std::min(run.grid.stretches, run.grid.vocab_tiles());
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
+  }
+
+  // Lets what has no vocabulary entries be sums of a slice.
+  void give_sums(size_t slice, Gradients& outputs) {
+    if (hidden_sums_.in_place()) {
+      outputs.d_hidden = outputs_.d_hidden;
+    } else if (hidden_sums_.wanted()) {
+      ranks::set_sums(problem_, hidden_sums_.take(slice), outputs);
+    }
+    if (lora_sums_.in_place()) {
+      ranks::lora_part(problem_, outputs) = ranks::lora_part(problem_, outputs_);
+    } else if (lora_sums_.wanted()) {
+      ranks::set_lora_sums(problem_, lora_sums_.take(slice), outputs);
+    }
   }
 
   // Writes the partials of a slice that meets nobody, of each row at its place.
@@ -174,7 +198,8 @@ class SlicedSchedule final : public Schedule {
   const fold::CallPartials whole_;  // of the whole vocabulary
   core::Arena arena_;               // which they stand in
   core::Array<size_t> left_offsets_;
-  ranks::HiddenSums hidden_sums_;
+  ranks::SliceSums hidden_sums_;
+  ranks::SliceSums lora_sums_;  // of d_lora_a or d_lora_states
   core::Array<Slice> slices_;
 };
 

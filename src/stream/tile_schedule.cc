@@ -33,9 +33,10 @@ class TileSchedule final : public SliceSchedule {
                plan::RunPlan run)
       : run_(std::move(run)),
         arena_(run_.plan.workspace_bytes),
+        loras_(arena_, problem, {*context.kernels, *run_.gemm, run_.plan.threads}),
         pass_{context,
               problem,
-              source::Source(problem),
+              source::Source(problem, loras_),
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
                plan::head_shape<typename Types::Logit>(arena_, context.kernels, problem.head),
@@ -127,6 +128,7 @@ class TileSchedule final : public SliceSchedule {
 
   const plan::RunPlan run_;
   core::Arena arena_;
+  const source::LoraStates loras_;
   Pass<Types> pass_;
   fold::CallMasses masses_;
   fold::CallFolds<Types> folds_;

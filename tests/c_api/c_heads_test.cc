@@ -61,6 +61,41 @@ TEST(CHeads, PackedAndChosenOnesHaveTheBitsOfCxx) {
   EXPECT_EQ(c.call.outputs.bytes(), cxx.call.outputs.bytes());
 }
 
+// A LoRA beside a weight, with all of its gradients.
+TEST(CHeads, OnesWithALoraHaveTheBitsOfCxx) {
+  CCall c(OtherHead::spec()), cxx(OtherHead::spec());
+  constexpr int64_t kRank = 3;
+  const int64_t vocab = c.inputs.spec.vocab, hidden = c.inputs.spec.hidden;
+  std::vector<float> a, b;
+  for (int64_t i = 0; i < kRank * hidden; ++i) a.push_back(0.01F * static_cast<float>(i * 37 % 61 - 30));
+  for (int64_t i = 0; i < vocab * kRank; ++i) b.push_back(0.01F * static_cast<float>(i * 29 % 71 - 35));
+  std::vector<float> d_a(a.size(), 1), d_b(b.size(), 1), want_a = d_a, want_b = d_b;
+  for (const double scale : {1.0, 0.5}) {
+    c.head.lora_a = {a.data(), LOGITLESS_FLOAT32, kRank, hidden, 0};
+    c.head.lora_b = {b.data(), LOGITLESS_FLOAT32, vocab, kRank, 0};
+    if (scale != 1) c.head.lora_scale = scale;
+    c.gradients.d_lora_a = {d_a.data(), LOGITLESS_FLOAT32, kRank, hidden, 0};
+    c.gradients.d_lora_b = {d_b.data(), LOGITLESS_FLOAT32, vocab, kRank, 0};
+    c.gradients.d_lora_mode = LOGITLESS_ACCUMULATE;
+    logitless_cross_entropy_result result;
+    LOGITLESS_INIT(cross_entropy_result, &result);
+    ASSERT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, nullptr, &c.gradients, &result, nullptr),
+              LOGITLESS_OK)
+        << logitless_last_error();
+    LmHead head = cxx.inputs.head_view();
+    head.lora = {{a.data(), kRank, hidden}, {b.data(), vocab, kRank}, scale};
+    cxx.wanted.d_lora_a = {want_a.data(), kRank, hidden};
+    cxx.wanted.d_lora_b = {want_b.data(), vocab, kRank};
+    cxx.wanted.d_lora_mode = WriteMode::kAccumulate;
+    const CrossEntropyResult want =
+        cross_entropy(Context(), cxx.inputs.hidden_view(), head, cxx.inputs.targets_view(), {}, cxx.wanted);
+    EXPECT_EQ(result.loss, want.loss);
+    EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
+    EXPECT_EQ(d_a, want_a);
+    EXPECT_EQ(d_b, want_b);
+  }
+}
+
 TEST(CHeads, SayWhatIsWrong) {
   logitless_cross_entropy_result result;
   LOGITLESS_INIT(cross_entropy_result, &result);
@@ -72,7 +107,7 @@ TEST(CHeads, SayWhatIsWrong) {
     EXPECT_NE(std::string(logitless_last_error()).find(why), std::string::npos) << logitless_last_error();
     EXPECT_EQ(c.call.outputs.bytes(), before);
   };
-  refused("packed.packing = 6 is none of 0 to 5", [](OtherHead& c) { c.call.head.packed.packing = 6; });
+  refused("packed.packing = 7 is none of 0 to 6", [](OtherHead& c) { c.call.head.packed.packing = 7; });
   refused("ids is NULL, but is said to have", [](OtherHead& c) { c.call.head.ids = nullptr; });
   refused("lm_head.scales is null", [](OtherHead& c) { c.call.head.packed.scales = nullptr; });
   refused("lm_head.ids[1] = -5 is no entry", [](OtherHead& c) { c.ids[1] = -5; });
@@ -82,7 +117,8 @@ TEST(CHeads, SayWhatIsWrong) {
 
 TEST(CHeads, PackingsHaveTheirNames) {
   EXPECT_EQ(std::string(logitless_packing_name(LOGITLESS_Q6_K)), "q6_k");
-  EXPECT_EQ(logitless_packing_name(LOGITLESS_Q6_K + 1), nullptr);
+  EXPECT_EQ(std::string(logitless_packing_name(LOGITLESS_NF4)), "nf4");
+  EXPECT_EQ(logitless_packing_name(LOGITLESS_NF4 + 1), nullptr);
 }
 
 }  // namespace

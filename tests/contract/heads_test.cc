@@ -268,6 +268,46 @@ TEST(Heads, PackedIntegersHaveTheBitsOfTheirMatrix) {
   }
 }
 
+// Its states are wider than those of other tests, so that a row has several groups.
+TEST(Heads, CodesOfNf4HaveTheBitsOfTheirMatrix) {
+  constexpr int64_t kWide = 36;
+  const std::vector<float> hidden = normal(kTokens * kWide, 61);
+  std::vector<uint8_t> codes(kVocab * kWide / 2);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 89 + i / 7);
+  constexpr float kNumbers[] = {-1.0F,         -0.6961928F, -0.52507305F, -0.3949175F, -0.28444138F, -0.18477343F,
+                                -0.091050036F, 0.0F,        0.0795803F,   0.1609302F,  0.2461123F,   0.33791524F,
+                                0.44070983F,   0.562617F,   0.72295684F,  1.0F};
+  const Batch batch;
+  for (const int64_t group : {int64_t{0}, int64_t{4}, int64_t{12}}) {
+    const int64_t in_group = group > 0 ? group : kWide;
+    std::vector<float> scales, weight;
+    for (int64_t g = 0; g < kVocab * kWide / in_group; ++g) scales.push_back(0.3F + 0.01F * static_cast<float>(g % 7));
+    for (int64_t i = 0; i < kVocab * kWide; ++i) {
+      const uint8_t both = codes[static_cast<size_t>(i / 2)];
+      weight.push_back(scales[static_cast<size_t>(i / in_group)] * kNumbers[i % 2 == 0 ? both >> 4 : both & 15]);
+    }
+    PackedMatrix packed;
+    packed.data = codes.data();
+    packed.packing = Packing::kNf4;
+    packed.rows = kVocab;
+    packed.cols = kWide;
+    packed.scales = scales.data();
+    packed.group = group;
+    for (const PlanKind plan : kPlans) {
+      const auto run = [&](const LmHead& head) {
+        std::vector<float> d_hidden(kTokens * kWide);
+        Gradients outputs;
+        outputs.d_hidden = {d_hidden.data(), kTokens, kWide};
+        const HiddenStates states(hidden.data(), kBatch, kTime, kWide);
+        d_hidden.push_back(static_cast<float>(
+            cross_entropy(Context(options_of(plan)), states, head, batch.targets(), {}, outputs).loss));
+        return d_hidden;
+      };
+      EXPECT_EQ(run(LmHead(packed)), run(LmHead(ConstMatrix(weight.data(), kVocab, kWide)))) << name_of(plan) << group;
+    }
+  }
+}
+
 TEST(Heads, PackedOnesMayBeChosenFromToo) {
   constexpr int64_t kLarger = 307;
   const std::vector<int64_t> ids = scattered_ids(kLarger);
@@ -309,6 +349,13 @@ TEST(Heads, SaysWhatIsWrong) {
   refused("lm_head.row_bytes = 6 is less than a row, which takes 7", with([](LmHead& h) { h.packed.row_bytes = 6; }));
   refused("lm_head.cols = 7 is no multiple of 32, the block of q8_0",
           with([](LmHead& h) { h.packed.packing = Packing::kQ8_0; }));
+  refused("lm_head.cols = 7 is no multiple of 2, the block of nf4",
+          with([](LmHead& h) { h.packed.packing = Packing::kNf4; }));
+  refused("lm_head.group = 7 is no multiple of 2, the block of nf4", with([](LmHead& h) {
+            h.packed.packing = Packing::kNf4;
+            h.packed.cols = 14;
+            h.packed.group = 7;
+          }));
   refused("lm_head.data is null", with([](LmHead& h) { h.packed.data = nullptr; }));
   refused("layout = hidden_vocab does not go with a packed weight",
           with([](LmHead& h) { h.layout = HeadLayout::kHiddenVocab; }));

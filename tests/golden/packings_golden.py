@@ -1,11 +1,14 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes packings.json: rows in ggml's packings, and what gguf.quants.dequantize makes of them. See README.md."""
+"""Writes packings.json: rows in ggml's packings and in bitsandbytes' NF4, and what gguf.quants.dequantize and
+bitsandbytes.functional.dequantize_4bit make of them. See README.md."""
 
 import importlib.metadata
 import pathlib
 
 import gguf
 import numpy as np
+import torch
+from bitsandbytes.functional import dequantize_4bit, quantize_4bit
 from common import write
 
 NUMBERS = 512  # of a row like that of a head
@@ -41,6 +44,33 @@ def rows_of(random, name):
         yield gguf.quants.quantize(weights, gguf.GGMLQuantizationType[name])
 
 
+def hexadecimal(numbers):
+    return numbers.astype(">f4").tobytes().hex()
+
+
+def nf4_rows():
+    """Weights as bitsandbytes packs them, and every code under scales that it never makes."""
+    random = np.random.default_rng(5)
+    for group in (32, 64, 128):
+        weights = torch.tensor(random.standard_normal((1, NUMBERS)) * 0.02, dtype=torch.float32)
+        packed, state = quantize_4bit(weights, blocksize=group, quant_type="nf4")
+        yield group, packed, state
+    state.blocksize = 32
+    special = [0, -0.0, 2.0**-149, 1.5 * 2.0**-127, 2.0**-126, 3e38, 1e36, np.inf, -np.inf, np.nan, 1, -3.7, 0.1, 1e-3]
+    state.absmax = torch.tensor([*special, 7.0, 0.3], dtype=torch.float32)
+    yield 32, torch.tensor(random.integers(0, 256, (NUMBERS // 2, 1), dtype=np.uint8)), state
+
+
+def nf4_case():
+    rows = []
+    for group, packed, state in nf4_rows():
+        numbers = dequantize_4bit(packed, state).numpy().reshape(-1)
+        assert numbers.dtype == np.float32
+        row = {"bytes": packed.numpy().tobytes().hex(), "numbers": hexadecimal(numbers)}
+        rows.append({**row, "scales": hexadecimal(state.absmax.numpy()), "group": group})
+    return {"name": "nf4", "block": [2, 1], "rows": rows}
+
+
 def main():
     cases = []
     for name in TYPES:
@@ -48,9 +78,10 @@ def main():
         for packed in rows_of(np.random.default_rng(TYPES.index(name)), name):
             with np.errstate(all="ignore"):
                 numbers = gguf.quants.dequantize(packed, gguf.GGMLQuantizationType[name])
-            rows.append({"bytes": packed.tobytes().hex(), "numbers": numbers.astype(">f4").tobytes().hex()})
+            rows.append({"bytes": packed.tobytes().hex(), "numbers": hexadecimal(numbers)})
         cases.append({"name": name.lower(), "block": block_size(name), "rows": rows})
-    versions = {name: importlib.metadata.version(name) for name in ("gguf", "numpy")}
+    cases.append(nf4_case())
+    versions = {name: importlib.metadata.version(name) for name in ("bitsandbytes", "gguf", "numpy", "torch")}
     write(pathlib.Path(__file__).parent / "packings.json", versions, {}, cases)
 
 

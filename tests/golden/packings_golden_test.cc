@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Unpacked rows against what gguf makes of them, to the bit, on every instruction set of this CPU
-// (tests/golden/README.md).
+// Unpacked rows against what gguf and bitsandbytes make of them, to the bit, on every instruction set of this
+// CPU (tests/golden/README.md).
 #include <bit>
 #include <cmath>
 
@@ -45,11 +45,16 @@ TEST_P(PackingsGoldenTest, RowsHaveTheSameBits) {
     const auto bytes = numbers_of<uint8_t>(row.at("bytes"), 2);
     const auto want = numbers_of<uint32_t>(row.at("numbers"), 8);
     const auto count = static_cast<int64_t>(want.size());
+    std::vector<float> scales;
+    for (const uint32_t bits : numbers_of<uint32_t>(row.value("scales", json("")), 8)) {
+      scales.push_back(std::bit_cast<float>(bits));
+    }
+    const int64_t group = row.value("group", int64_t{0});
     ASSERT_EQ(count / block_of(packing_).numbers * block_of(packing_).bytes, static_cast<int64_t>(bytes.size()));
     for (const std::string& name : names) {
       SCOPED_TRACE(name);
       std::vector<float> got(want.size());
-      kernels::unpack_kernels_of(name).of(packing_, 0)({bytes.data()}, 0, count, got.data());
+      kernels::unpack_kernels_of(name).of(packing_, group)({bytes.data(), scales.data(), group}, 0, count, got.data());
       for (size_t i = 0; i < want.size(); ++i) {
         if (std::isnan(std::bit_cast<float>(want[i]))) {
           EXPECT_TRUE(std::isnan(got[i])) << i << ": " << got[i];

@@ -20,7 +20,7 @@ struct Form {
 
   int64_t row_bytes(int64_t numbers) const { return numbers / block_of(packing).numbers * block_of(packing).bytes; }
   int64_t row_scales(int64_t numbers) const {
-    return packing != Packing::kInt8 ? 0 : group > 0 ? (numbers + group - 1) / group : 1;
+    return !has_scales_apart(packing) ? 0 : group > 0 ? (numbers + group - 1) / group : 1;
   }
 };
 
@@ -28,6 +28,7 @@ std::vector<Form> all_forms() {
   std::vector<Form> out;
   for (const Packing packing : all_of<Packing>()) out.push_back({packing, 0});
   for (const int64_t group : {1, 7, 32, 64, 100, 128, 1000}) out.push_back({Packing::kInt8, group});
+  for (const int64_t group : {2, 6, 32, 64, 100, 128, 1000}) out.push_back({Packing::kNf4, group});
   return out;
 }
 
@@ -35,6 +36,7 @@ std::vector<Form> all_forms() {
 std::vector<size_t> places_of_halves(Packing packing) {
   if (packing == Packing::kQ6K) return {offsetof(Q6_KBlock, d)};
   if (packing == Packing::kQ4K || packing == Packing::kQ5K) return {0, 2};
+  if (has_scales_apart(packing)) return {};
   return {0};
 }
 
@@ -184,9 +186,14 @@ TEST_P(SimdTargets, UnpackEveryByteInEveryPlace) {
   }
 }
 
-TEST_P(SimdTargets, ScaleEveryInt8) {
+std::vector<float> many_scales() {
   std::vector<float> scales = {0.0f, -0.0f, 1.0f, 0.01f, -3.7f, 0x1p-149f, 0x1.8p-127f, 0x1p-126f, 3e38f, 1e36f};
   for (const double special : {kNan, kInf, -kInf}) scales.push_back(static_cast<float>(special));
+  return scales;
+}
+
+TEST_P(SimdTargets, ScaleEveryInt8) {
+  const std::vector<float> scales = many_scales();
   std::vector<uint8_t> bytes(256);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
   for (const UnpackKernels* kernels : {&unpack_kernels_of(GetParam()->name), &plain_unpack_kernels()}) {
@@ -197,6 +204,24 @@ TEST_P(SimdTargets, ScaleEveryInt8) {
       expect_same_bits(got.data(), want.data(), got.size());
       kernels->int8_group({bytes.data(), &scale, 300}, 0, 256, got.data());
       expect_same_bits(got.data(), want.data(), got.size());
+    }
+  }
+}
+
+TEST_P(SimdTargets, ScaleEveryPairOfNf4) {
+  std::vector<uint8_t> bytes(256);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
+  for (const UnpackKernels* kernels : {&unpack_kernels_of(GetParam()->name), &plain_unpack_kernels()}) {
+    for (const float scale : many_scales()) {
+      std::vector<float> want, got(512);
+      for (const uint8_t byte : bytes) {
+        want.push_back(scale * kNf4Numbers[byte >> 4]);
+        want.push_back(scale * kNf4Numbers[byte & 15]);
+      }
+      for (const int64_t group : {0, 600}) {
+        kernels->nf4({bytes.data(), &scale, group}, 0, 512, got.data());
+        expect_same_bits(got.data(), want.data(), got.size());
+      }
     }
   }
 }
@@ -221,6 +246,14 @@ TEST(Unpack, KnownBlocks) {
     EXPECT_EQ(got[static_cast<size_t>(i)], static_cast<float>(2 * (i - 8)));
     EXPECT_EQ(got[static_cast<size_t>(i) + 16], static_cast<float>(2 * (7 - i)));
   }
+}
+
+TEST(Unpack, KnownCodes) {
+  const uint8_t bytes[] = {0x0F, 0x70, 0xF7};
+  const float scales[] = {3.0f, -2.0f, 8.0f};
+  std::vector<float> got(6);
+  plain_unpack_kernels().nf4({bytes, scales, 2}, 0, 6, got.data());
+  EXPECT_EQ(got, (std::vector<float>{-3, 3, 0, 2, 8, 0}));
 }
 
 INSTANTIATE_TEST_SUITE_P(UnpackKernels, SimdTargets, ::testing::ValuesIn(simd_kernels()),
