@@ -1,9 +1,9 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Quantised weights of other projects, as the arrays that `packing=` and `scales=` take.
+"""Packed weights, and what makes them of the quantised weights of other projects.
 
     from logitless.packed import from_bitsandbytes
     head = from_bitsandbytes(model.lm_head.weight)
-    result = logitless.cross_entropy(hidden, head.data, targets, **head.keywords())
+    result = logitless.cross_entropy(hidden, head, targets)
 
 Neither bitsandbytes nor torchao is imported: their tensors are known by the names of their classes. What stands on
 another device is copied to the CPU.

@@ -10,6 +10,7 @@ pytest.importorskip("logitless.jax", exc_type=ImportError)
 
 import jax.numpy as jnp  # noqa: E402
 
+import logitless  # noqa: E402
 from logitless.jax import (  # noqa: E402
     distillation_loss,
     id_logps,
@@ -114,6 +115,17 @@ def test_chosen_entries(name, layout, compiled):
         return 3 * LOSSES[name](x, w, bias=b, vocab_ids=IDS, **more)
 
     same(run(chosen), run(lambda x, w, b: 3 * LOSSES[name](x, w[IDS], bias=b[IDS])))
+
+
+def test_nf4_is_that_of_numpy():
+    codes = random.integers(0, 256, (V, H // 2), dtype=np.uint8)
+    packed = PackedWeight(codes, "nf4", random.uniform(0.1, 0.4, (V, 4)).astype(np.float32))
+    assert packed.shape == (V, H)
+    d_hidden = np.empty(HIDDEN.shape, np.float32)
+    want = logitless.cross_entropy(np.asarray(HIDDEN), packed, np.asarray(TARGETS), d_hidden=d_hidden)
+    loss, grad = jax.jit(jax.value_and_grad(linear_cross_entropy))(HIDDEN, packed, TARGETS)
+    assert loss == np.float32(want.loss)
+    np.testing.assert_array_equal(grad, d_hidden)
 
 
 def test_an_entry_may_be_chosen_twice():
