@@ -5,6 +5,7 @@ with its gradients to autograd."""
 from __future__ import annotations
 
 import functools
+import sys
 from typing import Any
 
 import torch
@@ -103,7 +104,9 @@ def not_compiled(function: Any) -> Any:
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
-        return (disabled if torch.compiler.is_compiling() else function)(*args, **kwargs)
+        # After many compilations of this frame torch.compile runs it as it stands, and would trace what it calls.
+        compiles = torch.compiler.is_compiling() or "torch._dynamo" in sys.modules
+        return (disabled if compiles else function)(*args, **kwargs)
 
     return called
 

@@ -219,6 +219,18 @@ def test_compiled():
         same(*results)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_compiled_for_many_shapes():
+    """After some of them torch.compile gives up, and runs functions as they stand."""
+    packed, matrix = PACKED["int8"]
+    compiled = torch.compile(lambda x, y: linear_cross_entropy(x, packed, y) + token_logps(x, packed, y).sum(), dynamic=False)
+    hidden, target = HIDDEN.flatten(0, 1).detach(), TARGET.flatten()
+    for rows in range(1, 13):
+        plain = linear_cross_entropy(hidden[:rows], packed, target[:rows])
+        want = plain + token_logps(hidden[:rows], packed, target[:rows]).sum()
+        same([compiled(hidden[:rows].clone(), target[:rows].clone())], [want])
+
+
 def test_not_traced():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
