@@ -126,12 +126,12 @@ template <class Types>
 ExpectedSums<Types>::ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
                                   const Source& source, const RunPlan& run, const Gradients& outputs)
     : max(arena.take<double>(run.plan.chunk_rows)),
-      sink(
-          kernels, source.products().front().head,
-          run.expected_rows == ExpectedRowsIn::kHidden
-              ? problem::d_hidden_rows(problem, outputs)
-              : problem::matrix_rows(nullptr, DTypeOf<typename Types::Sum>::value, problem.tokens, problem.hidden_size),
-          WriteMode::kOverwrite, sink_sizes(run)) {
+      sink(kernels, source.products().front().head,
+           run.expected_rows == ExpectedRowsIn::kHidden
+               ? problem::d_hidden_rows(problem, outputs)
+               : problem::matrix_rows(
+                     Matrix(nullptr, DTypeOf<typename Types::Sum>::value, problem.tokens, problem.hidden_size)),
+           WriteMode::kOverwrite, sink_sizes(run)) {
   sink.take(arena);
 }
 

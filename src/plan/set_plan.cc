@@ -52,7 +52,7 @@ Plan make_plan(const detail::ContextState& context, int threads, const problem::
   plan.tokens = problem.tokens;
   plan.active_rows = plan.chunk_rows = static_cast<int64_t>(problem.active().size());
   plan.vocab_size = problem.vocab_size;
-  plan.gradient_dtype = problem.in_double() ? DType::kFloat64 : DType::kFloat32;
+  plan.gradient_dtype = problem.sum_type();
   plan.tiles_alive = 0;
   const size_t budget = context.options.workspace_bytes;
   for (plan.threads = threads;; --plan.threads) {

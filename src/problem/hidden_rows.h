@@ -48,10 +48,12 @@ inline Rows<ConstMatrix> rows_of(const StatesAndHead& of, int64_t tokens) {
 }
 inline Rows<ConstMatrix> hidden_rows(const HiddenProblem& problem) { return rows_of(problem, problem.tokens); }
 
-/// Returns [rows, cols] that follow one another.
-inline Rows<Matrix> matrix_rows(void* data, DType dtype, int64_t rows, int64_t cols) {
-  return {
-      Matrix(data, dtype, rows, cols), {}, core::batched_rows(rows, cols, cols, 1, {}), {}, rows, rows, cols, dtype};
+/// Returns the rows of one matrix.
+template <class AnyMatrix>
+Rows<AnyMatrix> matrix_rows(const AnyMatrix& matrix) {
+  const AnyMatrix used = core::with_used_stride(matrix);
+  return {used,      {},        core::batched_rows(used.rows, used.cols, used.stride, 1, {}), {}, used.rows, used.rows,
+          used.cols, used.dtype};
 }
 
 /// Returns the type of d_hidden, of whose two matrices there may be one alone.

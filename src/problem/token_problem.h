@@ -127,6 +127,8 @@ struct TokenProblem : Shape, Task {
 
   /// Tells whether sums are in float64: they are for float64 tensors, and in float32 for all others.
   bool in_double() const { return dtype == DType::kFloat64; }
+  /// Returns the type of sums.
+  DType sum_type() const { return in_double() ? DType::kFloat64 : DType::kFloat32; }
   double temperature(int64_t row) const {
     return options.temperatures.empty() ? options.temperature : options.temperatures[static_cast<size_t>(row)];
   }

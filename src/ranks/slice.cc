@@ -40,7 +40,7 @@ Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t 
 }
 
 void set_sums(const HiddenProblem& problem, void* sums, Gradients& outputs) {
-  const DType dtype = sum_type(problem);
+  const DType dtype = problem.sum_type();
   const int64_t h = problem.hidden_size;
   outputs.d_hidden = Matrix(sums, dtype, problem.hidden.rows, h);
   outputs.d_hidden_second =

@@ -16,10 +16,6 @@ problem::HiddenProblem problem_of_slice(const problem::HiddenProblem& problem, i
 /// Returns the outputs on these vocabulary entries, without d_hidden, d_lora_a and d_lora_states.
 Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t first, int64_t count);
 
-/// Returns the type of the sums of d_hidden.
-inline DType sum_type(const problem::HiddenProblem& problem) {
-  return problem.in_double() ? DType::kFloat64 : DType::kFloat32;
-}
 /// Lets d_hidden, both halves of it, be the rows of `sums` [N, H].
 void set_sums(const problem::HiddenProblem& problem, void* sums, Gradients& outputs);
 /// Returns the gradient of what a LoRA multiplies with b, which has no vocabulary entries: d_lora_states, or
@@ -32,7 +28,7 @@ auto& lora_part(const problem::HiddenProblem& problem, AnyGradients& outputs) {
 inline void set_lora_sums(const problem::HiddenProblem& problem, void* sums, Gradients& outputs) {
   const LoraAdapter& lora = problem.head.lora;
   const ConstMatrix& of = lora.has_states() ? lora.states : lora.a;
-  lora_part(problem, outputs) = Matrix(sums, sum_type(problem), of.rows, of.cols);
+  lora_part(problem, outputs) = Matrix(sums, problem.sum_type(), of.rows, of.cols);
 }
 
 }  // namespace logitless::ranks

@@ -26,7 +26,6 @@ void* SliceSums::take(size_t slice) {
   Sums& sums = slices_[slice];
   sums.arena = core::make_shared<core::Arena>(measured.peak());
   sums.data = sums.arena->take_bytes(bytes);
-  if (bytes > 0) std::memset(sums.data, 0, bytes);
   return sums.data;
 }
 

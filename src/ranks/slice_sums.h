@@ -28,7 +28,7 @@ class SliceSums {
   bool wanted() const { return out_.first.data || out_.second.data; }
   /// Returns whether the sums of a rank's only slice stand in the output.
   bool in_place() const { return in_place_; }
-  /// Takes the sums of this rank's slice `slice`, which are zeros, and returns them.
+  /// Takes the sums of this rank's slice `slice`, and returns them.
   void* take(size_t slice);
   /// Sums over all slices and, unless ranks keep their own, over these, and writes `rows` of the output. The
   /// other rows have no sums.

@@ -59,8 +59,8 @@ class CallSinks {
       add(*bias_);
     }
     if (outputs.d_lora_states.data) {
-      add(lora_states_.emplace(kernels, inputs.source.lora()->head, rows_of(outputs.d_lora_states), outputs.d_lora_mode,
-                               with_sums_apart(sizes)));
+      add(lora_states_.emplace(kernels, inputs.source.lora()->head, problem::matrix_rows(outputs.d_lora_states),
+                               outputs.d_lora_mode, with_sums_apart(sizes)));
     }
     if (outputs.d_lora_b.data) {
       add(lora_b_.emplace(kernels, *inputs.source.lora(), outputs.d_lora_b, outputs.d_lora_mode, no_callback_,

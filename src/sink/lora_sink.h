@@ -31,14 +31,6 @@ inline bool needs_lora_states(const problem::HiddenProblem& problem, const Gradi
   return lora.given() && !lora.has_states() && (outputs.wants_d_hidden() || outputs.d_lora_a.data);
 }
 
-/// Returns the rows of a matrix, which may have a stride.
-inline problem::Rows<Matrix> rows_of(const Matrix& matrix) {
-  const Matrix used = core::with_used_stride(matrix);
-  problem::Rows<Matrix> rows = problem::matrix_rows(used.data, used.dtype, used.rows, used.cols);
-  rows.first = used;
-  rows.first_places = core::batched_rows(used.rows, used.cols, used.stride, 1, {});
-  return rows;
-}
 /// Returns the sizes of a sink whose sums are few enough to stand apart from any output.
 inline Sizes with_sums_apart(Sizes sizes) {
   sizes.hidden_apart = true;
@@ -209,7 +201,7 @@ class LoraSink final : public Sink<Sum> {
       : Sink<Sum>(ChainOf::kRowBlock),
         hidden_(hidden),
         states_(kernels, product.head,
-                problem::matrix_rows(nullptr, DTypeOf<Sum>::value, problem.tokens, product.states.cols()),
+                problem::matrix_rows(Matrix(nullptr, DTypeOf<Sum>::value, problem.tokens, product.states.cols())),
                 WriteMode::kOverwrite, with_sums_apart(sizes)),
         behind_(kernels, gemm, problem, outputs, sizes.threads) {}
 

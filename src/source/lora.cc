@@ -19,8 +19,6 @@ using problem::StatesAndHead;
 // So many rows are multiplied at once: with H = 1,536 and float32 they are 768 KiB, which stay in L2.
 constexpr int64_t kRows = 128;
 
-DType sum_type(const HiddenProblem& problem) { return problem.in_double() ? DType::kFloat64 : DType::kFloat32; }
-
 // x aᵀ is made as logits are, by a source whose head is a.
 Source source_of(const StatesAndHead& of, int64_t tokens) {
   core::Array<Product> products;
@@ -92,14 +90,13 @@ void make_states(core::Arena& arena, const HiddenProblem& problem, const StatesA
 
 void* take_states(core::Arena& arena, const HiddenProblem& problem, const StatesAndHead& of) {
   if (!makes_states(of)) return nullptr;
-  return arena.take_bytes(static_cast<size_t>(problem.tokens * of.head.lora.rank()) * size_of(sum_type(problem)));
+  return arena.take_bytes(static_cast<size_t>(problem.tokens * of.head.lora.rank()) * size_of(problem.sum_type()));
 }
 
-problem::Rows<ConstMatrix> rows_of(const HiddenProblem& problem, const StatesAndHead& of, const void* data) {
-  const int64_t n = problem.tokens, rank = of.head.lora.rank();
-  const ConstMatrix states =
-      of.head.lora.has_states() ? of.head.lora.states : ConstMatrix(data, sum_type(problem), n, rank);
-  return {states, {}, core::batched_rows(n, rank, states.stride, 1, {}), {}, n, n, rank, states.dtype};
+problem::Rows<ConstMatrix> rows_of(const HiddenProblem& problem, const StatesAndHead& of, const void* made) {
+  const LoraAdapter& lora = of.head.lora;
+  if (lora.has_states()) return problem::matrix_rows(lora.states);
+  return problem::matrix_rows(ConstMatrix(made, problem.sum_type(), problem.tokens, lora.rank()));
 }
 
 }  // namespace

@@ -127,8 +127,7 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
   if (run.blocks.blocks.empty()) return;
   if (run.expected_rows == plan::ExpectedRowsIn::kLeft) {
     std::vector<Sum>& rows = of_type(columns.stats.expected, Sum());
-    sums_->sink.set_out(
-        problem::matrix_rows(rows.data(), DTypeOf<Sum>::value, pass_.problem.tokens, pass_.problem.hidden_size));
+    sums_->sink.set_out(problem::matrix_rows(Matrix(rows.data(), pass_.problem.tokens, pass_.problem.hidden_size)));
   }
   ActiveBlocks all;
   all.blocks = run.blocks;

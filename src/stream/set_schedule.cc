@@ -81,7 +81,7 @@ class SetSchedule final : public Schedule {
       kept.push_back(row);
     }
     const problem::Rows<Matrix> d_hidden = problem::d_hidden_rows(problem_, outputs_);
-    const problem::Rows<Matrix> lora_states = sink::rows_of(outputs_.d_lora_states);
+    const problem::Rows<Matrix> lora_states = problem::matrix_rows(outputs_.d_lora_states);
     core::parallel_for(team_, static_cast<int64_t>(kept.size()), [&](int64_t k) {
       const int64_t row = kept[static_cast<size_t>(k)];
       PerThread& mine = scratch();

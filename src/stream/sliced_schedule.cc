@@ -12,7 +12,6 @@
 #include "ranks/cut.h"
 #include "ranks/slice.h"
 #include "ranks/slice_sums.h"
-#include "sink/lora_sink.h"
 #include "stream/schedule.h"
 
 namespace logitless::stream {
@@ -31,9 +30,9 @@ class SlicedSchedule final : public Schedule {
         whole_(problem),
         arena_(bytes_of(whole_, run.plan.chunk_rows)),
         hidden_sums_(*context.kernels, cut, problem::d_hidden_rows(problem, outputs), outputs.d_hidden_mode,
-                     ranks::sum_type(problem)),
-        lora_sums_(*context.kernels, cut, sink::rows_of(ranks::lora_part(problem, outputs)), outputs.d_lora_mode,
-                   ranks::sum_type(problem)) {
+                     problem.sum_type()),
+        lora_sums_(*context.kernels, cut, problem::matrix_rows(ranks::lora_part(problem, outputs)), outputs.d_lora_mode,
+                   problem.sum_type()) {
     whole_.take(arena_, run.plan.chunk_rows, 1);
     if (cut_.left || !cut_.gathered.empty()) {
       left_offsets_.resize(static_cast<size_t>(problem.tokens) + 1);
@@ -139,6 +138,8 @@ class SlicedSchedule final : public Schedule {
       ranks::lora_part(problem_, outputs) = ranks::lora_part(problem_, outputs_);
     } else if (lora_sums_.wanted()) {
       ranks::set_lora_sums(problem_, lora_sums_.take(slice), outputs);
+      // The slice's part of d_lora_b is added to what is there, and these with it.
+      if (outputs_.d_lora_mode == WriteMode::kAccumulate) core::fill_zero(ranks::lora_part(problem_, outputs));
     }
   }
 
