@@ -175,10 +175,10 @@ enum class HeadLayout {
 template <>
 inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
 
-/// A low-rank adapter beside a head's weight (LoRA, Hu et al. 2021, arXiv:2106.09685): it adds
-/// scale · (x_i aᵀ) · b_v to the raw logits. x aᵀ is computed once a call, in the type of the sums. A caller
-/// who makes these rows otherwise, e.g. of states that a dropout has seen, or with another a for each row,
-/// gives them as `states` in place of `a`.
+/// A low-rank adapter beside a head's weight (LoRA, Hu et al. 2021, arXiv:2106.09685): it adds scale ·
+/// (x_i aᵀ) · b_v to the raw logits. x aᵀ is computed once a call (with Ranks::slices once a slice), in
+/// the type of the sums. A caller who makes these rows otherwise, e.g. of states that a dropout has seen,
+/// or with another a for each row, gives them as `states` in place of `a`.
 struct LoraAdapter {
   ConstMatrix a;            ///< [r, H]
   ConstMatrix b;            ///< [V, r], or, with LmHead::ids, a row for each entry that the weight has
@@ -217,6 +217,8 @@ struct LmHead {
   /// Makes a head of a packed matrix, without bias and softcap.
   LmHead(PackedMatrix packed_) : packed(packed_) {}
 
+  /// Tells whether there is any part of one.
+  bool given() const { return weight.data || packed.given() || !ids.empty() || bias.data || lora.given(); }
   /// Returns H.
   int64_t hidden_size() const {
     if (packed.given()) return packed.cols;

@@ -16,12 +16,11 @@ namespace {
 
 using core::fail;
 
-// Lists the parts of the other form of a reference: hidden states and a head.
-std::array<std::pair<std::string_view, const void*>, 4> parts_of_model(const Reference& reference) {
-  return {{{"reference.hidden", reference.hidden.states.data},
-           {"reference.hidden.second", reference.hidden.second.data},
-           {"reference.head", reference.head.packed.data ? reference.head.packed.data : reference.head.weight.data},
-           {"reference.head.bias", reference.head.bias.data}}};
+// Lists the parts of the other form of a reference, and whether each is there.
+std::array<std::pair<std::string_view, bool>, 3> parts_of_model(const Reference& reference) {
+  return {{{"reference.hidden", reference.hidden.states.data != nullptr},
+           {"reference.hidden.second", reference.hidden.second.data != nullptr},
+           {"reference.head", reference.head.given()}}};
 }
 
 // States the logps of tokens, or of sequences, that take part.
@@ -52,14 +51,14 @@ stream::Ran run_model(const Call& whole, const Reference& reference, const loss:
 bool is_given(const Reference& reference) {
   const auto parts = parts_of_model(reference);
   return reference.logps.size != 0 ||
-         std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second != nullptr; });
+         std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second; });
 }
 
 void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, const problem::Shape& shape) {
   const ConstVector& logps = reference.logps;
   if (logps.size != 0) {
-    for (const auto& [name, data] : parts_of_model(reference)) {
-      if (data) fail("reference.logps and ", name, " are both set: one of the two is enough");
+    for (const auto& [name, given] : parts_of_model(reference)) {
+      if (given) fail("reference.logps and ", name, " are both set: one of the two is enough");
     }
     core::check_vector("reference.logps", logps.data, logps.dtype, logps.size);
     loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());

@@ -33,34 +33,62 @@ ranks::Entries sample(std::string name, int64_t rows, size_t bytes, RowOf row_of
   return out;
 }
 
-void say_sample_of_hidden(ranks::Statement& statement, const problem::TokenProblem& problem,
-                          const problem::StatesAndHead& states, const std::string& of) {
-  const std::span<const int64_t> rows = problem.active();
-  const int64_t tokens = problem.tokens;
-  statement.say(of + "a sample of hidden",
+// States a sample of those of `rows` that take part.
+void say_sample_of_rows(ranks::Statement& statement, const problem::TokenProblem& problem,
+                        const problem::Rows<ConstMatrix>& rows, const std::string& name) {
+  const std::span<const int64_t> active = problem.active();
+  const auto row_of = [active](int64_t i) { return active[static_cast<size_t>(i)]; };
+  statement.say("a sample of " + name,
                 sample(
-                    of + "hidden", static_cast<int64_t>(rows.size()),
-                    static_cast<size_t>(states.hidden_size) * size_of(states.hidden.dtype),
-                    [&states, tokens, rows](int64_t i) {
-                      return problem::rows_of(states, tokens).place(rows[static_cast<size_t>(i)]).data;
-                    },
-                    [rows](int64_t i) { return rows[static_cast<size_t>(i)]; }));
+                    name, static_cast<int64_t>(active.size()), static_cast<size_t>(rows.cols) * size_of(rows.dtype),
+                    [rows, row_of](int64_t i) { return rows.place(row_of(i)).data; }, row_of));
 }
 
-// States what all ranks have of a head's LoRA.
+// States a sample of `rows` rows of a matrix.
+template <class RowOf>
+void say_sample(ranks::Statement& statement, const std::string& name, int64_t rows, size_t bytes, RowOf row_of) {
+  statement.say("a sample of " + name, sample(name, rows, bytes, row_of, [](int64_t row) { return row; }));
+}
+
+// States what all ranks have of a head's LoRA. Its states are those of the tokens.
 void say_lora(ranks::Statement& statement, const LmHead& head, const std::string& of) {
-  if (!head.lora.given()) return statement.say(of + "lora", std::string("none"));
-  if (head.lora.has_states()) {
-    return statement.say(of + "lora.states", std::string(name_of(head.lora.states.dtype)), " is ");
-  }
-  const ConstMatrix* const a = &head.lora.a;
-  statement.say(of + "lora.a", std::string(name_of(a->dtype)), " is ");
-  statement.say(of + "lora.scale", head.lora.scale);
-  statement.say(of + "a sample of lora.a",
-                sample(
-                    of + "lora.a", a->rows, static_cast<size_t>(a->cols) * size_of(a->dtype),
-                    [a](int64_t row) { return core::element(a->data, a->dtype, row * a->stride); },
-                    [](int64_t row) { return row; }));
+  const LoraAdapter& lora = head.lora;
+  if (!lora.given()) return statement.say(of + "lora", std::string("none"));
+  const ConstMatrix* const first = lora.has_states() ? &lora.states : &lora.a;
+  statement.say(of + (lora.has_states() ? "lora.states" : "lora.a"), std::string(name_of(first->dtype)), " is ");
+  statement.say(of + "lora.scale", lora.scale);
+  if (lora.has_states()) return;
+  say_sample(statement, of + "lora.a", first->rows, static_cast<size_t>(first->cols) * size_of(first->dtype),
+             [first](int64_t row) { return core::element(first->data, first->dtype, row * first->stride); });
+}
+
+// States it for ranks that have the same tokens.
+void say_lora_of_tokens(ranks::Statement& statement, const problem::TokenProblem& problem, const LmHead& head,
+                        const std::string& of) {
+  say_lora(statement, head, of);
+  if (!head.lora.has_states()) return;
+  say_sample_of_rows(statement, problem, problem::matrix_rows(head.lora.states), of + "lora.states");
+}
+
+void say_ids(ranks::Statement& statement, std::span<const int64_t> ids, const std::string& name) {
+  if (ids.empty()) return statement.say(name, std::string("none"));
+  ranks::Entries entries;
+  entries.size = static_cast<int64_t>(ids.size());
+  entries.bits = [ids](int64_t k) { return static_cast<uint64_t>(ids[static_cast<size_t>(k)]); };
+  entries.text = [ids](int64_t k) { return std::to_string(ids[static_cast<size_t>(k)]); };
+  entries.name_of = [name](int64_t k) { return name + "[" + std::to_string(k) + "]"; };
+  statement.say(name, std::move(entries));
+}
+
+void say_packed(ranks::Statement& statement, const PackedMatrix& packed, int64_t rows, const std::string& name) {
+  statement.say(name + ".group", packed.group);
+  const PackedMatrix* const of = &packed;
+  say_sample(statement, name, rows, static_cast<size_t>(core::row_bytes(packed)),
+             [of](int64_t row) { return core::row_of(*of, row); });
+  if (!packed.scales) return;
+  const int64_t scales = core::row_scales(packed);
+  say_sample(statement, name + ".scales", rows, static_cast<size_t>(scales) * sizeof(float),
+             [of, scales](int64_t row) { return of->scales + row * scales; });
 }
 
 // States what a head is, of which `entries` vocabulary entries are here.
@@ -68,22 +96,16 @@ void say_head(ranks::Statement& statement, const LmHead& head, int64_t entries, 
               const std::string& of) {
   statement.say(of + "the size of " + name, entries);
   say_lora(statement, head, of);
-  const PackedMatrix* packed = head.packed.given() ? &head.packed : nullptr;
-  statement.say(of + name, std::string(packed ? name_of(packed->packing) : name_of(head.weight.dtype)), " is ");
+  say_ids(statement, head.ids, of + name + ".ids");
   statement.say(of + "layout", std::string(name_of(head.layout)));
   statement.say(of + "bias", std::string(head.bias.data ? name_of(head.bias.dtype) : "none"), " is ");
-  const ConstMatrix* weight = &head.weight;
-  const int64_t rows = entries == 0 ? 0 : packed ? packed->rows : weight->rows;
-  const size_t row_bytes = packed ? static_cast<size_t>(core::row_bytes(*packed))
-                                  : static_cast<size_t>(weight->cols) * size_of(weight->dtype);
-  statement.say(of + "a sample of " + name, sample(
-                                                of + name, rows, row_bytes,
-                                                [weight, packed](int64_t row) {
-                                                  return packed ? static_cast<const void*>(core::row_of(*packed, row))
-                                                                : core::element(weight->data, weight->dtype,
-                                                                                row * weight->stride);
-                                                },
-                                                [](int64_t row) { return row; }));
+  const PackedMatrix& packed = head.packed;
+  const ConstMatrix* const weight = &head.weight;
+  statement.say(of + name, std::string(packed.given() ? name_of(packed.packing) : name_of(weight->dtype)), " is ");
+  if (packed.given()) return say_packed(statement, packed, entries == 0 ? 0 : packed.rows, of + name);
+  say_sample(statement, of + name, entries == 0 ? 0 : weight->rows,
+             static_cast<size_t>(weight->cols) * size_of(weight->dtype),
+             [weight](int64_t row) { return core::element(weight->data, weight->dtype, row * weight->stride); });
 }
 
 }  // namespace
@@ -167,8 +189,8 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
     statement.say(of + "temperatures", entries_of_tokens("temperature", problem,
                                                          [tokens](int64_t row) { return tokens->temperature(row); }));
   }
-  say_sample_of_hidden(statement, problem, problem, of);
-  say_lora(statement, problem.head, of);
+  say_sample_of_rows(statement, problem, problem::hidden_rows(problem), of + "hidden");
+  say_lora_of_tokens(statement, problem, problem.head, of);
 }
 
 namespace {
@@ -196,8 +218,8 @@ void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProb
                                                     [&temperatures](int64_t row) { return temperatures.of(row); }));
   }
   if (!problem.teacher) return;
-  say_sample_of_hidden(statement, problem, *problem.teacher, "teacher.");
-  say_lora(statement, problem.teacher->head, "teacher.");
+  say_sample_of_rows(statement, problem, problem::rows_of(*problem.teacher, problem.tokens), "teacher.hidden");
+  say_lora_of_tokens(statement, problem, problem.teacher->head, "teacher.");
 }
 
 void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of) {

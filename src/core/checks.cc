@@ -16,9 +16,6 @@ ByteRange matrix_range(std::string_view name, const void* data, DType dtype, int
   return range_of(name, data, dtype, BatchedRows{1, rows, cols, 0, stride});
 }
 
-// The BLAS takes strides and sizes as int.
-constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-
 void check_stride(MemberName stride_name, int64_t stride, int64_t cols) {
   if (stride >= cols) return;
   if (cols == 1) fail(stride_name, " = ", stride, " must be positive");
@@ -41,18 +38,22 @@ void check_aligned(std::string_view name, const void* data, size_t bytes, std::s
   fail(name, ".data = ", data, " is not aligned to its element type ", type);
 }
 
-void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols) {
+void check_sizes(std::string_view name, const void* data, int64_t rows, int64_t cols) {
   if (rows < 0) fail(name, ".rows = ", rows, " is negative");
   if (cols <= 0) fail(name, ".cols = ", cols, " must be positive");
-  if (rows > kMost) fail(name, ".rows = ", rows, " is above ", kMost, ", the BLAS's limit");
-  if (cols > kMost) fail(name, ".cols = ", cols, " is above ", kMost, ", the BLAS's limit");
+  if (rows > kMostRows) fail(name, ".rows = ", rows, " is above ", kMostRows, ", the BLAS's limit");
+  if (cols > kMostRows) fail(name, ".cols = ", cols, " is above ", kMostRows, ", the BLAS's limit");
   if (rows > 0 && !data) fail(name, ".data is null");
+}
+
+void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols) {
+  check_sizes(name, data, rows, cols);
   check_aligned(name, data, size_of(dtype), name_of(dtype));
 }
 
 void check_blas_stride(MemberName row_stride, const BatchedRows& rows) {
-  if (rows.time < 2 || rows.row_stride <= kMost) return;
-  fail(row_stride, " = ", rows.row_stride, " is above ", kMost, ", the BLAS's limit");
+  if (rows.time < 2 || rows.row_stride <= kMostRows) return;
+  fail(row_stride, " = ", rows.row_stride, " is above ", kMostRows, ", the BLAS's limit");
 }
 
 void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {

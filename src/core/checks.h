@@ -46,8 +46,12 @@ struct BatchedRows;  // core/batched_rows.h
 /// stride is at least a row, and the last element stands at a 64-bit offset; a stride with which no step is
 /// taken may be anything. `batch_stride` and `row_stride` are what messages call the strides.
 void check_strides(std::string_view name, MemberName batch_stride, MemberName row_stride, const BatchedRows& rows);
+/// No matrix that a BLAS multiplies has more rows or columns, nor a larger stride: it takes them as int.
+inline constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
 /// Checks rows, columns and pointer of a matrix that a BLAS multiplies; without elements the pointer may be
 /// null.
+void check_sizes(std::string_view name, const void* data, int64_t rows, int64_t cols);
+/// Checks the same, and where it stands.
 void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols);
 /// Does the same, and checks the stride of a matrix whose rows make no sequences.
 void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride);

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "core/packed.h"
 
-#include <limits>
+#include <string>
 
 #include "core/checks.h"
 
@@ -10,8 +10,7 @@ namespace logitless::core {
 void check_packed(std::string_view name, const PackedMatrix& matrix) {
   const auto packing = static_cast<size_t>(matrix.packing);
   if (packing >= kNamesOf<Packing>.size()) fail(name, ".packing = ", packing, " is none");
-  if (matrix.rows < 0) fail(name, ".rows = ", matrix.rows, " must not be negative");
-  if (matrix.cols < 1) fail(name, ".cols = ", matrix.cols, " must be positive");
+  check_sizes(name, matrix.data, matrix.rows, matrix.cols);
   const PackedBlock block = block_of(matrix.packing);
   if (matrix.cols % block.numbers != 0) {
     fail(name, ".cols = ", matrix.cols, " is no multiple of ", block.numbers, ", the block of ",
@@ -31,16 +30,16 @@ void check_packed(std::string_view name, const PackedMatrix& matrix) {
     if (!matrix.scales && matrix.rows > 0) {
       fail(name, ".scales is null, but ", name_of(matrix.packing), " needs them");
     }
-    check_aligned(MemberName(name, "scales").of, matrix.scales, sizeof(float), "float32");
+    check_aligned(std::string(name) + ".scales", matrix.scales, sizeof(float), "float32");
   } else {
     if (matrix.scales) fail(name, ".scales is set, but ", name_of(matrix.packing), " has its own");
     if (matrix.group != 0) {
       fail(name, ".group = ", matrix.group, " is set, but ", name_of(matrix.packing), " has no groups");
     }
   }
-  if (!matrix.data && matrix.rows > 0) fail(name, ".data is null");
-  int64_t bytes = 0;
-  if (__builtin_mul_overflow(matrix.rows, row_step(matrix), &bytes)) {
+  int64_t bytes = 0, of_scales = 0;
+  if (__builtin_mul_overflow(matrix.rows, row_step(matrix), &bytes) ||
+      __builtin_mul_overflow(matrix.rows, row_scales(matrix) * static_cast<int64_t>(sizeof(float)), &of_scales)) {
     fail(name, ".rows = ", matrix.rows, " makes more bytes than memory has");
   }
 }

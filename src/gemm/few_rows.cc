@@ -41,10 +41,10 @@ class FewRows final : public Delegating {
   RowRule row_rule(const RowFamily&, int64_t) const override { return {}; }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
-    const size_t others = others_.scratch_bytes(m, n, k, a, b);
-    if (m > kFewRows) return others;
-    const auto elements = (is_stored_narrow(a) ? m * k : 0) + (b == DType::kFloat16 ? few_rows_scratch(k) : 0);
-    return std::max(others, static_cast<size_t>(elements) * sizeof(float));
+    // A product of fewer rows than these may be one of ours.
+    const int64_t rows = std::min(m, kFewRows);
+    const auto elements = (is_stored_narrow(a) ? rows * k : 0) + (b == DType::kFloat16 ? few_rows_scratch(k) : 0);
+    return std::max(others_.scratch_bytes(m, n, k, a, b), static_cast<size_t>(elements) * sizeof(float));
   }
 
   // Rows are read as they stand.

@@ -4,11 +4,14 @@
 // no blocks.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 
 #include "logitless/packed.h"
 
 namespace logitless::kernels {
+
+static_assert(std::endian::native == std::endian::little, "kernels read numbers of several bytes as they stand");
 
 /// A block as it stands in memory, at any address: kNumbers numbers x of integers q. A float16 is two bytes,
 /// the lower one first.

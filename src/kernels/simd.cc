@@ -18,6 +18,7 @@
 #include "kernels/simd_few_rows-inl.h"
 #include "kernels/simd_fold-inl.h"
 #include "kernels/simd_gradient-inl.h"
+#include "kernels/simd_tables.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
@@ -48,18 +49,12 @@ namespace logitless::kernels {
 
 HWY_EXPORT(table);
 
-// Highway's own dispatch is one choice for the process. A Context chooses for itself, so the table is read
-// directly.
 std::vector<const RowKernels*> simd_kernels() {
   std::vector<const RowKernels*> out;
-  int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  while (targets != 0) {
-    const int64_t best = targets & -targets;  // A lower bit is a better target.
-    hwy::ChosenTarget chosen;
-    chosen.Update(best);
-    out.push_back(HWY_DISPATCH_TABLE(table)[chosen.GetIndex()]());
-    targets &= targets - 1;
-  }
+  visit_tables(HWY_DISPATCH_TABLE(table), [&](const RowKernels& kernels) {
+    out.push_back(&kernels);
+    return false;
+  });
   return out;
 }
 

@@ -15,6 +15,7 @@
 
 #include "kernels/divergence_kernels.h"
 #include "kernels/simd_divergence-inl.h"
+#include "kernels/simd_tables.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
@@ -39,27 +40,9 @@ namespace logitless::kernels {
 
 HWY_EXPORT(divergence_table);
 
-namespace {
-
-// Calls visit(table) for each table of this CPU, best first, until it returns true. Calls that a caller makes
-// get here, so nothing is allocated.
-template <class Visit>
-void visit_tables(const Visit& visit) {
-  int64_t targets = hwy::SupportedTargets() & HWY_TARGETS;
-  while (targets != 0) {
-    const int64_t best = targets & -targets;  // A lower bit is a better target.
-    hwy::ChosenTarget chosen;
-    chosen.Update(best);
-    if (visit(*HWY_DISPATCH_TABLE(divergence_table)[chosen.GetIndex()]())) return;
-    targets &= targets - 1;
-  }
-}
-
-}  // namespace
-
 std::vector<const DivergenceKernels*> simd_divergence_kernels() {
   std::vector<const DivergenceKernels*> out;
-  visit_tables([&](const DivergenceKernels& table) {
+  visit_tables(HWY_DISPATCH_TABLE(divergence_table), [&](const DivergenceKernels& table) {
     out.push_back(&table);
     return false;
   });
@@ -67,13 +50,7 @@ std::vector<const DivergenceKernels*> simd_divergence_kernels() {
 }
 
 const DivergenceKernels& divergence_kernels(const RowKernels& kernels) {
-  const DivergenceKernels* found = &plain_divergence_kernels();
-  visit_tables([&](const DivergenceKernels& table) {
-    const bool same = std::string_view(table.name) == kernels.name;
-    if (same) found = &table;
-    return same;
-  });
-  return *found;
+  return find_table(HWY_DISPATCH_TABLE(divergence_table), kernels.name, plain_divergence_kernels());
 }
 
 }  // namespace logitless::kernels

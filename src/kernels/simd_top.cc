@@ -12,6 +12,7 @@
 
 #include <string_view>
 
+#include "kernels/simd_tables.h"
 #include "kernels/simd_top-inl.h"
 #include "kernels/top_kernels.h"
 
@@ -35,13 +36,7 @@ namespace logitless::kernels {
 HWY_EXPORT(top_table);
 
 const TopKernels& top_kernels_of(std::string_view name) {
-  for (int64_t targets = hwy::SupportedTargets() & HWY_TARGETS; targets != 0; targets &= targets - 1) {
-    hwy::ChosenTarget chosen;
-    chosen.Update(targets & -targets);
-    const TopKernels* kernels = HWY_DISPATCH_TABLE(top_table)[chosen.GetIndex()]();
-    if (name == kernels->name) return *kernels;
-  }
-  return plain_top_kernels();
+  return find_table(HWY_DISPATCH_TABLE(top_table), name, plain_top_kernels());
 }
 
 }  // namespace logitless::kernels

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This unpacks rows.
+// The kernels that unpack rows.
 // It is compiled once for each target: its guard is toggled by foreach_target.h.
 #if defined(LOGITLESS_KERNELS_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_UNPACK_INL_H_
@@ -52,7 +52,8 @@ HWY_INLINE void store_scaled(IntsVec q, FloatsVec scale, FloatsVec offset, float
   hn::StoreU(hn::MulSub(scale, hn::ConvertTo(d, q), offset), d, to);
 }
 
-// Widens `count` float16, which kMost divides into vectors, as if there were kMost.
+// Widens `count` float16, rounded up to whole vectors: `halves` and `to` have room for kMost, which is a
+// multiple of a vector.
 template <int64_t kMost>
 HWY_INLINE void widen_halves(const uint16_t* halves, int64_t count, float* to) {
   const hn::CappedTag<float, kMost> d;

@@ -12,6 +12,7 @@
 
 #include <string_view>
 
+#include "kernels/simd_tables.h"
 #include "kernels/simd_unpack-inl.h"
 #include "kernels/unpack_kernels.h"
 
@@ -36,13 +37,7 @@ namespace logitless::kernels {
 HWY_EXPORT(unpack_table);
 
 const UnpackKernels& unpack_kernels_of(std::string_view name) {
-  for (int64_t targets = hwy::SupportedTargets() & HWY_TARGETS; targets != 0; targets &= targets - 1) {
-    hwy::ChosenTarget chosen;
-    chosen.Update(targets & -targets);
-    const UnpackKernels* kernels = HWY_DISPATCH_TABLE(unpack_table)[chosen.GetIndex()]();
-    if (name == kernels->name) return *kernels;
-  }
-  return plain_unpack_kernels();
+  return find_table(HWY_DISPATCH_TABLE(unpack_table), name, plain_unpack_kernels());
 }
 
 }  // namespace logitless::kernels

@@ -32,6 +32,8 @@ void check_packed(const LmHead& head) {
 
 void check_ids(const LmHead& head) {
   core::check_aligned("lm_head.ids", head.ids);
+  const auto count = static_cast<int64_t>(head.ids.size());
+  if (count > core::kMostRows) fail("lm_head.ids has ", count, " entries, which is above ", core::kMostRows);
   for (size_t k = 0; k < head.ids.size(); ++k) {
     if (head.ids[k] >= 0 && head.ids[k] < head.stored_entries()) continue;
     fail("lm_head.ids[", k, "] = ", head.ids[k], " is no entry of a vocabulary of ", head.stored_entries());

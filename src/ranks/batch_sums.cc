@@ -17,7 +17,7 @@
 namespace logitless::ranks {
 namespace {
 
-// Sums the rows of what d_weight or d_bias holds over the ranks of a batch.
+// Sums the rows of what a gradient of the head holds over the ranks of a batch.
 void sum_rows(const Context& context, Group& group, bool in_double, const Matrix& out) {
   if (out.rows == 0 || out.cols == 0) return;
   const kernels::RowKernels& kernels = *detail::state_of(context).kernels;

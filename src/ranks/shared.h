@@ -14,7 +14,7 @@ namespace logitless::ranks {
 /// What a call shares with other ranks. One that shares nothing has the vocabulary and the batch to itself.
 struct Shared {
   std::optional<Cut> cut;         // of the whole vocabulary
-  Group* weight_ranks = nullptr;  // d_weight and d_bias are summed over them; null: they are not summed
+  Group* weight_ranks = nullptr;  // gradients of the head are summed over them; null: they are not
   Totals totals;                  // over the whole batch
 
   /// Tells whether some gradient is wanted: `here`, or on a rank that shares the vocabulary.

@@ -50,7 +50,7 @@ class CallSinks {
     }
     if (outputs.d_weight.data || outputs.weight_sink) {
       add(weight_.emplace(kernels, product, outputs.d_weight, outputs.d_weight_mode, outputs.weight_sink,
-                          outputs.weight_sink || is_summed_in_tiles<Sum>(outputs.d_weight), sizes));
+                          is_summed_in_tiles<Sum>(outputs) ? SumsIn::kTiles : SumsIn::kOutput, sizes));
     }
     if (outputs.d_bias.data) {
       bias_.emplace(kernels, outputs.d_bias, outputs.d_bias_mode);
@@ -64,7 +64,7 @@ class CallSinks {
     }
     if (outputs.d_lora_b.data) {
       add(lora_b_.emplace(kernels, *inputs.source.lora(), outputs.d_lora_b, outputs.d_lora_mode, no_callback_,
-                          is_summed_in_tiles<Sum>(outputs.d_lora_b), sizes));
+                          core::is_narrow<Sum>(outputs.d_lora_b.dtype) ? SumsIn::kWhole : SumsIn::kOutput, sizes));
     }
   }
   CallSinks(const CallSinks&) = delete;

@@ -14,15 +14,17 @@
 
 namespace logitless::sink {
 
-/// Returns whether a gradient of a weight is summed in tiles of its own, each handed on once all rows are in
-/// it.
-template <class Sum>
-bool is_summed_in_tiles(const Matrix& d_weight) {
-  return d_weight.data && core::is_narrow<Sum>(d_weight.dtype);
-}
+/// Where the sums of a head's gradient stand.
+enum class SumsIn {
+  kOutput,
+  kTiles,  ///< of their own, each handed on once all rows are in it
+  kWhole,  ///< all of them, apart from the output until the call ends: for heads with few components
+};
+
+/// Returns whether d_weight is summed in tiles of its own.
 template <class Sum>
 bool is_summed_in_tiles(const Gradients& outputs) {
-  return outputs.weight_sink || is_summed_in_tiles<Sum>(outputs.d_weight) || is_summed_in_tiles<Sum>(outputs.d_lora_b);
+  return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
 }
 
 /// The gradient of a product's head (+)= gradientsᵀ · states, in the head's layout: d_weight or its callback.
@@ -31,19 +33,25 @@ class WeightSink final : public Sink<Sum> {
  public:
   /// Where `callback` is empty, `out` has the head's shape.
   WeightSink(const kernels::RowKernels& kernels, const source::Product& product, const Matrix& out, WriteMode mode,
-             const WeightGradientSink& callback, bool apart, const Sizes& sizes)
+             const WeightGradientSink& callback, SumsIn sums_in, const Sizes& sizes)
       : Sink<Sum>(ChainOf::kVocabTile),
         kernels_(kernels),
         product_(product),
         layout_(product.head.layout()),
         out_(core::with_used_stride(out)),
+        place_(out_),
         mode_(mode),
+        whole_apart_(sums_in == SumsIn::kWhole),
         callback_(callback),
         sizes_(sizes),
         cols_(product.states.cols()),
         components_(std::min(sizes.part.weight_block, cols_)),
         tile_stride_(layout_.cols(sizes.part.entries, cols_)),
-        tiles_(apart ? static_cast<size_t>(sizes.weight_tiles) : 0) {}
+        tiles_(sums_in == SumsIn::kTiles ? static_cast<size_t>(sizes.weight_tiles) : 0) {}
+
+  void take_lasting(core::Arena& arena) override {
+    if (whole_apart_) place_ = Matrix(arena.take<Sum>(out_.rows * out_.cols), out_.rows, out_.cols);
+  }
 
   void take(core::Arena& arena) override {
     for (Sum*& tile : tiles_) tile = arena.take<Sum>(sizes_.part.entries * cols_);
@@ -63,11 +71,11 @@ class WeightSink final : public Sink<Sum> {
     product.m = layout_.rows(part.entries, components);
     product.n = layout_.cols(part.entries, components);
     product.k = static_cast<int64_t>(part.rows.size());
-    product.ldc = apart() ? tile_stride_ : out_.stride;
+    product.ldc = apart() ? tile_stride_ : place_.stride;
     const int64_t entry = apart() ? part.first_entry % sizes_.part.entries : part.first_entry;
-    product.c = (apart() ? tile(part.first_entry) : static_cast<Sum*>(out_.data)) +
+    product.c = (apart() ? tile(part.first_entry) : static_cast<Sum*>(place_.data)) +
                 layout_.offset(entry, component, product.ldc);
-    const bool adds = !first || (!apart() && mode_ == WriteMode::kAccumulate);
+    const bool adds = !first || (!apart() && !whole_apart_ && mode_ == WriteMode::kAccumulate);
     part.for_each_term([&](gemm::Operand gradients, bool first_term) {
       gradients.transposed = !hidden_vocab;
       product.a = hidden_vocab ? states : gradients;
@@ -92,6 +100,12 @@ class WeightSink final : public Sink<Sum> {
   }
 
   void finish(const core::Array<bool>&, bool any) override {
+    if (any && whole_apart_) {
+      for (int64_t r = 0; r < out_.rows; ++r) {
+        store_sums(kernels_, static_cast<const Sum*>(place_.data) + r * place_.stride, out_.cols, mode_,
+                   core::element(out_.data, out_.dtype, r * out_.stride), out_.dtype);
+      }
+    }
     if (any) return;
     if (!callback_) {
       if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
@@ -114,7 +128,9 @@ class WeightSink final : public Sink<Sum> {
   const source::Product& product_;
   const source::Layout layout_;
   const Matrix out_;
+  Matrix place_;  // where parts are added up, unless they are in tiles
   const WriteMode mode_;
+  const bool whole_apart_;
   const WeightGradientSink& callback_;
   const Sizes sizes_;
   const int64_t cols_;        // of the states

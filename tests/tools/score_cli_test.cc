@@ -430,7 +430,7 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
     ASSERT_EQ(got.size(), want.size());
     EXPECT_EQ(std::memcmp(got.data(), want.data(), got.size() * sizeof(double)), 0);
   };
-  for (const char* softcap : {"", "5"}) {
+  for (const char* softcap : {"", "5", "0"}) {
     const std::vector<std::string> set = {"--set", std::string("model.softcap=") + (*softcap ? softcap : "20")};
     const Scores want = scores(path("model"), set);
     const Scores got = scores(path("q8.gguf"), *softcap ? set : std::vector<std::string>());
@@ -447,6 +447,8 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
     EXPECT_TRUE(is_one_line(finished.err)) << finished.err;
   };
   refused({"--lm-head", path("q8.gguf") + ":blk.0"}, "has no tensor blk.0");
+  ASSERT_EQ(mkfifo(path("pipe").c_str(), 0600), 0);
+  refused({"--lm-head", path("pipe")}, "is not a regular file: tensors are read in place");
   refused({"--lm-head", path("q8.gguf"), "--set", "model.vocab_size=8"}, "model.vocab_size");
   refused({"--lm-head", path("q8.gguf"), "--set", "model.dtype=float64"}, "float64");
 }

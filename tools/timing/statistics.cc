@@ -11,7 +11,9 @@ double quantile(std::vector<double> values, double rank) {
   const double place = rank * static_cast<double>(values.size() - 1);
   const auto below = static_cast<size_t>(place);
   const size_t above = std::min(below + 1, values.size() - 1);
-  return values[below] + (place - static_cast<double>(below)) * (values[above] - values[below]);
+  const double share = place - static_cast<double>(below);
+  // Infinite neighbours have no difference.
+  return share == 0 ? values[below] : (1 - share) * values[below] + share * values[above];
 }
 
 double median(std::vector<double> values) { return quantile(std::move(values), 0.5); }

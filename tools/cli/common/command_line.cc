@@ -73,6 +73,7 @@ Flag Command::value(const std::string& names, T& to, const char* type, const cha
 template Flag Command::value(const std::string&, std::string&, const char*, const char*);
 template Flag Command::value(const std::string&, int&, const char*, const char*);
 template Flag Command::value(const std::string&, double&, const char*, const char*);
+template Flag Command::value(const std::string&, std::optional<double>&, const char*, const char*);
 
 Flag Command::values(const std::string& names, std::vector<std::string>& to, const char* type, const char* help,
                      bool separated) {

@@ -43,7 +43,8 @@ class Command {
  public:
   explicit Command(CLI::App& app) : app_(&app) {}
 
-  /// `names` as "-o,--output", or without dashes for a free argument. T is std::string, int or double.
+  /// `names` as "-o,--output", or without dashes for a free argument. T is std::string, int, double or an
+  /// optional double.
   template <class T>
   Flag value(const std::string& names, T& to, const char* type, const char* help);
   /// May be given many times, or as "a,b,c" where `separated`.

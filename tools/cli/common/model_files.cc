@@ -2,16 +2,17 @@
 #include "cli/common/model_files.h"
 
 #include <cstring>
-#include <fstream>
+#include <string_view>
 
 #include "io/error.h"
+#include "io/mapped_file.h"
 
 namespace logitless::cli {
 
 bool is_gguf(const std::string& path) {
-  char magic[4] = {};
-  std::ifstream file(path, std::ios::binary);
-  return file.read(magic, sizeof magic) && std::memcmp(magic, "GGUF", sizeof magic) == 0;
+  constexpr std::string_view kMagic = "GGUF";
+  const io::MappedFile file(path);  // which a pipe is not, and would be waited for
+  return file.size() >= kMagic.size() && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0;
 }
 
 io::TensorHandle ModelFiles::open(const std::string& spec, const io::TensorWish& wish) {

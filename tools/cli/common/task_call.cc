@@ -67,8 +67,8 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
     head = head_of(job, TensorId::kWeight, TensorId::kBias, job.dtype, job.hidden_size, config.model.softcap);
     if (job.head) {
       // Its own bias and softcap count where nothing else is said.
-      if (job.head->bias.data && !head.bias.data) head.bias = job.head->bias;
-      if (head.softcap == 0) head.softcap = job.head->softcap;
+      if (!config.is_set("model.bias") && !head.bias.data) head.bias = job.head->bias;
+      if (!config.is_set("model.softcap")) head.softcap = job.head->softcap;
       head.weight = job.head->weight;
       head.packed = job.head->packed;
       head.layout = job.head->layout;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,7 @@
 #include "cli/measure/one_call.h"
 #include "logitless/distillation.h"
 #include "logitless/token_stats.h"
+#include "timing/statistics.h"
 
 namespace logitless::cli {
 namespace {
@@ -35,7 +37,7 @@ Examples:
 
 struct Options {
   std::string hidden, head, bias, base_hidden, base_head, base_bias, targets;
-  double softcap = 0, base_softcap = 0;
+  std::optional<double> softcap, base_softcap;  // none: what the file of the head says
   int threads = 0;
   std::string output_path, json_path;
   bool quiet = false;
@@ -66,17 +68,7 @@ class Numbers {
     for (const double value : values_) squares += value * value;
     return values_.empty() ? kNone : std::sqrt(squares / static_cast<double>(values_.size()));
   }
-  // Between the two nearest ones, linearly.
-  double percentile(double percent) const {
-    if (values_.empty()) return kNone;
-    std::vector<double> sorted = values_;
-    std::sort(sorted.begin(), sorted.end());
-    const double place = percent / 100 * static_cast<double>(sorted.size() - 1);
-    const auto below = static_cast<size_t>(place);
-    const size_t above = std::min(below + 1, sorted.size() - 1);
-    const double share = place - static_cast<double>(below);
-    return share == 0 ? sorted[below] : (1 - share) * sorted[below] + share * sorted[above];
-  }
+  double percentile(double percent) const { return values_.empty() ? kNone : timing::quantile(values_, percent / 100); }
 
  private:
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
@@ -107,11 +99,11 @@ struct Model {
   LmHead head;
 
   Model(ModelFiles& files, const std::string& states, const std::string& weight, const std::string& bias,
-        double softcap, const std::string& prefix)
+        const std::optional<double>& softcap, const std::string& prefix)
       : hidden(files.hidden(states, (prefix + "hidden").c_str())),
         head(files.head(weight, (prefix + "lm_head").c_str(), hidden.hidden_size())) {
     if (!bias.empty()) head.bias = files.bias(bias, (prefix + "bias").c_str());
-    if (softcap != 0) head.softcap = softcap;
+    if (softcap) head.softcap = *softcap;
   }
 };
 
@@ -245,7 +237,7 @@ void add_flags(Command& command, Options& options) {
   command.value("--hidden", options.hidden, "FILE[:TENSOR]", "hidden states of the model, [N, H]").required();
   command.value("--lm-head", options.head, "FILE[:TENSOR]", "its LM head, [V, H] or [H, V]").required();
   command.value("--bias", options.bias, "FILE[:TENSOR]", "its head's bias, [V]");
-  command.value("--softcap", options.softcap, "X", "of its logits");
+  command.value("--softcap", options.softcap, "X", "of its logits; 0: none");
   command.value("--base-hidden", options.base_hidden, "FILE[:TENSOR]", "the same of the base").required();
   command.value("--base-lm-head", options.base_head, "FILE[:TENSOR]", "the same of the base").required();
   command.value("--base-bias", options.base_bias, "FILE[:TENSOR]", "the same of the base");
