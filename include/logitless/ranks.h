@@ -61,17 +61,17 @@ struct VocabSlice {
 struct Ranks {
   /// These ranks hold the entries of the vocabulary, in the order of the ranks: the LmHead of each, and the
   /// d_weight, d_bias and d_lora_b of each, have its own vocabulary entries, of which there may be none.
-  /// Everything else that is given is the same on all of them: hidden states, targets, a LoRA's a or states,
-  /// options and their vectors with an entry a vocabulary entry, which mean the whole vocabulary, and type
-  /// and mode of a d_hidden, d_lora_a or d_lora_states that is summed. All of them return the same results. Finished logits and plan dense are not split. Null: this
-  /// rank holds the whole vocabulary.
+  /// Everything else that is given is the same on all of them: hidden states, targets, a LoRA's a or
+  /// states, options and their vectors with an entry a vocabulary entry, which mean the whole vocabulary,
+  /// and type and mode of a d_hidden, d_lora_a or d_lora_states that is summed. All of them return the same
+  /// results. Finished logits and plan dense are not split. Null: this rank holds the whole vocabulary.
   Communicator* vocab = nullptr;
   /// This rank's vocabulary entries are cut into slices of these sizes; empty: they are one slice. Results
-  /// have the same bits however many ranks share the slices of a vocabulary, one of them included. Each slice
-  /// has a budget of ContextOptions::workspace_bytes. On top come float32 or float64 sums of d_hidden [N, H],
-  /// and of d_lora_a or d_lora_states, for each slice (none for a rank's only slice whose d_hidden is one matrix of that type, which is
-  /// overwritten), some 24 MiB of messages, and what is sent of statistics (docs/parallel.md) for each slice
-  /// there is.
+  /// have the same bits however many ranks share the slices of a vocabulary, one of them included. Each
+  /// slice has a budget of ContextOptions::workspace_bytes. On top come float32 or float64 sums of d_hidden
+  /// [N, H], and of d_lora_a or d_lora_states, for each slice (none for a rank's only slice whose d_hidden
+  /// is one matrix of that type, which is overwritten), some 24 MiB of messages, and what is sent of
+  /// statistics (docs/parallel.md) for each slice there is.
   std::vector<int64_t> slices;
   /// Where it is set, a rank's d_hidden, d_lora_a and d_lora_states are the sums over its own vocabulary
   /// entries, for a caller who sums later; else they are the sums over all of them.
@@ -89,8 +89,8 @@ struct Ranks {
   /// vocabulary entries, and those of one `vocab` group have the same tokens.
   Communicator* data = nullptr;
   /// After a call, what d_weight, d_bias, d_lora_a and d_lora_b hold is summed over `data`, in the order of
-  /// its ranks: with mode accumulate, what they held before is too. Elements of 16 bits are widened, summed and rounded once. A
-  /// weight_sink gets the rank's own part, and cannot be summed.
+  /// its ranks: with mode accumulate, what they held before is too. Elements of 16 bits are widened, summed
+  /// and rounded once. A weight_sink gets the rank's own part, and cannot be summed.
   bool sum_d_weight = false;
 
   /// Tells whether there is anything to split or to cut.

@@ -8,17 +8,19 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, Union
 
 import torch
 from torch import Tensor
 
+from ._torch_call import check_cpu, matrix_of, values_of
+from ._torch_quantised import packed_of
 from .packed import PackedWeight
 
 __all__ = ["LoraWeight", "from_peft"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, eq=False)
 class LoraWeight:
     """weight + scale * b @ a, which is never made: a [r, H] and b [V, r] are multiplied by themselves.
 
@@ -33,45 +35,61 @@ class LoraWeight:
     dropout: Any = None
 
     def __post_init__(self) -> None:
-        for name in ("a", "b"):
+        for name in ("weight", "a", "b"):
             given = getattr(self, name)
+            if name == "weight" and isinstance(given, PackedWeight):
+                continue
             if not isinstance(given, Tensor) or given.dim() != 2:
-                shape = tuple(given.shape) if isinstance(given, Tensor) else type(given).__name__
-                raise ValueError(f"{name} is {shape}: it must be a tensor of 2 axes")
+                what = f"has shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"is {given!r}"
+                raise ValueError(f"{name} {what}: it must be a tensor of 2 axes")
         rank, entries = self.a.shape[0], self.shape[0]
         if tuple(self.b.shape) != (entries, rank):
             raise ValueError(f"b has shape {tuple(self.b.shape)}: it must be {(entries, rank)}, as weight and a have it")
+        if self.a.shape[1] != self.shape[1]:
+            raise ValueError(f"a has {self.a.shape[1]} columns, and weight {self.shape[1]}")
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """Of the weight: [V, H], or [V, bytes] of one that is packed."""
-        return tuple((self.weight.data if isinstance(self.weight, PackedWeight) else self.weight).shape)
+    def shape(self) -> tuple[int, int]:
+        """(V, H)."""
+        rows, cols = self.weight.shape
+        return rows, cols
 
     def states(self, hidden: Tensor) -> Tensor:
         """scale * hidden @ a.T, under autograd."""
+        check_cpu(a=self.a, b=self.b)
         if hidden.shape[-1] != self.a.shape[1]:
             raise ValueError(f"a has {self.a.shape[1]} columns but hidden has {hidden.shape[-1]}")
         dropped = hidden if self.dropout is None else self.dropout(hidden)
         return torch.nn.functional.linear(dropped.to(self.a.dtype), self.a) * self.scale
 
+    @property
+    def data(self) -> Tensor | PackedWeight:
+        """The weight alone, for a call without gradients of it."""
+        if isinstance(self.weight, PackedWeight):
+            return self.weight
+        check_cpu(weight=self.weight)
+        return matrix_of(values_of(self.weight))
+
     def keywords(self, prefix: str = "") -> dict[str, Any]:
-        """The arguments of a call without gradients of it, and without dropout."""
-        weight = self.weight if isinstance(self.weight, PackedWeight) else self.weight.detach()
-        a, b = (x.detach().contiguous() for x in (self.a, self.b))
-        given = {"weight": weight, "lora_a": a, "lora_b": b, "lora_scale": float(self.scale)}
-        return {prefix + name: value for name, value in given.items()}
+        """What a call without gradients of it takes beside `data`, without dropout; of a teacher with
+        prefix="teacher_"."""
+        check_cpu(a=self.a, b=self.b)
+        a, b = (values_of(x).contiguous() for x in (self.a, self.b))
+        return {f"{prefix}lora_a": a, f"{prefix}lora_b": b, f"{prefix}lora_scale": float(self.scale)}
+
+
+HeadWeight = Union[Tensor, PackedWeight, LoraWeight]
 
 
 def is_lora(layer: Any) -> bool:
     """Tells whether a module is a linear layer with adapters of PEFT's LoRA."""
-    return all(hasattr(layer, name) for name in ("lora_A", "lora_B", "scaling", "get_base_layer", "out_features"))
+    names = ("lora_A", "lora_B", "scaling", "get_base_layer", "out_features")
+    return all(hasattr(layer, name) for name in names) and isinstance(layer.lora_A, torch.nn.ModuleDict)
 
 
-def from_peft(layer: Any, weight: Tensor | PackedWeight) -> Tensor | PackedWeight | LoraWeight:
-    """The weight of a layer of PEFT's LoRA with its active adapters, where `weight` is that of the layer inside."""
+def check_peft(layer: Any) -> list[str]:
+    """The active adapters of a layer of PEFT's LoRA; a ValueError names one that is more than a LoRA."""
     adapters = [name for name in layer.active_adapters if name in layer.lora_A]
-    if layer.disable_adapters or layer.merged or not adapters:
-        return weight
     for name in adapters:
         for what, of in (("DoRA (use_dora)", layer.use_dora), ("a bias of its own (lora_bias)", layer.lora_bias)):
             if of.get(name):
@@ -81,14 +99,27 @@ def from_peft(layer: Any, weight: Tensor | PackedWeight) -> Tensor | PackedWeigh
             raise ValueError(
                 f"the head's adapter {name!r} is a {type(variant).__name__}, which logitless does not compute"
             )
-    drops = [layer.lora_dropout[name] for name in adapters]
-    if len(adapters) == 1:
-        a, b = layer.lora_A[adapters[0]].weight, layer.lora_B[adapters[0]].weight
-        dropout = None if isinstance(drops[0], torch.nn.Identity) else drops[0]
-        return LoraWeight(weight, a, b, float(layer.scaling[adapters[0]]), dropout)
-    for name, drop in zip(adapters, drops):
-        if drop.training and getattr(drop, "p", 0) > 0:
+        drop = layer.lora_dropout[name]
+        if len(adapters) > 1 and drop.training and getattr(drop, "p", 0) > 0:
             raise ValueError(f"lora_dropout = {drop.p} of the head's adapter {name!r}: of several adapters it must be 0")
+    return adapters
+
+
+def from_peft(layer: Any, weight: PackedWeight | None = None) -> HeadWeight:
+    """What stands for a layer of PEFT's LoRA now, with its active adapters: a LoraWeight, or the weight of the layer
+    inside where none is active. `weight` takes the place of the one inside."""
+    if layer.disable_adapters and layer.merged:
+        layer.unmerge()  # as the layer's own forward does
+    inside = layer.get_base_layer().weight
+    whole = weight or packed_of(inside) or inside
+    adapters = check_peft(layer)
+    if layer.disable_adapters or layer.merged or not adapters:
+        return whole
+    if len(adapters) == 1:
+        (name,) = adapters
+        drop = layer.lora_dropout[name]
+        dropout = None if isinstance(drop, torch.nn.Identity) else drop
+        return LoraWeight(whole, layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name], dropout)
     a = torch.cat([layer.scaling[name] * layer.lora_A[name].weight for name in adapters])
     b = torch.cat([layer.lora_B[name].weight for name in adapters], dim=1)
-    return LoraWeight(weight, a, b)
+    return LoraWeight(whole, a, b)

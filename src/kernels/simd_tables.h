@@ -8,9 +8,10 @@
 
 namespace logitless::kernels {
 
-/// Calls visit(table) for the kernels of each instruction set of this CPU, best first, until it returns true.
-/// `tables` is HWY_DISPATCH_TABLE of the function that returns them: Highway's own dispatch is one choice for
-/// the process, and a Context chooses for itself. Calls that a caller makes get here, so nothing is allocated.
+/// Calls visit(table) for the kernels of each instruction set of this CPU, best first, until it returns
+/// true. `tables` is HWY_DISPATCH_TABLE of the function that returns them: Highway's own dispatch is one
+/// choice for the process, and a Context chooses for itself. Calls that a caller makes get here, so nothing
+/// is allocated.
 template <class Tables, class Visit>
 void visit_tables(const Tables& tables, const Visit& visit) {
   for (int64_t targets = hwy::SupportedTargets() & HWY_TARGETS; targets != 0; targets &= targets - 1) {

@@ -12,8 +12,8 @@ namespace logitless::ranks {
 
 /// Throws InvalidInput where outputs cannot be summed.
 void check_sums(const Gradients& outputs, const Shared& shared);
-/// Sums what the gradients of a head hold over Shared::weight_ranks. Throws RankError where these have outputs
-/// of other sizes or types.
+/// Sums what the gradients of a head hold over Shared::weight_ranks. Throws RankError where these have
+/// outputs of other sizes or types.
 void sum_over_batch(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
                     const Shared& shared);
 

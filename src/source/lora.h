@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A LoRA is a product of its own beside that of the head's weight: logits += U bᵀ with states U = scale · x aᵀ
-// [N, r]. These are given, or made once before the first tile.
+// A LoRA is a product of its own beside that of the head's weight: logits += U bᵀ with states
+// U = scale · x aᵀ [N, r]. These are given, or made once before the first tile.
 #pragma once
 
 #include <cstdint>

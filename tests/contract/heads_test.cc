@@ -20,34 +20,12 @@
 namespace logitless::testing {
 namespace {
 
-constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
-
-// A source whose head is given.
-struct FromHead : FromHidden {
-  LmHead given;
-
-  LmHead head() const { return given; }
-  template <class Function, class... Arguments>
-  auto call(Function&& function, const Context& context, Arguments&&... arguments) const {
-    return function(context, states(), given, arguments...);
-  }
-};
-
-ContextOptions options_of(PlanKind plan, int threads = 2) {
-  ContextOptions options;
-  options.plan = plan;
-  options.threads = threads;
-  options.row_tile = 8;
-  options.vocab_tile = 32;
-  return options;
-}
-
 // Everything that all tasks return and write, task by task.
 std::vector<std::vector<std::byte>> outcomes(const FromHead& source, const Batch& batch, PlanKind plan, bool d_weight) {
   std::vector<std::vector<std::byte>> all;
   visit_every_task(source, batch, [&](const auto& task) {
     if (cannot_run(task, plan)) return;
-    const Context context(options_of(plan));
+    const Context context(small_tiles(plan));
     const auto views_of = [&](FromHead::Outputs& outputs) {
       Gradients views = outputs.views();
       if (!d_weight) views.d_weight = {};
@@ -67,7 +45,7 @@ std::vector<std::vector<std::byte>> outcomes(const FromHead& source, const Batch
 
 void expect_same(const FromHead& got, const FromHead& want, bool d_weight = true) {
   const Batch batch;
-  for (const PlanKind plan : kPlans) {
+  for (const PlanKind plan : kPlansOfGradients) {
     SCOPED_TRACE(name_of(plan));
     const auto of_got = outcomes(got, batch, plan, d_weight), of_want = outcomes(want, batch, plan, d_weight);
     ASSERT_EQ(of_got.size(), of_want.size());
@@ -176,7 +154,7 @@ TEST(Heads, ChosenColumnsHaveTheGradientOfTheirMatrix) {
     Gradients outputs;
     outputs.d_weight = {d_weight.data(), kHidden, kVocab};
     if (accumulate) outputs.d_weight_mode = WriteMode::kAccumulate;
-    cross_entropy(Context(options_of(PlanKind::kTwoPass)), source.states(), head, batch.targets(), {}, outputs);
+    cross_entropy(Context(small_tiles(PlanKind::kTwoPass)), source.states(), head, batch.targets(), {}, outputs);
     return d_weight;
   };
   EXPECT_EQ(run(some, false), run(plain, false));
@@ -206,7 +184,7 @@ TEST(Heads, ExpectedRowsAndChosenSegmentsHaveTheBitsOfTheirMatrix) {
     Gradients outputs;
     outputs.d_hidden = {d_hidden.data(), kTokens, kHidden};
     outputs.backward = backward;
-    ContextOptions options = options_of(PlanKind::kAuto);
+    ContextOptions options = small_tiles(PlanKind::kAuto);
     options.vocab_tile = 128;
     plan = cross_entropy(Context(options), source.states(), capped, batch.targets(), {}, outputs).plan;
     return d_hidden;
@@ -244,7 +222,7 @@ TEST(Heads, ChosenEntriesMayBeSliced) {
   }
   LmHead plain(ConstMatrix(chosen.data(), kVocab, kHidden));
   plain.bias = {of_chosen.data(), kVocab};
-  ContextOptions options = options_of(PlanKind::kTwoPass);
+  ContextOptions options = small_tiles(PlanKind::kTwoPass);
   options.ranks.slices = {40, 61};
   const Batch batch;
   const auto run = [&](const LmHead& head) {
@@ -293,14 +271,14 @@ TEST(Heads, CodesOfNf4HaveTheBitsOfTheirMatrix) {
     packed.cols = kWide;
     packed.scales = scales.data();
     packed.group = group;
-    for (const PlanKind plan : kPlans) {
+    for (const PlanKind plan : kPlansOfGradients) {
       const auto run = [&](const LmHead& head) {
         std::vector<float> d_hidden(kTokens * kWide);
         Gradients outputs;
         outputs.d_hidden = {d_hidden.data(), kTokens, kWide};
         const HiddenStates states(hidden.data(), kBatch, kTime, kWide);
         d_hidden.push_back(static_cast<float>(
-            cross_entropy(Context(options_of(plan)), states, head, batch.targets(), {}, outputs).loss));
+            cross_entropy(Context(small_tiles(plan)), states, head, batch.targets(), {}, outputs).loss));
         return d_hidden;
       };
       EXPECT_EQ(run(LmHead(packed)), run(LmHead(ConstMatrix(weight.data(), kVocab, kWide)))) << name_of(plan) << group;

@@ -71,6 +71,29 @@ struct FromHidden {
   };
 };
 
+/// The same with a head that is given.
+struct FromHead : FromHidden {
+  LmHead given;
+
+  LmHead head() const { return given; }
+  template <class Function, class... Arguments>
+  auto call(Function&& function, const Context& context, Arguments&&... arguments) const {
+    return function(context, states(), given, arguments...);
+  }
+};
+
+/// The plans that make gradients of tiles, or of all logits.
+inline constexpr PlanKind kPlansOfGradients[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
+/// With tiles so small that such a batch has several.
+inline ContextOptions small_tiles(PlanKind plan, int threads = 2) {
+  ContextOptions options;
+  options.plan = plan;
+  options.threads = threads;
+  options.row_tile = 8;
+  options.vocab_tile = 32;
+  return options;
+}
+
 /// The same with finished logits.
 struct FromLogits {
   static constexpr bool kFinishedLogits = true;

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "cli_fixture.h"
+#include "gguf_bytes.h"
 
 namespace logitless::testing {
 namespace {
@@ -142,54 +143,19 @@ TEST_F(CompareModelsTest, AModelIsAsFarFromItselfAsRoundingIs) {
   EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
 }
 
-// A GGUF file of one tensor [7, 32] in Q8_0, and a softcap.
-std::string gguf_of(const std::vector<int8_t>& quants, const std::string& name) {
-  std::string out = "GGUF";
-  const auto put = [&](auto value) { out.append(reinterpret_cast<const char*>(&value), sizeof value); };
-  const auto text = [&](const std::string& value) {
-    put(uint64_t{value.size()});
-    out += value;
-  };
-  put(uint32_t{3});
-  put(uint64_t{1});
-  put(uint64_t{2});
-  text("general.architecture");
-  put(uint32_t{8});
-  text("gemma2");
-  text("gemma2.final_logit_softcapping");
-  put(uint32_t{6});
-  put(20.0F);
-  text(name);
-  put(uint32_t{2});
-  put(uint64_t{32});
-  put(uint64_t{kVocab});
-  put(uint32_t{8});
-  put(uint64_t{0});
-  out.resize((out.size() + 31) / 32 * 32);
-  for (size_t v = 0; v < kVocab; ++v) {
-    put(uint16_t{0x2400});  // 1/64
-    out.append(reinterpret_cast<const char*>(quants.data() + v * 32), 32);
-  }
-  return out;
-}
-
 TEST_F(CompareModelsTest, AHeadOfAGgufFileIsReadAsItStands) {
-  std::vector<int8_t> quants;
-  std::vector<float> hidden, weight;
-  for (size_t i = 0; i < kVocab * 32; ++i) {
-    quants.push_back(static_cast<int8_t>(static_cast<int>(i * 37 % 255) - 127));
-    weight.push_back(static_cast<float>(quants.back()) / 64);
-  }
+  const GgufQ8Head head(kVocab);
+  std::vector<float> hidden;
   for (size_t i = 0; i < kTokens * 32; ++i) hidden.push_back(static_cast<float>(std::sin(0.7 * double(i))));
   const std::vector<TensorToWrite> tensors = {{"hidden", "F32", {kTokens, 32}, hidden.data()},
-                                              {"lm_head", "F32", {kVocab, 32}, weight.data()},
+                                              {"lm_head", "F32", {kVocab, 32}, head.weight.data()},
                                               {"targets", "I64", {kTokens}, kTargets.data()}};
   io::write_safetensors(path("model"), tensors);
   const std::vector<std::string> both = {
       "--base-hidden", path("model") + ":hidden",  "--hidden", path("model") + ":hidden",
       "--targets",     path("model") + ":targets", "--json",   "-"};
   for (const char* name : {"output.weight", "token_embd.weight"}) {
-    write("q8.gguf", gguf_of(quants, name));
+    write("q8.gguf", head.file(name));
     const Finished finished =
         run(std::vector<std::string>{"compare-models", "--base-lm-head", path("model") + ":lm_head", "--base-softcap",
                                      "20", "--lm-head", path("q8.gguf")} +
@@ -199,6 +165,13 @@ TEST_F(CompareModelsTest, AHeadOfAGgufFileIsReadAsItStands) {
     EXPECT_EQ(got["kl"]["percentiles"]["max"], 0.0);
     EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
     EXPECT_GT(got["perplexity"]["model"], 1.5);
+    // 0 takes the file's softcap away.
+    const Finished uncapped =
+        run(std::vector<std::string>{"compare-models", "--base-lm-head", path("model") + ":lm_head", "--lm-head",
+                                     path("q8.gguf"), "--softcap", "0"} +
+            both);
+    ASSERT_EQ(uncapped.exit_code(), 0) << uncapped.err;
+    EXPECT_EQ(json::parse(uncapped.out)["kl"]["percentiles"]["max"], 0.0);
   }
   const Finished absent = run(std::vector<std::string>{"compare-models", "--base-lm-head", path("model") + ":lm_head",
                                                        "--lm-head", path("q8.gguf") + ":blk.0"} +

@@ -21,7 +21,7 @@ std::string number(T value) {
 /// A string with its length in front.
 inline std::string text(const std::string& value) { return number(uint64_t{value.size()}) + value; }
 
-/// The numbers of types of values.
+/// The numbers of types of values, from the format and not from the reader, whose own may be wrong.
 enum GgufValueType : uint32_t {
   kUint8,
   kInt8,
@@ -108,6 +108,31 @@ class GgufBytes {
   uint32_t alignment_ = 32;
   uint64_t key_count_ = 0, tensor_count_ = 0;
   std::string keys_, infos_, data_;
+};
+
+/// A head [entries, 32] in Q8_0, and its numbers.
+struct GgufQ8Head {
+  static constexpr int64_t kHidden = 32;
+  int64_t entries;
+  std::string rows;
+  std::vector<float> weight;
+
+  explicit GgufQ8Head(int64_t entries_) : entries(entries_) {
+    for (int64_t v = 0; v < entries; ++v) {
+      rows += number(uint16_t{0x2400});  // 1/64 in float16
+      for (int64_t h = 0; h < kHidden; ++h) {
+        const auto value = static_cast<int8_t>((v * kHidden + h) * 37 % 255 - 127);
+        rows += number(value);
+        weight.push_back(static_cast<float>(value) / 64);
+      }
+    }
+  }
+  /// Returns a file that holds it, with a softcap of 20.
+  std::string file(const std::string& name = "output.weight") const {
+    GgufBytes bytes;
+    bytes.architecture("gemma2").key("gemma2.final_logit_softcapping", kFloat32, number(20.0F));
+    return bytes.tensor(name, {static_cast<uint64_t>(kHidden), static_cast<uint64_t>(entries)}, 8, rows).bytes();
+  }
 };
 
 }  // namespace logitless::testing

@@ -1,5 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless score` as a user meets it: the file, the summary, and what bad input leaves behind.
+#include <sys/stat.h>
+
 #include <cstring>
 #include <numbers>
 
@@ -399,25 +401,15 @@ TEST_F(ScoreTest, HelpHasAnExample) {
 
 TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
   constexpr int64_t kTokens = 6, kVocab = 7, kHidden = 32;
-  std::string rows;
-  std::vector<float> weight, hidden;
-  for (int v = 0; v < kVocab; ++v) {
-    rows += number(uint16_t{0x2400});  // 1/64
-    for (int h = 0; h < kHidden; ++h) {
-      const auto value = static_cast<int8_t>((v * kHidden + h) * 37 % 255 - 127);
-      rows += number(value);
-      weight.push_back(static_cast<float>(value) / 64);
-    }
-  }
+  const GgufQ8Head head(kVocab);
+  std::vector<float> hidden;
   for (int i = 0; i < kTokens * kHidden; ++i) hidden.push_back(static_cast<float>(std::sin(0.7 * i)));
   const std::vector<int64_t> targets = {0, 1, 6, -100, 3, 2};
   const std::vector<io::TensorToWrite> tensors = {{"hidden", "F32", {kTokens, kHidden}, hidden.data()},
-                                                  {"lm_head", "F32", {kVocab, kHidden}, weight.data()},
+                                                  {"lm_head", "F32", {kVocab, kHidden}, head.weight.data()},
                                                   {"targets", "I64", {kTokens}, targets.data()}};
   io::write_safetensors(path("model"), tensors);
-  GgufBytes file;
-  file.architecture("gemma2").key("gemma2.final_logit_softcapping", kFloat32, number(20.0F));
-  write("q8.gguf", file.tensor("output.weight", {kHidden, kVocab}, 8, rows).bytes());
+  write("q8.gguf", head.file());
   const std::vector<std::string> both = {"--hidden", path("model"), "--targets", path("model")};
   const auto scores = [&](const std::string& head, const std::vector<std::string>& more) {
     std::vector<std::string> all = {"--lm-head", head};
