@@ -21,7 +21,7 @@ import numpy as np
 
 from . import _core
 from ._core import Plan, Workspace
-from ._heads import with_packed
+from ._heads import with_weights
 from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, An
         arguments["hidden"] = hidden
     if weight is not None:
         arguments["weight"] = weight
-    return with_packed(arguments)
+    return with_weights(arguments)
 
 
 def _run(function: Any, context: Context | None, arguments: dict[str, Any]) -> Result:
@@ -367,7 +367,7 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
     """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
     if task not in _PLANS:
         raise ValueError(f"task = {task!r} is none of {', '.join(_PLANS)}")
-    return _PLANS[task](context or default_context(), with_packed(arguments))
+    return _PLANS[task](context or default_context(), with_weights(arguments))
 
 
 def options(structure: str) -> dict[str, dict[str, Any]]:

@@ -12,12 +12,10 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from . import _core
-from ._heads import with_packed
+from ._heads import with_weights
 from ._torch_call import current_context
 from ._torch_head import HeadTensors
-from ._torch_quantised import packed_of
-from .lora import LoraWeight, from_peft, is_lora
-from .packed import PackedWeight
+from .lora import HeadWeight, LoraWeight, is_lora
 from .torch import linear_cross_entropy
 
 
@@ -54,6 +52,7 @@ class AbsentLogits:
         self,
         hidden: Tensor,
         head: Any,
+        weight: HeadWeight,
         scale: Any = 1.0,
         softcap: Any = 0.0,
         dtype: torch.dtype | None = None,
@@ -61,24 +60,23 @@ class AbsentLogits:
     ) -> None:
         self._hidden = hidden
         self._head = head
+        self._weight = weight
         self._scale = scale
         self._softcap = softcap
         self.dtype = dtype or cast or hidden.dtype
         self._cast = cast
 
     @staticmethod
-    def of(hidden: Tensor, head: Any) -> AbsentLogits:
-        """What the head makes of the hidden states here, under autocast or not."""
+    def of(hidden: Tensor, head: Any, weight: HeadWeight) -> AbsentLogits:
+        """What the head makes of the hidden states here, under autocast or not; `weight` stands for its own now."""
         cast = None
         if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
             cast = torch.get_autocast_dtype("cpu")
-        return AbsentLogits(hidden, head, cast=cast)
+        return AbsentLogits(hidden, head, weight, cast=cast)
 
     @property
     def shape(self) -> torch.Size:
-        packed = self._packed()
-        entries = self._head.out_features if packed is None else len(packed.data)
-        return torch.Size((*self._hidden.shape[:-1], entries))
+        return torch.Size((*self._hidden.shape[:-1], self._weight.shape[0]))
 
     @property
     def device(self) -> torch.device:
@@ -92,7 +90,7 @@ class AbsentLogits:
         return factor
 
     def _with(self, hidden: Tensor, scale: Any, softcap: Any, dtype: torch.dtype) -> AbsentLogits:
-        return AbsentLogits(hidden, self._head, scale, softcap, dtype, self._cast)
+        return AbsentLogits(hidden, self._head, self._weight, scale, softcap, dtype, self._cast)
 
     def __mul__(self, factor: Any) -> AbsentLogits:
         return self._with(self._hidden, self._scale * self._number(factor), self._softcap, self.dtype)
@@ -127,27 +125,31 @@ class AbsentLogits:
             self.refuse("read")
         return self._with(self._hidden[key], self._scale, self._softcap, self.dtype)
 
-    def _packed(self) -> PackedWeight | None:
-        given = getattr(self._head, "_logitless_packed", None)
-        return packed_of(self._head.weight) if given is None else given
-
-    def _operands(self) -> tuple[Tensor, Tensor | PackedWeight | LoraWeight, Tensor | None]:
-        packed = self._packed()
-        weight = self._head.weight if packed is None else packed
-        if is_lora(self._head):
-            weight = from_peft(self._head, weight)
-        operands = (self._hidden, weight, getattr(self._head, "bias", None))
+    def _operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
+        operands = (self._hidden, self._weight, getattr(self._head, "bias", None))
         if self._cast is None:
             return operands
         return tuple(x.to(self._cast) if isinstance(x, Tensor) else x for x in operands)  # type: ignore[return-value]
 
+    def head_tensors(self) -> list[Tensor]:
+        """What the logits are made of beside the hidden states."""
+        lora = self._weight if isinstance(self._weight, LoraWeight) else None
+        given = (lora.weight, lora.a, lora.b) if lora else (self._weight, getattr(self._head, "weight", None))
+        return [tensor for tensor in given if isinstance(tensor, Tensor)]
+
+    def _raw(self, hidden: Tensor, weight: HeadWeight, bias: Tensor | None) -> Tensor:
+        if isinstance(weight, Tensor):
+            return torch.nn.functional.linear(hidden, weight, bias)
+        if isinstance(weight, LoraWeight):
+            of_lora = torch.nn.functional.linear(weight.states(hidden), weight.b)
+            return self._raw(hidden, weight.weight, bias) + of_lora
+        layer = self._head.get_base_layer() if is_lora(self._head) else self._head
+        return layer(hidden)  # whose own code unpacks it
+
     def materialise(self) -> Tensor:
         """Computes the logits after all."""
-        hidden, weight, bias = self._operands()
-        if not isinstance(weight, Tensor):
-            logits = self._head._unpatched.forward(self._head, hidden)
-        else:
-            logits = torch.nn.functional.linear(hidden, weight, bias)
+        with torch.autocast("cpu", dtype=self._cast or torch.bfloat16, enabled=self._cast is not None):
+            logits = self._raw(*self._operands())
         if self._softcap:
             logits = torch.tanh(logits / self._softcap)
         if self._scale != 1:
@@ -180,7 +182,7 @@ class AbsentLogits:
         hidden, weight, bias = self._operands()
         given: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
         if not isinstance(weight, Tensor):
-            given, weight = with_packed({**given, "weight": weight}), None  # type: ignore[assignment]
+            given, weight = with_weights({**given, "weight": weight}), None  # type: ignore[assignment]
         arguments = HeadTensors((hidden, weight, bias), given).arguments
         arguments["hidden"] = arguments["hidden"].reshape(-1, self._hidden.shape[-1])
         return {**arguments, "temperature": 1.0 / self.factor}
@@ -295,11 +297,11 @@ class LogitsOnRead(Tensor):
         return Tensor._make_wrapper_subclass(cls, absent.shape, dtype=absent.dtype, device=absent.device)
 
     def __init__(self, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> None:
-        weight = getattr(absent._head, "weight", None)
         self.absent = absent
         self._may_be_read = may_be_read
         self._has_history = has_history and torch.is_grad_enabled()  # as logits that are computed now would
-        self._version_of_head = None if weight is None or weight.is_inference() else weight._version
+        # Of tensors that have any.
+        self._versions = [(t, t._version) for t in absent.head_tensors() if not t.is_inference()]
         self._computed: Tensor | None = None
 
     def compute(self, reader: str) -> Tensor:
@@ -312,14 +314,14 @@ class LogitsOnRead(Tensor):
         return self._computed
 
     def _check_head(self) -> None:
-        if self._version_of_head is not None and self.absent._head.weight._version != self._version_of_head:
+        if any(tensor._version != version for tensor, version in self._versions):
             raise RuntimeError(
                 "the head was changed between the call of the model and the reading of its logits"
             )
 
     def _with(self, absent: AbsentLogits, has_history: bool = True) -> LogitsOnRead:
         result = LogitsOnRead(absent, self._may_be_read, self._has_history and has_history)
-        result._version_of_head = self._version_of_head
+        result._versions = self._versions
         return result
 
     def _waits(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:

@@ -89,7 +89,7 @@ def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, 
             f"{prefix}hidden has {hidden.shape[-1]} columns, but {prefix}weight, {layout}, has {size}"
         )
     bias = jnp.zeros((0,), dtype) if bias is None else jnp.asarray(bias)
-    return Head(weight, bias, scales, _entries_of(vocab_ids, f"{prefix}vocab_ids"), options)
+    return Head(weight, bias, scales, checked_ids(vocab_ids, f"{prefix}vocab_ids"), options)
 
 
 def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
@@ -111,7 +111,7 @@ def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
     return jnp.asarray(data), jnp.asarray(scales)
 
 
-def _entries_of(ids: Any, name: str) -> Any:
+def checked_ids(ids: Any, name: str) -> Any:
     if ids is None:
         return jnp.zeros((0,), jnp.int32)
     check_narrowed(name, ids)

@@ -9,11 +9,10 @@ import torch
 from torch import Tensor
 
 from ._torch_call import batched, cast_for_autocast, not_compiled, rows_of, values_of
-from ._torch_head import checked_ids, read_head, teacher_weight_of
+from ._torch_head import checked_ids, read_head, other_weight_of
 from ._torch_loss import loss_of
 from ._torch_options import DISTILLATION, arguments_of
-from .lora import LoraWeight
-from .packed import PackedWeight
+from .lora import HeadWeight
 
 
 def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
@@ -32,7 +31,7 @@ def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
 def _teacher_arguments(
     input: Tensor,
     teacher_input: Tensor | None,
-    teacher_weight: Tensor | PackedWeight | LoraWeight | None,
+    teacher_weight: HeadWeight | None,
     teacher_bias: Tensor | None,
     teacher_logits: Tensor | None,
     teacher_vocab_ids: Tensor | None,
@@ -57,7 +56,7 @@ def _teacher_arguments(
         (teacher_weight,) = cast_for_autocast(teacher_weight)  # type: ignore[assignment]
     given: dict[str, Any] = {
         "teacher_hidden": rows_of(values_of(teacher_input)),  # type: ignore[arg-type]
-        "teacher_weight": teacher_weight_of(teacher_weight),  # type: ignore[arg-type]
+        "teacher_weight": other_weight_of(teacher_weight),  # type: ignore[arg-type]
     }
     if teacher_vocab_ids is not None:
         given["teacher_vocab_ids"] = checked_ids("teacher_vocab_ids", teacher_vocab_ids)
@@ -69,9 +68,9 @@ def _teacher_arguments(
 @not_compiled
 def distillation_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     teacher_input: Tensor | None = None,
-    teacher_weight: Tensor | PackedWeight | LoraWeight | None = None,
+    teacher_weight: HeadWeight | None = None,
     target: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,

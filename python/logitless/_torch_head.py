@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ._heads import with_packed
+from ._heads import with_weights
 from ._torch_call import cast_for_autocast, check_cpu, matrix_of, memory_like, rows_of, values_of
 from ._torch_ranks import local_parts
-from .lora import LoraWeight
+from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
 
 
@@ -42,7 +42,7 @@ class Head(NamedTuple):
 
 def read_head(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     linear_bias: Tensor | None,
     *,
     softcap: float = 0.0,
@@ -53,27 +53,11 @@ def read_head(
     """The head of a call; `others` are tensors that must be on the CPU like its own."""
     if isinstance(linear_weight, Tensor):
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    return read_local_head(
-        input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, **others
-    )
-
-
-def read_local_head(
-    input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
-    linear_bias: Tensor | None,
-    *,
-    softcap: float = 0.0,
-    vocab_ids: Tensor | None = None,
-    group: Any = None,
-    **others: Tensor | None,
-) -> Head:
-    """The same of what is no DTensor."""
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
     lora = linear_weight if isinstance(linear_weight, LoraWeight) else None
     weight = lora.weight if lora else linear_weight
     if isinstance(weight, PackedWeight):
-        arguments = with_packed({**arguments, "weight": weight})
+        arguments = with_weights({**arguments, "weight": weight})
         weight = None
     check_cpu(input=input, linear_weight=weight, linear_bias=linear_bias, **others)
     if vocab_ids is not None:
@@ -93,15 +77,15 @@ def checked_ids(name: str, ids: Tensor) -> Tensor:
     return ids.contiguous()
 
 
-def entries_of(linear_weight: Tensor | PackedWeight | LoraWeight, vocab_ids: Tensor | None) -> int:
+def entries_of(linear_weight: HeadWeight, vocab_ids: Tensor | None) -> int:
     """How many vocabulary entries the call is over."""
     if vocab_ids is not None:
         return vocab_ids.numel()
-    return int((linear_weight.data if isinstance(linear_weight, PackedWeight) else linear_weight).shape[0])
+    return int(linear_weight.shape[0])
 
 
-def teacher_weight_of(weight: Tensor | PackedWeight | LoraWeight) -> Any:
-    """The weight of a head that has no gradient, as _core takes it once with_packed() has read it."""
+def other_weight_of(weight: HeadWeight) -> Any:
+    """The weight of a teacher or a reference, which has no gradient, as _core takes it once with_weights() has read it."""
     return matrix_of(values_of(weight)) if isinstance(weight, Tensor) else weight
 
 
@@ -120,7 +104,7 @@ class HeadTensors:
             self.arguments["bias"] = self.bias
         self.lora_states = self.lora_b = None
         if lora:
-            self.lora_states, self.lora_b = (values_of(x).flatten(0, -2).contiguous() for x in lora)
+            self.lora_states, self.lora_b = (values_of(x).reshape(-1, x.shape[-1]).contiguous() for x in lora)
             self.arguments.update(lora_states=self.lora_states, lora_b=self.lora_b)
 
     def outputs(self, needs: tuple[bool, ...]) -> list[Tensor | None]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._heads import with_packed
+from ._heads import with_weights
 from ._torch_call import check_versions, current_context, handed_over, loss_tensor, versions_of
 from ._torch_head import Head, HeadTensors, shaped_like
 from ._torch_options import seeded
@@ -109,7 +109,7 @@ def loss_of(
 ) -> Tensor:
     """The loss of that name in _core: of this shape where its reduction is "none", and otherwise one number. Without a
     dtype it is float32, or float64 for float64."""
-    arguments = seeded(with_packed({**head.arguments, **arguments}))
+    arguments = seeded(with_weights({**head.arguments, **arguments}))
     dtype = dtype or (torch.float64 if head.input.dtype == torch.float64 else torch.float32)
     report = {} if report is None else report
     if reduction == "none":

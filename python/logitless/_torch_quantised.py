@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from .packed import PackedWeight, from_bitsandbytes, from_torchao
+from .packed import PackedWeight, class_names, from_bitsandbytes, from_torchao
 
 _READERS = {
     "Params4bit": from_bitsandbytes,
@@ -26,13 +26,9 @@ _STAND_INS = {"DTensor", "FakeTensor", "FunctionalTensor"}
 _read: Any = WeakTensorKeyDictionary()
 
 
-def _names(value: Any) -> list[str]:
-    return [cls.__name__ for cls in type(value).__mro__]
-
-
 def is_quantised_layer(head: Any) -> bool:
     """Tells whether the module is one whose weight packed_of() reads."""
-    return isinstance(head, torch.nn.Linear) and not _LAYERS.isdisjoint(_names(head))
+    return isinstance(head, torch.nn.Linear) and not _LAYERS.isdisjoint(class_names(head))
 
 
 def packed_of(weight: Any) -> PackedWeight | None:
@@ -40,7 +36,7 @@ def packed_of(weight: Any) -> PackedWeight | None:
     kind = type(weight)
     if kind is torch.nn.Parameter or kind is Tensor:
         return None
-    reader = next((_READERS[name] for name in _names(weight) if name in _READERS), None)
+    reader = next((_READERS[name] for name in class_names(weight) if name in _READERS), None)
     if reader is None:
         if isinstance(weight, Tensor) and (
             kind.__name__ in _STAND_INS or kind.__torch_dispatch__ is Tensor.__torch_dispatch__
@@ -50,7 +46,7 @@ def packed_of(weight: Any) -> PackedWeight | None:
             f"the head's weight is a {kind.__module__}.{kind.__name__}, which is neither a plain tensor nor one that "
             f"logitless reads ({', '.join(_READERS)})"
         )
-    version = weight._version
+    version = None if weight.is_inference() else weight._version
     if weight not in _read or _read[weight][0] != version:
         _read[weight] = (version, reader(weight))
     return _read[weight][1]

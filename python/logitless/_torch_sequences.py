@@ -8,13 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import check_cpu, ids_of, matrix_of, not_compiled, rows_of, values_of
-from ._torch_head import Head, checked_ids, read_head
+from ._torch_call import check_cpu, ids_of, not_compiled, rows_of, values_of
+from ._torch_head import Head, checked_ids, other_weight_of, read_head
 from ._torch_loss import loss_of
 from ._torch_options import name_of, temperatures_of
 from ._torch_sets import sets_of
-from .lora import LoraWeight
-from .packed import PackedWeight
+from .lora import HeadWeight
 
 
 def _sequence_loss(
@@ -53,7 +52,7 @@ def _sequence_loss(
             given[name] = value
             continue
         if name in ("ref_hidden", "ref_weight"):
-            given[name] = rows_of(value) if name == "ref_hidden" else matrix_of(value)
+            given[name] = rows_of(value) if name == "ref_hidden" else other_weight_of(value)
         else:
             value = value.to(torch.uint8) if value.dtype == torch.bool else value
             given[name] = value.flatten().contiguous()
@@ -65,7 +64,7 @@ def _sequence_loss(
 @not_compiled
 def policy_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     chosen_ids: Tensor,
     advantages: Tensor | None = None,
     *,
@@ -107,13 +106,13 @@ def policy_loss(
 @not_compiled
 def preference_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
     ref_logps: Tensor | None = None,
     ref_input: Tensor | None = None,
-    ref_weight: Tensor | PackedWeight | LoraWeight | None = None,
+    ref_weight: HeadWeight | None = None,
     softcap: float = 0.0,
     vocab_ids: Tensor | None = None,
     return_metrics: bool = False,
@@ -133,14 +132,14 @@ def preference_loss(
 @not_compiled
 def kto_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     target: Tensor,
     labels: Tensor | None = None,
     *,
     linear_bias: Tensor | None = None,
     ref_logps: Tensor | None = None,
     ref_input: Tensor | None = None,
-    ref_weight: Tensor | PackedWeight | LoraWeight | None = None,
+    ref_weight: HeadWeight | None = None,
     kl_logps: Tensor | None = None,
     kl_ref_logps: Tensor | None = None,
     sequence_weights: Tensor | None = None,

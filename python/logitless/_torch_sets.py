@@ -14,8 +14,7 @@ from ._torch_head import HeadTensors, read_head, shaped_like
 from ._torch_loss import loss_of
 from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
-from .lora import LoraWeight
-from .packed import PackedWeight
+from .lora import HeadWeight
 
 
 def _without_gradient(**tensors: Tensor | None) -> None:
@@ -83,7 +82,7 @@ class _IdLogps(torch.autograd.Function):
 @not_compiled
 def id_logps(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     ids: Tensor,
     *,
     linear_bias: Tensor | None = None,
@@ -114,7 +113,7 @@ def id_logps(
 @not_compiled
 def soft_cross_entropy(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     probabilities: Tensor | None = None,
     *,
     ids: Tensor | None = None,
@@ -183,7 +182,7 @@ def soft_cross_entropy(
 @not_compiled
 def set_distillation_loss(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     ids: Tensor,
     teacher_logps: Tensor,
     target: Tensor | None = None,

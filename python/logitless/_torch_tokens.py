@@ -12,10 +12,9 @@ from . import _core
 from . import topk_union as topk_union_of_arrays
 from ._torch_call import batched, check_versions, handed_over, not_compiled, values_of, versions_of
 from ._torch_head import Head, HeadTensors, read_head, shaped_like
-from ._torch_options import TOKEN, WITHOUT_TARGETS, Options, seeded, temperatures_of
+from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
-from .lora import LoraWeight
-from .packed import PackedWeight
+from .lora import HeadWeight
 
 
 class _TokenColumns(torch.autograd.Function):
@@ -64,7 +63,6 @@ class _TokenColumns(torch.autograd.Function):
         return (*[None] * 5, *handed_over(grads, (d_logp, d_entropy, *inputs)))
 
 
-@not_compiled
 def token_columns(
     head: Head, target: Tensor, wanted: tuple[str, ...], *, options: dict[str, Any], expects_rows: bool
 ) -> dict[str, Tensor]:
@@ -83,7 +81,7 @@ def token_columns(
 @not_compiled
 def token_logps(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
@@ -107,9 +105,7 @@ def token_logps(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    arguments = seeded(Options.of("token_logps", TOKEN, options).arguments())
-    if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
+    arguments = seeded(arguments_of("token_logps", TOKEN, options, temperatures))
     wanted = ("entropy",) if entropy else ()
     columns = token_columns(
         head,
@@ -126,7 +122,7 @@ def token_logps(
 @torch.no_grad()
 def topk_logps(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     k: int,
     *,
     linear_bias: Tensor | None = None,
@@ -148,9 +144,7 @@ def topk_logps(
     if not 1 <= k <= 256:
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    arguments = Options.of("topk_logps", WITHOUT_TARGETS, options).arguments()
-    if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
+    arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, temperatures)
     target = torch.zeros(input.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
     rows, ids = batched(head.input, target)
     call = HeadTensors(head.of(rows).tensors, {**head.arguments, "targets": ids, **arguments, "top_k": k})

@@ -74,7 +74,7 @@ def from_bitsandbytes(parameter: Any) -> PackedWeight:
     wrong scales there, and these numbers are those that were packed. int8 is CB · (SCB / 127), which rounds once
     where bitsandbytes rounds twice. Raises TypeError for what is neither, and ValueError for fp4 and other layouts.
     """
-    names = _class_names(parameter)
+    names = class_names(parameter)
     if "Params4bit" in names:
         return _nf4(parameter)
     if "Int8Params" in names:
@@ -89,7 +89,7 @@ def from_torchao(tensor: Any) -> PackedWeight:
     which must fit int8 then, as those of up to 7 bits always do. Raises TypeError for other classes, and ValueError
     for tensors whose layer quantises or scales its input, too.
     """
-    names = _class_names(tensor)
+    names = class_names(tensor)
     if not {"Int8Tensor", "IntxUnpackedToInt8Tensor"} & set(names):
         raise TypeError(f"{names[0]} is no Int8Tensor and no IntxUnpackedToInt8Tensor of torchao")
     for name in ("act_quant_kwargs", "act_quant_scale", "act_pre_scale", "activation_quantization"):
@@ -110,7 +110,7 @@ def from_torchao(tensor: Any) -> PackedWeight:
     return PackedWeight(integers, "int8", np.ascontiguousarray(scales.reshape(len(integers), -1)))
 
 
-def _class_names(value: Any) -> list[str]:
+def class_names(value: Any) -> list[str]:
     return [cls.__name__ for cls in type(value).__mro__]
 
 

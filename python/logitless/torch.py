@@ -19,14 +19,14 @@ from torch import Tensor
 from ._torch_call import batched, check_cpu, not_compiled, set_options, values_of
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
-from ._torch_head import checked_ids, entries_of, read_local_head
+from ._torch_head import checked_ids, entries_of, read_head
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
 from ._torch_loss import loss_of
 from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps, topk_union
-from .lora import LoraWeight
+from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
 
 __all__ = [
@@ -58,7 +58,7 @@ def _is_traced(*tensors: Any) -> bool:
 
 def linear_cross_entropy(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     target: Tensor,
     *,
     linear_bias: Tensor | None = None,
@@ -211,7 +211,7 @@ def linear_cross_entropy(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    head = read_local_head(
+    head = read_head(
         input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, target=target, weight=weight
     )
     if not whole:
@@ -275,7 +275,7 @@ def linear_cross_entropy(
 _not_an_operator = not_compiled(linear_cross_entropy)
 
 
-def _takes_probabilities(input: Tensor, linear_weight: Tensor | PackedWeight | LoraWeight, target: Tensor, vocab: int) -> bool:
+def _takes_probabilities(input: Tensor, linear_weight: HeadWeight, target: Tensor, vocab: int) -> bool:
     """Tells whether class probabilities are fused; the errors of others are PyTorch's."""
     return (
         target.is_floating_point()
@@ -287,7 +287,7 @@ def _takes_probabilities(input: Tensor, linear_weight: Tensor | PackedWeight | L
 
 def _soft_path(
     input: Tensor,
-    linear_weight: Tensor | PackedWeight | LoraWeight,
+    linear_weight: HeadWeight,
     target: Tensor,
     linear_bias: Tensor | None,
     weight: Tensor | None,

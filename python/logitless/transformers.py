@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import threading
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -24,53 +23,11 @@ import torch
 from torch import Tensor
 
 from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
-from ._torch_call import check_cpu
+from ._model_head import fused_head, unpatch_heads, without_logits
 from ._torch_options import BACKWARD, Options
-from ._torch_quantised import is_quantised_layer, packed_of
-from .lora import from_peft, is_lora
 from .packed import PackedWeight
 
 __all__ = ["argmax", "compute_loss_func", "patch", "unpatch"]
-
-_calls = threading.local()  # .head: the one that hands on its hidden states, in this thread's fused call
-
-
-class _HandsOn:
-    """The first base of the class of a patched model's head."""
-
-    _unpatched: type
-    _logitless_packed: PackedWeight | None = None  # what patch(head=) was given
-
-    def forward(self, input: Tensor) -> Any:
-        if getattr(_calls, "head", None) is self:
-            return AbsentLogits.of(input, self)  # type: ignore[arg-type]
-        return super().forward(input)  # type: ignore[misc]
-
-    def _get_name(self) -> str:
-        return self._unpatched.__name__
-
-    def __reduce_ex__(self, protocol: Any) -> Any:
-        return (_new_head_of, (self._unpatched,), *super().__reduce_ex__(protocol)[2:])
-
-
-class _Head(_HandsOn, torch.nn.Linear):
-    _unpatched = torch.nn.Linear
-
-
-@functools.lru_cache(maxsize=None)
-def _head_class_of(base: type) -> type:
-    """The class of a head in a patched model, over the one that it has otherwise."""
-    if base is torch.nn.Linear:
-        return _Head
-    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
-    return type(base.__name__, (_HandsOn, base), {**names, "_unpatched": base})
-
-
-def _new_head_of(base: type) -> Any:
-    """A head of a patched model, before its state."""
-    cls = _head_class_of(base)
-    return cls.__new__(cls)
-
 
 @dataclasses.dataclass
 class _Installed:
@@ -167,22 +124,12 @@ def _forward(
             if not torch.compiler.is_compiling():
                 installed.tell(_TRAINS_WITHOUT_LABELS)
         return forward(model, *args, **kwargs)
-    output = _without_logits(_checked_head(model), forward, model, *args, **kwargs)
+    output = without_logits(fused_head(model), forward, model, *args, **kwargs)
     compute = installed.return_logits and labels is not None
     if isinstance(output, tuple):
         return tuple(_handed_out(x, model, compute, labels) for x in output)
     output.logits = _handed_out(output.logits, model, compute, labels)
     return output
-
-
-def _without_logits(head: torch.nn.Linear, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """function(*args, **kwargs), in which the head hands on its hidden states."""
-    before = getattr(_calls, "head", None)
-    _calls.head = head
-    try:
-        return function(*args, **kwargs)
-    finally:
-        _calls.head = before
 
 
 def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
@@ -192,9 +139,9 @@ def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
     logits past its head, or does more to them than a scale and a softcap.
     """
     name = type(causal_lm(model)).__name__
-    head = _checked_head(causal_lm(model))
+    head = fused_head(causal_lm(model))
     try:
-        logits = _without_logits(head, function)
+        logits = without_logits(head, function)
     except UnfollowedLogits as error:
         raise ValueError(f"{name} does more to its logits than logitless follows: they are {error.what}") from None
     logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
@@ -265,95 +212,6 @@ def _checked_loss(model: Any) -> None:
         )
 
 
-def output_head(
-    model: Any, given: PackedWeight | None = None, instead: str = "", takes_lora: bool = False
-) -> Any:
-    """The model's output head, a matrix, plain or quantised, and perhaps a bias in memory; throws where it is more than
-    that, but for a LoRA where one may be. What a packed weight is given for may be any module."""
-    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    if head is None:
-        raise ValueError(f"{type(model).__name__} has no output head")
-    if type(head).__name__ == "ModulesToSaveWrapper":  # PEFT's copy of the whole head, which trains
-        adapters = [] if head.disable_adapters else head.active_adapters
-        head = head.modules_to_save[adapters[0]] if adapters else head.original_module
-    if torch.nn.utils.parametrize.is_parametrized(head):
-        raise ValueError(
-            "the head is parametrised (torch.nn.utils.parametrize): remove_parametrizations() first"
-        )
-    base = type(head)._unpatched if isinstance(head, _HandsOn) else type(head)
-    kind = f"{base.__module__}.{base.__name__}"
-    if takes_lora and given is None and is_lora(head):
-        _check_lora(model, head)
-        return head
-    if base is not torch.nn.Linear:
-        if hasattr(head, "active_adapters"):
-            layers = getattr(head, "adapter_layer_names", ())  # of those that are not active, too
-            adapters = sorted({name for layer in layers for name in getattr(head, layer, ())}) or head.active_adapters
-            raise ValueError(
-                f"the head carries the adapter {', '.join(map(repr, adapters))} ({kind}): merge it, or "
-                "leave lm_head out of target_modules (modules_to_save may have it)"
-            )
-        if given is None and not is_quantised_layer(head):
-            raise ValueError(f"the head is a {kind}, not a torch.nn.Linear: leave it unquantised{instead}")
-    weight = getattr(head, "weight", None)
-    if given is not None:
-        _check_given(head, weight, given)
-        return head
-    check_cpu(lm_head=weight)
-    if packed_of(weight) is None and not (base is torch.nn.Linear and weight.is_floating_point()):
-        raise ValueError(f"the head's weight is {weight.dtype}, in a {kind}")
-    return head
-
-
-def _check_lora(model: Any, head: Any) -> None:
-    inside = head.get_base_layer()
-    base = type(inside)._unpatched if isinstance(inside, _HandsOn) else type(inside)
-    if not (base is torch.nn.Linear and inside.weight.is_floating_point()) and packed_of(inside.weight) is None:
-        raise ValueError(f"the head's LoRA stands beside a {base.__module__}.{base.__name__}")
-    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    if embedding is not None and getattr(embedding, "weight", None) is inside.weight:
-        raise ValueError(
-            "the head has a LoRA and shares its weight with the input embeddings, which have none: merging it would "
-            "change them. Untie them (tie_word_embeddings=False), or leave lm_head out of target_modules"
-        )
-    check_cpu(lm_head=inside.weight)
-    from_peft(head, inside.weight)  # refuses what is more than a LoRA
-
-
-def _check_given(head: Any, weight: Any, given: PackedWeight) -> None:
-    if not isinstance(given, PackedWeight):
-        raise TypeError(f"head is a {type(given).__name__}: it must be a logitless.packed.PackedWeight")
-    entries = getattr(head, "out_features", len(given.data))
-    if len(given.data) != entries:
-        raise ValueError(f"head has {len(given.data)} vocabulary entries, and that of the model {entries}")
-    if isinstance(weight, Tensor) and weight.requires_grad:
-        raise ValueError(
-            "the head's weight requires a gradient, and head, which is packed, has none: requires_grad_(False) first"
-        )
-
-
-_INSTEAD = ", give patch(model, head=...) what it holds, or unpatch(model)"
-
-
-def _checked_head(model: Any, packed: PackedWeight | None = None) -> Any:
-    """The model's output head, as one that can hand on its hidden states; with `packed` as its weight, if given."""
-    if packed is None and hasattr(model, "get_output_embeddings"):
-        packed = getattr(model.get_output_embeddings(), "_logitless_packed", None)
-    head = output_head(model, packed, _INSTEAD, takes_lora=True)
-    hooks = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-    if any(getattr(head, name, None) for name in hooks):
-        raise ValueError("the head has hooks, which would not see its logits: remove them")
-    if "forward" in vars(head):
-        raise ValueError(
-            "the head's forward was replaced (accelerate's hooks do that, and TRL's cast_lm_head_to_fp32)"
-        )
-    if not isinstance(head, _HandsOn):
-        head.__class__ = _head_class_of(type(head))
-    if packed is not None:
-        head._logitless_packed = packed
-    return head
-
-
 def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None = None, **backward: Any) -> Any:
     """Makes model(..., labels=...) compute its loss fused; returns the model. PEFT's wrapper may be given as well as
     the model inside.
@@ -383,7 +241,7 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
         )
     if not isinstance(base, _Patched):
         _checked_loss(base)
-    _checked_head(base, head)
+    fused_head(base, head)
     if not isinstance(base, _Patched):
         base.__class__ = _class_of(type(base))
     base._logitless = _Installed(return_logits, backward)
@@ -397,10 +255,7 @@ def unpatch(model: Any) -> Any:
         raise ValueError("the model is not patched")
     del base._logitless
     base.__class__ = type(base)._unpatched
-    for module in base.modules():
-        if isinstance(module, _HandsOn):
-            vars(module).pop("_logitless_packed", None)
-            module.__class__ = module._unpatched
+    unpatch_heads(base)
     return model
 
 

@@ -23,10 +23,11 @@ from transformers.integrations.deepspeed import is_deepspeed_zero3_enabled
 from trl.trainer import utils
 
 from ._torch_call import cast_for_autocast, not_compiled
-from ._torch_head import read_local_head
+from ._model_head import whole_head
+from ._torch_head import read_head
 from ._torch_quantised import packed_of
 from ._torch_tokens import token_columns
-from .transformers import causal_lm, loss_of_output, output_head
+from .transformers import causal_lm, loss_of_output
 
 __all__ = ["patch", "unpatch"]
 
@@ -64,7 +65,7 @@ def _log_probs(
         weight = weight.to(hidden.dtype)
     bias = None if bias is None else bias.to(hidden.dtype)
     # softcap * tanh(scale * logit / softcap) / temperature, where the library scales after the softcap.
-    head = read_local_head(
+    head = read_head(
         hidden, weight if packed is None else packed, bias, softcap=(final_logit_softcapping or 0.0) / logit_scale
     )
     columns = token_columns(
@@ -180,7 +181,7 @@ def _check_settings(trainer: Any) -> None:
 
 def _check_model(name: str, model: Any, forward: types.FunctionType) -> None:
     try:
-        output_head(model)
+        whole_head(model)
     except ValueError as error:
         raise ValueError(f"{name}: {error}") from None
     known = inspect.getclosurevars(forward).nonlocals

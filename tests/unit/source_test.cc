@@ -237,13 +237,13 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
     const WeightGradientSink no_callback;
     sink::WeightSink<float> weight(row_kernels(), second,
                                    Matrix(d_head.data(), layout.rows(kEntries, cols), layout.cols(kEntries, cols)),
-                                   WriteMode::kOverwrite, no_callback, /*apart=*/false, sizes);
+                                   WriteMode::kOverwrite, no_callback, sink::SumsIn::kOutput, sizes);
     // The same once more, summed apart from the output and in two parts.
     std::vector<float> d_head_apart(d_head.size());
     sizes.weight_tiles = 1;
     sink::WeightSink<float> weight_apart(
         row_kernels(), second, Matrix(d_head_apart.data(), layout.rows(kEntries, cols), layout.cols(kEntries, cols)),
-        WriteMode::kOverwrite, no_callback, /*apart=*/true, sizes);
+        WriteMode::kOverwrite, no_callback, sink::SumsIn::kTiles, sizes);
     source::Scratch scratch;
     source::Room room;
     const Memory memory([&](core::Arena& arena) {

@@ -1,0 +1,192 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""The output head of a model of transformers: what it must be, and what makes it hand on its hidden states."""
+
+from __future__ import annotations
+
+import functools
+import threading
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ._absent_logits import AbsentLogits
+from ._torch_call import check_cpu
+from ._torch_quantised import is_quantised_layer, packed_of
+from .lora import HeadWeight, check_peft, from_peft, is_lora
+from .packed import PackedWeight
+
+_calls = threading.local()  # .head: the one that hands on its hidden states, in this thread's fused call
+
+
+class HandsOn:
+    """The first base of the class of a patched model's head."""
+
+    _unpatched: type
+    _logitless_packed: PackedWeight | None = None  # what patch(head=) was given
+
+    def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
+        if getattr(_calls, "head", None) is self:
+            return AbsentLogits.of(input, self, _weight_of(self))
+        return super().forward(input, *args, **kwargs)  # type: ignore[misc]
+
+    def _get_name(self) -> str:
+        return self._unpatched.__name__
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return (_new_of, (self._unpatched,), *super().__reduce_ex__(protocol)[2:])
+
+
+class _Head(HandsOn, torch.nn.Linear):
+    _unpatched = torch.nn.Linear
+
+
+@functools.lru_cache(maxsize=None)
+def _class_of(base: type) -> type:
+    """The class of a head in a patched model, over the one that it has otherwise."""
+    if base is torch.nn.Linear:
+        return _Head
+    names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
+    return type(base.__name__, (HandsOn, base), {**names, "_unpatched": base})
+
+
+def _new_of(base: type) -> Any:
+    """A head of a patched model, before its state."""
+    cls = _class_of(base)
+    return cls.__new__(cls)
+
+
+def unpatch_heads(model: Any) -> None:
+    """Gives the heads of a model their own classes back."""
+    for module in model.modules():
+        if isinstance(module, HandsOn):
+            vars(module).pop("_logitless_packed", None)
+            module.__class__ = module._unpatched
+
+
+def without_logits(head: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
+    """function(*args, **kwargs), in which the head hands on its hidden states."""
+    before = getattr(_calls, "head", None)
+    _calls.head = head
+    try:
+        return function(*args, **kwargs)
+    finally:
+        _calls.head = before
+
+
+def _given_to(head: Any) -> PackedWeight | None:
+    """What patch(head=) was given for a head, or for the layer that PEFT has wrapped since."""
+    given = getattr(head, "_logitless_packed", None)
+    return getattr(head.get_base_layer(), "_logitless_packed", None) if given is None and is_lora(head) else given
+
+
+def _weight_of(head: Any) -> HeadWeight:
+    """What multiplies the hidden states that a head gets now."""
+    given = _given_to(head)
+    if is_lora(head):
+        return from_peft(head, given)
+    return given or packed_of(head.weight) or head.weight
+
+
+def _class_without_patch(module: Any) -> type:
+    return module._unpatched if isinstance(module, HandsOn) else type(module)
+
+
+def _head_of(model: Any) -> Any:
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    if head is None:
+        raise ValueError(f"{type(model).__name__} has no output head")
+    if type(head).__name__ == "ModulesToSaveWrapper":  # PEFT's copy of the whole head, which trains
+        adapters = [] if head.disable_adapters else head.active_adapters
+        head = head.modules_to_save[adapters[0]] if adapters else head.original_module
+    if torch.nn.utils.parametrize.is_parametrized(head):
+        raise ValueError("the head is parametrised (torch.nn.utils.parametrize): remove_parametrizations() first")
+    return head
+
+
+def _check_layer(layer: Any, given: PackedWeight | None, instead: str = "") -> None:
+    """Throws where a layer is more than a matrix, plain or quantised, and perhaps a bias in memory. What a packed weight
+    is given for may be any module."""
+    base = _class_without_patch(layer)
+    kind = f"{base.__module__}.{base.__name__}"
+    if base is not torch.nn.Linear:
+        if hasattr(layer, "active_adapters"):
+            names = getattr(layer, "adapter_layer_names", ())  # of those that are not active, too
+            adapters = sorted({name for of in names for name in getattr(layer, of, ())}) or layer.active_adapters
+            raise ValueError(
+                f"the head carries the adapter {', '.join(map(repr, adapters))} ({kind}): merge it, or "
+                "leave lm_head out of target_modules (modules_to_save may have it)"
+            )
+        if given is None and not is_quantised_layer(layer):
+            raise ValueError(f"the head is a {kind}, not a torch.nn.Linear: leave it unquantised{instead}")
+    weight = getattr(layer, "weight", None)
+    if given is not None:
+        return _check_given(layer, weight, given)
+    check_cpu(lm_head=weight)
+    if packed_of(weight) is None and not (base is torch.nn.Linear and weight.is_floating_point()):
+        raise ValueError(f"the head's weight is {weight.dtype}, in a {kind}")
+
+
+def _check_given(layer: Any, weight: Any, given: PackedWeight) -> None:
+    if not isinstance(given, PackedWeight):
+        raise TypeError(f"head is a {type(given).__name__}: it must be a logitless.packed.PackedWeight")
+    entries = getattr(layer, "out_features", given.shape[0])
+    if given.shape[0] != entries:
+        raise ValueError(f"head has {given.shape[0]} vocabulary entries, and that of the model {entries}")
+    if isinstance(weight, Tensor) and weight.requires_grad:
+        raise ValueError(
+            "the head's weight requires a gradient, and head, which is packed, has none: requires_grad_(False) first"
+        )
+
+
+def _check_lora(model: Any, head: Any, given: PackedWeight | None) -> None:
+    inside = head.get_base_layer()
+    embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
+    if embedding is not None and getattr(embedding, "weight", None) is inside.weight:
+        raise ValueError(
+            "the head has a LoRA and shares its weight with the input embeddings: merging it would change them. Untie "
+            "them (tie_word_embeddings=False), or leave lm_head out of target_modules"
+        )
+    _check_layer(inside, given)
+    check_peft(head)
+
+
+def whole_head(model: Any) -> Any:
+    """The model's output head, which has no adapter."""
+    head = _head_of(model)
+    _check_layer(head, None)
+    return head
+
+
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+def _check_hooks(head: Any) -> None:
+    hooks = [hook for name in _HOOKS for hook in (getattr(head, name, None) or {}).values()]
+    if any("adapter_names" in getattr(getattr(hook, "func", hook), "__name__", "") for hook in hooks):
+        raise ValueError(
+            "adapter_names gives rows of one batch adapters of their own, which a fused head does not: call the model "
+            "once for each adapter"
+        )
+    if hooks:
+        raise ValueError("the head has hooks, which would not see its logits: remove them")
+
+
+def fused_head(model: Any, given: PackedWeight | None = None) -> Any:
+    """The model's output head, as one that can hand on its hidden states; with `given` as its weight, if it is."""
+    head = _head_of(model)
+    packed = _given_to(head) if given is None else given
+    if is_lora(head):
+        _check_lora(model, head, packed)
+    else:
+        _check_layer(head, packed, ", give patch(model, head=...) what it holds, or unpatch(model)")
+    _check_hooks(head)
+    if "forward" in vars(head):
+        raise ValueError(
+            "the head's forward was replaced (accelerate's hooks do that, and TRL's cast_lm_head_to_fp32)"
+        )
+    if not isinstance(head, HandsOn):
+        head.__class__ = _class_of(type(head))
+    if given is not None:
+        head._logitless_packed = given
+    return head
