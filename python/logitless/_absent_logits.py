@@ -45,22 +45,23 @@ class AbsentLogits:
     """Stands where logits would: the hidden states, the head, and what has been done to the logits since.
 
     The logits are softcap * tanh(raw / softcap) * scale / softcap, or raw * scale without a softcap, of type dtype.
-    `cast` is the type in which autocast would have run the head, or None.
+    `cast` is the type in which autocast would have run the head, or None. `weight` is what stood for the head's weight
+    when it was called: a head with adapters has another one when they are changed.
     """
 
     def __init__(
         self,
         hidden: Tensor,
         head: Any,
-        weight: HeadWeight,
         scale: Any = 1.0,
         softcap: Any = 0.0,
         dtype: torch.dtype | None = None,
         cast: torch.dtype | None = None,
+        weight: HeadWeight | None = None,
     ) -> None:
         self._hidden = hidden
         self._head = head
-        self._weight = weight
+        self._weight = head.weight if weight is None else weight
         self._scale = scale
         self._softcap = softcap
         self.dtype = dtype or cast or hidden.dtype
@@ -72,7 +73,7 @@ class AbsentLogits:
         cast = None
         if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
             cast = torch.get_autocast_dtype("cpu")
-        return AbsentLogits(hidden, head, weight, cast=cast)
+        return AbsentLogits(hidden, head, cast=cast, weight=weight)
 
     @property
     def shape(self) -> torch.Size:
@@ -90,7 +91,7 @@ class AbsentLogits:
         return factor
 
     def _with(self, hidden: Tensor, scale: Any, softcap: Any, dtype: torch.dtype) -> AbsentLogits:
-        return AbsentLogits(hidden, self._head, self._weight, scale, softcap, dtype, self._cast)
+        return AbsentLogits(hidden, self._head, scale, softcap, dtype, self._cast, self._weight)
 
     def __mul__(self, factor: Any) -> AbsentLogits:
         return self._with(self._hidden, self._scale * self._number(factor), self._softcap, self.dtype)

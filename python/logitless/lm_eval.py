@@ -36,8 +36,8 @@ _Answer = tuple[float, bool]
 _REFUSED = {
     "parallelize": "logitless computes on one CPU",
     "tp_plan": "logitless computes on one CPU",
-    "autogptq": "logitless takes no quantised head",
-    "gptqmodel": "logitless takes no quantised head",
+    "autogptq": "logitless reads no head of GPTQ",
+    "gptqmodel": "logitless reads no head of GPTQ",
 }
 
 

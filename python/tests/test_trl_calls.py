@@ -1,0 +1,121 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""The calls that TRL's trainers make of a patched model, beside those of TRL's own head."""
+
+import pytest
+from small_models import batch, model_of
+from trl_trainers import (
+    fused_call,
+    gradients_of,
+    torch,
+    trainer_of,
+    utils,
+)
+
+from logitless import _core
+from logitless import trl as ours
+from logitless.trl import patch, unpatch
+
+pytestmark = pytest.mark.usefixtures("no_telemetry")
+
+
+@pytest.mark.parametrize("name", ["llama", "gemma2", "granite", "cohere2"])
+@pytest.mark.parametrize("frozen", [False, True])
+def test_every_output_and_its_gradients(name, frozen, tmp_path):
+    model = model_of(name)
+    model.get_output_embeddings().weight.requires_grad_(not frozen)
+    trainer = trainer_of("dpo", model, tmp_path, use_weighting=True, disable_dropout=True)
+    trainer.model.eval()
+    want = fused_call(trainer.model)
+    want_grads = gradients_of(trainer.model, want)
+    patch(trainer)
+    got = fused_call(trainer.model)
+    assert got.keys() == want.keys() and "log_sum_sq_probs" in got
+    for key in want:
+        assert got[key].dtype == want[key].dtype and got[key].requires_grad == want[key].requires_grad
+        torch.testing.assert_close(got[key], want[key], atol=2e-5, rtol=1e-5, msg=key)
+    grads = gradients_of(trainer.model, got)
+    assert grads.keys() == want_grads.keys()
+    for parameter, grad in grads.items():
+        torch.testing.assert_close(grad, want_grads[parameter], atol=1e-3, rtol=1e-3, msg=parameter)
+    unpatch(trainer)
+    assert torch.equal(fused_call(trainer.model).log_probs, want.log_probs)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16, torch.float64])
+@pytest.mark.parametrize("outputs", [(), ("entropy",), utils.FusedCausalLMOutput.__annotations__.keys()])
+def test_the_function_itself(dtype, outputs):
+    torch.manual_seed(0)
+    tensors = [torch.randn(9, 16), torch.randn(67, 16) / 2, torch.randn(67)]
+    inputs = [t.to(dtype).requires_grad_() for t in tensors]
+    targets = torch.randint(67, (9,))
+    rest = (0.7, 32, 5.0, 0.5, tuple(outputs))
+    results = []
+    for apply in (utils._ChunkedLogProbFunction.apply, ours._LogProbs.apply):
+        made = apply(*inputs, targets, *rest)
+        (made[0].sum() + (0 if made[1] is None else made[1].square().sum())).backward()
+        results.append((made, [t.grad for t in inputs]))
+        for t in inputs:
+            t.grad = None
+    coarse = dtype in (torch.bfloat16, torch.float16)
+    (want, want_grads), (got, grads) = results
+    for mine, theirs in zip(got, want):
+        assert (mine is None) == (theirs is None)
+        if mine is not None:
+            assert mine.dtype == theirs.dtype
+            torch.testing.assert_close(mine, theirs, atol=3e-2 if coarse else 1e-5, rtol=1e-5)
+    for mine, theirs in zip(grads, want_grads):
+        torch.testing.assert_close(mine, theirs, atol=1e-1 if coarse else 1e-5, rtol=3e-2 if coarse else 1e-5)
+
+
+def test_a_batch_without_a_label_and_a_head_of_another_type(tmp_path):
+    trainer = patch(trainer_of("sft", model_of("llama"), tmp_path))
+    ids, labels = batch()
+    output = trainer.model(input_ids=ids, labels=torch.full_like(labels, -100), fused_lm_head=True)
+    assert output.loss == 0 and not output.log_probs.any() and not output.is_top1.any()
+    output.loss.backward()
+    trainer.model.lm_head.double()
+    assert fused_call(trainer.model).log_probs.dtype == torch.float32
+
+
+def test_only_positions_with_a_label_are_computed(tmp_path, monkeypatch):
+    rows = []
+    token_stats = _core.token_stats
+    monkeypatch.setattr(
+        _core, "token_stats", lambda context, given: rows.append(len(given["hidden"])) or token_stats(context, given)
+    )
+    trainer = patch(trainer_of("sft", model_of("llama"), tmp_path))
+    _, labels = batch()
+    fused_call(trainer.model)
+    assert rows == [(labels[:, 1:] != -100).sum()]
+
+
+def test_calls_without_the_fused_head_and_generation_are_unchanged(tmp_path):
+    trainer = trainer_of("grpo", model_of("gemma2"), tmp_path, beta=0.0)
+    model = trainer.model.eval()
+    ids, labels = batch()
+    want = model(input_ids=ids, labels=labels)
+    answer = model.generate(ids, max_new_tokens=5, do_sample=False)
+    patch(trainer)
+    got = model(input_ids=ids, labels=labels)
+    assert torch.equal(got.logits, want.logits) and got.loss == want.loss
+    assert torch.equal(model.generate(ids, max_new_tokens=5, do_sample=False), answer)
+
+
+def test_data_parallel_models(tmp_path):
+    trainer = patch(trainer_of("sft", model_of("llama"), tmp_path))
+    want = fused_call(trainer.model)
+    want_grads = gradients_of(trainer.model, want)
+    store = torch.distributed.FileStore(str(tmp_path / "store"), 1)
+    torch.distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        wrapped = torch.nn.parallel.DistributedDataParallel(trainer.model)
+        got = fused_call(wrapped)
+        assert torch.equal(got.log_probs, want.log_probs)
+        for name, grad in gradients_of(wrapped, got).items():
+            assert torch.equal(grad, want_grads[name.removeprefix("module.")])
+        trainer.model = wrapped
+        with pytest.raises(ValueError, match="patched already"):
+            patch(trainer)
+        unpatch(trainer)
+    finally:
+        torch.distributed.destroy_process_group()
