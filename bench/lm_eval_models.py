@@ -12,8 +12,6 @@ loaded model, the largest difference of two log-likelihoods, and how many greedy
 """
 
 import argparse
-import ctypes
-import gc
 import json
 import os
 import random
@@ -25,6 +23,8 @@ import time
 os.environ["HF_HUB_OFFLINE"] = "1"
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(FOLDER, "..", "examples", "python"))
+sys.path.insert(0, os.path.join(FOLDER, "peers"))
+from resident_memory import begin_peak, peak_above  # noqa: E402
 
 TASKS = ("rolling", "choices", "letters")
 MODELS = ("hf", "logitless")
@@ -80,20 +80,6 @@ def requests_of(task, options):
     return [Instance(request_type=kind, doc={}, arguments=arguments, idx=0) for arguments in given]
 
 
-def status_bytes(field):
-    with open("/proc/self/status", encoding="ascii") as status:
-        return next(int(line.split()[1]) * 1024 for line in status if line.startswith(field + ":"))
-
-
-def begin_peak():
-    """Resets the peak of resident memory; returns what is resident, without what loading has freed."""
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")
-    return status_bytes("VmRSS")
-
-
 def run(model_name, task, options):
     """One task, in a process of its own, after a request that warms up."""
     import torch
@@ -118,7 +104,7 @@ def run(model_name, task, options):
     started = time.perf_counter()
     answers = score(requests)
     seconds = time.perf_counter() - started
-    peak = status_bytes("VmHWM") - before
+    peak = peak_above(before)
     if task == "rolling":
         answers = [(logp, None) for logp in answers]
     print(json.dumps({"seconds": seconds, "peak": peak, "answers": answers}))

@@ -19,26 +19,12 @@ import sys
 import tempfile
 import time
 
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers"))
+from resident_memory import begin_peak, peak_above  # noqa: E402
+
 TRAINERS = ("sft", "dpo", "kto", "grpo", "rloo")
 # No network, no telemetry of TRL's, no bars.
 QUIET = {"HF_HUB_OFFLINE": "1", "CI": "1", "HF_DATASETS_DISABLE_PROGRESS_BARS": "1", "TRANSFORMERS_VERBOSITY": "error"}
-
-
-def status_mib(field):
-    with open("/proc/self/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) / 1024 for line in file if line.startswith(field + ":"))
-
-
-def begin_peak():
-    """Resets the peak of resident memory; returns what is resident."""
-    import ctypes
-    import gc
-
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")
-    return status_mib("VmRSS")
 
 
 def tokenizer_of(vocab):
@@ -171,7 +157,7 @@ def run(kind, head, options):
         trainer.add_callback(Clock())
         before = begin_peak()
         trainer.train()
-        peak = status_mib("VmHWM") - before
+        peak = peak_above(before) / 2**20
     steps = [entry for entry in trainer.state.log_history if "loss" in entry]
     logged = {name: [entry[name] for entry in steps] for name in ("loss", "grad_norm", "entropy")}
     return {"seconds": seconds, "mib": peak, **logged}

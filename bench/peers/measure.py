@@ -1,34 +1,23 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Time and memory of a call in this process, counted as tools/cli/measure/one_call.cc counts them."""
 
-import ctypes
-import gc
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 from job import Job, Measured
+from resident_memory import begin_peak, peak_above
 
 Result = TypeVar("Result")
 
 
-def status_bytes(field: str) -> int:
-    with open("/proc/self/status", encoding="ascii") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(field + ":"))
-
-
 def measure(call: Callable[[], Result]) -> tuple[Result, float, int]:
     """What the call returned, its seconds, and how far resident memory rose above what it was before."""
-    # What the allocator holds goes back to the system, or the call would reuse pages that nobody counts.
-    gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")  # resets VmHWM
-    before = status_bytes("VmRSS")
+    before = begin_peak()
     start = time.perf_counter()
     result = call()
     seconds = time.perf_counter() - start
-    return result, seconds, max(0, status_bytes("VmHWM") - before)
+    return result, seconds, peak_above(before)
 
 
 def measure_calls(job: Job, call: Callable[[], Result], loss_of: Callable[[Result], float],
