@@ -17,10 +17,14 @@ namespace {
 using core::fail;
 
 // Lists the parts of the other form of a reference, and whether each is there.
-std::array<std::pair<std::string_view, bool>, 3> parts_of_model(const Reference& reference) {
+std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Reference& reference) {
+  const LmHead& head = reference.head;
   return {{{"reference.hidden", reference.hidden.states.data != nullptr},
            {"reference.hidden.second", reference.hidden.second.data != nullptr},
-           {"reference.head", reference.head.given()}}};
+           {"reference.head", head.weight.data || head.packed.given()},
+           {"reference.head.bias", head.bias.data != nullptr},
+           {"reference.head.ids", !head.ids.empty()},
+           {"reference.head.lora", head.lora.given()}}};
 }
 
 // States the logps of tokens, or of sequences, that take part.

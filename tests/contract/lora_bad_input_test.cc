@@ -81,11 +81,13 @@ TEST(LoraBadInput, NothingIsIgnored) {
   Reference with_lora = batch.reference(), with_ids = with_lora;
   adapted.give(with_lora.head);
   with_ids.head.ids = ids;
-  for (const Reference& reference : {with_lora, with_ids}) {
-    expect_invalid_input({"reference.logps and reference.head are both set"}, [&] {
+  const auto refused = [&](const Reference& reference, const char* what) {
+    expect_invalid_input({std::string("reference.logps and reference.head.") + what + " are both set"}, [&] {
       preference_loss(Context(), source.states(), source.head(), batch.targets(), reference, {});
     });
-  }
+  };
+  refused(with_lora, "lora");
+  refused(with_ids, "ids");
 }
 
 }  // namespace
