@@ -353,8 +353,8 @@ def test_from_the_command_line(tasks, tmp_path):
     [
         ({"parallelize": True}, "parallelize = True"),
         ({"tp_plan": "auto"}, "tp_plan = 'auto'"),
-        ({"autogptq": True}, "autogptq = True.*quantised"),
-        ({"gptqmodel": True}, "gptqmodel = True.*quantised"),
+        ({"autogptq": True}, "autogptq = True.*GPTQ"),
+        ({"gptqmodel": True}, "gptqmodel = True.*GPTQ"),
         ({"device": "mps"}, "device = mps.*CPU"),
         ({"device": "nonsense"}, "device = nonsense.*CPU"),
         ({"backend": "seq2seq"}, "backend = seq2seq, of a model of type llama"),
