@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_map_only
 from . import _core
 from ._heads import with_weights
 from ._torch_call import current_context
-from ._torch_head import HeadTensors
+from ._torch_head import HeadTensors, lora_states
 from .lora import HeadWeight, LoraWeight, is_lora
 from .torch import linear_cross_entropy
 
@@ -142,7 +142,7 @@ class AbsentLogits:
         if isinstance(weight, Tensor):
             return torch.nn.functional.linear(hidden, weight, bias)
         if isinstance(weight, LoraWeight):
-            of_lora = torch.nn.functional.linear(weight.states(hidden), weight.b)
+            of_lora = torch.nn.functional.linear(lora_states(weight, hidden), weight.b)
             return self._raw(hidden, weight.weight, bias) + of_lora
         layer = self._head.get_base_layer() if is_lora(self._head) else self._head
         return layer(hidden)  # whose own code unpacks it

@@ -55,6 +55,7 @@ def read_head(
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
     lora = linear_weight if isinstance(linear_weight, LoraWeight) else None
+    beside = (lora_states(lora, input), lora.b) if lora else ()
     weight = lora.weight if lora else linear_weight
     if isinstance(weight, PackedWeight):
         arguments = with_weights({**arguments, "weight": weight})
@@ -62,8 +63,20 @@ def read_head(
     check_cpu(input=input, linear_weight=weight, linear_bias=linear_bias, **others)
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids("vocab_ids", vocab_ids)
-    beside = (lora.states(input), lora.b) if lora else ()
     return Head((*cast_for_autocast(input, weight, linear_bias), *beside), arguments, group)  # type: ignore[arg-type]
+
+
+def lora_states(lora: LoraWeight, hidden: Tensor) -> Tensor:
+    """scale * hidden @ a.T, under autograd."""
+    for name in ("weight", "a", "b"):
+        given = getattr(lora, name)
+        if not isinstance(given, (Tensor, PackedWeight)):
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(given).__name__}")
+    check_cpu(a=lora.a, b=lora.b)
+    if hidden.shape[-1] != lora.a.shape[1]:
+        raise ValueError(f"a has {lora.a.shape[1]} columns but hidden has {hidden.shape[-1]}")
+    dropped = hidden if lora.dropout is None else lora.dropout(hidden)
+    return torch.nn.functional.linear(dropped.to(lora.a.dtype), lora.a) * lora.scale
 
 
 def checked_ids(name: str, ids: Tensor) -> Tensor:

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Weights with a LoRA beside them, as the functions of logitless.torch take them in place of a matrix.
+"""Weights with a LoRA beside them, as the functions of logitless.torch and logitless.jax take them in place of a matrix.
 
     from logitless.lora import LoraWeight
     loss = linear_cross_entropy(hidden, LoraWeight(lm_head.weight, a, b, scale), targets)
@@ -8,14 +8,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Union
+import math
+import numbers
+import sys
+from typing import TYPE_CHECKING, Any, Union
 
-import torch
-from torch import Tensor
-
-from ._torch_call import check_cpu, matrix_of, values_of
-from ._torch_quantised import packed_of
 from .packed import PackedWeight
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 __all__ = ["LoraWeight", "from_peft"]
 
@@ -24,65 +25,78 @@ __all__ = ["LoraWeight", "from_peft"]
 class LoraWeight:
     """weight + scale * b @ a, which is never made: a [r, H] and b [V, r] are multiplied by themselves.
 
-    weight may be a matrix [V, H] or a PackedWeight. What requires a gradient gets one: hidden states, weight, a and b.
-    dropout, a module or another function, is applied to the hidden states that a multiplies.
+    weight may be a matrix [V, H] or a PackedWeight; in logitless.jax with layout="hidden_vocab" it is [H, V]. What
+    requires a gradient gets one: hidden states, weight, a and b. scale is a number. dropout, a module or another function,
+    is applied to the hidden states that a multiplies.
     """
 
-    weight: Tensor | PackedWeight
-    a: Tensor
-    b: Tensor
+    weight: Any
+    a: Any
+    b: Any
     scale: float = 1.0
     dropout: Any = None
 
     def __post_init__(self) -> None:
+        self.check()
+
+    def check(self) -> None:
+        """Raises a ValueError for arrays that are not of one head."""
         for name in ("weight", "a", "b"):
             given = getattr(self, name)
             if name == "weight" and isinstance(given, PackedWeight):
                 continue
-            if not isinstance(given, Tensor) or given.dim() != 2:
-                what = f"has shape {tuple(given.shape)}" if isinstance(given, Tensor) else f"is {given!r}"
+            shape = getattr(given, "shape", None)
+            if shape is None or len(shape) != 2:
+                what = f"is {given!r}" if shape is None else f"has shape {tuple(shape)}"
                 raise ValueError(f"{name} {what}: it must be a tensor of 2 axes")
-        rank, entries = self.a.shape[0], self.shape[0]
+        (rank, cols), (entries, width) = self.a.shape, self.weight.shape
+        if tuple(self.b.shape) == (width, rank) and cols == entries:  # of a weight [H, V]
+            entries, width = width, entries
+        if rank == 0:
+            raise ValueError(f"a has shape {tuple(self.a.shape)}: it must have a row")
         if tuple(self.b.shape) != (entries, rank):
             raise ValueError(f"b has shape {tuple(self.b.shape)}: it must be {(entries, rank)}, as weight and a have it")
-        if self.a.shape[1] != self.shape[1]:
-            raise ValueError(f"a has {self.a.shape[1]} columns, and weight {self.shape[1]}")
+        if cols != width:
+            raise ValueError(f"a has {cols} columns, and weight {width}")
+        if isinstance(self.scale, numbers.Real) and not math.isfinite(self.scale):
+            raise ValueError(f"scale = {self.scale} must be a finite number")
 
     @property
     def shape(self) -> tuple[int, int]:
         """(V, H)."""
-        rows, cols = self.weight.shape
-        return rows, cols
-
-    def states(self, hidden: Tensor) -> Tensor:
-        """scale * hidden @ a.T, under autograd."""
-        check_cpu(a=self.a, b=self.b)
-        if hidden.shape[-1] != self.a.shape[1]:
-            raise ValueError(f"a has {self.a.shape[1]} columns but hidden has {hidden.shape[-1]}")
-        dropped = hidden if self.dropout is None else self.dropout(hidden)
-        return torch.nn.functional.linear(dropped.to(self.a.dtype), self.a) * self.scale
+        return int(self.b.shape[0]), int(self.a.shape[1])
 
     @property
-    def data(self) -> Tensor | PackedWeight:
+    def data(self) -> Any:
         """The weight alone, for a call without gradients of it."""
-        if isinstance(self.weight, PackedWeight):
-            return self.weight
-        check_cpu(weight=self.weight)
-        return matrix_of(values_of(self.weight))
+        return self.weight if isinstance(self.weight, PackedWeight) else _values("weight", self.weight)
 
     def keywords(self, prefix: str = "") -> dict[str, Any]:
         """What a call without gradients of it takes beside `data`, without dropout; of a teacher with
         prefix="teacher_"."""
-        check_cpu(a=self.a, b=self.b)
-        a, b = (values_of(x).contiguous() for x in (self.a, self.b))
+        a, b = _values("a", self.a), _values("b", self.b)
         return {f"{prefix}lora_a": a, f"{prefix}lora_b": b, f"{prefix}lora_scale": float(self.scale)}
 
 
-HeadWeight = Union[Tensor, PackedWeight, LoraWeight]
+HeadWeight = Union["Tensor", PackedWeight, LoraWeight]
+
+
+def _values(name: str, array: Any) -> Any:
+    """The array as _core takes it: of a tensor of PyTorch its values alone."""
+    torch = sys.modules.get("torch")
+    if torch is None or not isinstance(array, torch.Tensor):
+        return array
+    from ._torch_call import check_cpu, matrix_of, values_of
+
+    check_cpu(**{name: array})
+    values = values_of(array)
+    return matrix_of(values) if name == "weight" else values.contiguous()
 
 
 def is_lora(layer: Any) -> bool:
     """Tells whether a module is a linear layer with adapters of PEFT's LoRA."""
+    import torch
+
     names = ("lora_A", "lora_B", "scaling", "get_base_layer", "out_features")
     return all(hasattr(layer, name) for name in names) and isinstance(layer.lora_A, torch.nn.ModuleDict)
 
@@ -108,6 +122,10 @@ def check_peft(layer: Any) -> list[str]:
 def from_peft(layer: Any, weight: PackedWeight | None = None) -> HeadWeight:
     """What stands for a layer of PEFT's LoRA now, with its active adapters: a LoraWeight, or the weight of the layer
     inside where none is active. `weight` takes the place of the one inside."""
+    import torch
+
+    from ._torch_quantised import packed_of
+
     if layer.disable_adapters and layer.merged:
         layer.unmerge()  # as the layer's own forward does
     inside = layer.get_base_layer().weight
