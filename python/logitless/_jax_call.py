@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from . import _core
+from .lora import LoraWeight
 from .packed import PackedWeight
 
 if not hasattr(_core, "jax_targets"):
@@ -17,8 +18,24 @@ if not hasattr(_core, "jax_targets"):
 for _name, _handler in _core.jax_targets().items():
     jax.ffi.register_ffi_target(_name, _handler, platform="cpu")
 
-# So that jit takes one as an argument.
+# So that jit takes them as arguments.
 jax.tree_util.register_dataclass(PackedWeight, data_fields=["data", "scales"], meta_fields=["packing"])
+
+
+def _lora_of_parts(fixed: Any, parts: Any) -> LoraWeight:
+    # Unchecked: parts may be anything that JAX keeps in the place of an array.
+    made = object.__new__(LoraWeight)
+    for name, value in zip(("weight", "a", "b", "scale", "dropout"), (*parts, *fixed)):
+        object.__setattr__(made, name, value)
+    return made
+
+
+jax.tree_util.register_pytree_with_keys(
+    LoraWeight,
+    lambda x: ([(jax.tree_util.GetAttrKey(n), getattr(x, n)) for n in ("weight", "a", "b")], (x.scale, x.dropout)),
+    _lora_of_parts,
+    lambda x: ((x.weight, x.a, x.b), (x.scale, x.dropout)),
+)
 
 
 def axes_of(*arrays: Any) -> frozenset:
@@ -46,10 +63,12 @@ def float_type(hidden: Any, shape: Any = ()) -> Any:
     return jax.ShapeDtypeStruct(shape, jnp.float64 if hidden.dtype == jnp.float64 else jnp.float32)
 
 
-# A call has the arrays (hidden, weight, bias), and others that nothing is differentiated by: targets, class weights,
-# temperatures, a seed, and what its head has beside a weight and a bias. Those of them that are not given have no
-# elements. Static are its options, as attributes, and where its vocabulary is split: (axis, bytes a token).
-_VOCAB_IDS = 8  # the place among all arrays
+# A call has the tensors (hidden, weight, bias, states of a LoRA, b of a LoRA), and other arrays that nothing is
+# differentiated by: targets, class weights, temperatures, a seed, scales of a packed weight, and chosen entries. Those of
+# them that are not given have no elements. Static are its options, as attributes, and where its vocabulary is split:
+# (axis, bytes a token).
+VOCAB_IDS = 10  # the place among all arrays
+_FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
 class Head(NamedTuple):
@@ -57,9 +76,15 @@ class Head(NamedTuple):
 
     weight: Any  # of a packed one its bytes, whose type is an integer
     bias: Any
+    lora_states: Any
+    lora_b: Any
     scales: Any
     vocab_ids: Any
     options: dict[str, Any]
+
+    @property
+    def tensors(self) -> tuple[Any, Any, Any, Any]:
+        return self.weight, self.bias, self.lora_states, self.lora_b
 
     @property
     def beside(self) -> tuple[Any, Any]:
@@ -69,7 +94,10 @@ class Head(NamedTuple):
 def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, prefix: str = "") -> Head:
     """The one place that reads the head of a call, and checks it against hidden states."""
     options: dict[str, Any] = {}
-    scales = jnp.zeros((0, 0), jnp.float32)
+    states = lora_b = scales = jnp.zeros((0, 0), jnp.float32)
+    if isinstance(weight, LoraWeight):
+        states, lora_b = _read_lora(weight, hidden, prefix)
+        weight = weight.weight
     if isinstance(weight, PackedWeight):
         options[f"{prefix}packing"] = weight.packing
         size = weight.shape[1]
@@ -79,7 +107,7 @@ def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, 
         weight = jnp.asarray(weight)
         if weight.ndim != 2 or not jnp.issubdtype(weight.dtype, jnp.floating):
             what = f"{prefix}weight is {weight.dtype} of shape {weight.shape}"
-            raise ValueError(f"{what}: it must have 2 axes of floats, or be a PackedWeight")
+            raise ValueError(f"{what}: it must have 2 axes of floats, or be a PackedWeight or a LoraWeight")
         size = weight.shape[1 if layout == "vocab_hidden" else 0]
         dtype = weight.dtype
     if layout not in ("vocab_hidden", "hidden_vocab"):
@@ -89,7 +117,25 @@ def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, 
             f"{prefix}hidden has {hidden.shape[-1]} columns, but {prefix}weight, {layout}, has {size}"
         )
     bias = jnp.zeros((0,), dtype) if bias is None else jnp.asarray(bias)
-    return Head(weight, bias, scales, checked_ids(vocab_ids, f"{prefix}vocab_ids"), options)
+    return Head(weight, bias, states, lora_b, scales, checked_ids(vocab_ids, f"{prefix}vocab_ids"), options)
+
+
+def _read_lora(lora: LoraWeight, hidden: Any, prefix: str) -> tuple[Any, Any]:
+    """scale * hidden @ a.T, [N, r] in the type of the sums, and b. JAX differentiates the former by hidden and a."""
+    lora.check()
+    a, b = jnp.asarray(lora.a), jnp.asarray(lora.b)
+    for name, array in (("a", a), ("b", b)):
+        what = f"{prefix}weight.{name} is {array.dtype}"
+        if array.dtype.name not in _FLOATS:
+            raise ValueError(f"{what}: it must be {', '.join(_FLOATS[:-1])} or {_FLOATS[-1]}")
+        if (array.dtype == jnp.float64) != (hidden.dtype == jnp.float64):
+            raise ValueError(f"{what}, and {prefix}hidden {hidden.dtype}: float64 goes with float64 alone")
+    if hidden.shape[-1] != a.shape[1]:
+        raise ValueError(f"{prefix}weight.a has {a.shape[1]} columns but {prefix}hidden has {hidden.shape[-1]}")
+    dropped = hidden if lora.dropout is None else lora.dropout(hidden)
+    sums = float_type(hidden).dtype
+    states = jnp.matmul(dropped.astype(sums), a.astype(sums).T, precision=jax.lax.Precision.HIGHEST)
+    return (states * jnp.asarray(lora.scale, sums)).reshape(-1, a.shape[0]), b
 
 
 def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
@@ -123,51 +169,6 @@ def checked_ids(ids: Any, name: str) -> Any:
     return ids
 
 
-def gradient_types(arrays: Any, options: Any) -> Any:
-    """What a call gives for hidden, weight and bias: of a packed weight nothing, and of the others only the entries
-    that it is over."""
-    hidden, weight, bias = (jax.ShapeDtypeStruct(x.shape, x.dtype) for x in arrays[:3])
-    entries = arrays[_VOCAB_IDS].shape[0]
-    if not jnp.issubdtype(weight.dtype, jnp.floating):
-        weight = jax.ShapeDtypeStruct((0, 0), jnp.float32)
-    elif entries:
-        of_rows = dict(options)["layout"] == "vocab_hidden"
-        shape = (entries, weight.shape[1]) if of_rows else (weight.shape[0], entries)
-        weight = jax.ShapeDtypeStruct(shape, weight.dtype)
-    if entries and bias.shape[0]:
-        bias = jax.ShapeDtypeStruct((entries,), bias.dtype)
-    return hidden, weight, bias
-
-
-def of_head(arrays: Any) -> Any:
-    """What gradients_of() needs of a call's arrays: nothing where the gradients are whole."""
-    packed = not jnp.issubdtype(arrays[1].dtype, jnp.floating)
-    return (*arrays[1:3], arrays[_VOCAB_IDS]) if packed or arrays[_VOCAB_IDS].shape[0] else None
-
-
-def gradients_of(grads: Any, head: Any, options: Any) -> Any:
-    """The gradients of hidden, weight and bias from what a call gives. Those of some entries go to their places among
-    zeros, and those of an entry that is chosen twice are added."""
-    hidden, *rest = grads
-    if head is None:
-        return tuple(grads)
-    *whole, ids = head
-    if not jnp.issubdtype(whole[0].dtype, jnp.floating):
-        rest[0] = None
-    if not ids.shape[0]:
-        return (hidden, *rest)
-
-    def spread_out(part: Any, like: Any, at: Any) -> Any:
-        if part is None or part.size == 0:
-            return part
-        zeros = jnp.zeros_like(like)
-        return vary(zeros, axes_of(part) - axes_of(zeros)).at[at].add(part)
-
-    of_rows = dict(options)["layout"] == "vocab_hidden"
-    weight = spread_out(rest[0], whole[0], ids if of_rows else (slice(None), ids))
-    return hidden, weight, spread_out(rest[1], whole[1], ids)
-
-
 def entries_of(weight: Any, vocab_ids: Any, layout: str) -> int:
     """How many vocabulary entries a call is over."""
     return vocab_ids.shape[0] or weight.shape[1 if layout == "hidden_vocab" else 0]
@@ -180,7 +181,7 @@ def slices(name: str, arrays: Any, options: Any, split: Any) -> Any:
         return empty
     axis, token_bytes = split
     hidden = arrays[0]
-    entries = entries_of(arrays[1], arrays[_VOCAB_IDS], dict(options)["layout"])
+    entries = entries_of(arrays[1], arrays[VOCAB_IDS], dict(options)["layout"])
     first = (jax.lax.axis_index(axis) * entries).astype(jnp.int32).reshape(1)
     bytes_of_slice = jax.ShapeDtypeStruct((hidden.shape[0], token_bytes), jnp.uint8)
     mine = call(f"{name}_slice", bytes_of_slice, (*arrays, first, empty[1]), options)
@@ -193,15 +194,6 @@ def same(values: Any, split: Any) -> Any:
         return values
     first = jax.lax.axis_index(split[0]) == 0
     return jax.tree.map(lambda x: jax.lax.psum(jnp.where(first, x, 0), split[0]), values)
-
-
-def upstream_of(upstream: Any, grads: Any, split: Any) -> Any:
-    """The gradient of what same() returned, on each device. A shard_map that does not track over which axes values
-    vary hands out equal parts of it."""
-    axes = axes_of(*grads)
-    if split is not None and split[0] not in axes:
-        upstream = jax.lax.psum(upstream, split[0])
-    return vary(upstream, axes - axes_of(upstream))
 
 
 def seed_of(given: dict[str, Any]) -> Any:

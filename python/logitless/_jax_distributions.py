@@ -12,7 +12,6 @@ call is traced. No axis of a shard_map may split the vocabulary.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -22,65 +21,55 @@ import numpy as np
 
 from . import Context, _core
 from ._jax_call import (
+    VOCAB_IDS,
     attribute,
     call,
     check_narrowed,
     float_type,
-    gradient_types,
-    gradients_of,
-    of_head,
     read_head,
     seed_of,
     spread,
-    upstream_of,
 )
+from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
 
-# The arrays of a call are hidden, weight, bias, and others that nothing is differentiated by: those that every call
-# has, most of them empty here, and then the task's own.
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
-def _loss(hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any) -> Any:
-    return call(name, float_type(hidden), (hidden, weight, bias, *others), options)
+# The arrays of a call are those that every call has, most of them empty here, and then the task's own, by which nothing is
+# differentiated.
 
 
-def _loss_forward(hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any) -> Any:
+def _loss_value(tensors: Any, others: Any, name: str, options: Any) -> Any:
+    return call(name, float_type(tensors[0]), (*tensors, *others), options)
+
+
+def _loss_forward(tensors: Any, others: Any, name: str, options: Any) -> Any:
     """Makes the gradients with the loss, in one call."""
-    arrays = (hidden, weight, bias, *others)
-    loss, *grads = call(f"{name}_grad", (float_type(hidden), *gradient_types(arrays, options)), arrays, options)
-    return loss, (tuple(grads), of_head(arrays))
+    arrays, wanted = opened(tensors, others)
+    results = (float_type(arrays[0]), *gradient_types(wanted, arrays[VOCAB_IDS], options))
+    loss, *grads = call(f"{name}_grad", results, arrays, options)
+    return loss, kept_of(grads, arrays)
 
 
 def _loss_backward(name: str, options: Any, kept: Any, upstream: Any) -> Any:
-    grads, head = kept
-    upstream = upstream_of(upstream, grads, None)
-    return (*gradients_of([(g * upstream).astype(g.dtype) for g in grads], head, options), None)
+    return scaled(kept, upstream, options), None
 
 
-_loss.defvjp(_loss_forward, _loss_backward)
+_loss = differentiable(_loss_value, _loss_forward, _loss_backward, static=(2, 3))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5, 6))
-def _column(
-    hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any, shape: tuple[int, ...]
-) -> Any:
+def _column_value(tensors: Any, others: Any, name: str, options: Any, shape: tuple[int, ...]) -> Any:
     """A number a token, or an entry, whose backward makes the logits again."""
-    return call(name, float_type(hidden, shape), (hidden, weight, bias, *others), options)
+    return call(name, float_type(tensors[0], shape), (*tensors, *others), options)
 
 
-def _column_forward(
-    hidden: Any, weight: Any, bias: Any, others: Any, name: str, options: Any, shape: tuple[int, ...]
-) -> Any:
-    return _column(hidden, weight, bias, others, name, options, shape), (hidden, weight, bias, *others)
+def _column_forward(tensors: Any, others: Any, name: str, options: Any, shape: tuple[int, ...]) -> Any:
+    arrays, wanted = opened(tensors, others)
+    return call(name, float_type(arrays[0], shape), arrays, options), marked(arrays, wanted)
 
 
-def _column_backward(name: str, options: Any, shape: tuple[int, ...], arrays: Any, upstream: Any) -> Any:
-    upstream = upstream_of(upstream, arrays[:3], None)
-    grads = call(f"{name}_backward", gradient_types(arrays, options), (*arrays, upstream), options)
-    return (*gradients_of(grads, of_head(arrays), options), None)
+def _column_backward(name: str, options: Any, shape: tuple[int, ...], kept: Any, upstream: Any) -> Any:
+    return made_again(f"{name}_backward", kept, (upstream,), options), None
 
 
-_column.defvjp(_column_forward, _column_backward)
+_column = differentiable(_column_value, _column_forward, _column_backward, static=(2, 3, 4))
 
 
 class _Call:
@@ -146,8 +135,10 @@ class _Call:
         return jax.lax.stop_gradient(self._check_lead(name, jnp.asarray(array, dtype), behind))
 
     def arguments(self, *own: Any) -> tuple[Any, ...]:
-        arrays = spread(self.rows, self.head.weight, self.head.bias, *self.others, *own)
-        return (*arrays[:3], arrays[3:])
+        """The tensors, and the other arrays."""
+        tensors = (self.rows, *self.head.tensors)
+        arrays = spread(*tensors, *self.others, *own)
+        return arrays[: len(tensors)], arrays[len(tensors) :]
 
     def attributes(self) -> tuple[tuple[str, Any], ...]:
         return tuple(sorted(self.options.items()))
@@ -246,10 +237,10 @@ def topk_logps(
     every = jnp.zeros(jnp.shape(hidden)[:-1], jnp.int32)
     made = _Call(hidden, weight, bias, vocab_ids, every, temperatures, "token", options, context)
     made.options["k"] = np.int64(k)
-    *arrays, others = jax.lax.stop_gradient(made.arguments())
-    shape = (arrays[0].shape[0], k)
-    results = (jax.ShapeDtypeStruct(shape, jnp.int32), float_type(arrays[0], shape))
-    ids, logps = call("logitless_topk_logps", results, (*arrays, *others), made.attributes())
+    tensors, others = jax.lax.stop_gradient(made.arguments())
+    shape = (tensors[0].shape[0], k)
+    results = (jax.ShapeDtypeStruct(shape, jnp.int32), float_type(tensors[0], shape))
+    ids, logps = call("logitless_topk_logps", results, (*tensors, *others), made.attributes())
     return ids.reshape(*made.lead, k), logps.reshape(*made.lead, k)
 
 
@@ -292,14 +283,15 @@ def distillation_loss(
         if beside:
             raise ValueError(f"{beside[0]} is given beside teacher_logits, which have no head")
         given = made.numbers("teacher_logits", teacher_logits, (jnp.shape(teacher_logits)[-1],))
-        rows = given.reshape(-1, given.shape[-1])
-        return made.run("distillation_loss", none, none, none.reshape(0), rows, jnp.zeros((0, 0), jnp.float32), jnp.zeros((0,), jnp.int32))
+        rows, floats = given.reshape(-1, given.shape[-1]), jnp.zeros((0, 0), jnp.float32)
+        no_ids = jnp.zeros((0,), jnp.int32)
+        return made.run("distillation_loss", none, none, none.reshape(0), rows, floats, no_ids, floats, floats)
     states = made.numbers("teacher_hidden", teacher_hidden, (jnp.shape(teacher_hidden)[-1],))
     layout = options.get("teacher_layout", "vocab_hidden")
     teacher = read_head(states, teacher_weight, teacher_bias, teacher_vocab_ids, layout, "teacher_")
     made.options.update(teacher.options)
-    fixed = jax.lax.stop_gradient((states.reshape(-1, states.shape[-1]), teacher.weight, teacher.bias))
-    return made.run("distillation_loss", *fixed, none, *teacher.beside)
+    fixed = jax.lax.stop_gradient((states.reshape(-1, states.shape[-1]), *teacher.tensors))
+    return made.run("distillation_loss", *fixed[:3], none, *teacher.beside, *fixed[3:])
 
 
 def set_distillation_loss(

@@ -9,7 +9,6 @@ Threads follow OMP_NUM_THREADS unless a context says otherwise.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -19,21 +18,18 @@ import numpy as np
 
 from . import Context, _core
 from ._jax_call import (
+    VOCAB_IDS,
     attribute,
     call,
     check_narrowed,
     check_targets,
     entries_of,
     float_type,
-    gradient_types,
-    gradients_of,
-    of_head,
     read_head,
     same,
     seed_of,
     slices,
     spread,
-    upstream_of,
 )
 from ._jax_distributions import (
     distillation_loss,
@@ -42,6 +38,7 @@ from ._jax_distributions import (
     soft_cross_entropy,
     topk_logps,
 )
+from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
 
 __all__ = [
     "distillation_loss",
@@ -53,54 +50,52 @@ __all__ = [
     "topk_logps",
 ]
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
-def _cross_entropy(hidden: Any, weight: Any, bias: Any, others: Any, options: Any, split: Any) -> Any:
-    arrays = (hidden, weight, bias, *others)
+
+def _cross_entropy_value(tensors: Any, others: Any, options: Any, split: Any) -> Any:
+    arrays = (*tensors, *others)
     told = slices("logitless_cross_entropy", arrays, options, split)
-    loss = call("logitless_cross_entropy", float_type(hidden), (*arrays, *told), options)
+    loss = call("logitless_cross_entropy", float_type(arrays[0]), (*arrays, *told), options)
     return same(loss, split)
 
 
-def _cross_entropy_forward(
-    hidden: Any, weight: Any, bias: Any, others: Any, options: Any, split: Any
-) -> Any:
-    arrays = (hidden, weight, bias, *others)
+def _cross_entropy_forward(tensors: Any, others: Any, options: Any, split: Any) -> Any:
+    arrays, wanted = opened(tensors, others)
     told = slices("logitless_cross_entropy", arrays, options, split)
-    results = (float_type(hidden), *gradient_types(arrays, options))
+    results = (float_type(arrays[0]), *gradient_types(wanted, arrays[VOCAB_IDS], options))
     loss, *grads = call("logitless_cross_entropy_grad", results, (*arrays, *told), options)
-    return same(loss, split), (tuple(grads), of_head(arrays))
+    return same(loss, split), kept_of(grads, arrays)
 
 
 def _cross_entropy_backward(options: Any, split: Any, kept: Any, upstream: Any) -> Any:
-    grads, head = kept
-    upstream = upstream_of(upstream, grads, split)
-    return (*gradients_of([(g * upstream).astype(g.dtype) for g in grads], head, options), None)
+    return scaled(kept, upstream, options, split), None
 
 
-_cross_entropy.defvjp(_cross_entropy_forward, _cross_entropy_backward)
+_cross_entropy = differentiable(_cross_entropy_value, _cross_entropy_forward, _cross_entropy_backward, static=(2, 3))
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(4, 5))
-def _token_logps(hidden: Any, weight: Any, bias: Any, others: Any, options: Any, split: Any) -> Any:
+def _token_logps_value(tensors: Any, others: Any, options: Any, split: Any) -> Any:
     """Log-probabilities and entropies."""
-    return _token_logps_forward(hidden, weight, bias, others, options, split)[0]
+    return _token_columns((*tensors, *others), options, split)[0]
 
 
-def _token_logps_forward(hidden: Any, weight: Any, bias: Any, others: Any, options: Any, split: Any) -> Any:
-    arrays = (hidden, weight, bias, *others)
+def _token_columns(arrays: Any, options: Any, split: Any) -> Any:
     told = slices("logitless_token_logps", arrays, options, split)
-    column = float_type(hidden, others[0].shape)
+    column = float_type(arrays[0], arrays[0].shape[:1])
     columns = call("logitless_token_logps", (column, column), (*arrays, *told), options)
     return same(tuple(columns), split), (*arrays, *told)
 
 
-def _token_logps_backward(options: Any, split: Any, arrays: Any, upstream: Any) -> Any:
-    upstream = tuple(upstream_of(u, arrays[:3], split) for u in upstream)
-    grads = call("logitless_token_logps_grad", gradient_types(arrays, options), (*arrays, *upstream), options)
-    return (*gradients_of(grads, of_head(arrays), options), None)
+def _token_logps_forward(tensors: Any, others: Any, options: Any, split: Any) -> Any:
+    arrays, wanted = opened(tensors, others)
+    columns, arrays = _token_columns(arrays, options, split)
+    return columns, marked(arrays, wanted)
 
 
-_token_logps.defvjp(_token_logps_forward, _token_logps_backward)
+def _token_logps_backward(options: Any, split: Any, kept: Any, upstream: Any) -> Any:
+    return made_again("logitless_token_logps_grad", kept, upstream, options, split), None
+
+
+_token_logps = differentiable(_token_logps_value, _token_logps_forward, _token_logps_backward, static=(2, 3))
 
 
 def _run(
@@ -135,8 +130,9 @@ def _run(
         split = (vocab_axis, _core.jax_slice_bytes(task, hidden.dtype == jnp.float64, bare))
     rows = hidden.reshape(-1, hidden.shape[-1])
     vectors = (targets.reshape(-1), class_weights, temperatures, seed)
-    alike = spread(rows, head.weight, head.bias, *vectors, *head.beside)
-    return function(*alike[:3], alike[3:], tuple(sorted(options.items())), split)
+    tensors = (rows, *head.tensors)
+    alike = spread(*tensors, *vectors, *head.beside)
+    return function(alike[: len(tensors)], alike[len(tensors) :], tuple(sorted(options.items())), split)
 
 
 def linear_cross_entropy(

@@ -28,6 +28,8 @@ enum Argument : size_t {
   kHidden,
   kWeight,
   kBias,
+  kLoraStates,  // of the head's LoRA
+  kLoraB,
   kTargets,
   kClassWeights,
   kTemperatures,
@@ -41,9 +43,9 @@ enum Argument : size_t {
 
 /// Where the arguments of a head stand.
 struct HeadPlaces {
-  size_t weight, bias, scales, ids;
+  size_t weight, bias, scales, ids, lora_states, lora_b;
 };
-inline constexpr HeadPlaces kHeadPlaces = {kWeight, kBias, kScales, kVocabIds};
+inline constexpr HeadPlaces kHeadPlaces = {kWeight, kBias, kScales, kVocabIds, kLoraStates, kLoraB};
 
 inline DType dtype_of(ffi::DataType type, const char* name) {
   switch (type) {
@@ -221,6 +223,10 @@ class JaxCall {
     attributes_.read(prefix + "softcap", out.softcap);
     out.bias = vector(at.bias, (prefix + "bias").c_str());
     out.ids = kept_ids(at.ids);
+    if (argument(at.lora_b).element_count() > 0) {
+      out.lora.states = matrix(at.lora_states, (prefix + "lora_states").c_str());
+      out.lora.b = matrix(at.lora_b, (prefix + "lora_b").c_str());
+    }
     return out;
   }
   /// Argument i as one row of numbers, or as a matrix; without elements it is not given.
@@ -239,15 +245,17 @@ class JaxCall {
     }
     return Targets(static_cast<const int32_t*>(in.untyped_data()), rows, cols);
   }
-  /// Returns the gradients of hidden, weight and bias, in results from `first` on. Those of weight and bias are not
-  /// wanted where their results have no elements.
+  /// Returns the gradients of hidden, weight, bias, and the states and b of a LoRA, in results from `first` on. One whose
+  /// result has no elements is not wanted.
   Gradients gradients(size_t first) const {
     Gradients out;
-    out.d_hidden = View(result(first), "d_hidden").written();
-    if (result(first + 1).element_count() > 0) out.d_weight = View(result(first + 1), "d_weight").written();
+    out.d_hidden = output(first, "d_hidden");
+    out.d_weight = output(first + 1, "d_weight");
     const ffi::AnyBuffer bias = result(first + 2);
     const auto entries = static_cast<int64_t>(bias.element_count());
     if (entries > 0) out.d_bias = Vector(bias.untyped_data(), dtype_of(bias.element_type(), "d_bias"), entries);
+    out.d_lora_states = output(first + 3, "d_lora_states");
+    out.d_lora_b = output(first + 4, "d_lora_b");
     out.backward = attributes_.all<BackwardOptions>("backward.");
     const ffi::AnyBuffer seed = argument(kSeed);
     if (seed.element_count() > 0) out.backward.seed = *static_cast<const int32_t*>(seed.untyped_data());
@@ -268,6 +276,11 @@ class JaxCall {
   template <class T>
   std::vector<T> floats(size_t i) const {
     return read_column<T>(argument(i));
+  }
+
+  Matrix output(size_t i, const char* name) const {
+    const ffi::AnyBuffer out = result(i);
+    return out.element_count() > 0 ? View(out, name).written() : Matrix();
   }
 
   // What has been checked of it is in logitless.jax.

@@ -4,8 +4,8 @@
 //     soft_cross_entropy       ids, weights, probabilities, mask
 //     id_logps                 ids
 //     set_distillation_loss    ids, the teacher's log-probabilities there and outside
-//     distillation_loss        the teacher's hidden states, weight and bias, its logits (either may be empty), and the
-//                              scales and chosen entries of its head
+//     distillation_loss        the teacher's hidden states, weight and bias, its logits (either may be empty), and of
+//                              its head the scales, the chosen entries, and the states and b of a LoRA
 //
 // and last, in a backward, the upstream gradient. It runs the forward half once more: XLA keeps arrays alone.
 #include <cstdint>
@@ -20,7 +20,12 @@
 namespace logitless::python {
 namespace {
 
-constexpr HeadPlaces kTeacherPlaces = {.weight = kMore + 1, .bias = kMore + 2, .scales = kMore + 4, .ids = kMore + 5};
+constexpr HeadPlaces kTeacherPlaces = {.weight = kMore + 1,
+                                       .bias = kMore + 2,
+                                       .scales = kMore + 4,
+                                       .ids = kMore + 5,
+                                       .lora_states = kMore + 6,
+                                       .lora_b = kMore + 7};
 
 template <class Loss>
 Loss taken(const JaxCall& call);

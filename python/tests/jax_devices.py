@@ -12,6 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 import logitless
 from logitless.jax import linear_cross_entropy, token_logps
+from logitless.lora import LoraWeight
 from logitless.packed import PackedWeight
 
 N, H, V = 64, 16, 101
@@ -183,6 +184,28 @@ for head in (packed, jnp.asarray(packed.data * packed.scales)):
             lambda x, w: linear_cross_entropy(x, w, y_chosen, vocab_ids=all_chosen), argnums=over
         )(x, head)
         jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, whole)
+
+# A LoRA: over a batch, and over a vocabulary, of whose entries b has a row each. The weight is frozen or trained.
+a, b = (jnp.asarray(random.standard_normal(shape), jnp.float32) / 2 for shape in ((3, H), (V4, 3)))
+
+
+def of_lora(x, w, a, b, y, **more):
+    logp, entropy = token_logps(x, LoraWeight(w, a, b, 1.5), y, **more)
+    loss = linear_cross_entropy(x, LoraWeight(w, a, b, 1.5), y, reduction="sum", **more)
+    return (loss + (logp * entropy).sum()) / N
+
+
+for check_vma in (True, False):
+    for mesh_of, specs, run in (
+        (mesh, (P("data"), P(), P(), P(), P("data")), lambda *t: jax.lax.psum(of_lora(*t), "data")),
+        (FOUR["mesh"], (P(), P("vocab"), P(), P("vocab"), P()), lambda *t: of_lora(*t, vocab_axis="vocab")),
+    ):
+        sharded = jax.shard_map(run, mesh=mesh_of, in_specs=specs, out_specs=P(), check_vma=check_vma)
+        for over in ((0, 2, 3), (1, 2), (0, 1, 2, 3), (0, 2, 3)):
+            got = jax.jit(jax.value_and_grad(sharded, argnums=over))(x, w[:V4], a, b, y4)
+            whole = jax.value_and_grad(of_lora, argnums=over)(x, w[:V4], a, b, y4)
+            jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-5, atol=2e-6), got, whole)
+        np.testing.assert_allclose(sharded(x, w[:V4], a, b, y4), whole[0], rtol=1e-5)  # not compiled
 
 # Twenty steps of gradient descent, on four devices and on one.
 curves = []
