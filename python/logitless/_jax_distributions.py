@@ -1,13 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Losses of whole distributions for JAX: soft targets, sets of token ids, and distillation.
 
-weight may be a PackedWeight (logitless.packed), and vocab_ids, [K], chooses the entries of the head that a call is over;
-all ids, and probabilities of the whole vocabulary, then mean places among them. teacher_vocab_ids does the same for a
-teacher.
+weight may be a PackedWeight (logitless.packed) or a LoraWeight (logitless.lora), and vocab_ids, [K], chooses the entries
+of the head that a call is over; all ids, and probabilities of the whole vocabulary, then mean places among them.
+teacher_weight and teacher_vocab_ids do the same for a teacher.
 
 What has an entry a token has hidden's leading axes. A loss is float32, or float64 for float64 arrays, and is
-differentiable in hidden, weight and bias alone; under reduction="none" it has an entry a token. Options are fixed when a
-call is traced. No axis of a shard_map may split the vocabulary.
+differentiable in hidden, weight (a LoraWeight: in its weight, a and b) and bias alone; under reduction="none" it has an
+entry a token. Options are fixed when a call is traced. No axis of a shard_map may split the vocabulary.
 """
 
 from __future__ import annotations

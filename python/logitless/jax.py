@@ -149,9 +149,11 @@ def linear_cross_entropy(
     **options: Any,
 ) -> Any:
     """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
-    float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call.
+    float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call, and only
+    those that are differentiated by.
 
-    weight may be a PackedWeight (logitless.packed), which is frozen: a jit takes it as an argument.
+    weight may be a PackedWeight (logitless.packed), which is frozen, or a LoraWeight (logitless.lora), differentiable in
+        its weight, a and b: a jit takes either as an argument.
     bias and class_weights: [V]. temperatures: of targets' shape.
     vocab_ids: [K], the entries of the head that the call is over. Targets and class weights mean places among them;
         the gradients of weight and bias are whole, with zeros for the other entries.
