@@ -150,7 +150,7 @@ def linear_cross_entropy(
 ) -> Any:
     """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
     float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call, and only
-    those that are differentiated by.
+    those that are asked for.
 
     weight may be a PackedWeight (logitless.packed), which is frozen, or a LoraWeight (logitless.lora), differentiable in
         its weight, a and b: a jit takes either as an argument.

@@ -245,7 +245,7 @@ class JaxCall {
     }
     return Targets(static_cast<const int32_t*>(in.untyped_data()), rows, cols);
   }
-  /// Returns the gradients of hidden, weight, bias, and the states and b of a LoRA, in results from `first` on. One whose
+  /// Returns the gradients of hidden, weight, bias, and a LoRA's states and b, in results from `first` on. One whose
   /// result has no elements is not wanted.
   Gradients gradients(size_t first) const {
     Gradients out;
