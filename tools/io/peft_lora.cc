@@ -212,8 +212,9 @@ std::array<std::string, 2> peft_files(const std::string& spec) {
 
 PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t hidden_size) {
   const std::string named = split_spec(spec).name, module = named.empty() ? "lm_head" : named;
-  const auto [path, config_path] = peft_files(spec);
-  const AdapterConfig config(config_path);
+  const std::array<std::string, 2> files = peft_files(spec);
+  const std::string& path = files[0];
+  const AdapterConfig config(files[1]);
   config.check(module);
   PeftLora lora;
   lora.file = std::make_shared<const SafetensorsFile>(path);
