@@ -132,7 +132,7 @@ TEST_F(LoraCliTest, BenchAndTuneTakeIt) {
   EXPECT_EQ(bench.exit_code(), 0) << bench.err;
   EXPECT_TRUE(has(read("run.jsonl"), "\"lora_rank\":3"));
   EXPECT_EQ(run({"report", path("run.jsonl"), "-o", path("page.html")}).exit_code(), 0);
-  const Finished tune = run({"tune", kTiny, "--set", "model.lora.rank=3", "--budget-s", "3"});
+  const Finished tune = run({"tune", kTiny, "--set", "model.lora.rank=3", "--budget-s", "1000"});
   EXPECT_EQ(tune.exit_code(), 0) << tune.err;
 }
 
