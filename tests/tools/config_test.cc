@@ -77,6 +77,8 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
       set({"model.softcap=30", "model.bias=true", "reduction=sum", "label_smoothing=0.1", "z_loss=1e-4",
            "temperature_meaning=scale_logp", "shift=true", "ignored_fraction=0.5", "threads=3",
            "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}", "class_weights=true",
+           "gradients={d_lora_a: false, d_lora_b: false}", "model.lora={rank: 16, scale: -0.5, dtype: float16}",
+           "tolerances={d_lora_a_rel_l2: 4, d_lora_b_rel_l2: 5}",
            "loss_scale=-2.5", "metrics={accuracy: true, entropy: true}", "temperature=[0.5, 2]", "kernel.plan=dense",
            "kernel.simd_target=plain", "kernel.gemm_backend=auto", "tolerances.d_bias_rel_l2=3"});
   EXPECT_EQ(c.model.softcap, 30);
@@ -89,6 +91,10 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.ignored_fraction, 0.5);
   EXPECT_EQ(c.threads, 3);
   EXPECT_FALSE(c.gradients.d_hidden || c.gradients.d_weight || c.gradients.d_bias);
+  EXPECT_FALSE(c.gradients.d_lora_a || c.gradients.d_lora_b);
+  EXPECT_EQ(c.model.lora.rank, 16);
+  EXPECT_EQ(c.model.lora.scale, -0.5);
+  EXPECT_EQ(c.model.lora.dtype, DType::kFloat16);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kFloat32);
   EXPECT_TRUE(c.class_weights);
   EXPECT_EQ(c.cross_entropy.loss_scale, -2.5);
@@ -98,6 +104,8 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.kernel.plan, PlanKind::kDense);
   EXPECT_EQ(c.kernel.simd_target, "plain");
   EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
+  EXPECT_EQ(c.tolerances.d_lora_a_rel_l2, 4);
+  EXPECT_EQ(c.tolerances.d_lora_b_rel_l2, 5);
   EXPECT_EQ(set({"normaliser=12.5"}).cross_entropy.normaliser, 12.5);
   for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=grpo"}) {
     EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);

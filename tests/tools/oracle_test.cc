@@ -228,6 +228,36 @@ TEST(Oracle, EachTokenGradientIsASlope) {
   }
 }
 
+// The rows of an adapted head are linear in a and in b, so that differences are exact but for rounding.
+TEST(Oracle, GradientsOfALoraAreSlopes) {
+  std::vector<double> a = {1, -2, 3, 0.5, 4, -1}, b = {2, 1, -1, 3, 0.25, 1, 5, -3};
+  const std::vector<double> weight = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+  const std::vector<int64_t> ids = {3, 0, 3};
+  LmHead head(ConstMatrix(weight.data(), 4, 3));
+  head.ids = ids;
+  head.lora = {ConstMatrix(a.data(), 2, 3), ConstMatrix(b.data(), 4, 2), 1.5};
+  EXPECT_DOUBLE_EQ(oracle::read_weight(head, 0, 3)(0, 1), 11 + 1.5 * (5 * -2 + -3 * 4));
+  const oracle::MatrixXd upstream = oracle::MatrixXd::NullaryExpr(
+      3, 3, [](int64_t v, int64_t h) { return std::sin(static_cast<double>(3 * v + h)); });
+  const auto loss = [&] { return upstream.cwiseProduct(oracle::read_weight(head, 0, 3)).sum(); };
+  // A step of 1.
+  const auto slope = [&](double& parameter) {
+    const double before = loss();
+    parameter += 1;
+    const double after = loss();
+    parameter -= 1;
+    return after - before;
+  };
+  oracle::MatrixXd d_a = oracle::MatrixXd::Zero(2, 3), d_b = oracle::MatrixXd::Zero(3, 2);
+  d_b.topRows(1) = oracle::lora_gradients(head, 0, upstream.topRows(1), d_a);
+  d_b.bottomRows(2) = oracle::lora_gradients(head, 1, upstream.bottomRows(2), d_a);
+  for (int64_t i = 0; i < 6; ++i) EXPECT_NEAR(d_a(i / 3, i % 3), slope(a[static_cast<size_t>(i)]), 1e-12);
+  for (int64_t k = 0; k < 2; ++k) {
+    EXPECT_NEAR(d_b(0, k) + d_b(2, k), slope(b[static_cast<size_t>(3 * 2 + k)]), 1e-12);
+    EXPECT_NEAR(d_b(1, k), slope(b[static_cast<size_t>(k)]), 1e-12);
+  }
+}
+
 TEST(Oracle, CrossEntropyGradientsAreSlopes) {
   InputSpec spec = tiny();
   spec.softcap = 2;

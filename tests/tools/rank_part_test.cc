@@ -15,7 +15,7 @@ namespace {
 
 io::Config config_of(std::vector<std::string> settings) {
   settings.insert(settings.begin(),
-                  {"model={hidden_size: 3, vocab_size: 11, bias: true}", "batch_size=6", "seq_len=5"});
+                  {"model={hidden_size: 3, vocab_size: 11, bias: true, lora: {rank: 2}}", "batch_size=6", "seq_len=5"});
   return io::load_config(std::nullopt, settings);
 }
 
@@ -63,6 +63,11 @@ TEST(RankPart, EntriesAreCutInEitherLayout) {
       EXPECT_EQ(own.job.vocab_size, part.entries);
       EXPECT_EQ(own.job.tokens, whole.job.tokens);
       EXPECT_EQ(values_of<float>(own.job, TensorId::kHidden), values_of<float>(whole.job, TensorId::kHidden));
+      EXPECT_EQ(values_of<float>(own.job, TensorId::kLoraA), values_of<float>(whole.job, TensorId::kLoraA));
+      std::vector<int64_t> entries(static_cast<size_t>(part.entries));
+      std::iota(entries.begin(), entries.end(), part.first_entry);
+      EXPECT_EQ(values_of<float>(own.job, TensorId::kLoraB),
+                picked(values_of<float>(whole.job, TensorId::kLoraB), entries, 2));
       const auto own_weight = values_of<float>(own.job, TensorId::kWeight),
                  own_bias = values_of<float>(own.job, TensorId::kBias);
       ASSERT_EQ(own_weight.size(), static_cast<size_t>(3 * part.entries));
@@ -172,10 +177,14 @@ TEST(RankPart, OutputsComeBackToTheirPlaces) {
       put(TensorId::kDHidden, TensorId::kHidden);
       put(TensorId::kDWeight, TensorId::kWeight);
       put(TensorId::kDBias, TensorId::kBias);
+      put(TensorId::kDLoraA, TensorId::kLoraA);
+      put(TensorId::kDLoraB, TensorId::kLoraB);
     }
     EXPECT_EQ(values_of<float>(whole, TensorId::kDHidden), values_of<float>(inputs.job, TensorId::kHidden));
     EXPECT_EQ(values_of<float>(whole, TensorId::kDWeight), values_of<float>(inputs.job, TensorId::kWeight));
     EXPECT_EQ(values_of<float>(whole, TensorId::kDBias), values_of<float>(inputs.job, TensorId::kBias));
+    EXPECT_EQ(values_of<float>(whole, TensorId::kDLoraA), values_of<float>(inputs.job, TensorId::kLoraA));
+    EXPECT_EQ(values_of<float>(whole, TensorId::kDLoraB), values_of<float>(inputs.job, TensorId::kLoraB));
   }
 }
 

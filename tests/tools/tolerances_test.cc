@@ -51,6 +51,8 @@ TEST(Tolerances, OfSumsOfPartsThatWereStoredHoldTheirRounding) {
   // Half a spacing of the parts, and what storing makes of that.
   EXPECT_NEAR(limits(DType::kBFloat16, true).d_weight_rel_l2, std::sqrt(0x1p-7 * 0x1p-8 + 0x1p-16), 2e-5);
   EXPECT_EQ(limits(DType::kBFloat16, true).d_bias_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
+  EXPECT_EQ(limits(DType::kBFloat16, true).d_lora_a_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
+  EXPECT_EQ(limits(DType::kBFloat16, true).d_lora_b_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
   EXPECT_EQ(limits(DType::kBFloat16, true).d_hidden_rel_l2, limits(DType::kBFloat16, false).d_hidden_rel_l2);
   EXPECT_EQ(limits(DType::kFloat32, true).d_weight_rel_l2, limits(DType::kFloat32, false).d_weight_rel_l2);
 }

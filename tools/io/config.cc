@@ -215,6 +215,7 @@ void check_level(const Config& config) {
              "needs level fused: at level logits there is no head");
   if (config.model.softcap != 0) reject(config, "model.softcap", "needs level fused: logits are final");
   if (config.model.bias) reject(config, "model.bias", "needs level fused: logits are final");
+  if (config.model.lora.rank != 0) reject(config, "model.lora.rank", "needs level fused: logits are final");
   if (config.kernel.in_place && config.gradients.float32 && size_of(config.model.dtype) == 2) {
     reject(config, "kernel.in_place", "needs gradients.dtype same: the gradient replaces the logits");
   }

@@ -51,6 +51,13 @@ enum class Level { kFused, kLogits };
 const char* name_of(Level level);
 using logitless::name_of;
 
+/// A LoRA beside the seeded head.
+struct LoraConfig {
+  int64_t rank = 0;            ///< r; 0: none
+  double scale = 1;            ///< often alpha / r
+  std::optional<DType> dtype;  ///< of a and b; empty: that of the model
+};
+
 struct ModelConfig {
   std::string name;
   int64_t hidden_size = 0;  ///< H; 0: not given
@@ -60,6 +67,7 @@ struct ModelConfig {
   double softcap = 0;  ///< 0: none
   bool bias = false;
   std::vector<int64_t> vocab_ids;  ///< the entries of the head, and of a teacher's, that calls are over; empty: all
+  LoraConfig lora;
 };
 
 struct KernelConfig {
@@ -77,6 +85,8 @@ struct GradientConfig {
   bool d_hidden = true;
   bool d_weight = true;
   bool d_bias = true;    ///< counts where the model has a bias
+  bool d_lora_a = true;  ///< counts where the model has a LoRA, as d_lora_b does
+  bool d_lora_b = true;
   bool float32 = false;  ///< dtype: float32 instead of the type of the inputs
 };
 

@@ -179,11 +179,13 @@ void add_fields(const std::string& section, const Find& find, std::vector<KeyRul
 std::vector<KeyRule> build_schema() {
   using C = Config;
   using M = ModelConfig;
+  using L = LoraConfig;
   using K = KernelConfig;
   using G = GradientConfig;
   using T = ToleranceConfig;
   const auto root = section("");
   const auto model = section("model.", &C::model);
+  const auto lora = section("model.lora.", &C::model, &M::lora);
   const auto policy_batch = section("policy.", &C::policy);
   const auto teacher = section("teacher.", &C::teacher);
   const auto sets = section("sets.", &C::sets);
@@ -202,6 +204,9 @@ std::vector<KeyRule> build_schema() {
       model("softcap", &M::softcap, number(kSoftcap)),
       model("bias", &M::bias, read_bool),
       model("vocab_ids", &M::vocab_ids, list_of(integer(0, kMaxSize), "an integer, or a list of them")),
+      lora("rank", &L::rank, integer(0, kMaxSize)),
+      lora("scale", &L::scale, number(kFinite)),
+      lora("dtype", &L::dtype, named<DType>(all_of<DType>())),
       root("batch_size", &C::batch_size, integer(1, kMaxSize)),
       root("seq_len", &C::seq_len, integer(0, kMaxSize)),
       root("seed", &C::seed, integer(0)),
@@ -237,12 +242,16 @@ std::vector<KeyRule> build_schema() {
       gradients("d_hidden", &G::d_hidden, read_bool),
       gradients("d_weight", &G::d_weight, read_bool),
       gradients("d_bias", &G::d_bias, read_bool),
+      gradients("d_lora_a", &G::d_lora_a, read_bool),
+      gradients("d_lora_b", &G::d_lora_b, read_bool),
       gradients("dtype", &G::float32, choice<bool>({{"same", false}, {"float32", true}})),
       tolerances("loss_atol", &T::loss_atol, number(kNotNegative)),
       tolerances("losses_rel_l2", &T::losses_rel_l2, number(kNotNegative)),
       tolerances("d_hidden_rel_l2", &T::d_hidden_rel_l2, number(kNotNegative)),
       tolerances("d_weight_rel_l2", &T::d_weight_rel_l2, number(kNotNegative)),
       tolerances("d_bias_rel_l2", &T::d_bias_rel_l2, number(kNotNegative)),
+      tolerances("d_lora_a_rel_l2", &T::d_lora_a_rel_l2, number(kNotNegative)),
+      tolerances("d_lora_b_rel_l2", &T::d_lora_b_rel_l2, number(kNotNegative)),
       tolerances("dlogits_max_abs", &T::dlogits_max_abs, number(kNotNegative)),
       tolerances("dlogits_max_rel", &T::dlogits_max_rel, number(kNotNegative)),
       tolerances("dlogits_rel_l2", &T::dlogits_rel_l2, number(kNotNegative)),

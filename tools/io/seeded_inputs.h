@@ -36,6 +36,8 @@ enum class SeededTensor : uint64_t {
   kSetMass,
   kScores,
   kRewardTargets,
+  kLoraA,
+  kLoraB,
 };
 
 class SeededNumbers {

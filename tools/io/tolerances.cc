@@ -79,6 +79,8 @@ Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dt
   out.d_hidden_rel_l2 = config.d_hidden_rel_l2.value_or(stored);
   out.d_weight_rel_l2 = config.d_weight_rel_l2.value_or(of_entries);
   out.d_bias_rel_l2 = config.d_bias_rel_l2.value_or(of_entries);
+  out.d_lora_a_rel_l2 = config.d_lora_a_rel_l2.value_or(of_entries);
+  out.d_lora_b_rel_l2 = config.d_lora_b_rel_l2.value_or(of_entries);
   return out;
 }
 

@@ -20,6 +20,8 @@ struct ToleranceConfig {
   std::optional<double> d_hidden_rel_l2;
   std::optional<double> d_weight_rel_l2;
   std::optional<double> d_bias_rel_l2;
+  std::optional<double> d_lora_a_rel_l2;
+  std::optional<double> d_lora_b_rel_l2;
   /// For `gradcheck` alone: `compare` sees neither logits nor log-probabilities.
   std::optional<double> logp_max_abs;
   std::optional<double> dlogits_max_abs;
@@ -34,6 +36,8 @@ struct Tolerances {
   double d_hidden_rel_l2;
   double d_weight_rel_l2;
   double d_bias_rel_l2;
+  double d_lora_a_rel_l2;
+  double d_lora_b_rel_l2;
 };
 
 /// Returns the largest distance of two neighbours among the numbers that dL/dlogits is rounded to before a
@@ -48,8 +52,8 @@ struct TermSpacing {
 TermSpacing term_spacing(const Plan& a, const Plan& b);
 
 /// Fills what the config leaves open, for inputs of `dtype` and gradients stored as `gradient_dtype`.
-/// `spacing` is that of the two; `of_parts`: one of them has summed d_weight and
-/// d_bias of parts that were stored before.
+/// `spacing` is that of the two; `of_parts`: one of them has summed the head's
+/// gradients of parts that were stored before.
 Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, const TermSpacing& spacing = {},
                    bool of_parts = false);
 

@@ -54,6 +54,27 @@ std::vector<double> read_vector(const ConstVector& vector) {
   return values;
 }
 
+namespace {
+
+int64_t stored_entry(const LmHead& head, int64_t entry) {
+  return head.ids.empty() ? entry : head.ids[static_cast<size_t>(entry)];
+}
+
+MatrixXd read_lora_a(const LmHead& head) {
+  const ConstMatrix& a = head.lora.a;
+  return MatrixXd::NullaryExpr(a.rows, a.cols,
+                               [&](int64_t k, int64_t h) { return read_element(a.data, a.dtype, k * a.stride + h); });
+}
+
+MatrixXd read_lora_b(const LmHead& head, int64_t first_entry, int64_t entries) {
+  const ConstMatrix& b = head.lora.b;
+  return MatrixXd::NullaryExpr(entries, b.cols, [&](int64_t v, int64_t k) {
+    return read_element(b.data, b.dtype, stored_entry(head, first_entry + v) * b.stride + k);
+  });
+}
+
+}  // namespace
+
 MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
   const ConstMatrix& weight = head.weight;
   const bool tall = head.layout == HeadLayout::kVocabHidden;
@@ -61,19 +82,27 @@ MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < entries; ++v) {
     for (int64_t h = 0; h < copy.cols(); ++h) {
-      const int64_t entry = head.ids.empty() ? first_entry + v : head.ids[static_cast<size_t>(first_entry + v)];
+      const int64_t entry = stored_entry(head, first_entry + v);
       const int64_t row = tall ? entry : h, col = tall ? h : entry;
       copy(v, h) = read_element(weight.data, weight.dtype, row * weight.stride + col);
     }
   }
+  if (head.lora.given()) {
+    copy.noalias() += head.lora.scale * read_lora_b(head, first_entry, entries) * read_lora_a(head);
+  }
   return copy;
+}
+
+MatrixXd lora_gradients(const LmHead& head, int64_t first_entry, const MatrixXd& d_weight, MatrixXd& d_a) {
+  d_a.noalias() += head.lora.scale * read_lora_b(head, first_entry, d_weight.rows()).transpose() * d_weight;
+  return head.lora.scale * d_weight * read_lora_a(head).transpose();
 }
 
 VectorXd read_bias(const LmHead& head) {
   VectorXd bias = VectorXd::Zero(head.vocab_size());
   const std::vector<double> values = read_vector(head.bias);
   for (int64_t v = 0; v < bias.size() && !values.empty(); ++v) {
-    bias[v] = values[static_cast<size_t>(head.ids.empty() ? v : head.ids[static_cast<size_t>(v)])];
+    bias[v] = values[static_cast<size_t>(stored_entry(head, v))];
   }
   return bias;
 }

@@ -30,7 +30,8 @@ std::vector<double> read_vector(const ConstVector& vector);
 inline VectorXd to_eigen(const std::vector<double>& values) {
   return Eigen::Map<const VectorXd>(values.data(), static_cast<int64_t>(values.size()));
 }
-/// vocabulary entries [first_entry, first_entry + entries) of a head: [entries, H].
+/// vocabulary entries [first_entry, first_entry + entries) of a head: [entries, H]. With a LoRA they are w +
+/// scale · b a.
 MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries);
 /// [V]; 0 for a head without one.
 VectorXd read_bias(const LmHead& head);
@@ -76,6 +77,10 @@ MatrixXd read_products(const MatrixXd& hidden, const LmHead& head);
 
 /// d_weight [entries, H] and d_bias [entries] of the vocabulary entries from first_entry on.
 using ReceiveWeights = std::function<void(int64_t first_entry, const MatrixXd& d_weight, const VectorXd& d_bias)>;
+/// The gradients of a LoRA beside a head, from G = d_weight of the entries from first_entry on: returns
+/// d_b = scale · G aᵀ of these, and adds scale · bᵀ G to d_a.
+MatrixXd lora_gradients(const LmHead& head, int64_t first_entry, const MatrixXd& d_weight, MatrixXd& d_a);
+
 /// Gradients of hidden states and head from dL/dr [N, V] of the raw logits. Calls `receive` with one tile
 /// after the other, in vocabulary order; returns d_hidden [N, H].
 MatrixXd parameter_gradients(const MatrixXd& hidden, const LmHead& head, const MatrixXd& d_raw,

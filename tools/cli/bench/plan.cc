@@ -103,7 +103,7 @@ PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, con
   if (swept.empty()) point.name = "the config's point";
   reject_ranks(point.config);
   check_seeded(point.config);
-  check_outputs(point.config, point.config.model.bias);
+  check_outputs(point.config, parts_of(point.config.model));
   reject_by_hand(point.config, is_tolerance, "has no effect on bench, which compares no results");
   const Job shape = seeded_shape(point.config);
   point.outline.task = name_of(point.config.task);

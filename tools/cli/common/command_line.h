@@ -53,7 +53,7 @@ class Command {
   /// As many free arguments as there are.
   Flag arguments(const std::string& names, std::vector<std::string>& to, const char* type, const char* help);
   Flag flag(const std::string& names, bool& to, const char* help);
-  /// --hidden, --lm-head, --targets, --lengths and --bias.
+  /// --hidden, --lm-head, --targets, --lengths and what else belongs to the model.
   void head_flags(TensorPaths& paths);
   /// The same and whatever else a task reads from safetensors, --logits only for a command that takes them.
   void tensor_flags(TensorPaths& paths, bool with_logits);

@@ -37,6 +37,7 @@ struct TensorFlag {
   int rank = 1;
   bool per_token = true;  ///< [N, ...] or [B, T, ...]
   io::TensorClass tensor_class = io::TensorClass::kFloat;
+  const char* names = "FILE[:TENSOR]";  ///< what its value is
 
   /// Whether it goes with hidden states and a head.
   bool of_head() const { return tasks.empty() && id != TensorId::kLogits; }

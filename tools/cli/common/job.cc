@@ -54,15 +54,23 @@ Memory::~Memory() {
 Memory::Memory(Memory&& other) noexcept
     : data_(std::exchange(other.data_, empty_tensor)), bytes_(std::exchange(other.bytes_, 0)) {}
 
-void check_outputs(const io::Config& config, bool has_bias) {
-  const auto reject = [&](const char* key, const char* reason) { throw Error(config.place_of(key) + " " + reason); };
+void check_outputs(const io::Config& config, const HeadParts& head) {
+  const auto reject = [&](const std::string& key, const std::string& reason) {
+    throw Error(config.place_of(key) + " " + reason);
+  };
   if (config.level == io::Level::kLogits) return;
   const io::GradientConfig& wanted = config.gradients;
-  if (!has_bias) {
-    if (config.is_set("gradients.d_bias") && wanted.d_bias) reject("gradients.d_bias", "needs a bias");
-    if (config.tolerances.d_bias_rel_l2) reject("tolerances.d_bias_rel_l2", "needs a bias");
-  }
-  const bool any = wanted.d_hidden || wanted.d_weight || (wanted.d_bias && has_bias);
+  const io::ToleranceConfig& limits = config.tolerances;
+  bool any = wanted.d_hidden || wanted.d_weight;
+  const auto check = [&](const std::string& name, bool is_wanted, bool has_limit, bool given, const char* part) {
+    any = any || (is_wanted && given);
+    if (given) return;
+    if (config.is_set("gradients." + name) && is_wanted) reject("gradients." + name, std::string("needs ") + part);
+    if (has_limit) reject("tolerances." + name + "_rel_l2", std::string("needs ") + part);
+  };
+  check("d_bias", wanted.d_bias, limits.d_bias_rel_l2.has_value(), head.bias, "a bias");
+  check("d_lora_a", wanted.d_lora_a, limits.d_lora_a_rel_l2.has_value(), head.lora, "a LoRA");
+  check("d_lora_b", wanted.d_lora_b, limits.d_lora_b_rel_l2.has_value(), head.lora, "a LoRA");
   if (wanted.float32 && !any) reject("gradients.dtype", "needs a gradient");
 }
 
@@ -75,7 +83,8 @@ void reject_ranks(const io::Config& config) {
 }
 
 std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) {
-  check_outputs(config, job.has(TensorId::kBias));
+  const bool adapted = job.has(TensorId::kLoraA);
+  check_outputs(config, {job.has(TensorId::kBias), adapted});
   struct Output {
     TensorId id;
     const char* name;
@@ -91,7 +100,9 @@ std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) 
       {TensorId::kDLogits, "dlogits", !fused, job.tokens, job.vocab_size},
       {TensorId::kDHidden, "d_hidden", fused && wanted.d_hidden, job.tokens, job.hidden_size},
       {TensorId::kDWeight, "d_weight", fused && wanted.d_weight && !job.head, job.hidden_size, job.vocab_size},
-      {TensorId::kDBias, "d_bias", fused && wanted.d_bias && job.has(TensorId::kBias), job.vocab_size, 1}};
+      {TensorId::kDBias, "d_bias", fused && wanted.d_bias && job.has(TensorId::kBias), job.vocab_size, 1},
+      {TensorId::kDLoraA, "d_lora_a", fused && wanted.d_lora_a && adapted, job.lora_rank, job.hidden_size},
+      {TensorId::kDLoraB, "d_lora_b", fused && wanted.d_lora_b && adapted, job.vocab_size, job.lora_rank}};
   job.gradient_dtype = config.gradient_dtype(job.dtype);
   std::vector<Memory> memory;
   uint64_t sum = 0;

@@ -20,6 +20,8 @@ enum class TensorId {
   kHidden,           ///< [N, H]
   kWeight,           ///< the head
   kBias,             ///< [V]
+  kLoraA,            ///< of the head's LoRA: [r, H]
+  kLoraB,            ///< [V, r]
   kVocabIds,         ///< int64 [vocab_size]: the entries of the head, and of a teacher's, that the call is over
   kLogits,           ///< [N, V], level logits
   kTargets,          ///< int64 or int32 [N]
@@ -48,6 +50,8 @@ enum class TensorId {
   kDHidden,          ///< outputs from here on
   kDWeight,
   kDBias,
+  kDLoraA,
+  kDLoraB,
   kDLogits,  ///< [N, V]
 };
 inline constexpr size_t kTensorCount = static_cast<size_t>(TensorId::kDLogits) + 1;
@@ -81,6 +85,9 @@ struct Job {
   int64_t teacher_size = 0;  ///< H of the teacher, whose head has the same layout
   DType teacher_dtype = DType::kFloat32;
   bool wide_targets = false;  ///< int64 instead of int32
+  int64_t lora_rank = 0;      ///< r; 0: the head has no LoRA
+  double lora_scale = 1;
+  DType lora_dtype = DType::kFloat32;
   DType gradient_dtype = DType::kFloat32;
   std::array<TensorBytes, kTensorCount> tensors;
   std::optional<LmHead> head;  ///< of a GGUF file, as it stands there, in place of kWeight
@@ -112,9 +119,15 @@ class Memory {
 /// does, and where the machine cannot hold `copies` of them.
 std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies = 1);
 
+/// What a head has beside its weight.
+struct HeadParts {
+  bool bias, lora;
+};
+inline HeadParts parts_of(const io::ModelConfig& model) { return {model.bias, model.lora.rank > 0}; }
+
 /// A key of outputs that this input gives nothing to act on is a mistake, not a wish to be forgotten: throws
 /// io::Error.
-void check_outputs(const io::Config& config, bool has_bias);
+void check_outputs(const io::Config& config, const HeadParts& head);
 
 /// A config serves every command, but who sets a key by hand (--set, --sweep) expects something of it: throws
 /// io::Error with `reason` where `has_no_use` holds for such a key.

@@ -6,6 +6,7 @@
 
 #include "io/error.h"
 #include "io/mapped_file.h"
+#include "io/peft_lora.h"
 
 namespace logitless::cli {
 
@@ -66,6 +67,15 @@ LmHead ModelFiles::head(const std::string& spec, const char* conventional_name, 
   }
   const HeadLayout layout = cols == hidden_size ? HeadLayout::kVocabHidden : HeadLayout::kHiddenVocab;
   return {ConstMatrix(elements(tensor), io::natural_dtype(tensor), rows, cols), layout};
+}
+
+LoraAdapter ModelFiles::lora(const std::string& spec, const LmHead& head) {
+  const io::PeftLora lora = io::read_peft_lora(spec, head.stored_entries(), head.hidden_size());
+  files_.push_back(lora.file);
+  const auto matrix = [&](const io::Tensor& tensor) {
+    return ConstMatrix(elements(tensor), io::natural_dtype(tensor), tensor.shape[0], tensor.shape[1]);
+  };
+  return {matrix(*lora.a), matrix(*lora.b), lora.scale};
 }
 
 ConstVector ModelFiles::bias(const std::string& spec, const char* conventional_name) {

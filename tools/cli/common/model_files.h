@@ -24,6 +24,8 @@ class ModelFiles {
   /// [V, H], or [H, V] where only that fits `hidden_size`; of a GGUF file its head, packed as it stands
   /// there, with bias and softcap, or the tensor that is named. Throws io::Error.
   LmHead head(const std::string& spec, const char* conventional_name, int64_t hidden_size);
+  /// Of a head, as PEFT saves it. Throws io::Error.
+  LoraAdapter lora(const std::string& spec, const LmHead& head);
   /// [V] of a head. Throws io::Error.
   ConstVector bias(const std::string& spec, const char* conventional_name);
   /// [N] or [B, T]. Throws io::Error.

@@ -210,7 +210,9 @@ std::string shape_text(const std::string& what, const std::string& model, const 
   std::string text = what + (model.empty() ? "" : ", " + model) + ": " + shape["tokens"].dump() + " tokens";
   if (!of_logits) text += ", hidden " + shape["hidden"].dump();
   if (shape.contains("teacher_hidden")) text += ", of the teacher " + shape["teacher_hidden"].dump();
-  text += ", vocab " + shape["vocab"].dump() + ", " + shape["dtype"].get<std::string>();
+  text += ", vocab " + shape["vocab"].dump();
+  if (shape.contains("lora_rank")) text += ", LoRA of rank " + shape["lora_rank"].dump();
+  text += ", " + shape["dtype"].get<std::string>();
   return of_logits ? text : text + ", " + shape["layout"].get<std::string>();
 }
 
@@ -224,6 +226,7 @@ Json shape_json(const Job& job) {
                 {"vocab", job.vocab_size},
                 {"dtype", name_of(job.dtype)},
                 {"layout", name_of(job.layout)}};
+  if (job.lora_rank > 0) shape["lora_rank"] = job.lora_rank;
   if (job.teacher_size > 0) shape["teacher_hidden"] = job.teacher_size;
   return shape;
 }

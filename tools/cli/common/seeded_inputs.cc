@@ -22,6 +22,9 @@ using io::SeededTensor;
 // probability of 0.1 to 0.3, as text does; near-uniform logits would hide errors of the softmax.
 constexpr double kLogitDeviation = 4;
 
+// The same of what a LoRA of scale 1 adds to them.
+constexpr double kLoraDeviation = 1;
+
 // How far the seeded log-probabilities of other policies lie from those that they are drawn around, in nats.
 constexpr double kReferenceDeviation = 0.25;
 constexpr double kSamplerDeviation = 0.1;
@@ -230,11 +233,20 @@ void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs)
     return tensor_bytes("hidden", job.tokens, size, size_of(dtype)) +
            tensor_bytes("lm_head", size, job.stored_entries, size_of(dtype));
   };
-  check_available(bytes_of(job.dtype, job.hidden_size) + (taught ? bytes_of(job.teacher_dtype, job.teacher_size) : 0),
-                  "the inputs");
+  const uint64_t of_lora = tensor_bytes("lora_a", job.lora_rank, job.hidden_size, size_of(job.lora_dtype)) +
+                           tensor_bytes("lora_b", job.lora_rank, job.stored_entries, size_of(job.lora_dtype));
+  check_available(
+      bytes_of(job.dtype, job.hidden_size) + (taught ? bytes_of(job.teacher_dtype, job.teacher_size) : 0) + of_lora,
+      "the inputs");
   add(TensorId::kHidden, "hidden", SeededTensor::kHidden, job.dtype, 1, job.tokens, job.hidden_size);
   add_head(TensorId::kWeight, "lm_head", SeededTensor::kHead, job.dtype, job.hidden_size);
   if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, job.dtype, 0.5, job.stored_entries, 1);
+  if (job.lora_rank > 0) {
+    add(TensorId::kLoraA, "lora_a", SeededTensor::kLoraA, job.lora_dtype,
+        1 / std::sqrt(static_cast<double>(job.hidden_size)), job.lora_rank, job.hidden_size);
+    add(TensorId::kLoraB, "lora_b", SeededTensor::kLoraB, job.lora_dtype,
+        kLoraDeviation / std::sqrt(static_cast<double>(job.lora_rank)), job.stored_entries, job.lora_rank);
+  }
   if (!taught) return;
   add(TensorId::kTeacherHidden, "teacher_hidden", SeededTensor::kTeacherHidden, job.teacher_dtype, 1, job.tokens,
       job.teacher_size);
@@ -318,6 +330,11 @@ void check_seeded(const Config& config) {
                   " is not given: name a config such as configs/tiny.yaml, set it with --set, or give real tensors");
     }
   }
+  for (const char* key : {"model.lora.scale", "model.lora.dtype"}) {
+    if (config.is_set(key) && !config.is_set("model.lora.rank")) {
+      throw Error(config.place_of(key) + " needs model.lora.rank: the head has no LoRA");
+    }
+  }
   const io::ModelConfig& model = config.model;
   const size_t element = size_of(model.dtype);
   const int64_t tokens = tokens_of(config);
@@ -325,6 +342,8 @@ void check_seeded(const Config& config) {
     tensor_bytes("hidden", tokens, model.hidden_size, element);
     tensor_bytes("lm_head", model.hidden_size, model.vocab_size, element);
     tensor_bytes("teacher_lm_head", config.teacher.hidden_size, model.vocab_size, sizeof(double));
+    tensor_bytes("lora_a", model.lora.rank, model.hidden_size, sizeof(double));
+    tensor_bytes("lora_b", model.lora.rank, model.vocab_size, sizeof(double));
   }
   tensor_bytes("logits", tokens, model.vocab_size, element);
 }
@@ -339,6 +358,9 @@ Job seeded_shape(const Config& config) {
   job.vocab_size = chosen.empty() ? job.stored_entries : static_cast<int64_t>(chosen.size());
   job.dtype = config.model.dtype;
   job.layout = config.model.layout;
+  job.lora_rank = config.model.lora.rank;
+  job.lora_scale = config.model.lora.scale;
+  job.lora_dtype = config.model.lora.dtype.value_or(job.dtype);
   if (config.task == io::Task::kDistillation) {
     job.teacher_size = config.teacher.hidden_size > 0 ? config.teacher.hidden_size : job.hidden_size;
     job.teacher_dtype = config.teacher.dtype.value_or(job.dtype);

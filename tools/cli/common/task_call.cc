@@ -73,6 +73,11 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
       head.packed = job.head->packed;
       head.layout = job.head->layout;
     }
+    if (job.has(TensorId::kLoraA)) {
+      head.lora = {ConstMatrix(job[TensorId::kLoraA].data, job.lora_dtype, job.lora_rank, job.hidden_size),
+                   ConstMatrix(job[TensorId::kLoraB].data, job.lora_dtype, job.stored_entries, job.lora_rank),
+                   job.lora_scale};
+    }
   } else {
     const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
     logits = Logits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,
@@ -169,6 +174,12 @@ void TaskRun::set_outputs(const Job& job) {
   }
   if (job.has(TensorId::kDBias)) {
     gradients.d_bias = Vector(job[TensorId::kDBias].writable(), job.gradient_dtype, job.vocab_size);
+  }
+  if (job.has(TensorId::kDLoraA)) {
+    gradients.d_lora_a = Matrix(job[TensorId::kDLoraA].writable(), job.gradient_dtype, job.lora_rank, job.hidden_size);
+  }
+  if (job.has(TensorId::kDLoraB)) {
+    gradients.d_lora_b = Matrix(job[TensorId::kDLoraB].writable(), job.gradient_dtype, job.vocab_size, job.lora_rank);
   }
   if (job.has(TensorId::kDLogits)) {
     dlogits =

@@ -7,6 +7,7 @@
 
 #include "cli/common/inputs.h"
 #include "cli/common/model_files.h"
+#include "io/peft_lora.h"
 
 namespace logitless::cli {
 namespace {
@@ -125,6 +126,34 @@ void add_bias(const Config& config, const TensorPaths& paths, bool teacher, Inpu
                 std::to_string(inputs.job.stored_entries) + " vocabulary entries of the head");
   }
   add_floats(handle, teacher ? inputs.job.teacher_dtype : inputs.job.dtype, id, inputs);
+}
+
+// Adds the LoRA of the head. What the config says about it must be what the adapter has.
+void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
+  const std::string& spec = paths[TensorId::kLoraA];
+  if (spec.empty()) {
+    for (const char* key : {"model.lora.rank", "model.lora.scale", "model.lora.dtype"}) {
+      if (config.is_set(key) && (config.model.lora.rank > 0 || !config.is_set("model.lora.rank"))) {
+        throw Error(config.place_of(key) + " is set: real tensors need --lora FILE for it");
+      }
+    }
+    return;
+  }
+  Job& job = inputs.job;
+  const io::PeftLora lora = io::read_peft_lora(spec, job.stored_entries, job.hidden_size);
+  const auto check = [&](const char* key, double said, double found) {
+    if (!config.is_set(key) || said == found) return;
+    throw Error(config.place_of(key) + " is " + format("%.17g", said) + ", but the adapter of --lora has " +
+                format("%.17g", found));
+  };
+  check("model.lora.rank", static_cast<double>(config.model.lora.rank), static_cast<double>(lora.rank()));
+  check("model.lora.scale", config.model.lora.scale, lora.scale);
+  job.lora_rank = lora.rank();
+  job.lora_scale = lora.scale;
+  job.lora_dtype = config.model.lora.dtype.value_or(lora.dtype(job.dtype));
+  inputs.files.push_back(lora.file);
+  add_floats({lora.file, lora.a}, job.lora_dtype, TensorId::kLoraA, inputs);
+  add_floats({lora.file, lora.b}, job.lora_dtype, TensorId::kLoraB, inputs);
 }
 
 bool is_of_teacher(TensorId id) {
@@ -263,6 +292,7 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
     check_shape(config, job);
     add_floats(hidden, job.dtype, TensorId::kHidden, inputs);
     add_bias(config, paths, false, inputs);
+    add_lora(config, paths, inputs);
     return;
   }
   job.layout = layout_of(config, weight, hidden);
@@ -274,6 +304,7 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
   add_floats(hidden, job.dtype, TensorId::kHidden, inputs);
   add_floats(weight, job.dtype, TensorId::kWeight, inputs);
   add_bias(config, paths, false, inputs);
+  add_lora(config, paths, inputs);
 }
 
 void check_level(const Config& config, const TensorPaths& paths) {
@@ -302,6 +333,10 @@ const std::vector<TensorFlag>& tensor_flags() {
       {"--targets", "token ids [N] or [B, T], int32 or int64", Id::kTargets},
       {"--lengths", "lengths of packed sequences, summing to N", Id::kOffsets},
       {"--bias", "bias of the head [V]", Id::kBias},
+      {.flag = "--lora",
+       .help = "LoRA of the head as PEFT saves it: its folder, or the safetensors file there",
+       .id = Id::kLoraA,
+       .names = "FILE[:MODULE]"},
       {"--vocab-ids",
        "entries of the head that the call is over [K], int32 or int64",
        Id::kVocabIds,
@@ -346,7 +381,13 @@ std::vector<InputFile> TensorPaths::files() const {
   std::vector<InputFile> files;
   for (const TensorFlag& f : tensor_flags()) {
     const std::string& spec = (*this)[f.id];
-    if (!spec.empty()) files.push_back({std::string("the file that ") + f.flag + " names", io::split_spec(spec).path});
+    if (spec.empty()) continue;
+    const std::string what = std::string("the file that ") + f.flag + " names";
+    if (f.id == TensorId::kLoraA) {
+      for (const std::string& path : io::peft_files(spec)) files.push_back({what, path});
+    } else {
+      files.push_back({what, io::split_spec(spec).path});
+    }
   }
   return files;
 }

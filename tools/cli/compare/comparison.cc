@@ -23,7 +23,8 @@
 namespace logitless::cli {
 namespace {
 
-constexpr TensorId kGradients[] = {TensorId::kDHidden, TensorId::kDWeight, TensorId::kDBias};
+constexpr TensorId kGradients[] = {TensorId::kDHidden, TensorId::kDWeight, TensorId::kDBias, TensorId::kDLoraA,
+                                   TensorId::kDLoraB};
 
 // Where nobody says how many threads a rank has, those of one machine share its cores, unless mpirun has
 // bound each to its own.
@@ -167,9 +168,12 @@ class Comparison {
             {"vocab", part_.entries},
             {"tokens", job.tokens},
             {"loss", tested_->result().loss},
-            {"digest_of_vocab", {digest_of(job[TensorId::kDWeight]), digest_of(job[TensorId::kDBias])}},
+            {"digest_of_vocab",
+             {digest_of(job[TensorId::kDWeight]), digest_of(job[TensorId::kDBias]), digest_of(job[TensorId::kDLoraA]),
+              digest_of(job[TensorId::kDLoraB])}},
             {"digest_of_tokens",
-             {digest_of(job[TensorId::kDHidden]), digest_of(bytes_of_values(tested_->result().per_token_loss))}},
+             {digest_of(job[TensorId::kDHidden]), digest_of(job[TensorId::kDLoraA]),
+              digest_of(bytes_of_values(tested_->result().per_token_loss))}},
             {"tensor_bytes", bytes_of(job)},
             {"extra_peak_bytes", tested_->extra_peak_bytes()},
             {"workspace_bytes", tested_->result().plan.workspace_bytes},
@@ -255,7 +259,7 @@ class Comparison {
     const auto ratio_of = [&](const char* key) { return ratio(alone[key].get<double>(), tested[key].get<double>()); };
     report.update({{names[0], alone},
                    {names[1], tested},
-                   {"diff", difference_json(loss_abs, differences, collected_.has(TensorId::kBias))},
+                   {"diff", difference_json(loss_abs, differences, collected_)},
                    {"ratio", {{"time", ratio_of("time_s")}, {"extra_peak", ratio_of("extra_peak_bytes")}}},
                    {"gates", gates_json(gates)},
                    {"gates_not_applied", gates_not_applied(config_, gates)},

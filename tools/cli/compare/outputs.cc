@@ -30,6 +30,8 @@ Differences differences_of(const Outputs& a, const Outputs& b) {
   gradient("d_hidden", TensorId::kDHidden, a.job.hidden_size);
   gradient("d_weight", TensorId::kDWeight, a.job.hidden_size);
   gradient("d_bias", TensorId::kDBias, 1);
+  gradient("d_lora_a", TensorId::kDLoraA, a.job.hidden_size);
+  gradient("d_lora_b", TensorId::kDLoraB, a.job.lora_rank);
   return out;
 }
 
@@ -39,10 +41,9 @@ std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double 
       io::resolve(config.tolerances, job.dtype, job.gradient_dtype, spacing, config.parallel.data > 1);
   std::vector<io::Gate> gates = {
       io::make_gate("loss_atol", loss_abs, loss_limit(config, job, tokens, limits.loss_atol))};
-  const std::pair<const char*, double> limits_by_name[] = {{"losses", limits.losses_rel_l2},
-                                                           {"d_hidden", limits.d_hidden_rel_l2},
-                                                           {"d_weight", limits.d_weight_rel_l2},
-                                                           {"d_bias", limits.d_bias_rel_l2}};
+  const std::pair<const char*, double> limits_by_name[] = {
+      {"losses", limits.losses_rel_l2}, {"d_hidden", limits.d_hidden_rel_l2}, {"d_weight", limits.d_weight_rel_l2},
+      {"d_bias", limits.d_bias_rel_l2}, {"d_lora_a", limits.d_lora_a_rel_l2}, {"d_lora_b", limits.d_lora_b_rel_l2}};
   for (const auto& [name, limit] : limits_by_name) {
     const auto found = differences.find(name);
     if (found == differences.end()) continue;
@@ -55,7 +56,7 @@ std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double 
   return gates;
 }
 
-Json difference_json(double loss_abs, const Differences& differences, bool has_bias) {
+Json difference_json(double loss_abs, const Differences& differences, const Job& job) {
   Json json = {{"loss_abs", loss_abs}};
   const auto add = [&](const std::string& name, bool with_max) {
     const auto found = differences.find(name);
@@ -66,7 +67,8 @@ Json difference_json(double loss_abs, const Differences& differences, bool has_b
   if (differences.contains("losses")) add("losses", true);
   add("d_hidden", true);
   add("d_weight", false);
-  if (has_bias) add("d_bias", false);
+  if (job.has(TensorId::kBias)) add("d_bias", false);
+  if (job.has(TensorId::kLoraA)) add("d_lora_a", false), add("d_lora_b", false);
   return json;
 }
 
@@ -81,6 +83,8 @@ void write_outputs(const std::string& path, const Job& job, double loss) {
   add("d_hidden", TensorId::kDHidden, {job.tokens, job.hidden_size});
   add("d_weight", TensorId::kDWeight, of_weight);
   add("d_bias", TensorId::kDBias, {job.vocab_size});
+  add("d_lora_a", TensorId::kDLoraA, {job.lora_rank, job.hidden_size});
+  add("d_lora_b", TensorId::kDLoraB, {job.vocab_size, job.lora_rank});
   io::write_safetensors(path, tensors);
 }
 

@@ -22,7 +22,7 @@ struct Difference {
   double rel_l2 = 0;
 };
 
-/// By tensor, of those that both have: losses, d_hidden, d_weight and d_bias.
+/// By tensor, of those that both have: losses, d_hidden, d_weight, d_bias, d_lora_a and d_lora_b.
 using Differences = std::map<std::string, Difference>;
 
 TensorBytes bytes_of_values(const std::vector<double>& values);
@@ -36,7 +36,7 @@ std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double 
                                double loss_abs, const Differences& differences);
 
 /// {"loss_abs": ..., "d_hidden_max_abs": ..., "d_hidden_rel_l2": ..., ...}
-Json difference_json(double loss_abs, const Differences& differences, bool has_bias);
+Json difference_json(double loss_abs, const Differences& differences, const Job& job);
 
 /// The loss and the gradients, as FILES of compare's page describes them. Throws io::Error.
 void write_outputs(const std::string& path, const Job& job, double loss);

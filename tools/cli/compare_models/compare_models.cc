@@ -13,6 +13,7 @@
 #include "cli/common/model_files.h"
 #include "cli/common/output.h"
 #include "cli/measure/one_call.h"
+#include "io/peft_lora.h"
 #include "logitless/distillation.h"
 #include "logitless/token_stats.h"
 #include "timing/statistics.h"
@@ -36,7 +37,7 @@ Examples:
       --hidden q4.safetensors --lm-head q4_head.safetensors --targets base.safetensors)";
 
 struct Options {
-  std::string hidden, head, bias, base_hidden, base_head, base_bias, targets;
+  std::string hidden, head, bias, lora, base_hidden, base_head, base_bias, base_lora, targets;
   std::optional<double> softcap, base_softcap;  // none: what the file of the head says
   int threads = 0;
   std::string output_path, json_path;
@@ -99,10 +100,11 @@ struct Model {
   LmHead head;
 
   Model(ModelFiles& files, const std::string& states, const std::string& weight, const std::string& bias,
-        const std::optional<double>& softcap, const std::string& prefix)
+        const std::string& lora, const std::optional<double>& softcap, const std::string& prefix)
       : hidden(files.hidden(states, (prefix + "hidden").c_str())),
         head(files.head(weight, (prefix + "lm_head").c_str(), hidden.hidden_size())) {
     if (!bias.empty()) head.bias = files.bias(bias, (prefix + "bias").c_str());
+    if (!lora.empty()) head.lora = files.lora(lora, head);
     if (softcap) head.softcap = *softcap;
   }
 };
@@ -198,10 +200,15 @@ int run_compare_models(const Options& options) {
                                   &options.base_head, &options.base_bias, &options.targets}) {
     if (!spec->empty()) inputs.push_back({"an input", io::split_spec(*spec).path});
   }
+  for (const std::string* spec : {&options.lora, &options.base_lora}) {
+    if (spec->empty()) continue;
+    for (const std::string& path : io::peft_files(*spec)) inputs.push_back({"an input", path});
+  }
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}}, inputs);
   ModelFiles files;
-  const Model model(files, options.hidden, options.head, options.bias, options.softcap, "");
-  const Model base(files, options.base_hidden, options.base_head, options.base_bias, options.base_softcap, "base_");
+  const Model model(files, options.hidden, options.head, options.bias, options.lora, options.softcap, "");
+  const Model base(files, options.base_hidden, options.base_head, options.base_bias, options.base_lora,
+                   options.base_softcap, "base_");
   std::vector<int64_t> ids;
   if (!options.targets.empty()) ids = files.ids(options.targets, "targets");
   const Targets targets = ids.empty() ? Targets() : Targets(std::span<const int64_t>(ids));
@@ -237,10 +244,12 @@ void add_flags(Command& command, Options& options) {
   command.value("--hidden", options.hidden, "FILE[:TENSOR]", "hidden states of the model, [N, H]").required();
   command.value("--lm-head", options.head, "FILE[:TENSOR]", "its LM head, [V, H] or [H, V]").required();
   command.value("--bias", options.bias, "FILE[:TENSOR]", "its head's bias, [V]");
+  command.value("--lora", options.lora, "FILE[:MODULE]", "its head's LoRA as PEFT saves it");
   command.value("--softcap", options.softcap, "X", "of its logits; 0: none");
   command.value("--base-hidden", options.base_hidden, "FILE[:TENSOR]", "the same of the base").required();
   command.value("--base-lm-head", options.base_head, "FILE[:TENSOR]", "the same of the base").required();
   command.value("--base-bias", options.base_bias, "FILE[:TENSOR]", "the same of the base");
+  command.value("--base-lora", options.base_lora, "FILE[:MODULE]", "the same of the base");
   command.value("--base-softcap", options.base_softcap, "X", "the same of the base");
   command.value("--targets", options.targets, "FILE[:TENSOR]", "the next tokens, [N]; rows with -100 take no part");
   command.value("--threads", options.threads, "N", "threads; 0: as many as there are cores").within(0, 4096);

@@ -154,12 +154,20 @@ class Check {
   void compare_parameter_gradients() {
     const Gradients& out = call_.gradients;
     if (!out.any()) return;
-    Deviation d_hidden, d_weight, d_bias;
+    Deviation d_hidden, d_weight, d_bias, d_lora_a, d_lora_b;
+    MatrixXd lora_a_truth = MatrixXd::Zero(job_.lora_rank, job_.hidden_size);
     const MatrixXd hidden_truth = truth_.parameter_gradients(
         call_, [&](int64_t first_entry, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
           if (out.d_weight.data) d_weight.add(weight_tile, entries_of(out.d_weight, call_.head.layout, first_entry));
           if (out.d_bias.data) d_bias.add(bias_tile, from(out.d_bias.data, out.d_bias.dtype, first_entry, 1, 1));
+          if (job_.lora_rank == 0) return;
+          const MatrixXd lora_b_tile = oracle::lora_gradients(call_.head, first_entry, weight_tile, lora_a_truth);
+          const Matrix& d_b = out.d_lora_b;
+          if (d_b.data) d_lora_b.add(lora_b_tile, from(d_b.data, d_b.dtype, first_entry * d_b.stride, d_b.stride, 1));
         });
+    if (const Matrix& d_a = out.d_lora_a; d_a.data) {
+      d_lora_a.add(lora_a_truth, from(d_a.data, d_a.dtype, 0, d_a.stride, 1));
+    }
     if (out.d_hidden.data) {
       d_hidden.add(hidden_truth, from(out.d_hidden.data, out.d_hidden.dtype, 0, out.d_hidden.stride, 1));
     }
@@ -175,6 +183,8 @@ class Check {
     compare("d_hidden", out.d_hidden.data, d_hidden, tolerances.d_hidden_rel_l2);
     compare("d_weight", out.d_weight.data, d_weight, tolerances.d_weight_rel_l2);
     compare("d_bias", out.d_bias.data, d_bias, tolerances.d_bias_rel_l2);
+    compare("d_lora_a", out.d_lora_a.data, d_lora_a, tolerances.d_lora_a_rel_l2);
+    compare("d_lora_b", out.d_lora_b.data, d_lora_b, tolerances.d_lora_b_rel_l2);
   }
 
   void add(const std::string& name, double value) { metrics_[name] = value; }

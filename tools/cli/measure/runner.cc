@@ -37,8 +37,12 @@ double flops_of(const Plan& plan, const Job& job, bool forward_only) {
     return 2.0 * static_cast<double>(rows) * static_cast<double>(job.vocab_size) *
            static_cast<double>(job.hidden_size) * (1 + of_kept);
   }
+  // Beside each product of the head stands one of a LoRA; d_hidden and d_lora_a share theirs.
+  const bool behind_a = job.has(TensorId::kDHidden) || job.has(TensorId::kDLoraA);
+  const int of_lora = forward_only ? 0 : behind_a + job.has(TensorId::kDLoraB);
   const auto columns =
-      static_cast<double>((walks + plan.gradient_terms * gradients) * job.hidden_size + walks * job.teacher_size);
+      static_cast<double>((walks + plan.gradient_terms * gradients) * job.hidden_size +
+                          (walks + plan.gradient_terms * of_lora) * job.lora_rank + walks * job.teacher_size);
   return 2.0 * static_cast<double>(rows) * static_cast<double>(job.vocab_size) * columns;
 }
 

@@ -54,12 +54,14 @@ class Cut {
   std::vector<int64_t> which_;
 };
 
+Range entries_of(const RankPart& part) { return {part.first_entry, part.first_entry + part.entries}; }
+
 // Of the head, its bias or their gradients.
 Cut cut_of_words(const Job& job, const RankPart& part, size_t element, bool of_matrix, int64_t hidden_size) {
   const bool side_by_side = of_matrix && job.layout == HeadLayout::kHiddenVocab;
   const size_t hidden = static_cast<size_t>(hidden_size);
   return {side_by_side ? hidden : 1, job.vocab_size, of_matrix && !side_by_side ? hidden * element : element,
-          all_of({part.first_entry, part.first_entry + part.entries})};
+          all_of(entries_of(part))};
 }
 
 // Of what has an entry a token, a sequence or anything else.
@@ -77,6 +79,15 @@ Cut cut_of(const Job& whole, TensorId id, const RankPart& part) {
     case TensorId::kTeacherBias:
       return cut_of_words(whole, part, size_of(whole.teacher_dtype), id == TensorId::kTeacherWeight,
                           whole.teacher_size);
+    case TensorId::kLoraA:  // whole, on every rank
+    case TensorId::kDLoraA:
+      return cut_of_rows(tensor, whole.lora_rank, all_of({0, whole.lora_rank}));
+    case TensorId::kLoraB:
+    case TensorId::kDLoraB:
+      return cut_of_rows(tensor, whole.vocab_size, all_of(entries_of(part)));
+    case TensorId::kDWeight:
+    case TensorId::kDBias:
+      return cut_of_words(whole, part, size_of(whole.gradient_dtype), id == TensorId::kDWeight, whole.hidden_size);
     case TensorId::kClassWeights:  // of all vocabulary entries, on every rank
       return cut_of_rows(tensor, whole.vocab_size, all_of({0, whole.vocab_size}));
     case TensorId::kKlLogps:
@@ -162,10 +173,7 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
 }
 
 void put_output(TensorId id, const RankPart& part, std::span<const std::byte> from, const Job& whole) {
-  const Cut cut = id == TensorId::kDHidden ? cut_of_rows(whole[id], whole.tokens, part.tokens)
-                                           : cut_of_words(whole, part, size_of(whole.gradient_dtype),
-                                                          id == TensorId::kDWeight, whole.hidden_size);
-  cut.put(from.data(), whole[id].writable());
+  cut_of(whole, id, part).put(from.data(), whole[id].writable());
 }
 
 }  // namespace logitless::cli

@@ -154,7 +154,7 @@ io::Config read_config(const TuneOptions& options) {
     throw io::Error(config.place_of("kernel.plan") + " is dense, which has no plan and no tiles to tune");
   }
   check_seeded(config);
-  check_outputs(config, config.model.bias);
+  check_outputs(config, parts_of(config.model));
   return config;
 }
 

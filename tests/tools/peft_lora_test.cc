@@ -1,0 +1,192 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// LoRA adapters as PEFT saves them: what is read, and what is refused.
+#include "io/peft_lora.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "folder_test.h"
+#include "io/error.h"
+#include "peft_adapter.h"
+
+namespace logitless::testing {
+namespace {
+
+using io::PeftLora;
+using nlohmann::json;
+
+constexpr int64_t kHidden = 5, kVocab = 7;
+
+class PeftLoraTest : public FolderTest {
+ protected:
+  PeftAdapter adapter() const { return PeftAdapter(kHidden, kVocab); }
+  PeftLora read(const PeftAdapter& of, const std::string& module = "") const {
+    return io::read_peft_lora(of.save(folder_ / "adapter") + module, kVocab, kHidden);
+  }
+  double scale_with(const json& members) const { return read(adapter().with(members)).scale; }
+  std::string error_of(const std::string& spec) const {
+    try {
+      io::read_peft_lora(spec, kVocab, kHidden);
+    } catch (const io::Error& e) {
+      return without_folder(e.what());
+    }
+    return "";
+  }
+  std::string error(const PeftAdapter& of, const std::string& module = "") const {
+    return error_of(of.save(folder_ / "adapter") + module);
+  }
+  std::string error_with(const json& members) const { return error(adapter().with(members)); }
+};
+
+TEST_F(PeftLoraTest, HasTheMatricesAndTheScale) {
+  const PeftAdapter saved = adapter();
+  saved.save(folder_ / "adapter");
+  for (const char* spec : {"adapter", "adapter/", "adapter/adapter_model.safetensors", "adapter:lm_head"}) {
+    const PeftLora lora = io::read_peft_lora(path(spec), kVocab, kHidden);
+    EXPECT_EQ(lora.rank(), 2);
+    EXPECT_EQ(lora.a->shape, (std::vector<int64_t>{2, kHidden}));
+    EXPECT_EQ(lora.b->shape, (std::vector<int64_t>{kVocab, 2}));
+    EXPECT_EQ(std::memcmp(lora.a->data, saved.a.data(), lora.a->bytes), 0);
+    EXPECT_EQ(std::memcmp(lora.b->data, saved.b.data(), lora.b->bytes), 0);
+    EXPECT_EQ(lora.scale, 1.5);
+    EXPECT_EQ(lora.dtype(DType::kBFloat16), DType::kFloat32);
+    EXPECT_EQ(lora.dtype(DType::kFloat64), DType::kFloat64);
+  }
+}
+
+// Beside LoRA, PEFT saves the frozen weight of a head that is among its targets.
+TEST_F(PeftLoraTest, TheFrozenWeightBesideItIsNotRead) {
+  const std::vector<float> weight(kHidden * kVocab, 1.0F), bias(kVocab, 1.0F);
+  const PeftLora lora =
+      read(adapter()
+               .with_tensor({"base_model.model.lm_head.base_layer.weight", "F32", {kVocab, kHidden}, weight.data()})
+               .with_tensor({"base_model.model.lm_head.base_layer.bias", "F32", {kVocab}, bias.data()}));
+  EXPECT_EQ(lora.rank(), 2);
+}
+
+TEST_F(PeftLoraTest, TheScaleIsThatOfPeft) {
+  EXPECT_EQ(scale_with({{"lora_alpha", 16}}), 8);
+  EXPECT_EQ(scale_with({{"lora_alpha", 0.5}}), 0.25);
+  EXPECT_EQ(scale_with({{"use_rslora", true}}), 3 / std::sqrt(2.0));
+  // Of the rank that the module has.
+  EXPECT_EQ(scale_with({{"r", 8}, {"rank_pattern", {{"lm_head", 2}}}}), 1.5);
+  for (const char* pattern : {"lm_head", "^lm_head"}) {
+    EXPECT_EQ(scale_with({{"alpha_pattern", {{"q_proj", 9}, {pattern, 10}}}}), 5) << pattern;
+  }
+  EXPECT_EQ(scale_with({{"alpha_pattern", {{"head", 10}, {"model.lm_head", 12}, {"^model.lm_head", 12}}}}), 1.5);
+}
+
+TEST_F(PeftLoraTest, AModuleMayStandDeeperOrHaveAnotherName) {
+  PeftAdapter saved = adapter().with({{"alpha_pattern", {{"language_model\\.lm_head", 10}}}});
+  saved.module = "base_model.model.language_model.lm_head.";
+  EXPECT_EQ(read(saved).scale, 5);
+  EXPECT_EQ(read(saved, ":language_model.lm_head").scale, 5);
+  saved.module = "base_model.model.embed_out.";
+  EXPECT_EQ(read(saved, ":embed_out").scale, 1.5);
+  EXPECT_EQ(error(saved), "adapter/adapter_model.safetensors: has no LoRA of lm_head, but of embed_out, q_proj");
+}
+
+TEST_F(PeftLoraTest, WhatIsNoPlainLoraIsRefusedByName) {
+  const std::string config = "adapter/adapter_config.json: ";
+  const std::string plain = ", which is not read: only plain LoRA is";
+  EXPECT_EQ(error_with({{"use_dora", true}}), config + "use_dora is true" + plain);
+  EXPECT_EQ(error_with({{"lora_bias", true}}), config + "lora_bias is true" + plain);
+  EXPECT_EQ(error_with({{"use_qalora", true}}), config + "use_qalora is true" + plain);
+  EXPECT_EQ(error_with({{"use_bdlora", {{"nblocks", 2}}}}), config + "use_bdlora is {\"nblocks\":2}" + plain);
+  EXPECT_EQ(error_with({{"alora_invocation_tokens", {1, 2}}}), config + "alora_invocation_tokens is [1,2]" + plain);
+  EXPECT_EQ(error_with({{"arrow_config", {{"top_k", 3}}}}), config + "arrow_config is {\"top_k\":3}" + plain);
+  EXPECT_EQ(error_with({{"velora_config", {{"x", 1}}}}), config + "velora_config is {\"x\":1}" + plain);
+  EXPECT_EQ(error_with({{"monteclora_config", {{"x", 1}}}}), config + "monteclora_config is {\"x\":1}" + plain);
+  EXPECT_EQ(error_with({{"kasa_config", {{"x", 1}}}}), config + "kasa_config is {\"x\":1}" + plain);
+  EXPECT_EQ(error_with({{"peft_type", "LOHA"}}), config + "peft_type is LOHA: only LORA is read");
+  EXPECT_EQ(error_with({{"peft_type", nullptr}}), config + "peft_type must be a name");
+  for (const char* start : {"pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga"}) {
+    EXPECT_EQ(error_with({{"init_lora_weights", start}}),
+              config + "init_lora_weights is " + start +
+                  ", with which PEFT changes the weight beside the LoRA: save it as a plain LoRA, or merge it");
+  }
+  for (const json& start : {json("gaussian"), json("eva"), json("orthogonal"), json("mica"), json(false)}) {
+    EXPECT_EQ(error_with({{"init_lora_weights", start}}), "");
+  }
+  EXPECT_EQ(error_with({{"trainable_token_indices", {1, 2}}}),
+            config +
+                "trainable_token_indices is set: rows of embeddings, and of a head that shares them, are trained "
+                "beside the LoRA, which is not read");
+  EXPECT_EQ(error_with({{"target_parameters", {"mlp.experts", "lm_head.weight"}}}),
+            config + "target_parameters has lm_head.weight: only LoRA of target_modules is read");
+  EXPECT_EQ(error_with({{"target_parameters", {"mlp.experts"}}}), "");
+}
+
+TEST_F(PeftLoraTest, TensorsThatChangeTheHeadAreRefused) {
+  const std::vector<float> values(kHidden * kVocab, 1.0F);
+  const std::string file = "adapter/adapter_model.safetensors: ", head = "base_model.model.lm_head.";
+  EXPECT_EQ(error(adapter().with_tensor({head + "lora_magnitude_vector", "F32", {kVocab}, values.data()})),
+            file + "tensor " + head + "lora_magnitude_vector is no part of a plain LoRA");
+  EXPECT_EQ(
+      error(adapter().with({{"bias", "all"}}).with_tensor({head + "base_layer.bias", "F32", {kVocab}, values.data()})),
+      file + "tensor " + head + "base_layer.bias is no part of a plain LoRA");
+  EXPECT_EQ(error(adapter().with({{"bias", "all"}})), "");
+
+  // A whole head, trained beside the LoRA of other modules.
+  PeftAdapter saved = adapter().with({{"modules_to_save", {"lm_head"}}, {"target_modules", {"q_proj"}}});
+  saved.a.clear(), saved.b.clear();
+  EXPECT_EQ(error(saved), file + "has no LoRA of lm_head, but of q_proj");
+  saved.with_tensor({head + "weight", "F32", {kVocab, kHidden}, values.data()});
+  EXPECT_EQ(error(saved), file + "has no LoRA of lm_head: modules_to_save has trained the whole head, which is " +
+                              path("adapter/adapter_model.safetensors") + ":" + head + "weight");
+}
+
+TEST_F(PeftLoraTest, ShapesAreThoseOfTheHead) {
+  const std::string file = "adapter/adapter_model.safetensors: ", head = "tensor base_model.model.lm_head.";
+  EXPECT_EQ(error(PeftAdapter(4, kVocab)),
+            file + head + "lora_A.weight [2, 4]: its columns are not the 5 columns of the hidden states");
+  EXPECT_EQ(error(PeftAdapter(kHidden, 8)),
+            file + head + "lora_B.weight [8, 2]: its rows are not the 7 vocabulary entries of the head");
+  PeftAdapter saved = adapter();
+  saved.b.clear();
+  EXPECT_EQ(error(saved), file + "has no " + head + "lora_B.weight");
+  saved.with_tensor({"base_model.model.lm_head.lora_B.weight", "F32", {kVocab, 1}, saved.a.data()});
+  EXPECT_EQ(error(saved), file + head + "lora_B.weight [7, 1]: its columns are not the 2 rows of lora_A");
+  saved.more[0] = {"base_model.model.lm_head.lora_B.weight", "I32", {kVocab, 1}, saved.a.data()};
+  EXPECT_EQ(error(saved), file + head + "lora_B.weight: dtype is I32; it must be F32, F16, BF16 or F64");
+  saved.more[0] = {"base_model.model.lm_head.lora_B.weight", "F32", {kVocab}, saved.a.data()};
+  EXPECT_EQ(error(saved), file + head + "lora_B.weight: shape is [7]; it must have 2 dimensions");
+  saved = adapter();
+  saved.rank = 0;
+  EXPECT_EQ(error(saved), file + head + "lora_A.weight [0, 5]: has no row");
+  saved = adapter();
+  saved.with_tensor({"base_model.model.mtp.lm_head.lora_A.weight", "F32", {2, kHidden}, saved.a.data()});
+  EXPECT_EQ(error(saved), "");  // One is lm_head itself.
+  saved.module = "base_model.model.language_model.lm_head.";
+  EXPECT_EQ(error(saved), file + "has a LoRA of mtp.lm_head and of language_model.lm_head: name one as FILE:MODULE");
+}
+
+TEST_F(PeftLoraTest, BadConfigsSayWhatIsWrong) {
+  const std::string config = "adapter/adapter_config.json: ";
+  EXPECT_EQ(error_with({{"r", 4}}), config + "r is 4, but the LoRA of lm_head has rank 2");
+  EXPECT_EQ(error_with({{"r", "4"}}), config + "r must be an integer");
+  EXPECT_EQ(error_with({{"lora_alpha", nullptr}}), config + "lora_alpha must be a number");
+  EXPECT_EQ(error_with({{"alpha_pattern", {1}}}), config + "alpha_pattern must be an object");
+  EXPECT_EQ(error_with({{"alpha_pattern", {{"lm_head", "x"}}}}), config + "alpha_pattern: lm_head must be a number");
+  for (const char* pattern : {"lm_h.*", "(lm_head)", "lm_head$", "\\"}) {
+    EXPECT_EQ(error_with({{"alpha_pattern", {{pattern, 1}}}}),
+              config + "alpha_pattern has the expression " + pattern + ": only names of modules are read");
+  }
+  const std::string folder = adapter().save(folder_ / "adapter");
+  const auto error_of_text = [&](const std::string& text) {
+    write("adapter/adapter_config.json", text);
+    return error_of(folder);
+  };
+  EXPECT_EQ(error_of_text("[1]"), config + "must be a JSON object");
+  EXPECT_EQ(error_of_text("{\"r\": 2"), config + "is not JSON from byte 8 on");
+  EXPECT_EQ(error_of_text("{\"r\": 1e999}"), config + "holds a number that is too large");
+  EXPECT_EQ(error_of_text(std::string(40, '[') + std::string(40, ']')), config + "is nested deeper than 32 levels");
+  std::filesystem::remove(path("adapter/adapter_config.json"));
+  EXPECT_TRUE(error_of(folder).starts_with("adapter/adapter_config.json: cannot be opened")) << error_of(folder);
+  write("adapter/adapter_config.json", peft_config().dump());
+  std::filesystem::remove(path("adapter/adapter_model.safetensors"));
+  EXPECT_TRUE(error_of(folder).starts_with("adapter/adapter_model.safetensors: cannot be opened")) << error_of(folder);
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,249 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "io/peft_lora.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string_view>
+#include <vector>
+
+#include "io/error.h"
+#include "io/files.h"
+
+namespace logitless::io {
+namespace {
+
+using Json = nlohmann::ordered_json;  // Of several patterns that fit, PEFT takes the first one.
+
+constexpr size_t kMostConfigBytes = size_t{16} << 20;  // A list of a large model's modules takes 100 KB.
+constexpr size_t kMostNames = 8;                       // in a message of one line
+constexpr const char* kPrefix = "base_model.model.";
+
+// Options that change what a LoRA computes, where they are set.
+constexpr const char* kVariants[] = {
+    "use_dora",     "lora_bias",     "use_qalora",        "use_bdlora",  "alora_invocation_tokens",
+    "arrow_config", "velora_config", "monteclora_config", "kasa_config",
+};
+// Initialisations that leave the weight of the module as it was.
+constexpr const char* kPlainInitialisations[] = {"gaussian", "eva", "orthogonal", "mica"};
+
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+bool ends_in(const std::string& name, const std::string& module) {
+  return name == module || name.ends_with("." + module);
+}
+
+// adapter_config.json, and what it says of one module.
+class AdapterConfig {
+ public:
+  explicit AdapterConfig(std::string path) : path_(std::move(path)) {
+    const std::string text = read_text_file(path_, kMostConfigBytes);
+    if (json_depth(text) > kMostJsonDepth) {
+      fail("is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
+    }
+    try {
+      json_ = Json::parse(text);
+    } catch (const nlohmann::json::parse_error& e) {
+      fail("is not JSON from byte " + std::to_string(e.byte) + " on");
+    } catch (const nlohmann::json::exception&) {
+      fail("holds a number that is too large");
+    }
+    if (!json_.is_object()) fail("must be a JSON object");
+  }
+
+  /// Throws where PEFT computes something else than a LoRA beside an unchanged module.
+  void check(const std::string& module) const {
+    const Json* const type = find("peft_type");
+    if (!type || !type->is_string()) fail("peft_type must be a name");
+    if (*type != "LORA") fail("peft_type is " + text_of(*type) + ": only LORA is read");
+    for (const char* key : kVariants) {
+      if (is_on(key)) fail(std::string(key) + " is " + text_of(json_[key]) + ", which is not read: only plain LoRA is");
+    }
+    const Json* const start = find("init_lora_weights");
+    if (start && start->is_string() && std::ranges::count(kPlainInitialisations, start->get<std::string>()) == 0) {
+      fail("init_lora_weights is " + text_of(*start) +
+           ", with which PEFT changes the weight beside the LoRA: save it as a plain LoRA, or merge it");
+    }
+    if (is_on("trainable_token_indices")) {
+      fail(
+          "trainable_token_indices is set: rows of embeddings, and of a head that shares them, are trained beside the "
+          "LoRA, which is not read");
+    }
+    const Json* const parameters = find("target_parameters");
+    for (const Json& name : parameters && parameters->is_array() ? *parameters : Json::array()) {
+      if (name.is_string() && ends_in(name.get<std::string>(), last_part(module) + ".weight")) {
+        fail("target_parameters has " + text_of(name) + ": only LoRA of target_modules is read");
+      }
+    }
+  }
+
+  /// Tells whether biases of the model were trained too.
+  bool trains_biases() const {
+    const Json* const bias = find("bias");
+    return bias && *bias != "none";
+  }
+
+  double scale(const std::string& module, int64_t rank) const {
+    const Json* const r = find("r");
+    if (!r || !r->is_number_integer()) fail("r must be an integer");
+    // rank_pattern gives modules other ranks; the tensors say which one this module has.
+    if (*r != rank && !is_on("rank_pattern")) {
+      fail("r is " + text_of(*r) + ", but the LoRA of " + one_line(module) + " has rank " + std::to_string(rank));
+    }
+    const double alpha = alpha_of(module), ranks = static_cast<double>(rank);
+    return alpha / (is_on("use_rslora") ? std::sqrt(ranks) : ranks);
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& why) const { throw Error(path_ + ": " + why); }
+  static std::string text_of(const Json& value) {
+    return one_line(
+        value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace), 60);
+  }
+
+  // Null where the key is not there.
+  const Json* find(const char* key) const {
+    const auto it = json_.find(key);
+    return it == json_.end() || it->is_null() ? nullptr : &*it;
+  }
+  bool is_on(const char* key) const {
+    const Json* const value = find(key);
+    if (!value) return false;
+    if (value->is_boolean()) return value->get<bool>();
+    if (value->is_number()) return *value != 0;
+    return *value != "" && !value->empty();
+  }
+
+  double alpha_of(const std::string& module) const {
+    const auto number = [&](const Json& value, const std::string& key) {
+      if (!value.is_number()) fail(key + " must be a number");
+      return value.get<double>();
+    };
+    const Json* const patterns = find("alpha_pattern");
+    if (patterns && !patterns->is_object()) fail("alpha_pattern must be an object");
+    if (patterns) {
+      for (const auto& [pattern, alpha] : patterns->items()) {
+        if (fits(pattern, module)) return number(alpha, "alpha_pattern: " + one_line(pattern, 60));
+      }
+    }
+    const Json* const alpha = find("lora_alpha");
+    return number(alpha ? *alpha : Json(), "lora_alpha");
+  }
+
+  // PEFT takes a pattern as a regular expression of the last parts of a module's name.
+  bool fits(const std::string& pattern, const std::string& module) const {
+    const bool whole = pattern.starts_with("^");
+    std::string name;
+    for (size_t i = whole ? 1 : 0; i < pattern.size(); ++i) {
+      if (pattern.compare(i, 2, "\\.") == 0) ++i;
+      const char c = pattern[i];
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-' && c != '.') {
+        fail("alpha_pattern has the expression " + one_line(pattern, 60) + ": only names of modules are read");
+      }
+      name += c;
+    }
+    return whole ? module == name : ends_in(module, name);
+  }
+
+  std::string path_;
+  Json json_;
+};
+
+// The modules whose LoRA a file holds, by the last parts of their names.
+std::string modules_in(const SafetensorsFile& file) {
+  std::set<std::string> names;
+  for (const Tensor& tensor : file.tensors()) {
+    const size_t end = tensor.name.find(".lora_");
+    if (end != std::string::npos) names.insert(last_part(tensor.name.substr(0, end)));
+  }
+  std::string text;
+  size_t named = 0;
+  for (const std::string& name : names) {
+    if (named++ == kMostNames) return text + " and " + std::to_string(names.size() - kMostNames) + " others";
+    text += (text.empty() ? "" : ", ") + one_line(name, 60);
+  }
+  return text.empty() ? "no module" : text;
+}
+
+// The name of the module in the model: "lm_head", "language_model.lm_head".
+std::string whole_name_of(const SafetensorsFile& file, const std::string& module) {
+  constexpr std::string_view kEnd = ".lora_A.weight";
+  std::vector<std::string> found;
+  for (const Tensor& tensor : file.tensors()) {
+    if (!tensor.name.starts_with(kPrefix) || !tensor.name.ends_with(kEnd)) continue;
+    const size_t begin = std::string_view(kPrefix).size();
+    if (tensor.name.size() < begin + kEnd.size()) continue;
+    const std::string name = tensor.name.substr(begin, tensor.name.size() - begin - kEnd.size());
+    if (name == module) return name;
+    if (ends_in(name, module)) found.push_back(name);
+  }
+  if (found.size() == 1) return found[0];
+  const std::string place = file.path() + ": has ";
+  if (!found.empty()) {
+    throw Error(place + "a LoRA of " + one_line(found[0]) + " and of " + one_line(found[1]) +
+                ": name one as FILE:MODULE");
+  }
+  const std::string trained = kPrefix + module + ".weight";
+  if (file.find(trained)) {
+    throw Error(place + "no LoRA of " + module + ": modules_to_save has trained the whole head, which is " +
+                file.path() + ":" + trained);
+  }
+  throw Error(place + "no LoRA of " + module + ", but of " + modules_in(file));
+}
+
+}  // namespace
+
+DType PeftLora::dtype(DType dtype) const {
+  const DType of_a = natural_dtype(*a);
+  if (dtype == DType::kFloat64) return dtype;
+  return of_a == natural_dtype(*b) && of_a != DType::kFloat64 ? of_a : DType::kFloat32;
+}
+
+std::array<std::string, 2> peft_files(const std::string& spec) {
+  const std::filesystem::path path = split_spec(spec).path;
+  std::error_code not_there;
+  const bool is_folder = std::filesystem::is_directory(path, not_there);
+  return {is_folder ? (path / "adapter_model.safetensors").string() : path.string(),
+          ((is_folder ? path : path.parent_path()) / "adapter_config.json").string()};
+}
+
+PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t hidden_size) {
+  const std::string named = split_spec(spec).name, module = named.empty() ? "lm_head" : named;
+  const std::array<std::string, 2> files = peft_files(spec);
+  const std::string& path = files[0];
+  const AdapterConfig config(files[1]);
+  config.check(module);
+  PeftLora lora;
+  lora.file = std::make_shared<const SafetensorsFile>(path);
+  const std::string name = whole_name_of(*lora.file, module), prefix = kPrefix + name + ".";
+  for (const Tensor& tensor : lora.file->tensors()) {
+    if (!tensor.name.starts_with(prefix)) continue;
+    const std::string part = tensor.name.substr(prefix.size());
+    const std::string place = path + ": tensor " + one_line(tensor.name);
+    if (part == "base_layer.weight" || (part == "base_layer.bias" && !config.trains_biases())) continue;
+    if (part != "lora_A.weight" && part != "lora_B.weight") throw Error(place + " is no part of a plain LoRA");
+    if (!tensor.is_float())
+      throw Error(place + ": dtype is " + one_line(tensor.dtype, 20) + "; it must be F32, F16, BF16 or F64");
+    if (tensor.shape.size() != 2)
+      throw Error(place + ": shape is " + tensor.shape_text() + "; it must have 2 dimensions");
+    (part == "lora_A.weight" ? lora.a : lora.b) = &tensor;
+  }
+  if (!lora.b) throw Error(path + ": has no tensor " + one_line(prefix) + "lora_B.weight");
+  const auto check = [&](const Tensor& tensor, size_t dimension, int64_t size, const std::string& of) {
+    if (tensor.shape[dimension] == size) return;
+    throw Error(path + ": tensor " + one_line(tensor.name) + " " + tensor.shape_text() + ": its " +
+                (dimension == 0 ? "rows" : "columns") + " are not the " + std::to_string(size) + " " + of);
+  };
+  check(*lora.a, 1, hidden_size, "columns of the hidden states");
+  check(*lora.b, 0, stored_entries, "vocabulary entries of the head");
+  check(*lora.b, 1, lora.rank(), "rows of lora_A");
+  if (lora.rank() == 0)
+    throw Error(path + ": tensor " + one_line(lora.a->name) + " " + lora.a->shape_text() + ": has no row");
+  lora.scale = config.scale(name, lora.rank());
+  return lora;
+}
+
+}  // namespace logitless::io
