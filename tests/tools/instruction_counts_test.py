@@ -26,31 +26,39 @@ positions: line
 events: Ir Dr Dw I1mr D1mr D1mw ILmr DLmr DLmw
 summary: 600 0 0 0 0 0 0 0 0
 
-ob=/any/where/build/release/bin/counted_calls
-fl=???
-fn=fold(int)
+ob=(1) /any/where/build/release/bin/counted_calls
+fl=(1) ???
+fn=(1) fold(int)
 12 100 40 20 3 5 2 0 1
 15 7
-cob=/usr/lib/libopenblasp-r0.3.21.so
-cfi=???
-cfn=cblas_sgemm
-calls=3 0
+cob=(2) /usr/lib/libopenblasp-r0.3.21.so
+cfi=(1)
+cfn=(2) cblas_sgemm
+calls=2 0
 16 400 99 99 99 99 99
-cob=/usr/lib/libc.so.6
-cfi=???
-cfn=malloc
+cob=(3) /usr/lib/libc.so.6
+cfn=(3) malloc
 calls=8 0
 16 50
-fn=gradient(int)
-+3 1000
+fn=(4) gradient(int)
 0 10 4 4 0 1
+cob=(2)
+cfn=(2)
+calls=1 0
+17 200 99 99 99 99 99
 
-ob=/usr/lib/libopenblasp-r0.3.21.so
-fl=???
-fn=cblas_sgemm
+ob=(2)
+fl=(1)
+fn=(2)
 0 400 99 99 99 99 99
+cfn=(5) sgemm_nn
 calls=2 0
 0 7
+
+ob=(1)
+fl=(1)
+fn=(1)
+9 1
 """
 BUILD = {"compiler": "GNU 12", "flags": "-O3 -DNDEBUG", "highway": "1.0.3", "simd": "AVX2"}
 
@@ -61,7 +69,7 @@ def call(instructions=1000, lines=10000, products=4):
 
 class Profiles(unittest.TestCase):
     def test_only_the_programs_own_code_counts(self):
-        self.assertEqual(script.counts_of(PROFILE), {"instructions": 117, "lines": 8, "products": 3})
+        self.assertEqual(script.counts_of(PROFILE), {"instructions": 118, "lines": 8, "products": 3})
 
     def test_a_profile_of_nothing(self):
         self.assertEqual(script.counts_of("events: Ir\n"), {"instructions": 0, "lines": 0, "products": 0})
