@@ -1,0 +1,497 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Small calls whose instructions scripts/ci/instruction_counts counts under valgrind. Inputs are seeded, and
+// one thread runs the kernels of AVX2, the best that valgrind emulates.
+//
+//     counted_calls --build      prints what the counts depend on besides the sources, as JSON
+//     counted_calls [CASE ...]   makes these calls (none: all), and prints the name of each after its call
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <new>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "logitless/logitless.h"
+
+namespace {
+using Call = std::function<void()>;
+}
+
+// Valgrind counts what happens in here, which it finds by this name.
+extern "C" __attribute__((noinline)) void logitless_counted_call(const Call& call) { call(); }
+
+namespace logitless::bench {
+namespace {
+
+constexpr const char* kTarget = "AVX2";
+
+// SplitMix64 (Steele, Lea and Flood 2014), not <random>: a library's distributions may change.
+class Numbers {
+ public:
+  explicit Numbers(uint64_t seed) : state_(seed) {}
+  uint64_t next_bits() {
+    uint64_t z = state_ += 0x9E3779B97F4A7C15;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+  }
+  // In [-scale, scale).
+  double next(double scale) { return scale * (static_cast<double>(next_bits() >> 11) * 0x1p-52 - 1); }
+
+ private:
+  uint64_t state_;
+};
+
+// Memory that begins with a page, so that the cache lines of a call do not depend on the calls before it.
+class Memory {
+ public:
+  explicit Memory(size_t bytes) : data_(std::aligned_alloc(kPage, (bytes + kPage - 1) / kPage * kPage)) {
+    if (!data_) throw std::bad_alloc();
+  }
+  template <class T>
+  T* as() const {
+    return static_cast<T*>(data_.get());
+  }
+
+ private:
+  static constexpr size_t kPage = 4096;
+  struct Free {
+    void operator()(void* data) const { std::free(data); }
+  };
+  std::unique_ptr<void, Free> data_;
+};
+
+// A matrix of numbers in [-scale, scale); scale = 0 leaves them as the memory holds them.
+class Tensor {
+ public:
+  Tensor(DType dtype, int64_t rows, int64_t cols, double scale = 0, uint64_t seed = 1)
+      : memory_(static_cast<size_t>(rows * cols) * size_of(dtype)), dtype_(dtype), rows_(rows), cols_(cols) {
+    if (scale == 0) return;
+    Numbers numbers(seed);
+    for (int64_t i = 0; i < rows * cols; ++i) set(i, numbers.next(scale));
+  }
+  ConstMatrix view() const { return {memory_.as<void>(), dtype_, rows_, cols_}; }
+  Matrix output() const { return {memory_.as<void>(), dtype_, rows_, cols_}; }
+  ConstVector vector() const { return {memory_.as<void>(), dtype_, rows_ * cols_}; }
+  Logits logits() const { return {memory_.as<void>(), dtype_, 1, rows_, cols_}; }
+  LogitsGradient gradient() const { return {memory_.as<void>(), dtype_, 1, rows_, cols_}; }
+
+ private:
+  void set(int64_t i, double value) {
+    const auto single = static_cast<float>(value);
+    if (dtype_ == DType::kFloat64) memory_.as<double>()[i] = value;
+    if (dtype_ == DType::kFloat32) memory_.as<float>()[i] = single;
+    // The upper half of a float32 is a bfloat16.
+    if (dtype_ == DType::kBFloat16)
+      std::memcpy(memory_.as<bfloat16>() + i, reinterpret_cast<const char*>(&single) + 2, 2);
+  }
+
+  Memory memory_;
+  DType dtype_;
+  int64_t rows_, cols_;
+};
+
+// Ids that jump about in the vocabulary and do not repeat among `vocab` neighbours.
+std::vector<int64_t> some_ids(int64_t count, int64_t vocab) {
+  std::vector<int64_t> ids(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) ids[static_cast<size_t>(i)] = (i * 7919 + 13) % vocab;
+  return ids;
+}
+
+Context context_for(PlanKind plan = PlanKind::kAuto) {
+  ContextOptions options;
+  options.threads = 1;
+  options.plan = plan;
+  options.gemm_backend = "openblas";
+  options.simd_target = kTarget;
+  return Context(options);
+}
+
+// Logits of a standard deviation of about 3, as those of a model.
+struct FinishedLogits {
+  explicit FinishedLogits(DType dtype, int64_t tokens = 32, int64_t vocab = 8192)
+      : logits(dtype, tokens, vocab, 5), dlogits(dtype, tokens, vocab), ids(some_ids(tokens, vocab)) {}
+
+  Targets targets() const { return std::span(ids); }
+
+  Context context = context_for();
+  Tensor logits, dlogits;
+  std::vector<int64_t> ids;
+};
+
+struct Fused {
+  Fused(DType dtype, PlanKind plan, int64_t tokens = 64, int64_t width = 32, int64_t vocab = 4096)
+      : context(context_for(plan)),
+        hidden(dtype, tokens, width, 1, 1),
+        weight(dtype, vocab, width, 1, 2),
+        d_hidden(dtype, tokens, width),
+        d_weight(dtype, vocab, width),
+        ids(some_ids(tokens, vocab)) {}
+  Targets targets() const { return std::span(ids); }
+  HiddenStates states() const { return {hidden.view()}; }
+  LmHead head() const { return {weight.view()}; }
+  Gradients both() const {
+    Gradients out = of_hidden();
+    out.d_weight = d_weight.output();
+    return out;
+  }
+  Gradients of_hidden() const {
+    Gradients out;
+    out.d_hidden = d_hidden.output();
+    return out;
+  }
+
+  Context context;
+  Tensor hidden, weight, d_hidden, d_weight;
+  std::vector<int64_t> ids;
+};
+
+constexpr DType kF32 = DType::kFloat32, kBf16 = DType::kBFloat16, kF64 = DType::kFloat64;
+
+// The row kernels alone: the fold, and with `gradient` the gradient kernel.
+Call logits_call(DType dtype, bool gradient, CrossEntropyOptions options = {}) {
+  const auto in = std::make_shared<FinishedLogits>(dtype);
+  return [=] {
+    cross_entropy(in->context, in->logits.logits(), in->targets(), options,
+                  gradient ? in->dlogits.gradient() : LogitsGradient());
+  };
+}
+
+CrossEntropyOptions smoothing_and_entropy() {
+  CrossEntropyOptions options;
+  options.label_smoothing = 0.1;
+  options.want_entropy = true;
+  return options;
+}
+
+struct Policy {
+  explicit Policy(int64_t tokens) : advantages(kF32, 1, tokens, 1, 3), old_logps(kF32, 1, tokens, 1, 4) {}
+  PolicyBatch batch(const Targets& chosen) const {
+    PolicyBatch out;
+    out.chosen_ids = chosen;
+    out.advantages = advantages.vector();
+    out.advantages_per = EntriesPer::kToken;
+    out.old_logps = old_logps.vector();
+    return out;
+  }
+
+  Tensor advantages, old_logps;
+};
+
+Call policy_logits_call(int64_t tokens, int64_t vocab, double entropy_bonus) {
+  const auto in = std::make_shared<FinishedLogits>(kF32, tokens, vocab);
+  const auto policy = std::make_shared<Policy>(tokens);
+  PolicyOptions options;
+  options.entropy_bonus = entropy_bonus;
+  return [=] {
+    policy_loss(in->context, in->logits.logits(), policy->batch(in->targets()), options, in->dlogits.gradient());
+  };
+}
+
+Call distillation_logits_call(Divergence divergence) {
+  const auto in = std::make_shared<FinishedLogits>(kF32, 16, 4096);
+  const auto teacher = std::make_shared<Tensor>(kF32, 16, 4096, 4, 5);
+  DistillationOptions options;
+  options.divergence = divergence;
+  return [=] {
+    distillation_loss(in->context, in->logits.logits(), Teacher(teacher->logits()), {}, options,
+                      in->dlogits.gradient());
+  };
+}
+
+Call statistics_call(const StatsRequest& request) {
+  const auto in = std::make_shared<FinishedLogits>(kF32);
+  return [=] { compute_token_stats(in->context, in->logits.logits(), in->targets(), {}, request); };
+}
+
+// Many rows of few logits: what a loss does for each token.
+Call preference_call() {
+  constexpr int64_t kSequences = 64, kLength = 32;
+  const auto in = std::make_shared<FinishedLogits>(kF32, kSequences * kLength, 16);
+  const auto reference = std::make_shared<Tensor>(kF32, 1, kSequences, 50, 6);
+  return [=] {
+    Logits logits = in->logits.logits();
+    LogitsGradient dlogits = in->dlogits.gradient();
+    logits.batch = dlogits.batch = kSequences;
+    logits.time = dlogits.time = kLength;
+    logits.batch_stride = dlogits.batch_stride = kLength * logits.row_stride;
+    Reference given;
+    given.logps = reference->vector();
+    given.logps_per = EntriesPer::kSequence;
+    preference_loss(in->context, logits, in->targets(), given, {}, dlogits);
+  };
+}
+
+Call fused_call(DType dtype, PlanKind plan) {
+  const auto in = std::make_shared<Fused>(dtype, plan);
+  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, in->both()); };
+}
+
+Call forward_call(DType dtype, int64_t tokens, int64_t width, int64_t vocab) {
+  const auto in = std::make_shared<Fused>(dtype, PlanKind::kAuto, tokens, width, vocab);
+  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets()); };
+}
+
+Call frozen_head_call(DType dtype) {
+  const auto in = std::make_shared<Fused>(dtype, PlanKind::kExpectedRow);
+  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, in->of_hidden()); };
+}
+
+Call policy_call() {
+  const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto);
+  const auto policy = std::make_shared<Policy>(64);
+  return [=] { policy_loss(in->context, in->states(), in->head(), policy->batch(in->targets()), {}, in->both()); };
+}
+
+Call distillation_call(PlanKind plan) {
+  const auto in = std::make_shared<Fused>(kF32, plan, 32, 32, 2048);
+  const auto teacher = std::make_shared<Fused>(kF32, plan, 32, 48, 2048);
+  return [=] {
+    distillation_loss(in->context, in->states(), in->head(), Teacher(teacher->states(), teacher->head()), {}, {},
+                      in->both());
+  };
+}
+
+Call sampled_call() {
+  const auto in = std::make_shared<Fused>(kF32, PlanKind::kTwoPass);
+  return [=] {
+    Gradients out = in->both();
+    out.backward.mode = BackwardMode::kSampled;
+    out.backward.theta = 0.05;
+    cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, out);
+  };
+}
+
+Call lora_call() {
+  constexpr int64_t kRank = 8;
+  const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto);
+  struct Adapter {
+    Tensor a{kF32, kRank, 32, 1, 7}, b{kF32, 4096, kRank, 0.3, 8}, d_a{kF32, kRank, 32}, d_b{kF32, 4096, kRank};
+  };
+  const auto adapter = std::make_shared<Adapter>();
+  return [=] {
+    LmHead head = in->head();
+    head.lora.a = adapter->a.view();
+    head.lora.b = adapter->b.view();
+    Gradients out = in->of_hidden();
+    out.d_lora_a = adapter->d_a.output();
+    out.d_lora_b = adapter->d_b.output();
+    cross_entropy(in->context, in->states(), head, in->targets(), {}, out);
+  };
+}
+
+struct Sets {
+  explicit Sets(int64_t tokens, int64_t vocab) : ids(some_ids(tokens * kIds, vocab)), logps(kF32, tokens, kIds, 1, 9) {
+    // Below −log K: they are those of a teacher who has something left outside of the set.
+    for (int64_t i = 0; i < tokens * kIds; ++i) logps_data()[i] -= 6;
+  }
+  float* logps_data() { return const_cast<float*>(static_cast<const float*>(logps.view().data)); }
+  IdSets sets(int64_t tokens) const { return IdSets(Targets(ids.data(), tokens, kIds)); }
+
+  static constexpr int64_t kIds = 32;
+  std::vector<int64_t> ids;
+  Tensor logps;
+};
+
+Call id_sets_call(NormaliseOver over) {
+  const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto);
+  const auto sets = std::make_shared<Sets>(64, 4096);
+  const auto upstream = std::make_shared<std::vector<double>>(64 * Sets::kIds, 0.5);
+  IdLogpsOptions options;
+  options.normalise_over = over;
+  return [=] {
+    const IdLogps forward = id_logps(in->context, in->states(), in->head(), sets->sets(64), options);
+    id_logps_backward(in->context, in->states(), in->head(), sets->sets(64), options, forward, *upstream, in->both());
+  };
+}
+
+Call set_distillation_call() {
+  const auto in = std::make_shared<FinishedLogits>(kF32);
+  const auto sets = std::make_shared<Sets>(32, 8192);
+  return [=] {
+    SetTeacher teacher;
+    teacher.sets = sets->sets(32);
+    teacher.logps = sets->logps.vector();
+    set_distillation_loss(in->context, in->logits.logits(), teacher, {}, {}, in->dlogits.gradient());
+  };
+}
+
+// Where the float16 scales of a block stand.
+std::vector<int64_t> places_of_scales(Packing packing) {
+  if (has_scales_apart(packing)) return {};
+  if (packing == Packing::kQ6K) return {208};
+  if (packing == Packing::kQ4K || packing == Packing::kQ5K) return {0, 2};
+  return {0};
+}
+
+Call packed_call(Packing packing) {
+  constexpr int64_t kTokens = 17, kWidth = 256, kVocab = 1024, kGroup = 64;
+  const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto, kTokens, kWidth, kVocab);
+  const PackedBlock block = block_of(packing);
+  const int64_t blocks = kVocab * kWidth / block.numbers;
+  const auto bytes = std::make_shared<Memory>(static_cast<size_t>(blocks * block.bytes));
+  Numbers numbers(10);
+  for (int64_t i = 0; i < blocks * block.bytes; ++i) {
+    bytes->as<uint8_t>()[i] = static_cast<uint8_t>(numbers.next_bits() >> 56);
+  }
+  constexpr uint16_t kSmallHalf = 0x0C00;  // 2^-12
+  for (int64_t b = 0; b < blocks; ++b) {
+    for (const int64_t place : places_of_scales(packing)) {
+      std::memcpy(bytes->as<uint8_t>() + b * block.bytes + place, &kSmallHalf, sizeof kSmallHalf);
+    }
+  }
+  const auto scales = std::make_shared<Tensor>(kF32, kVocab, kWidth / kGroup, 0.01, 11);
+  return [=] {
+    PackedMatrix matrix;
+    matrix.data = bytes->as<void>();
+    matrix.packing = packing;
+    matrix.rows = kVocab;
+    matrix.cols = kWidth;
+    if (has_scales_apart(packing)) {
+      matrix.scales = static_cast<const float*>(scales->view().data);
+      matrix.group = kGroup;
+    }
+    cross_entropy(in->context, in->states(), LmHead(matrix), in->targets());
+  };
+}
+
+Call repeated(int times, const Call& call) {
+  return [=] {
+    for (int i = 0; i < times; ++i) call();
+  };
+}
+
+// What a call costs before and after its rows: one row, few logits, sizes that no vector divides.
+Call small_logits_call() {
+  const auto in = std::make_shared<FinishedLogits>(kF32, 1, 61);
+  return [=] { cross_entropy(in->context, in->logits.logits(), in->targets(), {}, in->dlogits.gradient()); };
+}
+
+Call small_fused_call() {
+  const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto, 1, 13, 61);
+  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, in->both()); };
+}
+
+// The choice of a plan, where the shape leaves one.
+Call plan_call() {
+  struct Untouched {
+    Tensor hidden{kF32, 2048, 256}, weight{kF32, 32768, 256}, d_hidden{kF32, 2048, 256}, d_weight{kF32, 32768, 256};
+    std::vector<int64_t> ids = some_ids(2048, 32768);
+  };
+  const auto in = std::make_shared<Untouched>();
+  const Context context = context_for();
+  return [=] {
+    Gradients out;
+    out.d_hidden = in->d_hidden.output();
+    out.d_weight = in->d_weight.output();
+    plan_cross_entropy(context, {in->hidden.view()}, {in->weight.view()}, Targets(std::span(std::as_const(in->ids))),
+                       {}, out);
+  };
+}
+
+struct Case {
+  std::string name;
+  std::function<Call()> make;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases = {
+      {"logits_forward_float32", [] { return logits_call(kF32, false); }},
+      {"logits_forward_bfloat16", [] { return logits_call(kBf16, false); }},
+      {"logits_forward_float64", [] { return logits_call(kF64, false); }},
+      {"logits_forward_smoothing_entropy", [] { return logits_call(kF32, false, smoothing_and_entropy()); }},
+      {"logits_gradient_float32", [] { return logits_call(kF32, true); }},
+      {"logits_gradient_bfloat16", [] { return logits_call(kBf16, true); }},
+      {"logits_gradient_smoothing", [] { return logits_call(kF32, true, smoothing_and_entropy()); }},
+      {"logits_policy_entropy", [] { return policy_logits_call(32, 8192, 0.01); }},
+      {"logits_forward_kl", [] { return distillation_logits_call(Divergence::kForwardKl); }},
+      {"logits_reverse_kl", [] { return distillation_logits_call(Divergence::kReverseKl); }},
+      {"logits_jsd", [] { return distillation_logits_call(Divergence::kJsd); }},
+      {"logits_set_distillation", set_distillation_call},
+      {"logits_top_32", [] { return statistics_call({.top_k = 32}); }},
+      {"logits_rank", [] { return statistics_call({.argmax = true, .rank = true}); }},
+      {"tokens_policy", [] { return policy_logits_call(2048, 16, 0); }},
+      {"tokens_preference", preference_call},
+      {"fused_forward_float32", [] { return forward_call(kF32, 64, 32, 4096); }},
+      {"fused_forward_bfloat16", [] { return forward_call(kBf16, 64, 32, 4096); }},
+      {"fused_one_pass_float32", [] { return fused_call(kF32, PlanKind::kOnePass); }},
+      {"fused_one_pass_bfloat16", [] { return fused_call(kBf16, PlanKind::kOnePass); }},
+      {"fused_two_pass_float32", [] { return fused_call(kF32, PlanKind::kTwoPass); }},
+      {"fused_two_pass_bfloat16", [] { return fused_call(kBf16, PlanKind::kTwoPass); }},
+      {"fused_expected_row_float32", [] { return frozen_head_call(kF32); }},
+      {"fused_expected_row_bfloat16", [] { return frozen_head_call(kBf16); }},
+      {"fused_policy", policy_call},
+      {"fused_distillation_one_pass", [] { return distillation_call(PlanKind::kOnePass); }},
+      {"fused_distillation_two_pass", [] { return distillation_call(PlanKind::kTwoPass); }},
+      {"fused_sampled", sampled_call},
+      {"fused_lora", lora_call},
+      {"fused_ids_over_vocabulary", [] { return id_sets_call(NormaliseOver::kVocabulary); }},
+      {"fused_ids_over_set", [] { return id_sets_call(NormaliseOver::kSet); }},
+      {"small_logits", [] { return repeated(10, small_logits_call()); }},
+      {"small_fused", [] { return repeated(10, small_fused_call()); }},
+      {"small_plan", plan_call},
+  };
+  for (const int64_t rows : {1, 4, 16}) {
+    for (const DType dtype : {kF32, kBf16}) {
+      cases.push_back({"rows_" + std::to_string(rows) + "_" + name_of(dtype),
+                       [=] { return forward_call(dtype, rows, 256, 2048); }});
+    }
+  }
+  for (const Packing packing : all_of<Packing>()) {
+    cases.push_back({std::string("packed_") + name_of(packing), [=] { return packed_call(packing); }});
+  }
+  return cases;
+}
+
+void print_build() {
+  const std::vector<std::string> targets = simd_targets();
+  std::printf("{\"compiler\": \"%s\", \"flags\": \"%s\", \"highway\": \"%s\", \"simd\": \"%s\"}\n", LOGITLESS_COMPILER,
+              LOGITLESS_FLAGS, LOGITLESS_HIGHWAY,
+              std::count(targets.begin(), targets.end(), kTarget) > 0 ? kTarget : "none");
+}
+
+void run(const std::vector<std::string>& names) {
+  std::vector<Case> cases;
+  for (Case& one : all_cases()) {
+    if (names.empty() || std::count(names.begin(), names.end(), one.name) > 0) cases.push_back(std::move(one));
+  }
+  if (!names.empty() && cases.size() != names.size()) throw std::invalid_argument("not all of these are cases");
+  for (const Case& one : cases) {
+    const Call call = one.make();
+    call();  // what only a first call does is not counted
+    logitless_counted_call(call);
+    std::printf("%s\n", one.name.c_str());
+  }
+}
+
+}  // namespace
+}  // namespace logitless::bench
+
+int main(int argc, char** argv) {
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  int status = 0;
+  // A thread has a heap and a stack of its own. Those of main() depend on the environment and on clocks: when
+  // it is loaded, Highway's library times itself and allocates as often as it likes.
+  std::thread([&] {
+    try {
+      if (arguments == std::vector<std::string>{"--build"}) {
+        logitless::bench::print_build();
+      } else {
+        logitless::bench::run(arguments);
+      }
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "counted_calls: %s\n", error.what());
+      status = 1;
+    }
+  }).join();
+  return status;
+}
