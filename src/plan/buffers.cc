@@ -54,6 +54,7 @@ sink::Sizes sink_sizes(const RunPlan& run) {
   sizes.entries = run.grid.vocab_size;
   sizes.threads = run.plan.threads;
   sizes.weight_tiles = kWeightTiles;
+  sizes.weight_apart = run.weight_apart;
   sizes.hidden_apart = run.hidden_apart;
   sizes.scatter = run.scatter;
   sizes.hidden_elsewhere = run.expected_rows != ExpectedRowsIn::kNone;
@@ -64,7 +65,7 @@ sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outp
   const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
   return stats::with_tile_types(problem, [&](auto types) {
     using Sum = typename decltype(types)::Sum;
-    const bool in_tiles = sink::is_summed_in_tiles<Sum>(outputs);
+    const bool in_tiles = sink::is_summed_apart<Sum>(outputs);
     sink::Sizes sizes;
     sizes.part = {n, in_tiles ? std::min(kDenseWeightTile, v) : v, h, h};
     sizes.rows = n;

@@ -25,6 +25,8 @@ struct Sizes {
   int threads = 1;      // that may add parts
   /// This many vocabulary tiles are summed at the same time where each is handed on by itself.
   int64_t weight_tiles = 0;
+  /// Sums of d_weight that cannot stand in the output are those of all entries, until the call ends.
+  bool weight_apart = false;
   /// Sums of d_hidden stand apart from the output until all vocabulary entries are in them.
   bool hidden_apart = false;
   /// Rows of some part may not follow one another in d_hidden.

@@ -18,12 +18,12 @@ namespace logitless::sink {
 enum class SumsIn {
   kOutput,
   kTiles,  ///< of their own, each handed on once all rows are in it
-  kWhole,  ///< all of them, apart from the output until the call ends: for heads with few components
+  kWhole,  ///< all of them, apart from the output until the call ends
 };
 
-/// Returns whether d_weight is summed in tiles of its own.
+/// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a callback.
 template <class Sum>
-bool is_summed_in_tiles(const Gradients& outputs) {
+bool is_summed_apart(const Gradients& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
 }
 
@@ -50,7 +50,9 @@ class WeightSink final : public Sink<Sum> {
         tiles_(sums_in == SumsIn::kTiles ? static_cast<size_t>(sizes.weight_tiles) : 0) {}
 
   void take_lasting(core::Arena& arena) override {
-    if (whole_apart_) place_ = Matrix(arena.take<Sum>(out_.rows * out_.cols), out_.rows, out_.cols);
+    if (!whole_apart_) return;
+    const int64_t rows = layout_.rows(sizes_.entries, cols_), cols = layout_.cols(sizes_.entries, cols_);
+    place_ = Matrix(arena.take<Sum>(rows * cols), rows, cols);
   }
 
   void take(core::Arena& arena) override {
@@ -86,38 +88,42 @@ class WeightSink final : public Sink<Sum> {
   }
 
   void finish_tile(int64_t first_entry, int64_t entries, int threads) override {
-    if (!apart()) return;
+    if (apart()) hand_on(tile(first_entry), tile_stride_, first_entry, entries, threads);
+  }
+
+  void finish(const core::Array<bool>&, bool any) override {
+    if (any && !whole_apart_) return;
+    if (!any && !callback_) {
+      if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
+      return;
+    }
+    auto* const whole = static_cast<Sum*>(place_.data);
+    if (!any && whole_apart_) std::fill_n(whole, place_.rows * place_.stride, Sum{0});
+    for (Sum* tile : tiles_) std::fill_n(tile, sizes_.part.entries * cols_, Sum{0});
+    for (int64_t first = 0; first < sizes_.entries; first += sizes_.part.entries) {
+      const int64_t entries = std::min(sizes_.part.entries, sizes_.entries - first);
+      if (apart()) {
+        hand_on(tile(first), tile_stride_, first, entries, 1);
+      } else {
+        hand_on(whole + layout_.offset(first, 0, place_.stride), place_.stride, first, entries, sizes_.threads);
+      }
+    }
+  }
+
+ private:
+  // Hands the sums of entries on to the callback or the output, on a team of at most `threads`.
+  void hand_on(const Sum* sums, int64_t stride, int64_t first_entry, int64_t entries, int threads) const {
     const int64_t rows = layout_.rows(entries, cols_), cols = layout_.cols(entries, cols_);
-    const Sum* sums = tile(first_entry);
-    if (callback_) return callback_(first_entry, entries, ConstMatrix(sums, rows, cols, tile_stride_));
+    if (callback_) return callback_(first_entry, entries, ConstMatrix(sums, rows, cols, stride));
     const int64_t offset = layout_.offset(first_entry, 0, out_.stride);
     core::parallel_ranges(threads, rows, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        store_sums(kernels_, sums + r * tile_stride_, cols, mode_,
+        store_sums(kernels_, sums + r * stride, cols, mode_,
                    core::element(out_.data, out_.dtype, offset + r * out_.stride), out_.dtype);
       }
     });
   }
 
-  void finish(const core::Array<bool>&, bool any) override {
-    if (any && whole_apart_) {
-      for (int64_t r = 0; r < out_.rows; ++r) {
-        store_sums(kernels_, static_cast<const Sum*>(place_.data) + r * place_.stride, out_.cols, mode_,
-                   core::element(out_.data, out_.dtype, r * out_.stride), out_.dtype);
-      }
-    }
-    if (any) return;
-    if (!callback_) {
-      if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
-      return;
-    }
-    for (Sum* tile : tiles_) std::fill_n(tile, sizes_.part.entries * cols_, Sum{0});
-    for (int64_t first = 0; first < sizes_.entries; first += sizes_.part.entries) {
-      finish_tile(first, std::min(sizes_.part.entries, sizes_.entries - first), 1);
-    }
-  }
-
- private:
   bool apart() const { return !tiles_.empty(); }
   // Returns the sums of the vocabulary tile that an entry is in.
   Sum* tile(int64_t first_entry) const {
