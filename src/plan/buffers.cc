@@ -54,6 +54,8 @@ sink::Sizes sink_sizes(const RunPlan& run) {
   sizes.entries = run.grid.vocab_size;
   sizes.threads = run.plan.threads;
   sizes.weight_tiles = kWeightTiles;
+  sizes.weight_apart = run.weight_apart;
+  sizes.keeps_residuals = run.keeps_residuals();
   sizes.hidden_apart = run.hidden_apart;
   sizes.scatter = run.scatter;
   sizes.hidden_elsewhere = run.expected_rows != ExpectedRowsIn::kNone;
@@ -64,7 +66,7 @@ sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outp
   const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
   return stats::with_tile_types(problem, [&](auto types) {
     using Sum = typename decltype(types)::Sum;
-    const bool in_tiles = sink::is_summed_in_tiles<Sum>(outputs);
+    const bool in_tiles = sink::is_summed_apart<Sum>(outputs);
     sink::Sizes sizes;
     sizes.part = {n, in_tiles ? std::min(kDenseWeightTile, v) : v, h, h};
     sizes.rows = n;
@@ -117,6 +119,13 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
   } else if (run.gather) {
     gathered = source.take_room(arena, run.plan.chunk_rows);
   }
+  if (run.keeps_residuals()) {
+    int64_t tiles = static_cast<int64_t>(slots.size());
+    for (int64_t chunk = 0; run.logits_stay && chunk < run.chunk_count(); ++chunk) {
+      tiles = std::max(tiles, static_cast<int64_t>(run.blocks_of(chunk).size()) * grid.vocab_tiles());
+    }
+    residuals = {arena.take<float>(tiles * grid.row_tile), arena.take<float>(tiles * grid.vocab_tile)};
+  }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
   if (problem.divergence) divergences = arena.take<kernels::RowDivergence<Logit>>(run.plan.chunk_rows);
@@ -132,6 +141,7 @@ ExpectedSums<Types>::ExpectedSums(core::Arena& arena, const kernels::RowKernels&
                : problem::matrix_rows(
                      Matrix(nullptr, DTypeOf<typename Types::Sum>::value, problem.tokens, problem.hidden_size)),
            WriteMode::kOverwrite, sink_sizes(run)) {
+  sink.take_lasting(arena);
   sink.take(arena);
 }
 

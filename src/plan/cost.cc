@@ -20,9 +20,9 @@ bool keeping_pays(const source::Source& source, const Gradients& outputs, int ti
   if (sides * logit_bytes * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
   double chunk_bytes = source.head_bytes(0) * outputs.wants_d_hidden();
   for (int64_t side = 0; side < source.sides(); ++side) chunk_bytes += source.head_bytes(side);
-  if (outputs.d_weight.data) {
-    chunk_bytes +=
-        2 * static_cast<double>(size_of(outputs.d_weight.dtype)) * area(source.hidden_size(), source.entries());
+  if (outputs.d_weight.data || outputs.weight_sink) {
+    const double element = one.weight_apart ? logit_bytes : static_cast<double>(size_of(outputs.d_weight.dtype));
+    chunk_bytes += 2 * element * area(source.hidden_size(), source.entries());
   }
   const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
   const double flops = 2 * times * logits * static_cast<double>(source.depth());

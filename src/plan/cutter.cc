@@ -59,8 +59,8 @@ Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem
       outputs_(outputs),
       rows_(rows_of(problem, work)),
       gemm_(gemm::backend_for_rows(*context.gemm, rows(), source_.states_type(), source_.head_type())),
-      one_chunk_(stats::with_tile_types(
-          problem, [&](auto types) { return sink::is_summed_in_tiles<typename decltype(types)::Sum>(outputs); })) {
+      weight_apart_(stats::with_tile_types(
+          problem, [&](auto types) { return sink::is_summed_apart<typename decltype(types)::Sum>(outputs); })) {
   const bool may_keep_logits = work.forward && work.backward && context.options.plan != PlanKind::kTwoPass;
   if (may_keep_logits) groups_ = make_row_groups(rows_, work.groups);
 }
@@ -119,6 +119,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     // What is scaled while it is summed cannot be added to what is there.
     run.hidden_apart |= run.expected_rows == ExpectedRowsIn::kHidden && wants_sums_apart();
   }
+  run.weight_apart = weight_apart_ && kind == PlanKind::kOnePass && run.chunk_count() > 1;
   run.gradient_terms = gradient_terms(context_, source_);
   run.scatter = run.gather || !stands_in_blocks(run.blocks);
   Plan& plan = run.plan;

@@ -28,9 +28,6 @@ class Cutter {
   const Source& source() const { return source_; }
   /// The groups of a loss that one pass may run.
   const RowGroups& groups() const { return groups_; }
-  /// Returns whether d_weight takes all rows in one chunk: several chunks would add to it several times, but
-  /// a callback gets each tile once, and a narrow type is rounded once.
-  bool one_chunk() const { return one_chunk_; }
   /// Returns whether d_hidden is added to what the caller's holds: each tile would round it once more, and
   /// sums that stand apart are added once.
   bool wants_sums_apart() const;
@@ -59,7 +56,7 @@ class Cutter {
   const Gradients& outputs_;
   std::span<const int64_t> rows_;
   const gemm::Backend& gemm_;
-  bool one_chunk_;
+  bool weight_apart_;  // a callback gets each tile of d_weight once, and a narrow type is rounded once
   RowGroups groups_;
 };
 

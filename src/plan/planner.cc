@@ -165,7 +165,7 @@ class Planner {
       return run;
     };
     RunPlan whole = in_chunks(1);
-    if (fits(whole) || cutter_.one_chunk()) return whole;
+    if (fits(whole)) return whole;
     int64_t too_few = 1;
     int64_t enough = std::max<int64_t>(1, div_up(rows(), least_rows));
     RunPlan best = in_chunks(enough);
@@ -228,9 +228,7 @@ class Planner {
 
   [[noreturn]] void too_small(const RunPlan& run) const {
     std::string why;
-    if (run.plan.kind == PlanKind::kOnePass && cutter_.one_chunk()) {
-      why = " (a weight_sink or a 16-bit d_weight takes all rows in one chunk)";
-    } else if (run.plan.kind == PlanKind::kOnePass && cutter_.groups().coupled()) {
+    if (run.plan.kind == PlanKind::kOnePass && cutter_.groups().coupled()) {
       why = " (the loss couples " + std::to_string(cutter_.groups().largest) + " rows, whose logits are kept together)";
     }
     core::fail("workspace_bytes = ", budget_, " is too small: plan ", name_of(run.plan.kind), " with tiles of ",

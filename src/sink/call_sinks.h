@@ -50,7 +50,10 @@ class CallSinks {
     }
     if (outputs.d_weight.data || outputs.weight_sink) {
       add(weight_.emplace(kernels, product, outputs.d_weight, outputs.d_weight_mode, outputs.weight_sink,
-                          is_summed_in_tiles<Sum>(outputs) ? SumsIn::kTiles : SumsIn::kOutput, sizes));
+                          !is_summed_apart<Sum>(outputs) ? SumsIn::kOutput
+                          : sizes.weight_apart           ? SumsIn::kWhole
+                                                         : SumsIn::kTiles,
+                          sizes));
     }
     if (outputs.d_bias.data) {
       bias_.emplace(kernels, outputs.d_bias, outputs.d_bias_mode);

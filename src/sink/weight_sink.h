@@ -9,6 +9,7 @@
 #include "core/views.h"
 #include "kernels/row_kernels.h"
 #include "logitless/tensors.h"
+#include "sink/kept_residuals.h"
 #include "sink/sink.h"
 #include "sink/store_sums.h"
 
@@ -18,12 +19,12 @@ namespace logitless::sink {
 enum class SumsIn {
   kOutput,
   kTiles,  ///< of their own, each handed on once all rows are in it
-  kWhole,  ///< all of them, apart from the output until the call ends: for heads with few components
+  kWhole,  ///< all of them, apart from the output until the call ends
 };
 
-/// Returns whether d_weight is summed in tiles of its own.
+/// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a callback.
 template <class Sum>
-bool is_summed_in_tiles(const Gradients& outputs) {
+bool is_summed_apart(const Gradients& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
 }
 
@@ -50,15 +51,23 @@ class WeightSink final : public Sink<Sum> {
         tiles_(sums_in == SumsIn::kTiles ? static_cast<size_t>(sizes.weight_tiles) : 0) {}
 
   void take_lasting(core::Arena& arena) override {
-    if (whole_apart_) place_ = Matrix(arena.take<Sum>(out_.rows * out_.cols), out_.rows, out_.cols);
+    if (!whole_apart_) return;
+    const int64_t rows = layout_.rows(sizes_.entries, cols_), cols = layout_.cols(sizes_.entries, cols_);
+    place_ = Matrix(arena.take<Sum>(rows * cols), rows, cols);
   }
 
   void take(core::Arena& arena) override {
+    if (sizes_.keeps_residuals) residuals_.take(arena, cols_, sizes_.entries);
     for (Sum*& tile : tiles_) tile = arena.take<Sum>(sizes_.part.entries * cols_);
   }
 
   int64_t splits() const override { return core::div_up(cols_, components_); }
   int64_t tiles_apart() const override { return static_cast<int64_t>(tiles_.size()); }
+  bool finishes_tiles() const override { return apart() || sizes_.keeps_residuals; }
+
+  void begin_chunk(std::span<const int64_t> rows, int threads) override {
+    if (sizes_.keeps_residuals) residuals_.begin_chunk(kernels_, product_.states, rows, threads);
+  }
 
   void add(const GradientPart& part, int64_t split, bool first, int, const source::Multiplier& multiply) override {
     const int64_t component = split * components_;
@@ -83,41 +92,62 @@ class WeightSink final : public Sink<Sum> {
       product.accumulate = !first_term || adds;
       multiply(product);
     });
+    if (part.residuals.columns && split == 0) residuals_.add(part);
   }
 
   void finish_tile(int64_t first_entry, int64_t entries, int threads) override {
-    if (!apart()) return;
+    if (sizes_.keeps_residuals) put_back(first_entry, entries);
+    if (apart()) hand_on(tile(first_entry), tile_stride_, first_entry, entries, threads);
+  }
+
+  void finish(const core::Array<bool>&, bool any) override {
+    if (any && !whole_apart_) return;
+    if (!any && !callback_) {
+      if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
+      return;
+    }
+    auto* const whole = static_cast<Sum*>(place_.data);
+    if (!any && whole_apart_) std::fill_n(whole, place_.rows * place_.stride, Sum{0});
+    for (Sum* tile : tiles_) std::fill_n(tile, sizes_.part.entries * cols_, Sum{0});
+    for (int64_t first = 0; first < sizes_.entries; first += sizes_.part.entries) {
+      const int64_t entries = std::min(sizes_.part.entries, sizes_.entries - first);
+      if (apart()) {
+        hand_on(tile(first), tile_stride_, first, entries, 1);
+      } else {
+        hand_on(whole + layout_.offset(first, 0, place_.stride), place_.stride, first, entries, sizes_.threads);
+      }
+    }
+  }
+
+ private:
+  // Adds what rounding the gradients of a chunk has left to the sums of entries.
+  void put_back(int64_t first_entry, int64_t entries) const {
+    const int64_t stride = apart() ? tile_stride_ : place_.stride;
+    Sum* const sums =
+        apart() ? tile(first_entry) : static_cast<Sum*>(place_.data) + layout_.offset(first_entry, 0, stride);
+    const Sum* const mean = residuals_.mean();
+    const Sum* const left = residuals_.of_entries() + first_entry;
+    const auto add_scaled = kernels_.typed<Sum>().add_scaled;
+    const bool hidden_vocab = layout_.is_hidden_vocab();
+    for (int64_t r = 0; r < layout_.rows(entries, cols_); ++r) {
+      add_scaled(hidden_vocab ? left : mean, hidden_vocab ? mean[r] : left[r], layout_.cols(entries, cols_),
+                 sums + r * stride);
+    }
+  }
+
+  // Hands the sums of entries on to the callback or the output, on a team of at most `threads`.
+  void hand_on(const Sum* sums, int64_t stride, int64_t first_entry, int64_t entries, int threads) const {
     const int64_t rows = layout_.rows(entries, cols_), cols = layout_.cols(entries, cols_);
-    const Sum* sums = tile(first_entry);
-    if (callback_) return callback_(first_entry, entries, ConstMatrix(sums, rows, cols, tile_stride_));
+    if (callback_) return callback_(first_entry, entries, ConstMatrix(sums, rows, cols, stride));
     const int64_t offset = layout_.offset(first_entry, 0, out_.stride);
     core::parallel_ranges(threads, rows, [&](int64_t begin, int64_t end) {
       for (int64_t r = begin; r < end; ++r) {
-        store_sums(kernels_, sums + r * tile_stride_, cols, mode_,
+        store_sums(kernels_, sums + r * stride, cols, mode_,
                    core::element(out_.data, out_.dtype, offset + r * out_.stride), out_.dtype);
       }
     });
   }
 
-  void finish(const core::Array<bool>&, bool any) override {
-    if (any && whole_apart_) {
-      for (int64_t r = 0; r < out_.rows; ++r) {
-        store_sums(kernels_, static_cast<const Sum*>(place_.data) + r * place_.stride, out_.cols, mode_,
-                   core::element(out_.data, out_.dtype, r * out_.stride), out_.dtype);
-      }
-    }
-    if (any) return;
-    if (!callback_) {
-      if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
-      return;
-    }
-    for (Sum* tile : tiles_) std::fill_n(tile, sizes_.part.entries * cols_, Sum{0});
-    for (int64_t first = 0; first < sizes_.entries; first += sizes_.part.entries) {
-      finish_tile(first, std::min(sizes_.part.entries, sizes_.entries - first), 1);
-    }
-  }
-
- private:
   bool apart() const { return !tiles_.empty(); }
   // Returns the sums of the vocabulary tile that an entry is in.
   Sum* tile(int64_t first_entry) const {
@@ -136,6 +166,7 @@ class WeightSink final : public Sink<Sum> {
   const int64_t cols_;        // of the states
   const int64_t components_;  // that one task adds to
   const int64_t tile_stride_;
+  EntryResiduals<Sum> residuals_;
   core::Array<Sum*> tiles_;  // [part.entries, cols] each, in the head's layout; none: parts go to the output
 };
 

@@ -271,9 +271,13 @@ TEST(CoupledLoss, OutputsInEveryForm) {
     tester.accumulate().matches_oracle();
     tester.accumulate(false).gradients(true, false, false).matches_oracle();
     tester.gradients(false, true, true).matches_oracle();
-    // A sink and a bfloat16 d_weight take all rows in one chunk.
-    tester.gradients(true, true, true).sink().workspace(size_t{64} << 20).matches_oracle();
-    tester.sink(false).dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).matches_oracle();
+    // A sink and a bfloat16 d_weight have sums of all entries beside chunks, and of a few tiles without.
+    for (const bool sink : {true, false}) {
+      const DType narrow = sink ? DType::kFloat32 : DType::kBFloat16;
+      tester.gradients(true, true, true).sink(sink).dtype(narrow).gradient_dtype(narrow);
+      tester.workspace(size_t{64} << 20).matches_oracle();
+      tester.tightest_one_pass().matches_oracle();
+    }
     // d_hidden alone may be bfloat16 in any chunks: each row is finished in one of them.
     tester.gradients(true, false, false).tightest_one_pass().matches_oracle();
   });
