@@ -23,7 +23,8 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What rounding to bfloat16 with these bits leaves of a value, which is exact: of a NaN or an infinity nothing.
+// What rounding to bfloat16 with these bits leaves of a value, which is exact: of a NaN or an infinity
+// nothing.
 template <class D>
 HWY_INLINE hn::Vec<D> left_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUnsigned<D>> bits) {
   const auto left = hn::Sub(value, hn::BitCast(d, hn::ShiftLeft<16>(bits)));

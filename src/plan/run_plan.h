@@ -94,8 +94,8 @@ struct RunPlan {
   /// float32 or float64 sums of d_hidden stand apart from the output until all vocabulary entries are in
   /// them. This is always so where the output is narrower than its sums.
   bool hidden_apart = false;
-  /// Sums of d_weight that cannot stand in the output are those of all entries until the call ends: chunks add to
-  /// them. One chunk has the sums of a few tiles.
+  /// Sums of d_weight that cannot stand in the output are those of all entries until the call ends: chunks
+  /// add to them. One chunk has the sums of a few tiles.
   bool weight_apart = false;
 };
 

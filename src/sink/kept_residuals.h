@@ -1,10 +1,9 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of logits that are multiplied as bfloat16 lose what rounding leaves of them, r = d - bf16(d). A
-// direction that all rows of a matrix share turns the sum of these into an error: with w̄ the mean row of the
-// head and x̄ that of the states,
-//     Σ_v r_iv w_v = (Σ_v r_iv) w̄ + Σ_v r_iv (w_v - w̄),    Σ_i r_iv x_i = (Σ_i r_iv) x̄ + Σ_i r_iv (x_i - x̄).
-// The sums in brackets come from the row kernels (kernels::Residuals); the first terms are put back here. What
-// is left has no direction in common, so that roundings cancel in it.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 Gradients of logits that are
+// multiplied as bfloat16 lose what rounding leaves of them, r = d - bf16(d). A direction that all rows of a
+// matrix share turns the sum of these into an error: with w̄ the mean row of the head and x̄ that of the
+// states, Σ_v r_iv w_v = (Σ_v r_iv) w̄ + Σ_v r_iv (w_v - w̄),    Σ_i r_iv x_i = (Σ_i r_iv) x̄ + Σ_i r_iv
+// (x_i - x̄). The sums in brackets come from the row kernels (kernels::Residuals); the first terms are put
+// back here. What is left has no direction in common, so that roundings cancel in it.
 #pragma once
 
 #include <omp.h>
@@ -41,8 +40,8 @@ class RowResiduals {
     if (ones_) std::fill_n(ones_, part_entries_, kOne);
   }
 
-  /// Keeps those of a part, which come in the order of the vocabulary; `product` is the one that has added the
-  /// part to some components, of which `component` is the first.
+  /// Keeps those of a part, which come in the order of the vocabulary; `product` is the one that has added
+  /// the part to some components, of which `component` is the first.
   void add(const GradientPart& part, int64_t component, bool first, gemm::Product<Sum> product,
            const source::Multiplier& multiply) {
     if (component == 0) {

@@ -67,7 +67,8 @@ class Sink {
   const std::optional<size_t>& joins() const { return joins_; }
   void join(size_t sink) { joins_ = sink; }
 
-  /// Returns whether finish_tile() is to be called for each vocabulary tile once all rows of the chunk are in it.
+  /// Returns whether finish_tile() is to be called for each vocabulary tile once all rows of the chunk are
+  /// in it.
   virtual bool finishes_tiles() const { return tiles_apart() > 0; }
 
   /// Makes ready for a chunk of these rows of hidden, on a team of at most `threads`.

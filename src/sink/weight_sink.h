@@ -22,7 +22,8 @@ enum class SumsIn {
   kWhole,  ///< all of them, apart from the output until the call ends
 };
 
-/// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a callback.
+/// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a
+/// callback.
 template <class Sum>
 bool is_summed_apart(const Gradients& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));

@@ -69,8 +69,8 @@ TEST(GradientPrecision, OutputsOfEveryType) {
 
 class OneCall {
  public:
-  /// Adds `shared` times a direction to all rows of the head, and another to all hidden states: the logits of a
-  /// row all move by the same number.
+  /// Adds `shared` times a direction to all rows of the head, and another to all hidden states: the logits
+  /// of a row all move by the same number.
   explicit OneCall(HeadLayout layout = HeadLayout::kVocabHidden, double shared = 0) : inputs_(spec(layout)) {
     for (int64_t h = 0; h < inputs_.spec.hidden && shared != 0; ++h) {
       const double of_head = shared * std::cos(static_cast<double>(h));
@@ -141,8 +141,8 @@ TEST(GradientPrecision, LosesWhatItRounds) {
   }
 }
 
-// Roundings add up along a direction that all rows of the head, or all states, share; what they leave there is
-// put back, so that a shared direction costs nothing.
+// Roundings add up along a direction that all rows of the head, or all states, share; what they leave there
+// is put back, so that a shared direction costs nothing.
 TEST(GradientPrecision, PutsBackWhatRowsShare) {
   if (!multiplies_bfloat16()) GTEST_SKIP() << "no backend of this machine multiplies bfloat16";
   for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {

@@ -74,8 +74,8 @@ oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& prob
 
 /// Of gradients that are rounded to one term of bfloat16.
 inline constexpr double kBfloat16Unit = 0x1p-8;
-/// Adds to the bounds of products with such gradients, which are off by `d_bound`. What rounding leaves of a row, or
-/// of a vocabulary entry, is put back with the mean row of some part of the head or of the states
+/// Adds to the bounds of products with such gradients, which are off by `d_bound`. What rounding leaves of
+/// a row, or of a vocabulary entry, is put back with the mean row of some part of the head or of the states
 /// (sink/kept_residuals.h), none of whose elements is above the largest of its column.
 void add_put_back(const oracle::MatrixXd& d_bound, const oracle::MatrixXd& abs_hidden,
                   const oracle::MatrixXd& abs_weight, oracle::MatrixXd& d_hidden, oracle::MatrixXd& d_weight);

@@ -225,6 +225,14 @@ class MemoryFormula {
     int64_t forward = p_.threads * (4 * p_.vocab_tile + 4 * p_.row_tile) + 48 * stretches() * p_.chunk_rows;
     const int64_t rows_of_scratch = p_.gradient_dtype == DType::kBFloat16 ? 2 : 1;
     int64_t backward = p_.threads * rows_of_scratch * 4 * p_.vocab_tile + 56 * p_.chunk_rows;
+    int64_t lasting = one_pass ? p_.chunk_rows * blocks(p_.vocab_size, p_.vocab_tile) * tile() : 0;
+    if (p_.gradient_dtype == DType::kBFloat16 && p_.gradient_terms == 1) {
+      const int64_t tiles =
+          one_pass ? blocks(p_.chunk_rows, p_.row_tile) * blocks(p_.vocab_size, p_.vocab_tile) : p_.tiles_alive;
+      backward +=
+          4 * tiles * (p_.row_tile + p_.vocab_tile) + 8 * p_.chunk_rows + 4 * p_.vocab_size + 132 * p_.hidden_size;
+      lasting += 4 * p_.hidden_size + 2 * p_.vocab_tile;
+    }
     forward += static_cast<int64_t>(p_.packed_bytes);
     if (!one_pass) backward += static_cast<int64_t>(p_.packed_bytes);
     if (!one_pass) forward += p_.threads * logits;
@@ -244,9 +252,11 @@ class MemoryFormula {
       }
       forward += p_.threads * p_.row_tile * gathered;
       backward += (one_pass ? p_.chunk_rows : p_.tiles_alive * p_.row_tile) * gathered;
-      backward += 4 * p_.chunk_rows * p_.hidden_size + 2 * 4 * p_.vocab_tile * p_.hidden_size;
+      backward += 4 * p_.chunk_rows * p_.hidden_size;
+      const bool chunks = one_pass && p_.chunk_rows < p_.active_rows;
+      (chunks ? lasting : backward) += 4 * p_.hidden_size * (chunks ? p_.vocab_size : 2 * p_.vocab_tile);
     }
-    return std::max(forward, backward) + (one_pass ? p_.chunk_rows * blocks(p_.vocab_size, p_.vocab_tile) * tile() : 0);
+    return std::max(forward, backward) + lasting;
   }
 
  private:
@@ -298,9 +308,14 @@ TEST(Docs, ListsOfTheLargestLogitsTakeWhatThePageSays) {
 }
 
 TEST(Docs, TheMemoryFormulaIsThePlans) {
-  for (const bool narrow : {false, true}) {
-    for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-      for (const size_t mebibytes : {6, 12, 64}) {
+  for (const std::string& backend : gemm_backends()) {
+    for (const bool narrow : {false, true}) {
+      for (const auto& [kind, mebibytes] : std::vector<std::pair<PlanKind, size_t>>{{PlanKind::kOnePass, 6},
+                                                                                    {PlanKind::kOnePass, 12},
+                                                                                    {PlanKind::kOnePass, 64},
+                                                                                    {PlanKind::kTwoPass, 6},
+                                                                                    {PlanKind::kTwoPass, 12},
+                                                                                    {PlanKind::kTwoPass, 64}}) {
         InputSpec spec;
         spec.tokens = 1500;
         spec.hidden = 300;
@@ -314,6 +329,7 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
         GradientOutputs outputs(inputs, run);
         ContextOptions options;
         options.plan = kind;
+        options.gemm_backend = backend;
         options.threads = 3;
         options.workspace_bytes = mebibytes << 20;
         Plan plan;
@@ -327,7 +343,7 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
         SCOPED_TRACE(plan.describe());
         // Each part is rounded up to 64 bytes, and so is the whole; a thread has at most 5 parts and a tile
         // 2.
-        const int64_t parts = 8 + 5 * plan.threads + 2 * plan.tiles_alive;
+        const int64_t parts = 16 + 5 * plan.threads + 2 * plan.tiles_alive;
         const auto bytes = static_cast<int64_t>(plan.workspace_bytes);
         const int64_t formula = MemoryFormula(plan, narrow).bytes();
         EXPECT_GE(bytes, formula);
