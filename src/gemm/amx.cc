@@ -35,6 +35,9 @@ constexpr int64_t kDepth = 288;
 constexpr int64_t kPacked = 384 * 1024;
 // Fewer columns would not be worth the panels of A that are packed for them.
 constexpr int64_t kLeastColumns = 128;
+// Products of terms are summed over so many parts of the depth (576, the hidden size of small models) before they are
+// added to C: few sums are long, and C is read and written once for 2 % of what the unit takes for its products.
+constexpr int64_t kPartsOfSum = 6;
 
 /// The sizes of what a product packs of elements with so many terms: one of bfloat16, kTerms of float32.
 struct Sizes {
@@ -61,30 +64,27 @@ struct Sizes {
   int64_t b_elements(int64_t n, int64_t k) const {
     return std::min(most_columns(n) * row_elements(k), std::max(kPacked, kLeastColumns * row_elements(k)));
   }
-  int64_t low_elements(int64_t n) const { return terms == 1 ? 0 : kPanel * most_columns(n); }
+  int64_t sum_elements(int64_t n) const { return terms == 1 ? kPanel * kPanel : 2 * kPanel * most_columns(n); }
 };
 
-/// What a product packs at a time, in scratch.
+/// What a product has in scratch.
 struct Packed {
-  static constexpr int64_t kBlock = kPanel * kPanel;
   static constexpr size_t kAlignment = 64;
 
-  uint16_t* a;   // a panel of part_of()
-  uint16_t* b;   // the panels of packed_columns()
-  float* block;  // of C, where the edge of C is inside of it
-  float* low;    // the sums of terms' low products, of kPanel rows of packed_columns()
+  uint16_t* a;  // a panel of part_of()
+  uint16_t* b;  // the panels of packed_columns()
+  float* sums;  // a block of C, where the edge of C is inside of it; of terms, two strips of packed_columns()
 
   static size_t bytes(const Sizes& sizes, int64_t n, int64_t k) {
     return static_cast<size_t>(sizes.a_elements(k) + sizes.b_elements(n, k)) * sizeof(uint16_t) +
-           static_cast<size_t>(kBlock + sizes.low_elements(n)) * sizeof(float) + kAlignment;
+           static_cast<size_t>(sizes.sum_elements(n)) * sizeof(float) + kAlignment;
   }
 
   Packed(void* scratch, const Sizes& sizes, int64_t n, int64_t k) {
     size_t space = bytes(sizes, n, k);
     a = static_cast<uint16_t*>(std::align(kAlignment, space - kAlignment, scratch, space));
     b = a + sizes.a_elements(k);
-    block = reinterpret_cast<float*>(b + sizes.b_elements(n, k));
-    low = block + kBlock;
+    sums = reinterpret_cast<float*>(b + sizes.b_elements(n, k));
   }
 };
 
@@ -136,13 +136,11 @@ void copy_block(const float* from, int64_t from_stride, int64_t rows, int64_t co
   for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, columns, to + r * to_stride);
 }
 
-// Calls multiply(c, ldc) with a whole block of C.
-template <class Multiply>
-void multiply_block(int64_t rows, int64_t columns, float* c, int64_t ldc, bool accumulate, float* block,
-                    const Multiply& multiply) {
-  if (rows == kPanel && columns == kPanel) return multiply(c, ldc);
+void multiply_block(const TileUnit& unit, const uint16_t* a, const uint16_t* b, int64_t steps, int64_t rows,
+                    int64_t columns, float* c, int64_t ldc, bool accumulate, float* block) {
+  if (rows == kPanel && columns == kPanel) return unit.multiply(a, b, steps, c, ldc, accumulate);
   if (accumulate) copy_block(c, ldc, rows, columns, block, kPanel);
-  multiply(block, kPanel);
+  unit.multiply(a, b, steps, block, kPanel, accumulate);
   copy_block(block, kPanel, rows, columns, c, ldc);
 }
 
@@ -174,16 +172,17 @@ const uint16_t* panel_of_rows(const Sizes& sizes, const Product<float>& p, int64
 }
 
 // A panel of A is packed just before it is used, and stays in L1 while the panels of B come by from L2; the
-// strip of C that both make stays in L2 until its sums are complete. Sums of low products are added then.
+// strip of C that both make stays in L2 until its sums are complete, and so do the strips of sums of terms.
 template <class T>
 void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch) {
-  constexpr bool kHasTerms = std::is_same_v<T, float>;
   const amx::Tiles tiles(unit);
   const View<T> a = view_of_a<T>(p.a);
   const Sizes sizes = Sizes::of(p.a.dtype);
   const Packed packed(scratch, sizes, p.n, p.k);
   const int64_t part = sizes.part_of(p.k);
   const int64_t most_columns = sizes.packed_columns(p.n, p.k);
+  float* const high = packed.sums;
+  float* const low = high + kPanel * most_columns;
   for (int64_t column = 0; column < p.n; column += most_columns) {
     const int64_t columns = std::min(most_columns, p.n - column);
     pack_columns<T>(unit, sizes, p, column, columns, packed.b);
@@ -191,27 +190,26 @@ void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch
       const int64_t rows = std::min(kPanel, p.m - m);
       float* const strip = p.c + m * p.ldc + column;
       const uint16_t* b = packed.b;
-      for (int64_t k = 0; k < p.k; k += part) {
+      for (int64_t k = 0, sum_begin = 0; k < p.k; k += part) {
         const int64_t depth = std::min(part, p.k - k), steps = div_up(depth, kStep);
         const uint16_t* panel = panel_of_rows(sizes, p, m, k);
         if (!panel) {
           pack_panel(unit, unit.pack_a, at(a, m, k), rows, depth, packed.a);
           panel = packed.a;
         }
-        const bool accumulate = p.accumulate || k > 0;
         for (int64_t n = 0; n < columns; n += kPanel, b += sizes.panel_elements(depth)) {
-          multiply_block(rows, std::min(kPanel, columns - n), strip + n, p.ldc, accumulate, packed.block,
-                         [&](float* c, int64_t ldc) {
-                           if constexpr (kHasTerms) {
-                             unit.multiply_terms(panel, b, steps, c, ldc, accumulate, packed.low + n, most_columns,
-                                                 k > 0);
-                           } else {
-                             unit.multiply(panel, b, steps, c, ldc, accumulate);
-                           }
-                         });
+          if constexpr (std::is_same_v<T, float>) {
+            unit.multiply_terms(panel, b, steps, high + n, low + n, most_columns, k > sum_begin);
+          } else {
+            multiply_block(unit, panel, b, steps, rows, std::min(kPanel, columns - n), strip + n, p.ldc,
+                           p.accumulate || k > 0, packed.sums);
+          }
+        }
+        if (std::is_same_v<T, float> && (k + depth == p.k || k + part == sum_begin + kPartsOfSum * part)) {
+          unit.add_terms(high, low, most_columns, rows, columns, strip, p.ldc, p.accumulate || sum_begin > 0);
+          sum_begin = k + part;
         }
       }
-      if constexpr (kHasTerms) unit.add_low(packed.low, most_columns, rows, columns, strip, p.ldc);
     }
   }
 }

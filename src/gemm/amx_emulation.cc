@@ -40,18 +40,38 @@ float fused(float a, float b, float c) {
   return static_cast<float>(exact);
 }
 
+// Four numbers, in a register of most CPUs.
+using Floats = float __attribute__((vector_size(16)));
+using Words = int32_t __attribute__((vector_size(16)));
+constexpr int64_t kLanes = 4;
+constexpr int64_t kVectors = kColumns / kLanes;
+
+Floats flushed(Floats x) {
+  const auto bits = reinterpret_cast<Words>(x);
+  return reinterpret_cast<Floats>(bits & ~(((bits & 0x7fffffff) < 0x00800000) & 0x7fffffff));
+}
+
+/// One number for each column.
+struct Row {
+  Floats part[kVectors] = {};
+
+  float get(int64_t n) const { return part[n / kLanes][n % kLanes]; }
+  void set(int64_t n, float x) { part[n / kLanes][n % kLanes] = x; }
+};
+
 int exponent(float x) { return static_cast<int>(std::bit_cast<uint32_t>(x) >> 23 & 0xff); }
 
 /// The same half of 16 pairs, and the exponents of those that are not zeros.
 struct Numbers {
-  float at[kColumns];
+  Row row;
   int least = 255, most = 0;
 
   void put(int64_t i, uint16_t bits) {
-    at[i] = flushed(widened_bfloat16(bits));
-    if (at[i] == 0) return;
-    least = std::min(least, exponent(at[i]));
-    most = std::max(most, exponent(at[i]));
+    const float x = flushed(widened_bfloat16(bits));
+    row.set(i, x);
+    if (x == 0) return;
+    least = std::min(least, exponent(x));
+    most = std::max(most, exponent(x));
   }
 
   // Returns whether every product with a is a normal float, which holds it exactly, or zero.
@@ -61,16 +81,13 @@ struct Numbers {
   }
 };
 
-// A sum of two floats that is below 2^-126 is exact.
-void add_products(float a, const Numbers& b, float* sums) {
+// A sum of two floats that is below 2^-126 is exact: it is flushed wherever the unit would.
+void add_products(float a, const Numbers& b, Row& sums) {
   if (b.exact_with(a)) {
-    for (int64_t n = 0; n < kColumns; ++n) {
-      const float sum = sums[n] + a * b.at[n];
-      sums[n] = std::abs(sum) < kLeastNormal ? sum * 0.0f : sum;
-    }
+    for (int64_t v = 0; v < kVectors; ++v) sums.part[v] = flushed(sums.part[v] + a * b.row.part[v]);
     return;
   }
-  for (int64_t n = 0; n < kColumns; ++n) sums[n] = fused(a, b.at[n], sums[n]);
+  for (int64_t n = 0; n < kColumns; ++n) sums.set(n, fused(a, b.row.get(n), sums.get(n)));
 }
 
 struct alignas(64) Tile {
@@ -100,13 +117,13 @@ void add_dot_products(const Tile& a, const Tile& b, Tile& c) {
     }
   }
   for (int64_t row = 0; row < kTileRows; ++row) {
-    float even_sums[kColumns] = {}, odd_sums[kColumns] = {};
+    Row even_sums, odd_sums;
     for (int64_t k = 0; k < kPairs; ++k) {
       add_products(flushed(widened_bfloat16(a.half(row, 2 * k))), even[k], even_sums);
       add_products(flushed(widened_bfloat16(a.half(row, 2 * k + 1))), odd[k], odd_sums);
     }
     for (int64_t n = 0; n < kColumns; ++n) {
-      c.put(row, n, flushed(flushed(c.word(row, n)) + flushed(even_sums[n] + odd_sums[n])));
+      c.put(row, n, flushed(flushed(c.word(row, n)) + flushed(even_sums.get(n) + odd_sums.get(n))));
     }
   }
 }
@@ -162,8 +179,11 @@ void split(const float* from, int64_t stride, int64_t rows, int64_t columns, uin
   for (int64_t row = 0; row < rows; ++row) split_row(from + row * stride, columns, terms + row * kStep);
 }
 
-void add_low(const float* low, int64_t ld_low, int64_t rows, int64_t columns, float* c, int64_t ldc) {
-  for (int64_t row = 0; row < rows; ++row) add_low_row(low + row * ld_low, columns, c + row * ldc);
+void add_terms(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
+               int64_t ldc, bool accumulate) {
+  for (int64_t row = 0; row < rows; ++row, high += stride, low += stride, c += ldc) {
+    add_terms_of_row(high, low, columns, c, accumulate);
+  }
 }
 
 void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate) {
@@ -171,19 +191,19 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
   multiply_block(tiles, a, b, steps, kStepElements, c, ldc, accumulate);
 }
 
-void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate,
-                    float* low, int64_t ld_low, bool accumulate_low) {
+void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
+                    bool accumulate) {
   EmulatedTiles tiles;
-  multiply_block(tiles, a, b, steps, kTerms * kStepElements, c, ldc, accumulate);
-  multiply_low_block(tiles, a, b, steps, low, ld_low, accumulate_low);
+  multiply_block(tiles, a, b, steps, kTerms * kStepElements, high, stride, accumulate);
+  multiply_low_block(tiles, a, b, steps, low, stride, accumulate);
 }
 
 }  // namespace
 
 const TileUnit& emulated_unit() {
   static constexpr auto nothing = [] {};
-  static constexpr TileUnit unit = {"AMX, emulated", pack_a, pack_b, split, nothing, nothing, multiply, multiply_terms,
-                                    add_low};
+  static constexpr TileUnit unit = {"AMX, emulated", pack_a,   pack_b,         split,    nothing,
+                                    nothing,         multiply, multiply_terms, add_terms};
   return unit;
 }
 

@@ -105,11 +105,11 @@ inline void multiply_low_step(Unit& unit, const uint16_t* a, const uint16_t* b) 
 
 template <class Unit>
 inline void multiply_low_block(Unit& unit, const uint16_t* a, const uint16_t* b, int64_t steps, float* low,
-                               int64_t ld_low, bool accumulate) {
+                               int64_t stride, bool accumulate) {
   constexpr int64_t kElements = kTerms * kStepElements;
-  load_block(unit, low, ld_low, accumulate);
+  load_block(unit, low, stride, accumulate);
   for (int64_t step = 0; step < steps; ++step, a += kElements, b += kElements) multiply_low_step(unit, a, b);
-  store_block(unit, low, ld_low);
+  store_block(unit, low, stride);
 }
 
 // split() of one row, which is the whole of it in plain C++.
@@ -120,11 +120,12 @@ inline void split_row(const float* from, int64_t columns, uint16_t* terms) {
   }
 }
 
-// An element of C that is not finite has an infinity or a NaN in its row of A or column of B, or is too large.
-// Its low products may then be 0 · infinity, or of the other sign: they say nothing.
-inline void add_low_row(const float* low, int64_t columns, float* c) {
+// A sum of 1·1 that is not finite has an infinity or a NaN in its row of A or column of B, or is too large. Its
+// low products may then be 0 · infinity, or of the other sign.
+inline void add_terms_of_row(const float* high, const float* low, int64_t columns, float* c, bool accumulate) {
   for (int64_t n = 0; n < columns; ++n) {
-    c[n] += std::abs(c[n]) <= std::numeric_limits<float>::max() ? low[n] : 0.0f;
+    const float sum = high[n] + (std::abs(high[n]) <= std::numeric_limits<float>::max() ? low[n] : 0.0f);
+    c[n] = accumulate ? c[n] + sum : sum;
   }
 }
 

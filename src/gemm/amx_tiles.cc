@@ -129,7 +129,8 @@ LOGITLESS_TARGET_AVX512 inline void load_pairs(const uint16_t* from, int64_t str
 
 // Packs rows that stand one after the other along the depth.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_depth(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void pack_along_depth(const View<uint16_t>& view, int64_t edges, int64_t depth,
+                                              uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep) {
     for (int64_t i = 0; i < kPanel; i += kTileRows, panel += kTileElements) {
       Pairs tile;
@@ -142,7 +143,8 @@ LOGITLESS_TARGET_AVX512 void pack_along_depth(const View<uint16_t>& view, int64_
 
 // Packs what stands one after the other along C's edge.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_edge(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void pack_along_edge(const View<uint16_t>& view, int64_t edges, int64_t depth,
+                                             uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep, panel += kStepElements) {
     Pairs left, right;
     load_pairs(view.data + p * view.depth, view.depth, edges, depth - p, left, right);
@@ -209,9 +211,11 @@ LOGITLESS_TARGET_AVX512 void split(const float* from, int64_t stride, int64_t ro
   }
 }
 
-LOGITLESS_TARGET_AVX512 void add_low(const float* low, int64_t ld_low, int64_t rows, int64_t columns, float* c,
-                                     int64_t ldc) {
-  for (int64_t row = 0; row < rows; ++row) add_low_row(low + row * ld_low, columns, c + row * ldc);
+LOGITLESS_TARGET_AVX512 void add_terms(const float* high, const float* low, int64_t stride, int64_t rows,
+                                       int64_t columns, float* c, int64_t ldc, bool accumulate) {
+  for (int64_t row = 0; row < rows; ++row, high += stride, low += stride, c += ldc) {
+    add_terms_of_row(high, low, columns, c, accumulate);
+  }
 }
 
 // The tiles are registers of the CPU. Any memory may be what an instruction reads, or writes.
@@ -254,17 +258,17 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
   multiply_block(tiles, a, b, steps, kStepElements, c, ldc, accumulate);
 }
 
-void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate,
-                    float* low, int64_t ld_low, bool accumulate_low) {
+void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
+                    bool accumulate) {
   CpuTiles tiles;
-  multiply_block(tiles, a, b, steps, kTerms * kStepElements, c, ldc, accumulate);
-  multiply_low_block(tiles, a, b, steps, low, ld_low, accumulate_low);
+  multiply_block(tiles, a, b, steps, kTerms * kStepElements, high, stride, accumulate);
+  multiply_low_block(tiles, a, b, steps, low, stride, accumulate);
 }
 
 }  // namespace
 
 const TileUnit* cpu_unit() {
-  static constexpr TileUnit unit = {"AMX", pack_a, pack_b, split, begin, end, multiply, multiply_terms, add_low};
+  static constexpr TileUnit unit = {"AMX", pack_a, pack_b, split, begin, end, multiply, multiply_terms, add_terms};
   return &unit;
 }
 

@@ -48,18 +48,19 @@ struct TileUnit {
   /// column.
   void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
 
-  /// The same of panels that have kTerms terms a step, one after the other. C takes the products 1·1, and
-  /// `low`, [kPanel, kPanel] with stride ld_low, the five small ones; each is added to what it holds where its
-  /// flag says so.
-  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate,
-                         float* low, int64_t ld_low, bool accumulate_low);
-  /// C [rows, columns] += low, but for elements of C that are infinite or NaN, which stay.
-  void (*add_low)(const float* low, int64_t ld_low, int64_t rows, int64_t columns, float* c, int64_t ldc);
+  /// The same of panels that have kTerms terms a step, one after the other: `high` = 1·1, and `low` is the sum of
+  /// the five small products 1·3, 1·2, 2·2, 2·1 and 3·1. Both have rows that are `stride` apart.
+  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
+                         bool accumulate);
+  /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low` says
+  /// nothing and is left out.
+  void (*add_terms)(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
+                    int64_t ldc, bool accumulate);
 };
 
 /// Returns the CPU's unit; null in builds for CPUs without one.
 const TileUnit* cpu_unit();
-/// Returns whether the CPU can run pack_a(), pack_b(), split() and add_low() of that unit (AVX-512).
+/// Returns whether the CPU can run pack_a(), pack_b(), split() and add_terms() of that unit (AVX-512).
 bool cpu_can_pack();
 /// Asks the system once for the unit's state; returns whether the CPU has all of it and the process may use it.
 bool cpu_unit_available();
