@@ -28,15 +28,15 @@ using amx::View;
 using core::div_up;
 using core::round_up;
 
-// So many bfloat16 of each row of a panel of A and of one of B stand in L1 (18 KiB a panel), with the block of
-// C between them.
+// So many bfloat16 of each row of a panel of A and of one of B stand in L1 (18 KiB a panel), with the block
+// of C between them.
 constexpr int64_t kDepth = 288;
 // So many bfloat16 of B are packed at once: three quarters of a MiB, which stay in L2 with a strip of C.
 constexpr int64_t kPacked = 384 * 1024;
 // Fewer columns would not be worth the panels of A that are packed for them.
 constexpr int64_t kLeastColumns = 128;
-// Products of terms are summed over so many parts of the depth (576, the hidden size of small models) before they are
-// added to C: few sums are long, and C is read and written once for 2 % of what the unit takes for its products.
+// Products of terms are summed over so many parts of the depth (576, the hidden size of a small model) before
+// they are added to C: so no sum is long, and reading and writing C takes a few per cent of the time.
 constexpr int64_t kPartsOfSum = 6;
 
 /// The sizes of what a product packs of elements with so many terms: one of bfloat16, kTerms of float32.

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The loops that drive a tile unit, for the CPU's (amx_tiles.cc) and for the emulated one (amx_emulation.cc). A
+// The loops that drive a tile unit: the CPU's (amx_tiles.cc) or the emulated one (amx_emulation.cc). A
 // `Unit` has eight tiles of 16 rows of 64 bytes, named by template arguments:
 //   load<T>(from, stride)   reads rows that are `stride` bytes apart      zero<T>()
 //   store<T>(to, stride)    writes them                                   dot<C, A, B>()   TDPBF16PS: C += A · B
@@ -120,7 +120,7 @@ inline void split_row(const float* from, int64_t columns, uint16_t* terms) {
   }
 }
 
-// A sum of 1·1 that is not finite has an infinity or a NaN in its row of A or column of B, or is too large. Its
+// A high sum that is not finite has an infinity or a NaN in its row of A or column of B, or is too large. Its
 // low products may then be 0 · infinity, or of the other sign.
 inline void add_terms_of_row(const float* high, const float* low, int64_t columns, float* c, bool accumulate) {
   for (int64_t n = 0; n < columns; ++n) {

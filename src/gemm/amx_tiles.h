@@ -35,8 +35,8 @@ struct TileUnit {
   void (*pack_a)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
   void (*pack_b)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
 
-  /// Writes the terms (terms_of()) of `rows` x `columns` elements, at most kPanel x kStep, whose rows are `stride`
-  /// apart. `terms` is [kTerms, kPanel, kStep] and begins at a cache line; elements that are not given stay.
+  /// Writes the terms (terms_of()) of `rows` x `columns` elements, at most kPanel x kStep, whose rows are
+  /// `stride` apart. `terms` is [kTerms, kPanel, kStep] and begins at a cache line; the others stay.
   void (*split)(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms);
 
   /// The calling thread's tiles have the shapes that the products take from begin() to end().
@@ -48,12 +48,12 @@ struct TileUnit {
   /// column.
   void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
 
-  /// The same of panels that have kTerms terms a step, one after the other: `high` = 1·1, and `low` is the sum of
-  /// the five small products 1·3, 1·2, 2·2, 2·1 and 3·1. Both have rows that are `stride` apart.
+  /// The same of panels that have kTerms terms a step, one after the other: `high` sums the products 1·1, and
+  /// `low` the five small ones, 1·3, 1·2, 2·2, 2·1 and 3·1. Both have rows that are `stride` apart.
   void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
                          bool accumulate);
-  /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low` says
-  /// nothing and is left out.
+  /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low`
+  /// says nothing and is left out.
   void (*add_terms)(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
                     int64_t ldc, bool accumulate);
 };
@@ -62,7 +62,7 @@ struct TileUnit {
 const TileUnit* cpu_unit();
 /// Returns whether the CPU can run pack_a(), pack_b(), split() and add_terms() of that unit (AVX-512).
 bool cpu_can_pack();
-/// Asks the system once for the unit's state; returns whether the CPU has all of it and the process may use it.
+/// Asks the system once for the unit's state; returns whether the CPU has it and the process may use it.
 bool cpu_unit_available();
 
 /// Returns a unit in plain C++ that runs on every CPU, for tests: amx_emulation.cc.

@@ -18,8 +18,8 @@ inline constexpr int64_t kTerms = 3;
 
 inline float widened_bfloat16(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
 
-/// Rounds to nearest even, and to a zero of x's sign where |x| < 2^-126: the units take such numbers as zeros.
-/// |x| is below kFirstUnrounded.
+/// Rounds to nearest even, and to a zero of x's sign where |x| < 2^-126: units take such numbers as zeros.
+/// The bits of |x| are below kFirstUnrounded.
 inline uint16_t rounded_bfloat16(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   if ((bits & 0x7f800000) == 0) return static_cast<uint16_t>(bits >> 16 & 0x8000);
@@ -38,7 +38,7 @@ inline constexpr uint32_t kFirstUnrounded = 0x7f7f8000;
 inline std::array<uint16_t, kTerms> terms_of(float x) {
   const uint32_t bits = std::bit_cast<uint32_t>(x);
   const uint32_t magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return {static_cast<uint16_t>(bits >> 16 | 0x40), 0, 0};  // quiet, whatever it held
+  if (magnitude > 0x7f800000) return {static_cast<uint16_t>(bits >> 16 | 0x40), 0, 0};  // quiet
   if (magnitude == 0x7f800000) return {static_cast<uint16_t>(bits >> 16), 0, 0};
   const uint16_t first = magnitude < kFirstUnrounded ? rounded_bfloat16(x) : static_cast<uint16_t>(bits >> 16);
   const float rest = x - widened_bfloat16(first);

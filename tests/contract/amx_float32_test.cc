@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The whole library on backend "amx_float32", whose tile unit is the emulated one: the oracle's results in every
-// plan, and bits that depend neither on threads nor on neighbours.
+// The whole library on backend "amx_float32" with the emulated tile unit: the oracle's results in every plan,
+// and bits that depend neither on threads nor on neighbours.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Products on the tile unit, here the emulated one: the instruction by cases worked out by hand, float32 as three
-// bfloat16 terms, the packing of both units byte by byte, and the error of float32 products beside its bound.
+// Products on the emulated tile unit: the instruction by cases worked out by hand, float32 as three bfloat16
+// terms, the packing of both units byte by byte, and the error of float32 products beside its bound.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -367,8 +367,7 @@ TEST(Float32OnTiles, ErrNoMoreThanFloat32AndKeepTheirBound) {
   }
 }
 
-// A product of terms loses the low digits of numbers that are much smaller than their neighbours as little as a
-// float32 product does: each number is split for itself.
+// Each number is split for itself: one that is much smaller than its neighbours keeps its digits.
 TEST(Float32OnTiles, KeepTheirBoundOverAllMagnitudes) {
   for (const int widest : {10, 40, 60}) {
     std::mt19937_64 random(6);
@@ -434,6 +433,20 @@ TEST(Float32OnTiles, AreInfiniteOrNaNWhereFloat32IsAndNowhereElse) {
       }
     }
   }
+}
+
+TEST(Float32OnTiles, TakeTheScratchThatTheMemoryPageSays) {
+  const auto rounded = [](int64_t x) { return (x + 31) / 32 * 32; };
+  for (const int64_t n : {1, 40, 512, 1024, 6000}) {
+    for (const int64_t k : {1, 96, 576, 5000}) {
+      const int64_t width = rounded(n), depth = rounded(k);
+      const int64_t bytes = 2 * std::min(3 * width * depth, std::max<int64_t>(384 * 1024, 384 * depth)) +
+                            192 * std::min<int64_t>(depth, 96) + 256 * std::min<int64_t>(width, 4096) + 64;
+      EXPECT_EQ(terms_backend().scratch_bytes(512, n, k, DType::kFloat32, DType::kFloat32), static_cast<size_t>(bytes))
+          << n << " x " << k;
+    }
+  }
+  EXPECT_EQ(terms_backend().packed_rows_bytes(512, 576, DType::kFloat32, DType::kFloat32), size_t{6 * 512 * 576});
 }
 
 TEST(Float32OnTiles, KeepNumbersUpToTheLargest) {
