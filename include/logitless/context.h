@@ -61,11 +61,11 @@ struct ContextOptions {
   /// in its cache; 0 lets the library choose. Finished logits have no tiles, and products have no such
   /// blocks.
   int64_t row_block = 0;
-  /// "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit
-  /// of an Intel CPU by kernels of this library, where Linux lets a process use it. "onednn" multiplies it on
-  /// the units that the CPU has; it is there where the build found oneDNN and the CPU has such units, and
-  /// stands before "openblas" where these are faster than float32. Both multiply everything else as
-  /// "openblas" does.
+  /// "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit of an
+  /// Intel CPU by kernels of this library, where Linux lets a process use it; "amx_float32" also float32, as
+  /// three bfloat16 terms, and was never timed. "onednn" multiplies bfloat16 on the units that the CPU has,
+  /// where the build found oneDNN and there are any, and stands before "openblas" where these are faster than
+  /// float32. Each multiplies everything else as "openblas" does.
   std::string gemm_backend = "auto";
   /// Plan kDense takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;

@@ -1,19 +1,19 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/amx.h"
 
-#include "gemm/amx_tiles.h"
-
-#ifdef LOGITLESS_HAS_AMX
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <string_view>
+#include <type_traits>
 
 #include "core/integers.h"
 #include "core/parallel.h"
+#include "core/views.h"
+#include "gemm/amx_tiles.h"
 #include "gemm/delegating.h"
 #include "gemm/openblas.h"
 
@@ -22,132 +22,192 @@ namespace {
 
 using amx::kPanel;
 using amx::kStep;
+using amx::kStepElements;
+using amx::TileUnit;
+using amx::View;
 using core::div_up;
 using core::round_up;
 
-// A panel of A and one of B of this depth stand in L1 (18 KiB each) with the block of C between them.
+// So many bfloat16 of each row of a panel of A and of one of B stand in L1 (18 KiB a panel), with the block
+// of C between them.
 constexpr int64_t kDepth = 288;
-// So many elements of B are packed at once: three quarters of a MiB, which stay in L2 with a strip of C.
+// So many bfloat16 of B are packed at once: three quarters of a MiB, which stay in L2 with a strip of C.
 constexpr int64_t kPacked = 384 * 1024;
 // Fewer columns would not be worth the panels of A that are packed for them.
 constexpr int64_t kLeastColumns = 128;
+// Products of terms are summed over so many parts of the depth (576, the hidden size of a small model) before
+// they are added to C: so no sum is long, and reading and writing C takes a few per cent of the time.
+constexpr int64_t kPartsOfSum = 6;
 
-bool is_native(DType a, DType b) { return a == DType::kBFloat16 && b == DType::kBFloat16; }
+/// The sizes of what a product packs of elements with so many terms: one of bfloat16, kTerms of float32.
+struct Sizes {
+  int64_t terms;
 
-// Parts of the depth are equal up to a step.
-int64_t part_of(int64_t depth) { return round_up(div_up(depth, div_up(depth, kDepth)), kStep); }
+  static Sizes of(DType dtype) { return {dtype == DType::kBFloat16 ? 1 : kTerms}; }
 
-int64_t panel_elements(int64_t depth) { return kPanel * round_up(depth, kStep); }
+  // Parts of the depth are equal up to a step.
+  int64_t part_of(int64_t depth) const { return round_up(div_up(depth, div_up(depth, kDepth / terms)), kStep); }
 
-// So many columns of B are packed at once, over its whole depth.
-int64_t packed_columns(int64_t n, int64_t k) {
-  const int64_t most = std::max(kPacked / round_up(k, kStep) / kPanel * kPanel, kLeastColumns);
-  return std::min(round_up(n, kPanel), most);
-}
+  // So many bfloat16 a row of a panel has.
+  int64_t row_elements(int64_t depth) const { return round_up(depth, kStep) * terms; }
+  int64_t panel_elements(int64_t depth) const { return kPanel * row_elements(depth); }
 
-/// What a product packs at a time, in scratch.
+  // So many columns of B are packed at once, over its whole depth.
+  int64_t packed_columns(int64_t n, int64_t k) const {
+    const int64_t most = std::max(kPacked / row_elements(k) / kPanel * kPanel, kLeastColumns);
+    return std::min(round_up(n, kPanel), most);
+  }
+
+  // These are at least what a product with a smaller n or k needs.
+  int64_t most_columns(int64_t n) const { return std::min(round_up(n, kPanel), kPacked / row_elements(1)); }
+  int64_t a_elements(int64_t k) const { return panel_elements(std::min(k, kDepth / terms)); }
+  int64_t b_elements(int64_t n, int64_t k) const {
+    return std::min(most_columns(n) * row_elements(k), std::max(kPacked, kLeastColumns * row_elements(k)));
+  }
+  int64_t sum_elements(int64_t n) const { return terms == 1 ? kPanel * kPanel : 2 * kPanel * most_columns(n); }
+};
+
+/// What a product has in scratch.
 struct Packed {
-  static constexpr int64_t kBlock = kPanel * kPanel;
   static constexpr size_t kAlignment = 64;
 
-  uint16_t* a;   // a panel of kDepth
-  uint16_t* b;   // the panels of packed_columns()
-  float* block;  // of C, where the edge of C is inside of it
+  uint16_t* a;  // a panel of part_of()
+  uint16_t* b;  // the panels of packed_columns()
+  float* sums;  // a block of C, where the edge of C is inside of it; of terms, two strips of packed_columns()
 
-  // Both are at least what a product with a smaller n or k needs.
-  static int64_t a_elements(int64_t k) { return kPanel * std::min(round_up(k, kStep), kDepth); }
-  static int64_t b_elements(int64_t n, int64_t k) {
-    const int64_t columns = std::min(round_up(n, kPanel), kPacked / kStep);
-    return std::min(columns * round_up(k, kStep), std::max(kPacked, kLeastColumns * round_up(k, kStep)));
-  }
-  static size_t bytes(int64_t n, int64_t k) {
-    return static_cast<size_t>(a_elements(k) + b_elements(n, k)) * sizeof(uint16_t) + kBlock * sizeof(float) +
-           kAlignment;
+  static size_t bytes(const Sizes& sizes, int64_t n, int64_t k) {
+    return static_cast<size_t>(sizes.a_elements(k) + sizes.b_elements(n, k)) * sizeof(uint16_t) +
+           static_cast<size_t>(sizes.sum_elements(n)) * sizeof(float) + kAlignment;
   }
 
-  Packed(void* scratch, int64_t n, int64_t k) {
-    size_t space = bytes(n, k);
+  Packed(void* scratch, const Sizes& sizes, int64_t n, int64_t k) {
+    size_t space = bytes(sizes, n, k);
     a = static_cast<uint16_t*>(std::align(kAlignment, space - kAlignment, scratch, space));
-    b = a + a_elements(k);
-    block = reinterpret_cast<float*>(b + b_elements(n, k));
+    b = a + sizes.a_elements(k);
+    sums = reinterpret_cast<float*>(b + sizes.b_elements(n, k));
   }
 };
 
-amx::View view_of_a(const Operand& a) {
-  const auto* data = static_cast<const uint16_t*>(a.data);
-  return a.transposed ? amx::View{data, 1, a.stride} : amx::View{data, a.stride, 1};
+// T is uint16_t for bfloat16, and float.
+template <class T>
+View<T> view_of_a(const Operand& a) {
+  const auto* data = static_cast<const T*>(a.data);
+  return a.transposed ? View<T>{data, 1, a.stride} : View<T>{data, a.stride, 1};
 }
 
-amx::View view_of_b(const Operand& b) {
-  const auto* data = static_cast<const uint16_t*>(b.data);
-  return b.transposed ? amx::View{data, b.stride, 1} : amx::View{data, 1, b.stride};
+template <class T>
+View<T> view_of_b(const Operand& b) {
+  const auto* data = static_cast<const T*>(b.data);
+  return b.transposed ? View<T>{data, b.stride, 1} : View<T>{data, 1, b.stride};
 }
 
-amx::View at(const amx::View& view, int64_t edge, int64_t depth) {
+template <class T>
+View<T> at(const View<T>& view, int64_t edge, int64_t depth) {
   return {view.data + edge * view.edge + depth * view.depth, view.edge, view.depth};
+}
+
+using Pack = decltype(TileUnit::pack_a);
+
+// These pack a panel of either operand with one of the unit's functions.
+void pack_panel(const TileUnit&, Pack pack, const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+  pack(view, edges, depth, panel);
+}
+// Each step has its terms one after the other, so that one panel serves all products.
+void pack_panel(const TileUnit& unit, Pack pack, const View<float>& view, int64_t edges, int64_t depth,
+                uint16_t* panel) {
+  alignas(64) uint16_t terms[kTerms * kStepElements];
+  const bool along_depth = view.depth == 1;
+  for (int64_t step = 0; step < depth; step += kStep) {
+    const int64_t there = std::min(kStep, depth - step);
+    const float* from = view.data + step * view.depth;
+    if (along_depth) {
+      unit.split(from, view.edge, edges, there, terms);
+    } else {
+      unit.split(from, view.depth, there, edges, terms);
+    }
+    for (int64_t t = 0; t < kTerms; ++t, panel += kStepElements) {
+      const uint16_t* term = terms + t * kStepElements;
+      pack(along_depth ? View<uint16_t>{term, kStep, 1} : View<uint16_t>{term, 1, kStep}, edges, there, panel);
+    }
+  }
 }
 
 void copy_block(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
   for (int64_t r = 0; r < rows; ++r) std::copy_n(from + r * from_stride, columns, to + r * to_stride);
 }
 
-void multiply_block(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t rows, int64_t columns, float* c,
-                    int64_t ldc, bool accumulate, float* block) {
-  if (rows == kPanel && columns == kPanel) return amx::multiply(a, b, steps, c, ldc, accumulate);
+void multiply_block(const TileUnit& unit, const uint16_t* a, const uint16_t* b, int64_t steps, int64_t rows,
+                    int64_t columns, float* c, int64_t ldc, bool accumulate, float* block) {
+  if (rows == kPanel && columns == kPanel) return unit.multiply(a, b, steps, c, ldc, accumulate);
   if (accumulate) copy_block(c, ldc, rows, columns, block, kPanel);
-  amx::multiply(a, b, steps, block, kPanel, accumulate);
+  unit.multiply(a, b, steps, block, kPanel, accumulate);
   copy_block(block, kPanel, rows, columns, c, ldc);
 }
 
 // Packs columns [begin, begin + columns) of B: the panels of the first part of the depth, then of the next.
 // What it reads stands together: steps of all panels where rows of B do, else whole panels.
-void pack_columns(const Product<float>& p, int64_t begin, int64_t columns, uint16_t* out) {
-  const amx::View b = view_of_b(p.b);
-  const int64_t part = part_of(p.k);
+template <class T>
+void pack_columns(const TileUnit& unit, const Sizes& sizes, const Product<float>& p, int64_t begin, int64_t columns,
+                  uint16_t* out) {
+  const View<T> b = view_of_b<T>(p.b);
+  const int64_t part = sizes.part_of(p.k);
   for (int64_t k = 0; k < p.k; k += part) {
     const int64_t end = std::min(part, p.k - k);
     const int64_t at_once = b.edge == 1 ? kStep : end;
     for (int64_t step = 0; step < end; step += at_once) {
       const int64_t depth = std::min(at_once, end - step);
       for (int64_t n = 0; n < columns; n += kPanel) {
-        amx::pack_b(at(b, begin + n, k + step), std::min(kPanel, columns - n), depth,
-                    out + n / kPanel * panel_elements(end) + step * kPanel);
+        pack_panel(unit, unit.pack_b, at(b, begin + n, k + step), std::min(kPanel, columns - n), depth,
+                   out + n / kPanel * sizes.panel_elements(end) + sizes.panel_elements(step));
       }
     }
-    out += div_up(columns, kPanel) * panel_elements(end);
+    out += div_up(columns, kPanel) * sizes.panel_elements(end);
   }
 }
 
 // Returns where pack_rows() has put the rows from m on, at depth k; null where it has not.
-const uint16_t* panel_of_rows(const Product<float>& p, int64_t m, int64_t k) {
+const uint16_t* panel_of_rows(const Sizes& sizes, const Product<float>& p, int64_t m, int64_t k) {
   if (!p.a.packed) return nullptr;
-  return static_cast<const uint16_t*>(p.a.packed) + m / kPanel * panel_elements(p.k) + k * kPanel;
+  return static_cast<const uint16_t*>(p.a.packed) + m / kPanel * sizes.panel_elements(p.k) + sizes.panel_elements(k);
 }
 
 // A panel of A is packed just before it is used, and stays in L1 while the panels of B come by from L2; the
-// strip of C that both make stays in L2 until its sums are complete.
-void multiply_tiles(const Product<float>& p, void* scratch) {
-  const amx::Tiles tiles;
-  const amx::View a = view_of_a(p.a);
-  const Packed packed(scratch, p.n, p.k);
-  const int64_t part = part_of(p.k);
-  const int64_t most_columns = packed_columns(p.n, p.k);
+// strip of C that both make stays in L2 until its sums are complete, and so do the strips of sums of terms.
+template <class T>
+void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch) {
+  const amx::Tiles tiles(unit);
+  const View<T> a = view_of_a<T>(p.a);
+  const Sizes sizes = Sizes::of(p.a.dtype);
+  const Packed packed(scratch, sizes, p.n, p.k);
+  const int64_t part = sizes.part_of(p.k);
+  const int64_t most_columns = sizes.packed_columns(p.n, p.k);
+  float* const high = packed.sums;
+  float* const low = high + kPanel * most_columns;
   for (int64_t column = 0; column < p.n; column += most_columns) {
     const int64_t columns = std::min(most_columns, p.n - column);
-    pack_columns(p, column, columns, packed.b);
+    pack_columns<T>(unit, sizes, p, column, columns, packed.b);
     for (int64_t m = 0; m < p.m; m += kPanel) {
       const int64_t rows = std::min(kPanel, p.m - m);
+      float* const strip = p.c + m * p.ldc + column;
       const uint16_t* b = packed.b;
-      for (int64_t k = 0; k < p.k; k += part) {
-        const int64_t depth = std::min(part, p.k - k);
-        const uint16_t* panel = panel_of_rows(p, m, k);
+      for (int64_t k = 0, sum_begin = 0; k < p.k; k += part) {
+        const int64_t depth = std::min(part, p.k - k), steps = div_up(depth, kStep);
+        const uint16_t* panel = panel_of_rows(sizes, p, m, k);
         if (!panel) {
-          amx::pack_a(at(a, m, k), rows, depth, packed.a);
+          pack_panel(unit, unit.pack_a, at(a, m, k), rows, depth, packed.a);
           panel = packed.a;
         }
-        for (int64_t n = 0; n < columns; n += kPanel, b += panel_elements(depth)) {
-          multiply_block(panel, b, div_up(depth, kStep), rows, std::min(kPanel, columns - n),
-                         p.c + m * p.ldc + column + n, p.ldc, p.accumulate || k > 0, packed.block);
+        for (int64_t n = 0; n < columns; n += kPanel, b += sizes.panel_elements(depth)) {
+          if constexpr (std::is_same_v<T, float>) {
+            unit.multiply_terms(panel, b, steps, high + n, low + n, most_columns, k > sum_begin);
+          } else {
+            multiply_block(unit, panel, b, steps, rows, std::min(kPanel, columns - n), strip + n, p.ldc,
+                           p.accumulate || k > 0, packed.sums);
+          }
+        }
+        if (std::is_same_v<T, float> && (k + depth == p.k || k + part == sum_begin + kPartsOfSum * part)) {
+          unit.add_terms(high, low, most_columns, rows, columns, strip, p.ldc, p.accumulate || sum_begin > 0);
+          sum_begin = k + part;
         }
       }
     }
@@ -158,7 +218,7 @@ void multiply_tiles(const Product<float>& p, void* scratch) {
 Product<float> columns_of(const Product<float>& p, int64_t begin, int64_t end) {
   Product<float> out = p;
   out.n = end - begin;
-  out.b.data = at(view_of_b(p.b), begin, 0).data;
+  out.b.data = core::element(p.b.data, p.b.dtype, begin * (p.b.transposed ? p.b.stride : 1));
   out.c = p.c + begin;
   return out;
 }
@@ -167,15 +227,21 @@ Product<float> columns_of(const Product<float>& p, int64_t begin, int64_t end) {
 Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
   Product<float> out = p;
   out.m = end - begin;
-  out.a.data = at(view_of_a(p.a), begin, 0).data;
-  out.a.packed = panel_of_rows(p, begin, 0);
+  out.a.data = core::element(p.a.data, p.a.dtype, begin * (p.a.transposed ? 1 : p.a.stride));
+  out.a.packed = panel_of_rows(Sizes::of(p.a.dtype), p, begin, 0);
   out.c = p.c + begin * p.ldc;
   return out;
 }
 
-bool switched_off() {
-  const char* setting = std::getenv("LOGITLESS_AMX");
-  return setting && std::string_view(setting) == "0";
+// Returns what LOGITLESS_AMX leaves of the CPU's unit when it is first read.
+const TileUnit* chosen_unit() {
+  static const TileUnit* const unit = []() -> const TileUnit* {
+    const char* variable = std::getenv("LOGITLESS_AMX");
+    const std::string_view setting = variable ? variable : "";
+    if (setting == "emulated") return &amx::emulated_unit();
+    return setting != "0" && amx::cpu_unit_available() ? amx::cpu_unit() : nullptr;
+  }();
+  return unit;
 }
 
 class Amx final : public Delegating {
@@ -183,12 +249,16 @@ class Amx final : public Delegating {
   using Delegating::multiply;
   using Delegating::multiply_parallel;
 
-  Amx() : Delegating(openblas_backend()) {}
+  Amx(const TileUnit& unit, bool multiplies_float32)
+      : Delegating(openblas_backend()), unit_(unit), multiplies_float32_(multiplies_float32) {}
 
-  const char* name() const override { return "amx"; }
+  const char* name() const override { return multiplies_float32_ ? "amx_float32" : "amx"; }
   Description describe() const override {
     Description out = others_.describe();
-    out.bf16 = "logitless (AMX)";
+    out.bf16 = std::string("logitless (") + unit_.name + ")";
+    if (&unit_ == &amx::emulated_unit()) {
+      out.warnings.push_back("LOGITLESS_AMX is \"emulated\": C++ does the work of the tile unit, for tests, slowly");
+    }
     return out;
   }
   bool reads(DType a, DType b) const override { return is_native(a, b) || others_.reads(a, b); }
@@ -196,10 +266,16 @@ class Amx final : public Delegating {
     return is_native(a, b) ? name() : others_.library_of(a, b);
   }
 
-  // Two cores do 1,600 GFLOP/s, with a memory that reads and writes 20 GB/s.
-  double flops_per_byte(DType a, DType b) const override { return is_native(a, b) ? 80 : others_.flops_per_byte(a, b); }
+  // In bfloat16, two cores do 1,600 GFLOP/s, with a memory that reads and writes 20 GB/s. Float32 has six
+  // products for one; this is an estimate, because they were never timed.
+  double flops_per_byte(DType a, DType b) const override {
+    if (!is_native(a, b)) return others_.flops_per_byte(a, b);
+    return a == DType::kBFloat16 ? 80 : 13;
+  }
 
-  int64_t few_rows(DType a, DType b) const override { return is_native(a, b) ? 6 : others_.few_rows(a, b); }
+  int64_t few_rows(DType a, DType b) const override {
+    return is_native(a, b) && a == DType::kBFloat16 ? 6 : others_.few_rows(a, b);
+  }
   int64_t tile_entries(DType a, DType b) const override { return is_native(a, b) ? 512 : others_.tile_entries(a, b); }
 
   // Elements of C do not share sums.
@@ -208,67 +284,86 @@ class Amx final : public Delegating {
   }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
-    return is_native(a, b) ? Packed::bytes(n, k) : others_.scratch_bytes(m, n, k, a, b);
+    return is_native(a, b) ? Packed::bytes(Sizes::of(a), n, k) : others_.scratch_bytes(m, n, k, a, b);
   }
 
   size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const override {
     if (!is_native(a, b)) return others_.packed_rows_bytes(rows, depth, a, b);
-    return static_cast<size_t>(div_up(rows, kPanel) * panel_elements(depth)) * sizeof(uint16_t);
+    return static_cast<size_t>(div_up(rows, kPanel) * Sizes::of(a).panel_elements(depth)) * sizeof(uint16_t);
   }
   void pack_rows(const Operand& a, int64_t rows, int64_t depth, void* to) const override {
-    if (a.dtype != DType::kBFloat16) return others_.pack_rows(a, rows, depth, to);
-    auto* panel = static_cast<uint16_t*>(to);
-    for (int64_t m = 0; m < rows; m += kPanel, panel += panel_elements(depth)) {
-      amx::pack_a(at(view_of_a(a), m, 0), std::min(kPanel, rows - m), depth, panel);
+    if (!is_native(a.dtype, a.dtype)) return others_.pack_rows(a, rows, depth, to);
+    if (a.dtype == DType::kBFloat16) {
+      pack_panels(view_of_a<uint16_t>(a), rows, depth, 1, static_cast<uint16_t*>(to));
+    } else {
+      pack_panels(view_of_a<float>(a), rows, depth, kTerms, static_cast<uint16_t*>(to));
     }
   }
 
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply(p, kernels, scratch);
-    if (!write_empty(p)) multiply_tiles(p, scratch);
+    if (!write_empty(p)) multiply_native(p, scratch);
   }
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
     if (!is_native(a, b)) return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
-    return static_cast<size_t>(threads) * Packed::bytes(n, k);
+    return static_cast<size_t>(threads) * Packed::bytes(Sizes::of(a), n, k);
   }
   // Each thread takes columns or rows of C, whichever there are more of.
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);
     if (write_empty(p)) return;
+    const size_t bytes = Packed::bytes(Sizes::of(p.a.dtype), p.n, p.k);
     const int64_t edge = std::max(p.m, p.n);
     const int64_t parts = std::min<int64_t>(threads, div_up(edge, kPanel));
     const int64_t most = round_up(div_up(edge, parts), kPanel);
     core::parallel_for(threads, parts, [&](int64_t part) {
       const int64_t begin = std::min(edge, part * most), end = std::min(edge, begin + most);
       if (begin == end) return;
-      auto* own = static_cast<std::byte*>(scratch) + static_cast<size_t>(part) * Packed::bytes(p.n, p.k);
-      multiply_tiles(p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end), own);
+      auto* own = static_cast<std::byte*>(scratch) + static_cast<size_t>(part) * bytes;
+      multiply_native(p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end), own);
     });
   }
 
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     return is_native(a, b) ? 0 : others_.packing_bytes(m, n, k, a, b);
   }
+
+ private:
+  bool is_native(DType a, DType b) const {
+    return a == b && (a == DType::kBFloat16 || (multiplies_float32_ && a == DType::kFloat32));
+  }
+
+  void multiply_native(const Product<float>& p, void* scratch) const {
+    if (p.a.dtype == DType::kBFloat16) {
+      multiply_tiles<uint16_t>(unit_, p, scratch);
+    } else {
+      multiply_tiles<float>(unit_, p, scratch);
+    }
+  }
+
+  template <class T>
+  void pack_panels(const View<T>& a, int64_t rows, int64_t depth, int64_t terms, uint16_t* panel) const {
+    for (int64_t m = 0; m < rows; m += kPanel, panel += Sizes{terms}.panel_elements(depth)) {
+      pack_panel(unit_, unit_.pack_a, at(a, m, 0), std::min(kPanel, rows - m), depth, panel);
+    }
+  }
+
+  const TileUnit& unit_;
+  bool multiplies_float32_;
 };
+
+template <bool kMultipliesFloat32>
+const Backend* backend_of_chosen_unit() {
+  if (!chosen_unit()) return nullptr;
+  static const Amx backend(*chosen_unit(), kMultipliesFloat32);
+  return &backend;
+}
 
 }  // namespace
 
-const Backend* amx_backend() {
-  static const Amx backend;
-  static const bool usable = !switched_off() && amx::available();
-  return usable ? &backend : nullptr;
-}
+const Backend* amx_backend() { return backend_of_chosen_unit<false>(); }
+const Backend* amx_float32_backend() { return backend_of_chosen_unit<true>(); }
 
 }  // namespace logitless::gemm
-
-#else
-
-namespace logitless::gemm {
-
-const Backend* amx_backend() { return nullptr; }
-
-}  // namespace logitless::gemm
-
-#endif  // LOGITLESS_HAS_AMX

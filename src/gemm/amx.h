@@ -7,7 +7,20 @@ namespace logitless::gemm {
 
 /// Returns the backend "amx", whose products of bfloat16 run on the CPU's tile unit by kernels of our own and
 /// whose others are OpenBLAS's. It is null where the CPU has no AMX, where the system does not give it
-/// away, and where the environment variable LOGITLESS_AMX is 0 when it is first asked for.
+/// away, and where the environment variable LOGITLESS_AMX is 0 when it is first asked for. Where the variable
+/// is "emulated", plain C++ does what the unit would do, on every CPU: that is for tests, and slow.
 const Backend* amx_backend();
+
+/// Returns the backend "amx_float32", which is "amx" and multiplies float32 by float32 on the unit, too, each
+/// element as three bfloat16 terms (bfloat16_terms.h). It was never run on such a unit, so nobody gets it who
+/// does not ask for it. Of an element c = Σ a_p b_p of a product of depth k, with S = Σ |a_p b_p| < 2^127 and
+/// u = 2^-24:
+///   - its error is at most (min(k, 40) + k / 576 + 2) u S, where that of a float32 product is bounded by k u S,
+///     plus 2^-126 (8 (k + 2) + 1.02 Σ (|a_p| + |b_p|)), because the unit knows no denormal numbers (the
+///     derivation is in docs/numerics.md). What c held adds (k / 576 + 1) u of itself;
+///   - its bits depend on its row of A, its column of B and k;
+///   - it is infinite or NaN where float32's is, but for an infinity times a denormal number, which is NaN.
+///     A sum that comes within 2^-6 of the largest float32 may be infinite, too.
+const Backend* amx_float32_backend();
 
 }  // namespace logitless::gemm

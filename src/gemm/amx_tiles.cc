@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/amx_tiles.h"
 
-#ifdef LOGITLESS_HAS_AMX
+#if defined(__x86_64__) && defined(__linux__)
 
 #include <cpuid.h>
 // GCC's header leaves registers undefined on purpose, and warns of itself.
@@ -17,28 +17,37 @@
 
 #include <algorithm>
 
-// The functions below run on CPUs that available() has found; the rest of the library is compiled for any.
-#define LOGITLESS_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl")))
-#define LOGITLESS_TARGET_AMX __attribute__((target("amx-tile,amx-bf16")))
+#include "gemm/amx_kernels-inl.h"
+
+// These functions run on CPUs that cpu_can_pack() has found; the rest of the library is compiled for any.
+#define LOGITLESS_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 namespace logitless::gemm::amx {
 namespace {
 
-constexpr int64_t kTileRows = 16;
-constexpr int64_t kTileElements = kTileRows * kStep;  // 1 KiB
-constexpr int64_t kRowBytes = 64;
-
-bool cpu_has_amx_and_avx512() {
+// Returns whether the system saves these parts of a thread's state, of XCR0.
+bool system_saves(unsigned parts) {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  constexpr unsigned kAvx512 = 1u << 16 | 1u << 30 | 1u << 31;  // F, BW, VL
-  constexpr unsigned kAmx = 1u << 22 | 1u << 24;                // BF16, TILE
-  if ((b & kAvx512) != kAvx512 || (d & kAmx) != kAmx) return false;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
   unsigned low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  constexpr unsigned kSaved = 0xe6 | 3u << 17;  // SSE, AVX, AVX-512 and both parts of AMX
-  return (low & kSaved) == kSaved;
+  return (low & parts) == parts;
+}
+
+bool cpu_has_avx512() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  constexpr unsigned kAvx512 = 1u << 16 | 1u << 30 | 1u << 31;  // F, BW, VL
+  if ((b & kAvx512) != kAvx512 || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return false;
+  constexpr unsigned kBFloat16 = 1u << 5;
+  return (a & kBFloat16) != 0 && system_saves(0xe6);  // SSE, AVX, AVX-512
+}
+
+bool cpu_has_amx() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+  constexpr unsigned kAmx = 1u << 22 | 1u << 24;  // BF16, TILE
+  return (d & kAmx) == kAmx && system_saves(3u << 17);
 }
 
 // Linux gives a process the 8 KiB of tile data only when it asks (Documentation/arch/x86/xstate.rst).
@@ -47,9 +56,6 @@ bool system_permits_tiles() {
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-
-// GCC's tile intrinsics do not say what memory they read: this says that all of it may be, from `data` on.
-inline void write_all(const void* data) { __asm__ volatile("" ::"r"(data) : "memory"); }
 
 // The first `count` of 32 elements.
 __mmask32 first(int64_t count) { return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1; }
@@ -123,7 +129,8 @@ LOGITLESS_TARGET_AVX512 inline void load_pairs(const uint16_t* from, int64_t str
 
 // Packs rows that stand one after the other along the depth.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_depth(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void pack_along_depth(const View<uint16_t>& view, int64_t edges, int64_t depth,
+                                              uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep) {
     for (int64_t i = 0; i < kPanel; i += kTileRows, panel += kTileElements) {
       Pairs tile;
@@ -136,7 +143,8 @@ LOGITLESS_TARGET_AVX512 void pack_along_depth(const View& view, int64_t edges, i
 
 // Packs what stands one after the other along C's edge.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_edge(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void pack_along_edge(const View<uint16_t>& view, int64_t edges, int64_t depth,
+                                             uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep, panel += kStepElements) {
     Pairs left, right;
     load_pairs(view.data + p * view.depth, view.depth, edges, depth - p, left, right);
@@ -149,7 +157,88 @@ LOGITLESS_TARGET_AVX512 void pack_along_edge(const View& view, int64_t edges, in
   }
 }
 
-LOGITLESS_TARGET_AMX void set_shapes() {
+void pack_a(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+  if (view.depth == 1) return pack_along_depth<false>(view, edges, depth, panel);
+  pack_along_edge<true>(view, edges, depth, panel);
+}
+
+void pack_b(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+  if (view.depth == 1) return pack_along_depth<true>(view, edges, depth, panel);
+  pack_along_edge<false>(view, edges, depth, panel);
+}
+
+// 32 floats, in order.
+struct Floats {
+  __m512 low, high;
+};
+
+// Rounds as rounded_bfloat16() does, whatever mode the thread has set.
+LOGITLESS_TARGET_AVX512 inline __m512i round_to_bfloat16(const Floats& x) {
+  return (__m512i)_mm512_cvtne2ps_pbh(x.high, x.low);
+}
+
+LOGITLESS_TARGET_AVX512 inline __m512 widen(__m256i x) {
+  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+
+LOGITLESS_TARGET_AVX512 inline Floats rest_of(const Floats& x, __m512i rounded) {
+  return {_mm512_sub_ps(x.low, widen(_mm512_castsi512_si256(rounded))),
+          _mm512_sub_ps(x.high, widen(_mm512_extracti64x4_epi64(rounded, 1)))};
+}
+
+LOGITLESS_TARGET_AVX512 inline bool any_unrounded(const Floats& x) {
+  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), first = _mm512_set1_epi32(kFirstUnrounded);
+  const __m512i low = _mm512_and_si512(_mm512_castps_si512(x.low), magnitude);
+  const __m512i high = _mm512_and_si512(_mm512_castps_si512(x.high), magnitude);
+  return _mm512_cmpge_epu32_mask(_mm512_max_epu32(low, high), first) != 0;
+}
+
+LOGITLESS_TARGET_AVX512 void split(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms) {
+  const __mmask32 there = first(columns);
+  const auto low = static_cast<__mmask16>(there), high = static_cast<__mmask16>(there >> 16);
+  for (int64_t row = 0; row < rows; ++row, from += stride, terms += kStep) {
+    const Floats x = {_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from + 16)};
+    if (any_unrounded(x)) {
+      split_row(from, columns, terms);
+      continue;
+    }
+    const __m512i one = round_to_bfloat16(x);
+    const Floats rest = rest_of(x, one);
+    const __m512i two = round_to_bfloat16(rest);
+    _mm512_mask_storeu_epi16(terms, there, one);
+    _mm512_mask_storeu_epi16(terms + kStepElements, there, two);
+    _mm512_mask_storeu_epi16(terms + 2 * kStepElements, there, round_to_bfloat16(rest_of(rest, two)));
+  }
+}
+
+LOGITLESS_TARGET_AVX512 void add_terms(const float* high, const float* low, int64_t stride, int64_t rows,
+                                       int64_t columns, float* c, int64_t ldc, bool accumulate) {
+  for (int64_t row = 0; row < rows; ++row, high += stride, low += stride, c += ldc) {
+    add_terms_of_row(high, low, columns, c, accumulate);
+  }
+}
+
+// The tiles are registers of the CPU. Any memory may be what an instruction reads, or writes.
+struct CpuTiles {
+  template <int kTile>
+  void load(const void* from, int64_t stride) {
+    __asm__ volatile("tileloadd (%0,%1,1), %%tmm%c2" : : "r"(from), "r"(stride), "n"(kTile) : "memory");
+  }
+  template <int kTile>
+  void store(void* to, int64_t stride) {
+    __asm__ volatile("tilestored %%tmm%c2, (%0,%1,1)" : : "r"(to), "r"(stride), "n"(kTile) : "memory");
+  }
+  template <int kTile>
+  void zero() {
+    __asm__ volatile("tilezero %%tmm%c0" : : "n"(kTile));
+  }
+  template <int kC, int kA, int kB>
+  void dot() {
+    __asm__ volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" : : "n"(kC), "n"(kA), "n"(kB));
+  }
+};
+
+void begin() {
   struct alignas(64) {
     uint8_t palette = 1;
     uint8_t start_row = 0;
@@ -159,66 +248,47 @@ LOGITLESS_TARGET_AMX void set_shapes() {
   } shapes;
   std::fill_n(shapes.row_bytes, 8, uint16_t{kRowBytes});
   std::fill_n(shapes.rows, 8, uint8_t{kTileRows});
-  write_all(&shapes);
-  _tile_loadconfig(&shapes);
+  __asm__ volatile("ldtilecfg %0" : : "m"(shapes));
 }
 
-LOGITLESS_TARGET_AMX void release() { _tile_release(); }
+void end() { __asm__ volatile("tilerelease"); }
+
+void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate) {
+  CpuTiles tiles;
+  multiply_block(tiles, a, b, steps, kStepElements, c, ldc, accumulate);
+}
+
+void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
+                    bool accumulate) {
+  CpuTiles tiles;
+  multiply_block(tiles, a, b, steps, kTerms * kStepElements, high, stride, accumulate);
+  multiply_low_block(tiles, a, b, steps, low, stride, accumulate);
+}
 
 }  // namespace
 
-bool available() {
-  static const bool usable = cpu_has_amx_and_avx512() && system_permits_tiles();
+const TileUnit* cpu_unit() {
+  static constexpr TileUnit unit = {"AMX", pack_a, pack_b, split, begin, end, multiply, multiply_terms, add_terms};
+  return &unit;
+}
+
+bool cpu_can_pack() { return cpu_has_avx512(); }
+
+bool cpu_unit_available() {
+  static const bool usable = cpu_has_avx512() && cpu_has_amx() && system_permits_tiles();
   return usable;
-}
-
-void pack_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
-  if (view.depth == 1) return pack_along_depth<false>(view, edges, depth, panel);
-  pack_along_edge<true>(view, edges, depth, panel);
-}
-
-void pack_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
-  if (view.depth == 1) return pack_along_depth<true>(view, edges, depth, panel);
-  pack_along_edge<false>(view, edges, depth, panel);
-}
-
-Tiles::Tiles() { set_shapes(); }
-
-Tiles::~Tiles() { release(); }
-
-// Of the unit's eight tiles four hold C, two a step of A and two one of B.
-LOGITLESS_TARGET_AMX void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc,
-                                   bool accumulate) {
-  const auto stride = static_cast<long>(ldc * static_cast<int64_t>(sizeof(float)));
-  float* const below = c + kTileRows * ldc;
-  write_all(a);
-  if (accumulate) {
-    _tile_loadd(0, c, stride);
-    _tile_loadd(1, c + kTileRows, stride);
-    _tile_loadd(2, below, stride);
-    _tile_loadd(3, below + kTileRows, stride);
-  } else {
-    _tile_zero(0);
-    _tile_zero(1);
-    _tile_zero(2);
-    _tile_zero(3);
-  }
-  for (int64_t step = 0; step < steps; ++step, a += kStepElements, b += kStepElements) {
-    _tile_loadd(4, a, kRowBytes);
-    _tile_loadd(6, b, kRowBytes);
-    _tile_dpbf16ps(0, 4, 6);
-    _tile_loadd(7, b + kTileElements, kRowBytes);
-    _tile_dpbf16ps(1, 4, 7);
-    _tile_loadd(5, a + kTileElements, kRowBytes);
-    _tile_dpbf16ps(2, 5, 6);
-    _tile_dpbf16ps(3, 5, 7);
-  }
-  _tile_stored(0, c, stride);
-  _tile_stored(1, c + kTileRows, stride);
-  _tile_stored(2, below, stride);
-  _tile_stored(3, below + kTileRows, stride);
 }
 
 }  // namespace logitless::gemm::amx
 
-#endif  // LOGITLESS_HAS_AMX
+#else
+
+namespace logitless::gemm::amx {
+
+const TileUnit* cpu_unit() { return nullptr; }
+bool cpu_can_pack() { return false; }
+bool cpu_unit_available() { return false; }
+
+}  // namespace logitless::gemm::amx
+
+#endif  // x86-64 Linux

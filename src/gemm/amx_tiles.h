@@ -1,16 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Products of bfloat16 on the tile unit of a CPU with AMX (Intel, from Sapphire Rapids on). An
+// Products on the tile unit of a CPU with AMX (Intel, from Sapphire Rapids on), which multiplies bfloat16. An
 // operand is packed into panels of 32 rows of A, or columns of B, whose tiles the unit loads as they stand:
 // 16 rows of 32 bfloat16 of A, 32 x 16 of B with pairs along the depth side by side
 // (TDPBF16PS, Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 
-#if defined(__x86_64__) && defined(__linux__)
-#define LOGITLESS_HAS_AMX 1
-#endif
+#include "gemm/bfloat16_terms.h"
 
 namespace logitless::gemm::amx {
 
@@ -21,31 +18,66 @@ inline constexpr int64_t kStepElements = kPanel * kStep;  // of one panel
 
 /// Where an operand's elements stand: element (i, p), with i along C's edge and p along the depth, is
 /// data[i * edge + p * depth]. One of the two is 1.
+template <class T>
 struct View {
-  const uint16_t* data = nullptr;
+  const T* data = nullptr;
   int64_t edge = 0;
   int64_t depth = 0;
 };
 
-/// Asks the system once for the tile unit's state; returns whether the CPU has it and the process may use it.
-bool available();
+/// What a backend needs of a tile unit. Two units give the same bytes and bits if they round as the manual
+/// says; every function is for calls from several threads at once.
+struct TileUnit {
+  const char* name;  // as a user reads it
 
-/// These pack `edges` (at most kPanel) x `depth` elements into [div_up(depth, kStep), kStepElements], with
-/// zeros where there are none.
-void pack_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
-void pack_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
+  /// These pack `edges` (at most kPanel) x `depth` elements into [div_up(depth, kStep), kStepElements], with
+  /// zeros where there are none. A panel begins at a cache line.
+  void (*pack_a)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
+  void (*pack_b)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
 
-/// While this lives, the calling thread's tiles have the shapes that multiply() takes.
-class Tiles {
- public:
-  Tiles();
-  ~Tiles();
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
+  /// Writes the terms (terms_of()) of `rows` x `columns` elements, at most kPanel x kStep, whose rows are
+  /// `stride` apart. `terms` is [kTerms, kPanel, kStep] and begins at a cache line; the others stay.
+  void (*split)(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms);
+
+  /// The calling thread's tiles have the shapes that the products take from begin() to end().
+  void (*begin)();
+  void (*end)();
+
+  /// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself when `accumulate`. An element is
+  /// the sum of its steps in their order, each of which the instruction sums: its bits depend on its row and
+  /// column.
+  void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
+
+  /// The same of panels that have kTerms terms a step, one after the other: `high` sums the products 1·1, and
+  /// `low` the five small ones, 1·3, 1·2, 2·2, 2·1 and 3·1. Both have rows that are `stride` apart.
+  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
+                         bool accumulate);
+  /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low`
+  /// says nothing and is left out.
+  void (*add_terms)(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
+                    int64_t ldc, bool accumulate);
 };
 
-/// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself when `accumulate`. Each element
-/// adds up its products along the depth in order, a pair at a time: its bits depend on its row and column.
-void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
+/// Returns the CPU's unit; null in builds for CPUs without one.
+const TileUnit* cpu_unit();
+/// Returns whether the CPU can run pack_a(), pack_b(), split() and add_terms() of that unit (AVX-512).
+bool cpu_can_pack();
+/// Asks the system once for the unit's state; returns whether the CPU has it and the process may use it.
+bool cpu_unit_available();
+
+/// Returns a unit in plain C++ that runs on every CPU, for tests: amx_emulation.cc.
+const TileUnit& emulated_unit();
+
+/// While this lives, the calling thread's tiles have the shapes that products take.
+class Tiles {
+ public:
+  explicit Tiles(const TileUnit& unit) : unit_(unit) { unit_.begin(); }
+  ~Tiles() { unit_.end(); }
+  Tiles(const Tiles&) = delete;
+  Tiles& operator=(const Tiles&) = delete;
+
+ private:
+  const TileUnit& unit_;
+};
 
 }  // namespace logitless::gemm::amx

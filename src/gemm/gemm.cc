@@ -16,6 +16,7 @@ std::vector<const Backend*> backends() {
   if (const Backend* onednn = onednn_backend()) found.insert(onednn_is_faster() ? found.begin() : found.end(), onednn);
 #endif
   if (const Backend* amx = amx_backend()) found.insert(found.begin(), amx);
+  if (const Backend* amx = amx_float32_backend()) found.push_back(amx);  // not measured
   return found;
 }
 

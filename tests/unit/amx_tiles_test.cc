@@ -1,0 +1,268 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What products on a tile unit are made of: the emulated instruction by cases worked out by hand, float32 as
+// three bfloat16 terms, and the packing of the CPU's unit and of the emulated one, byte by byte.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gemm/amx_tiles.h"
+#include "gemm/bfloat16_terms.h"
+
+namespace logitless::testing {
+namespace {
+
+using gemm::kTerms;
+using gemm::terms_of;
+using gemm::widened_bfloat16;
+using gemm::amx::kPanel;
+using gemm::amx::kStep;
+using gemm::amx::kStepElements;
+using gemm::amx::TileUnit;
+using gemm::amx::View;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kMax = std::numeric_limits<float>::max();
+
+uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
+uint16_t bfloat16_bits(float x) {
+  EXPECT_EQ(bits_of(x) & 0xffff, 0u) << x << " is no bfloat16";
+  return static_cast<uint16_t>(bits_of(x) >> 16);
+}
+
+// The element that one instruction makes of c and the first pairs of a row of A and a column of B.
+float dot(float c, const std::vector<float>& a, const std::vector<float>& b) {
+  std::vector<uint16_t> a_row(kStep), b_column(kStep);
+  std::transform(a.begin(), a.end(), a_row.begin(), bfloat16_bits);
+  std::transform(b.begin(), b.end(), b_column.begin(), bfloat16_bits);
+  const TileUnit& unit = gemm::amx::emulated_unit();
+  alignas(64) uint16_t a_panel[kStepElements], b_panel[kStepElements];
+  unit.pack_a({a_row.data(), kStep, 1}, 1, kStep, a_panel);
+  unit.pack_b({b_column.data(), kStep, 1}, 1, kStep, b_panel);
+  std::vector<float> block(kPanel * kPanel, c);
+  unit.multiply(a_panel, b_panel, 1, block.data(), kPanel, true);
+  return block[0];
+}
+
+TEST(EmulatedTiles, SumEvenAndOddProductsApartAndAddCLast) {
+  EXPECT_EQ(dot(3, {2, 5}, {7, 11}), 3 + 2 * 7 + 5 * 11);
+  // Each 1 alone would be lost beside 2^24.
+  EXPECT_EQ(dot(0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);
+  EXPECT_EQ(dot(0x1p24f, {1, 0, 1}, {1, 0, 1}), 0x1p24f + 2);
+  EXPECT_EQ(dot(-0x1p24f, {0x1p12f, 0, 1, 1}, {0x1p12f, 0, 1, 1}), 0);
+  EXPECT_EQ(dot(-0x1p24f, {0x1p12f, 1, 0, 1}, {0x1p12f, 1, 0, 1}), 2);
+  // In order: 1 is lost behind 2^24, not before it.
+  EXPECT_EQ(dot(0, {0x1p12f, 0, 1, 0, 1}, {0x1p12f, 0, 1, 0, 1}), 0x1p24f);
+  EXPECT_EQ(dot(0, {1, 0, 1, 0, 0x1p12f}, {1, 0, 1, 0, 0x1p12f}), 0x1p24f + 2);
+}
+
+TEST(EmulatedTiles, RoundOnceAndToEven) {
+  EXPECT_EQ(dot(0, {0x1p12f, 0, 1}, {0x1p12f, 0, 3}), 0x1p24f + 4);  // 2^24 + 3 is half way
+  // A product is neither flushed nor infinite before it is added.
+  EXPECT_EQ(dot(0, {0x1p-63f, 0, 0x1.8p-76f}, {0x1p-63f, 0, 0x1p-51f}), 0x1.cp-126f);
+  EXPECT_EQ(dot(0, {-0x1p64f, 0, 0x1p64f}, {0x1p63f, 0, 0x1p64f}), 0x1p127f);
+  EXPECT_EQ(dot(0, {0x1p64f}, {0x1p64f}), kInfinity);
+  // Half way but for a product far below the last bit of a double.
+  EXPECT_EQ(dot(0, {0x1p12f, 0, 0x1p-60f}, {0x1p12f, 0, 0x1p-60f}), 0x1p24f);
+  EXPECT_EQ(dot(0, {0x1p12f, 0, 1, 0, 0x1p-60f}, {0x1p12f, 0, 1, 0, 0x1p-60f}), 0x1p24f);
+  EXPECT_EQ(dot(0, {0x1p-60f, 0, 0x1.02p0f}, {0x1p-60f, 0, 0x1.02p0f}), 0x1.0404p0f);
+}
+
+TEST(EmulatedTiles, TakeDenormalNumbersAsZerosAndFlushSuchSums) {
+  EXPECT_EQ(dot(1, {0x1p-127f}, {0x1p100f}), 1);
+  EXPECT_TRUE(std::isnan(dot(1, {0x1p-127f}, {kInfinity})));
+  EXPECT_EQ(dot(0x1p-127f, {1}, {0x1p-126f}), 0x1p-126f);
+  EXPECT_EQ(dot(-0x1p-126f, {1}, {0x1.8p-126f}), 0);
+  EXPECT_EQ(dot(0, {0x1p-64f}, {0x1p-63f}), 0);
+  // What a float with more exponents would round to 2^-126 stays.
+  EXPECT_EQ(dot(0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-76f}), 0x1p-126f);  // less 2^-152
+  EXPECT_EQ(dot(0, {0x1p-63f, 0, -0x1p-76f}, {0x1p-63f, 0, 0x1p-75f}), 0x1p-126f);  // less 2^-151: half way
+  EXPECT_EQ(dot(0, {0x1p-63f, 0, -0x1p-75f}, {0x1p-63f, 0, 0x1p-75f}), 0);          // less 2^-150
+  EXPECT_TRUE(std::signbit(dot(-0x1.8p-126f, {1}, {0x1p-126f})));
+}
+
+TEST(EmulatedTiles, PassInfinityAndNaNOn) {
+  EXPECT_EQ(dot(1, {kInfinity}, {2}), kInfinity);
+  EXPECT_EQ(dot(-kInfinity, {1}, {2}), -kInfinity);
+  EXPECT_TRUE(std::isnan(dot(1, {kInfinity}, {0})));
+  EXPECT_TRUE(std::isnan(dot(1, {kInfinity, kInfinity}, {1, -1})));
+  EXPECT_TRUE(std::isnan(dot(1, {kNaN}, {0})));
+  EXPECT_TRUE(std::isnan(dot(kNaN, {1}, {1})));
+}
+
+// The same by the CPU's fused multiply-add, element by element.
+TEST(EmulatedTiles, AreFusedMultiplyAddsThatFlush) {
+  const auto flushed = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
+  const TileUnit& unit = gemm::amx::emulated_unit();
+  std::mt19937_64 random(5);
+  for (const int widest : {0, 20, 130}) {
+    const auto draw = [&] {
+      const float x = std::normal_distribution<float>()(random);
+      return std::ldexp(x, static_cast<int>(random() % static_cast<uint64_t>(2 * widest + 1)) - widest);
+    };
+    alignas(64) uint16_t a[kStepElements], b[kStepElements];
+    std::vector<float> c(kPanel * kPanel);
+    for (uint16_t& x : a) x = static_cast<uint16_t>(bits_of(draw()) >> 16);
+    for (uint16_t& x : b) x = static_cast<uint16_t>(bits_of(draw()) >> 16);
+    for (float& x : c) x = draw();
+    std::vector<float> want = c;
+    for (int64_t i = 0; i < kPanel; ++i) {
+      for (int64_t j = 0; j < kPanel; ++j) {
+        float sums[2] = {};
+        for (int64_t p = 0; p < kStep; ++p) {
+          const float x = widened_bfloat16(a[i * kStep + p]);
+          const float y = widened_bfloat16(b[j / 16 * 512 + p / 2 * 32 + j % 16 * 2 + p % 2]);
+          sums[p % 2] = flushed(std::fma(flushed(x), flushed(y), sums[p % 2]));
+        }
+        float& element = want[static_cast<size_t>(i * kPanel + j)];
+        element = flushed(flushed(element) + flushed(sums[0] + sums[1]));
+      }
+    }
+    unit.multiply(a, b, 1, c.data(), kPanel, true);
+    for (size_t i = 0; i < c.size(); ++i) ASSERT_EQ(bits_of(c[i]), bits_of(want[i])) << widest << ", element " << i;
+  }
+}
+
+std::array<double, kTerms> widened_terms(float x) {
+  const auto terms = terms_of(x);
+  return {widened_bfloat16(terms[0]), widened_bfloat16(terms[1]), widened_bfloat16(terms[2])};
+}
+
+TEST(BFloat16Terms, SumToTheNumberExactlyAndAreAsSmallAsTheirHeaderSays) {
+  std::mt19937_64 random(3);
+  for (int i = 0; i < 2'000'000; ++i) {
+    const auto exponent = static_cast<uint32_t>(127 - 103 + random() % (127 + 103 + 1));  // from 2^-103 on
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(random() & 0x807fffff) | exponent << 23);
+    const auto [one, two, three] = widened_terms(x);
+    ASSERT_EQ(one + two + three, static_cast<double>(x)) << x;
+    const double power = std::ldexp(1.0, static_cast<int>(exponent) - 127),
+                 cut_off = std::abs(x) >= 0x1.ffp127f ? 2 : 1;
+    ASSERT_LE(std::abs(x - one), cut_off * power * 0x1p-8) << x;
+    ASSERT_LE(std::abs(two), cut_off * power * 0x1p-8) << x;
+    ASSERT_LE(std::abs(three), cut_off * power * 0x1p-17) << x;
+  }
+}
+
+TEST(BFloat16Terms, OfSpecialNumbers) {
+  const auto expect_terms = [](float x, float one, float two, float three) {
+    const auto terms = widened_terms(x);
+    EXPECT_EQ(terms[0], one) << x;
+    EXPECT_EQ(terms[1], two) << x;
+    EXPECT_EQ(terms[2], three) << x;
+    EXPECT_EQ(std::signbit(terms[0]), std::signbit(x)) << x;
+  };
+  expect_terms(0.0f, 0, 0, 0);
+  expect_terms(-0.0f, 0, 0, 0);
+  expect_terms(kInfinity, kInfinity, 0, 0);
+  expect_terms(-kInfinity, -kInfinity, 0, 0);
+  expect_terms(1 + 0x1p-8f, 1, 0x1p-8f, 0);  // half way, to even
+  expect_terms(1 + 0x1.8p-7f, 1 + 0x1p-6f, -0x1p-8f, 0);
+  expect_terms(kMax, 0x1.fep127f, 0x1p120f, -0x1p104f);
+  expect_terms(-kMax, -0x1.fep127f, -0x1p120f, 0x1p104f);
+  expect_terms(0x1.ffp127f, 0x1.fep127f, 0x1p119f + 0x1p119f - 0x1p119f, 0);
+  expect_terms(std::nextafter(0x1.ffp127f, 0.0f), 0x1.fep127f, 0x1p119f, -0x1p104f);
+  expect_terms(0x1.fffffcp-127f, 0, 0, 0);                      // denormal
+  expect_terms(0x1.01p-126f, 0x1.0p-126f, 0, 0);                // x2 would be denormal
+  expect_terms(0x1.018002p-112f, 0x1.02p-112f, -0x1p-121f, 0);  // x3 would be
+  for (const uint32_t bits : {0x7f800001u, 0xff800001u, 0x7fc00000u, 0xffffffffu}) {
+    const auto terms = terms_of(std::bit_cast<float>(bits));
+    EXPECT_TRUE(std::isnan(widened_bfloat16(terms[0])));
+    EXPECT_EQ(terms[1], 0);
+    EXPECT_EQ(terms[2], 0);
+  }
+}
+
+TEST(BFloat16Terms, AreOffByLessThanTheLeastNormalNumberWhereATermIsFlushed) {
+  std::mt19937_64 random(4);
+  for (int i = 0; i < 500'000; ++i) {
+    const auto exponent = static_cast<uint32_t>(random() % 30);
+    const float x = std::bit_cast<float>(static_cast<uint32_t>(random() & 0x807fffff) | exponent << 23);
+    const auto [one, two, three] = widened_terms(x);
+    ASSERT_LT(std::abs(one + two + three - x), 0x1p-126) << x;
+  }
+}
+
+// Numbers of every kind: one in eight is drawn from all bit patterns.
+std::vector<float> floats_of_every_kind(size_t count) {
+  std::mt19937_64 random(8);
+  std::vector<float> out(count);
+  for (float& x : out) {
+    x = random() % 8 == 0 ? std::bit_cast<float>(static_cast<uint32_t>(random()))
+                          : std::normal_distribution<float>()(random);
+  }
+  return out;
+}
+
+class PackingOfTheCpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!gemm::amx::cpu_can_pack()) GTEST_SKIP() << "this CPU lacks AVX-512 with bfloat16";
+  }
+  const TileUnit& emulated_ = gemm::amx::emulated_unit();
+};
+
+TEST_F(PackingOfTheCpu, WritesTheSameBytes) {
+  const TileUnit& cpu = *gemm::amx::cpu_unit();
+  constexpr int64_t kStride = 203;
+  std::vector<uint16_t> data(kStride * kStride);
+  std::mt19937_64 random(2);
+  for (uint16_t& x : data) x = static_cast<uint16_t>(random());
+  struct alignas(64) Panel {
+    uint16_t at[4 * kStepElements];
+  };
+  const auto panels = std::make_unique<Panel[]>(2);
+  for (const bool along_depth : {false, true}) {
+    for (const auto pack : {&TileUnit::pack_a, &TileUnit::pack_b}) {
+      for (const int64_t edges : {1, 2, 15, 16, 17, 31, 32}) {
+        for (const int64_t depth : {1, 2, 31, 32, 33, 63, 64, 100, 128}) {
+          const View<uint16_t> view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
+          const auto used = static_cast<size_t>((depth + kStep - 1) / kStep * kStepElements) * sizeof(uint16_t);
+          std::memset(panels.get(), 0xcc, 2 * sizeof(Panel));
+          (cpu.*pack)(view, edges, depth, panels[0].at);
+          (emulated_.*pack)(view, edges, depth, panels[1].at);
+          ASSERT_EQ(0, std::memcmp(panels[0].at, panels[1].at, used)) << edges << " x " << depth;
+          ASSERT_EQ(0, std::memcmp(&panels[0], &panels[1], sizeof(Panel))) << "written past its end";
+        }
+      }
+    }
+  }
+}
+
+TEST_F(PackingOfTheCpu, SplitsIntoTheSameTerms) {
+  constexpr int64_t kStride = 45;
+  const std::vector<float> values = floats_of_every_kind(kStride * kPanel * 100);
+  alignas(64) uint16_t terms[2][kTerms * kStepElements] = {};
+  for (size_t at = 0; at < values.size(); at += kStride * kPanel) {
+    const auto columns = static_cast<int64_t>(1 + at % 32), rows = static_cast<int64_t>(1 + at / 7 % 32);
+    gemm::amx::cpu_unit()->split(values.data() + at, kStride, rows, columns, terms[0]);
+    emulated_.split(values.data() + at, kStride, rows, columns, terms[1]);
+    ASSERT_EQ(0, std::memcmp(terms[0], terms[1], sizeof terms[0])) << rows << " x " << columns;
+  }
+}
+
+TEST_F(PackingOfTheCpu, AddsSumsOfTermsAlike) {
+  const std::vector<float> sums = floats_of_every_kind(2 * kPanel * 77);
+  const float* const low = sums.data() + kPanel * 77;
+  for (const bool accumulate : {false, true}) {
+    std::vector<float> c[2] = {floats_of_every_kind(kPanel * 80), {}};
+    std::rotate(c[0].begin(), c[0].begin() + 99, c[0].end());
+    c[1] = c[0];
+    gemm::amx::cpu_unit()->add_terms(sums.data(), low, 77, kPanel, 75, c[0].data(), 80, accumulate);
+    emulated_.add_terms(sums.data(), low, 77, kPanel, 75, c[1].data(), 80, accumulate);
+    for (size_t i = 0; i < c[0].size(); ++i) {
+      ASSERT_TRUE(bits_of(c[0][i]) == bits_of(c[1][i]) || (std::isnan(c[0][i]) && std::isnan(c[1][i])));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
