@@ -103,13 +103,12 @@ void round_bf16(const float* from, int64_t count, bool accumulate, bfloat16* to)
 template <class T, class Gradient>
 void gradient(const GradientArgs<T, Gradient>& args) {
   const TileShape<T>& shape = args.shape;
+  clear_residuals(args);
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
     // A row's gradients may take the place of its logits.
     const T* from = args.logits + args.source_rows[k] * shape.stride;
     std::copy_n(from, shape.cols, args.scratch);
-    Gradient* out = args.out + k * args.out_stride;
-    Gradient* low = args.low ? args.low + k * args.out_stride : nullptr;
     for (int64_t v = 0; v < shape.cols; ++v) {
       const T raw = raw_logit(shape, args.scratch, v);
       const T c = capped(raw, shape.softcap);
@@ -125,7 +124,7 @@ void gradient(const GradientArgs<T, Gradient>& args) {
                     [&](const PickGradient<T>& pick, int64_t) { d = pick.gradient; });
       d *= cap_derivative(raw, shape.softcap);
       if (std::isnan(g.max) || std::isnan(g.log_sum)) d = std::numeric_limits<T>::quiet_NaN();
-      store_gradient(d, v, out, low);
+      store_gradient(args, k, v, d);
     }
   }
 }
@@ -148,6 +147,11 @@ void add_column_sums(const Gradient* tile, int64_t stride, int64_t rows, int64_t
 template <class T>
 void add(const T* from, int64_t count, T* to) {
   for (int64_t i = 0; i < count; ++i) to[i] += from[i];
+}
+
+template <class T>
+void add_scaled(const T* from, T scale, int64_t count, T* to) {
+  for (int64_t i = 0; i < count; ++i) to[i] += scale * from[i];
 }
 
 void widen_f16(const float16* from, int64_t count, float* to) {
@@ -205,8 +209,8 @@ void few_rows_f32(const FewRowsArgs<float>& args) {
 }
 
 template <class T, class Gradient = T>
-constexpr TypedKernels<T, T, Gradient> kTyped = {fold<T>, count_above<T>, gradient<T, Gradient>,
-                                                 add_column_sums<T, Gradient>, add<T>};
+constexpr TypedKernels<T, T, Gradient> kTyped = {
+    fold<T>, count_above<T>, gradient<T, Gradient>, add_column_sums<T, Gradient>, add<T>, add_scaled<T>};
 
 }  // namespace
 

@@ -164,6 +164,7 @@ void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
   const GradientArgs<T, Gradient>& base = args.base;
   const TileShape<T>& shape = base.shape;
   const int64_t cols = shape.cols;
+  clear_residuals(base);
   T* const raw = base.scratch;
   T* const student = base.scratch + cols;
   T* const teacher = base.scratch + 2 * cols;
@@ -174,8 +175,6 @@ void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
     std::copy_n(base.logits + base.source_rows[k] * shape.stride, cols, raw);
     cap(shape, raw, student);
     cap(args.teacher_shape, args.teacher_logits + base.source_rows[k] * shape.stride, teacher);
-    Gradient* out = base.out + k * base.out_stride;
-    Gradient* low = base.low ? base.low + k * base.out_stride : nullptr;
     const bool defined =
         g.pair.defined() && !(args.softmax && (std::isnan(softmax.max) || std::isnan(softmax.log_sum)));
     for (int64_t v = 0; v < cols; ++v) {
@@ -189,7 +188,7 @@ void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
       }
       d *= cap_derivative(raw_logit(shape, raw, v), shape.softcap);
       if (!defined) d = std::numeric_limits<T>::quiet_NaN();
-      store_gradient(d, v, out, low);
+      store_gradient(base, k, v, d);
     }
   }
 }

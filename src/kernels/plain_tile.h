@@ -66,18 +66,31 @@ inline bfloat16 rounded(float value) {
   return {static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : nearest)};
 }
 
-// Stores column v of a gradient row. Bytes are copied, because they may be those of logits of another type.
+// Stores column v of row k of the gradients. Bytes are copied, because they may be those of logits of another
+// type.
 template <class T>
-void store_gradient(T value, int64_t v, T* out, T*) {
-  out[v] = value;
+void store_gradient(const GradientArgs<T, T>& args, int64_t k, int64_t v, T value) {
+  args.out[k * args.out_stride + v] = value;
 }
-inline void store_gradient(float value, int64_t v, bfloat16* out, bfloat16* low) {
+inline void store_gradient(const GradientArgs<float, bfloat16>& args, int64_t k, int64_t v, float value) {
   const bfloat16 high = rounded(value);
-  std::memcpy(out + v, &high, sizeof high);
-  if (!low) return;
-  const float left = value - widened(high);
-  const bfloat16 rest = rounded(std::isfinite(left) ? left : 0.0f);
-  std::memcpy(low + v, &rest, sizeof rest);
+  std::memcpy(args.out + k * args.out_stride + v, &high, sizeof high);
+  float left = value - widened(high);
+  if (!std::isfinite(left)) left = 0;
+  if (args.residuals.rows) {
+    args.residuals.rows[k] += left;
+    args.residuals.columns[v] += left;
+  }
+  if (!args.low) return;
+  const bfloat16 rest = rounded(left);
+  std::memcpy(args.low + k * args.out_stride + v, &rest, sizeof rest);
+}
+
+template <class T, class Gradient>
+void clear_residuals(const GradientArgs<T, Gradient>& args) {
+  if (!args.residuals.rows) return;
+  std::fill_n(args.residuals.rows, args.count, 0.0f);
+  std::fill_n(args.residuals.columns, args.shape.cols, 0.0f);
 }
 
 }  // namespace logitless::kernels

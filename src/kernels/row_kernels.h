@@ -82,6 +82,17 @@ void for_each_pick(const Pick* begin, const Pick* end, int64_t first_column, int
   }
 }
 
+/// Does the same, and visits only the first of picks with equal ids.
+template <class Pick, class Visit>
+void for_each_picked_column(const Pick* begin, const Pick* end, int64_t first_column, int64_t cols,
+                            const Visit& visit) {
+  int64_t last = -1;
+  for_each_pick(begin, end, first_column, cols, [&](const Pick& pick, int64_t column) {
+    if (column != last) visit(pick, column);
+    last = column;
+  });
+}
+
 /// Gradients of a sample are made of segments of so many vocabulary entries, a multiple of any vector's
 /// lanes.
 inline constexpr int64_t kSegment = 64;
@@ -176,6 +187,14 @@ struct RowGradient {
   const PickGradient<T>* picks = nullptr;  // [pick_count], their ids increasing; those of equal ids are equal
 };
 
+/// What rounding to bfloat16 has left of gradients d, d - out, summed along both edges of a tile; of a
+/// gradient whose rounding is no finite number nothing is left. A product with a matrix whose rows share a
+/// direction multiplies these sums with it, so that sinks put them back (sink/kept_residuals.h).
+struct Residuals {
+  float* rows = nullptr;     // of each row over the columns
+  float* columns = nullptr;  // of each column over the rows
+};
+
 /// Turns raw logits into gradients of raw logits. Entry k of `gradients` takes the logits of tile row
 /// source_rows[k] >= k and writes row k of the output: rows that are not named are dropped and the others
 /// move up (source rows must increase).
@@ -185,6 +204,7 @@ struct RowGradient {
 ///   low     [count, cols] with out_stride, or null. It gets what rounding to `out` has left of a gradient d,
 ///           rounded in turn: |d - out - low| <= 2^-17 |d| for bfloat16, where low is a normal number. It
 ///           stands as `out` does: behind row k of it, or in memory apart.
+///   residuals  [count] and [cols], or null: where `out` is bfloat16 and `low` is null.
 ///   scratch [cols], or [2 * cols] where Gradient is not Logit; may hold anything on entry.
 /// Gradients are rounded to nearest even once. A row whose max or log_sum is NaN becomes NaN in every column.
 template <class Logit, class Gradient = Logit>
@@ -194,6 +214,7 @@ struct GradientArgs {
   Gradient* out = nullptr;
   int64_t out_stride = 0;  // in elements, >= cols
   Gradient* low = nullptr;
+  Residuals residuals;
   int64_t count = 0;
   const RowGradient<Logit>* gradients = nullptr;  // [count]
   const int32_t* source_rows = nullptr;           // [count]
@@ -252,6 +273,8 @@ struct TypedKernels {
                           Sum* sums) = nullptr;
   /// Computes to[i] += from[i].
   void (*add)(const Sum* from, int64_t count, Sum* to) = nullptr;
+  /// Computes to[i] += scale * from[i].
+  void (*add_scaled)(const Sum* from, Sum scale, int64_t count, Sum* to) = nullptr;
 };
 
 struct RowKernels {

@@ -27,9 +27,12 @@ namespace HWY_NAMESPACE {
 const RowKernels* table() {
   static const RowKernels kKernels = {
       hwy::TargetName(HWY_TARGET),
-      {fold<float>, count_above<float>, gradient<float, float>, add_column_sums<float, float>, add<float>},
-      {fold<double>, count_above<double>, gradient<double, double>, add_column_sums<double, double>, add<double>},
-      {fold<float>, count_above<float>, gradient<float, bfloat16>, add_column_sums<float, bfloat16>, add<float>},
+      {fold<float>, count_above<float>, gradient<float, float>, add_column_sums<float, float>, add<float>,
+       add_scaled<float>},
+      {fold<double>, count_above<double>, gradient<double, double>, add_column_sums<double, double>, add<double>,
+       add_scaled<double>},
+      {fold<float>, count_above<float>, gradient<float, bfloat16>, add_column_sums<float, bfloat16>, add<float>,
+       add_scaled<float>},
       few_rows,
       few_rows,
       widen_bf16,

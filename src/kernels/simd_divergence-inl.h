@@ -321,6 +321,7 @@ HWY_INLINE void gradient_columns(D d, const DivergenceGradientArgs<T, Gradient>&
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const RowDivergence<T>& g = args.divergences[k];
   const RowGradient<T>& softmax = args.base.gradients[k];
+  V left = hn::Zero(d);
   for (int64_t v = begin; v < end; v += lanes) {
     V out = divergence_gradient<kForm>(d, args.rule, g, log_probability(d, g.pair.student, student + v),
                                        log_probability(d, g.pair.teacher, teacher + v));
@@ -330,8 +331,9 @@ HWY_INLINE void gradient_columns(D d, const DivergenceGradientArgs<T, Gradient>&
       out = hn::NegMulAdd(hn::Set(d, softmax.softmax_scale), exp_nonpositive(d, log_p), out);
     }
     if (derivative) out = hn::Mul(out, hn::LoadU(d, derivative + v));
-    row.store(d, out, v);
+    row.store(d, out, v, left);
   }
+  row.keep(hn::GetLane(hn::SumOfLanes(d, left)));
 }
 
 template <DivergenceForm kForm, class T, class Gradient, class RowAt>
@@ -351,7 +353,7 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
     const T* const logits = base.logits + base.source_rows[k] * shape.stride;
     if (!g.pair.defined() || (args.softmax && (std::isnan(softmax.max) || std::isnan(softmax.log_sum)))) {
       const T nan = std::numeric_limits<T>::quiet_NaN();
-      for (int64_t v = 0; v < cols; ++v) row.store(narrow, hn::Set(narrow, nan), v);
+      for (int64_t v = 0; v < cols; ++v) store_one(narrow, row, hn::Set(narrow, nan), v);
       continue;
     }
     if (shape.plain()) {
@@ -361,34 +363,35 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
     }
     const T* teacher = capped_row(args.teacher_shape, args.teacher_logits + base.source_rows[k] * shape.stride,
                                   base.scratch + 2 * cols);
+    const PickGradient<T>* const picks_end = softmax.picks + softmax.pick_count;
+    if constexpr (decltype(row)::kKeeps) {
+      // What is in the column of a pick before its gradient is added does not stay.
+      const TakenBackRow back = {row.columns, row.total};
+      const auto take_back = [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
+        gradient_columns<kForm>(narrow, args, k, student, teacher, derivative, column, column + 1, back);
+      };
+      if (args.softmax) for_each_picked_column(softmax.picks, picks_end, base.first_column, cols, take_back);
+    }
     gradient_columns<kForm>(wide, args, k, student, teacher, derivative, 0, whole, row);
     if (whole < cols) gradient_columns<kForm>(narrow, args, k, student, teacher, derivative, whole, cols, row);
     if (!args.softmax) continue;
-    for_each_pick(softmax.picks, softmax.picks + softmax.pick_count, base.first_column, cols,
-                  [&](const PickGradient<T>& pick, int64_t column) HWY_ATTR {
-                    auto out = divergence_gradient<kForm>(narrow, args.rule, g,
-                                                          log_probability(narrow, g.pair.student, student + column),
-                                                          log_probability(narrow, g.pair.teacher, teacher + column));
-                    out = hn::Add(out, hn::Set(narrow, pick.gradient));
-                    row.store(narrow, hn::Mul(out, hn::Set(narrow, derivative ? derivative[column] : T{1})), column);
-                  });
+    for_each_picked_column(
+        softmax.picks, picks_end, base.first_column, cols, [&](const PickGradient<T>& pick, int64_t column) HWY_ATTR {
+          auto out = divergence_gradient<kForm>(narrow, args.rule, g,
+                                                log_probability(narrow, g.pair.student, student + column),
+                                                log_probability(narrow, g.pair.teacher, teacher + column));
+          out = hn::Add(out, hn::Set(narrow, pick.gradient));
+          const auto slope = hn::Set(narrow, derivative ? derivative[column] : T{1});
+          store_one(narrow, row, hn::Mul(out, slope), column);
+        });
   }
 }
 
 template <class T, class Gradient>
 void gradient_divergence(const DivergenceGradientArgs<T, Gradient>& args) {
-  const auto as = [&](const auto& row_at) {
+  with_rows(args.base, [&](const auto& row_at) {
     with_form(args.rule.form, [&](auto form) HWY_ATTR { gradient_pairs<form.value>(args, row_at); });
-  };
-  const GradientArgs<T, Gradient>& base = args.base;
-  const auto at = [&](Gradient* rows, int64_t k) { return rows + k * base.out_stride; };
-  if constexpr (std::is_same_v<T, Gradient>) {
-    as([&](int64_t k) { return WideRow<T>{at(base.out, k)}; });
-  } else if (base.low) {
-    as([&](int64_t k) { return SplitRow{at(base.out, k), at(base.low, k)}; });
-  } else {
-    as([&](int64_t k) { return BFloat16Row{at(base.out, k)}; });
-  }
+  });
 }
 
 }  // namespace HWY_NAMESPACE

@@ -23,38 +23,87 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
+// What rounding to bfloat16 with these bits leaves of a value, which is exact: of a NaN or an infinity
+// nothing.
+template <class D>
+HWY_INLINE hn::Vec<D> left_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUnsigned<D>> bits) {
+  const auto left = hn::Sub(value, hn::BitCast(d, hn::ShiftLeft<16>(bits)));
+  return hn::IfThenElseZero(hn::IsFinite(left), left);
+}
+
 // How the gradients of a row are stored: in the type of the logits, or rounded to one or two terms
-// of bfloat16. Where the types are the same the row takes the capped logits before its gradients.
+// of bfloat16. Where the types are the same the row takes the capped logits before its gradients. KeptRow
+// sums what rounding has left: in `left`, which keep() gets once it is summed, and by columns.
+struct NothingKept {
+  static constexpr bool kKeeps = false;
+  void keep(double) const {}
+};
 template <class T>
-struct WideRow {
+struct WideRow : NothingKept {
+  explicit WideRow(T* row) : out(row) {}
   T* out;
   T* capped(T*) const { return out; }
   template <class D>
-  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v) const {
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>&) const {
     hn::StoreU(value, d, out + v);
   }
 };
-struct BFloat16Row {
+struct BFloat16Row : NothingKept {
+  explicit BFloat16Row(bfloat16* row) : out(row) {}
   bfloat16* out;
   float* capped(float* apart) const { return apart; }
   template <class D>
-  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v) const {
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>&) const {
     store_bf16(d, value, out + v);
   }
 };
-struct SplitRow {
+struct SplitRow : NothingKept {
+  SplitRow(bfloat16* row, bfloat16* low_row) : out(row), low(low_row) {}
   bfloat16* out;
   bfloat16* low;
   float* capped(float* apart) const { return apart; }
   template <class D>
-  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v) const {
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>&) const {
     const auto high = bf16_bits(d, value);
     store_bf16_bits(d, high, out + v);
-    // The difference is exact. Of a NaN or an infinity nothing is left.
-    const auto left = hn::Sub(value, hn::BitCast(d, hn::ShiftLeft<16>(high)));
-    store_bf16(d, hn::IfThenElseZero(hn::IsFinite(left), left), low + v);
+    store_bf16(d, left_of(d, value, high), low + v);
   }
 };
+struct KeptRow {
+  static constexpr bool kKeeps = true;
+  bfloat16* out;
+  float* columns;
+  float* total;
+  float* capped(float* apart) const { return apart; }
+  void keep(float left) const { *total += left; }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& left) const {
+    const auto bits = bf16_bits(d, value);
+    store_bf16_bits(d, bits, out + v);
+    const auto here = left_of(d, value, bits);
+    left = hn::Add(left, here);
+    hn::StoreU(hn::Add(hn::LoadU(d, columns + v), here), d, columns + v);
+  }
+};
+// Takes what KeptRow would keep of a column away, and stores nothing.
+struct TakenBackRow {
+  float* columns;
+  float* total;
+  void keep(float left) const { *total -= left; }
+  template <class D>
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& left) const {
+    const auto here = left_of(d, value, bf16_bits(d, value));
+    left = hn::Add(left, here);
+    hn::StoreU(hn::Sub(hn::LoadU(d, columns + v), here), d, columns + v);
+  }
+};
+// Stores a single column.
+template <class D, class Row>
+HWY_INLINE void store_one(D narrow, const Row& row, hn::Vec<D> value, int64_t v) {
+  auto left = hn::Zero(narrow);
+  row.store(narrow, value, v, left);
+  row.keep(hn::GetLane(left));
+}
 
 template <bool kEntropy, Cross kCross, bool kCap, class D, class T, class Weight, class Row>
 HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, const T* derivative,
@@ -65,6 +114,7 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
   const V scale = hn::Set(d, g.inverse_temperature);
   const V log_sum = hn::Set(d, g.log_sum);
   const V softmax_scale = hn::Set(d, -g.softmax_scale);
+  V left = hn::Zero(d);
   for (int64_t v = begin; v < end; v += lanes) {
     const V log_p = hn::MulSub(hn::Sub(hn::LoadU(d, capped + v), max), scale, log_sum);
     const V p = exp_nonpositive(d, log_p);
@@ -81,8 +131,9 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
       out = hn::MulAdd(hn::Set(d, g.cross_scale), q, out);
     }
     if constexpr (kCap) out = hn::Mul(out, hn::LoadU(d, derivative + v));
-    row.store(d, out, v);
+    row.store(d, out, v, left);
   }
+  row.keep(hn::GetLane(hn::SumOfLanes(d, left)));
 }
 
 template <bool kEntropy, Cross kCross, bool kCap, class T, class Gradient, class RowAt>
@@ -100,7 +151,7 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
     T* const capped = row.capped(args.scratch + shape.cols);
     if (std::isnan(g.max) || std::isnan(g.log_sum)) {
       const T nan = std::numeric_limits<T>::quiet_NaN();
-      for (int64_t v = 0; v < shape.cols; ++v) row.store(narrow, hn::Set(narrow, nan), v);
+      for (int64_t v = 0; v < shape.cols; ++v) store_one(narrow, row, hn::Set(narrow, nan), v);
       continue;
     }
     if (!shape.plain()) {
@@ -111,7 +162,17 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
       std::memcpy(capped, from, static_cast<size_t>(shape.cols) * sizeof(T));
       from = capped;
     }
+    const PickGradient<T>* const picks_end = g.picks + g.pick_count;
     const auto columns = [&](const auto* weights) HWY_ATTR {
+      if constexpr (decltype(row)::kKeeps) {
+        // The formula's gradient in the column of a pick is not the one that stays.
+        const TakenBackRow back = {row.columns, row.total};
+        for_each_picked_column(g.picks, picks_end, args.first_column, shape.cols,
+                               [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
+                                 gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, weights, uniform,
+                                                                          column, column + 1, back);
+                               });
+      }
       gradient_columns<kEntropy, kCross, kCap>(wide, g, from, derivative, weights, uniform, 0, whole, row);
       if (whole < shape.cols) {
         gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, weights, uniform, whole, shape.cols, row);
@@ -123,10 +184,10 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
     } else {
       columns(args.cross_weights);
     }
-    for_each_pick(g.picks, g.picks + g.pick_count, args.first_column, shape.cols,
-                  [&](const PickGradient<T>& pick, int64_t column) HWY_ATTR {
-                    row.store(narrow, hn::Set(narrow, pick.gradient * (kCap ? derivative[column] : T{1})), column);
-                  });
+    for_each_picked_column(
+        g.picks, picks_end, args.first_column, shape.cols, [&](const PickGradient<T>& pick, int64_t column) HWY_ATTR {
+          store_one(narrow, row, hn::Set(narrow, pick.gradient * (kCap ? derivative[column] : T{1})), column);
+        });
   }
 }
 
@@ -138,16 +199,28 @@ void gradient_as(const GradientArgs<T, Gradient>& args, const RowAt& row_at) {
   });
 }
 
-template <class T, class Gradient>
-void gradient(const GradientArgs<T, Gradient>& args) {
+// Calls make(row_at), where row_at(k) returns how row k of the output is stored.
+template <class T, class Gradient, class Make>
+void with_rows(const GradientArgs<T, Gradient>& args, const Make& make) {
   const auto at = [&](Gradient* rows, int64_t k) { return rows + k * args.out_stride; };
   if constexpr (std::is_same_v<T, Gradient>) {
-    gradient_as(args, [&](int64_t k) { return WideRow<T>{at(args.out, k)}; });
+    make([&](int64_t k) { return WideRow<T>(at(args.out, k)); });
   } else if (args.low) {
-    gradient_as(args, [&](int64_t k) { return SplitRow{at(args.out, k), at(args.low, k)}; });
+    make([&](int64_t k) { return SplitRow(at(args.out, k), at(args.low, k)); });
+  } else if (args.residuals.rows) {
+    std::memset(args.residuals.columns, 0, static_cast<size_t>(args.shape.cols) * sizeof(float));
+    make([&](int64_t k) {
+      args.residuals.rows[k] = 0;
+      return KeptRow{at(args.out, k), args.residuals.columns, args.residuals.rows + k};
+    });
   } else {
-    gradient_as(args, [&](int64_t k) { return BFloat16Row{at(args.out, k)}; });
+    make([&](int64_t k) { return BFloat16Row(at(args.out, k)); });
   }
+}
+
+template <class T, class Gradient>
+void gradient(const GradientArgs<T, Gradient>& args) {
+  with_rows(args, [&](const auto& row_at) { gradient_as(args, row_at); });
 }
 
 template <class D>
@@ -173,6 +246,13 @@ template <class T>
 void add(const T* from, int64_t count, T* to) {
   for_each_vector<T>(count, [&](auto d, int64_t i) HWY_ATTR {
     hn::StoreU(hn::Add(hn::LoadU(d, to + i), hn::LoadU(d, from + i)), d, to + i);
+  });
+}
+
+template <class T>
+void add_scaled(const T* from, T scale, int64_t count, T* to) {
+  for_each_vector<T>(count, [&](auto d, int64_t i) HWY_ATTR {
+    hn::StoreU(hn::MulAdd(hn::Set(d, scale), hn::LoadU(d, from + i), hn::LoadU(d, to + i)), d, to + i);
   });
 }
 

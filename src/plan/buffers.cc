@@ -55,6 +55,7 @@ sink::Sizes sink_sizes(const RunPlan& run) {
   sizes.threads = run.plan.threads;
   sizes.weight_tiles = kWeightTiles;
   sizes.weight_apart = run.weight_apart;
+  sizes.keeps_residuals = run.keeps_residuals();
   sizes.hidden_apart = run.hidden_apart;
   sizes.scatter = run.scatter;
   sizes.hidden_elsewhere = run.expected_rows != ExpectedRowsIn::kNone;
@@ -118,6 +119,13 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
   } else if (run.gather) {
     gathered = source.take_room(arena, run.plan.chunk_rows);
   }
+  if (run.keeps_residuals()) {
+    int64_t tiles = static_cast<int64_t>(slots.size());
+    for (int64_t chunk = 0; run.logits_stay && chunk < run.chunk_count(); ++chunk) {
+      tiles = std::max(tiles, static_cast<int64_t>(run.blocks_of(chunk).size()) * grid.vocab_tiles());
+    }
+    residuals = {arena.take<float>(tiles * grid.row_tile), arena.take<float>(tiles * grid.vocab_tile)};
+  }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));
   if (problem.divergence) divergences = arena.take<kernels::RowDivergence<Logit>>(run.plan.chunk_rows);
@@ -133,6 +141,7 @@ ExpectedSums<Types>::ExpectedSums(core::Arena& arena, const kernels::RowKernels&
                : problem::matrix_rows(
                      Matrix(nullptr, DTypeOf<typename Types::Sum>::value, problem.tokens, problem.hidden_size)),
            WriteMode::kOverwrite, sink_sizes(run)) {
+  sink.take_lasting(arena);
   sink.take(arena);
 }
 

@@ -66,8 +66,10 @@ struct BackwardBuffers {
   core::Array<PerThread> threads;
   // The tiles that are alive, where the logits are computed again.
   core::Array<Slot> slots;
-  source::PackedStates packed;                       // of the blocks that have gradients, where the same
-  source::Room gathered;                             // [chunk_rows], where the logits stay
+  source::PackedStates packed;  // of the blocks that have gradients, where the same
+  source::Room gathered;        // [chunk_rows], where the logits stay
+  // Of the tiles that are alive, where residuals are kept: [tiles, row_tile] and [tiles, vocab_tile].
+  kernels::Residuals residuals;
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows]
   kernels::PickGradient<Logit>* picks = nullptr;     // of the rows of a chunk
   // [chunk_rows], with a teacher

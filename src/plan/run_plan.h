@@ -55,6 +55,8 @@ struct RunPlan {
   const gemm::Backend* gemm = nullptr;
   /// The gradients of a tile are this many terms of bfloat16, or of the logits' own type where it is 0.
   int gradient_terms = 0;
+  /// What rounding gradients to a single term leaves is summed and put back.
+  bool keeps_residuals() const { return gradient_terms == 1 && !chooses_segments; }
   TileGrid grid;
   RowBlocks blocks;
   /// Each chunk begins at the block of this index, and the last entry is the end. Only one pass has several
@@ -92,8 +94,8 @@ struct RunPlan {
   /// float32 or float64 sums of d_hidden stand apart from the output until all vocabulary entries are in
   /// them. This is always so where the output is narrower than its sums.
   bool hidden_apart = false;
-  /// Sums of d_weight that cannot stand in the output are those of all entries until the call ends: chunks add to
-  /// them. One chunk has the sums of a few tiles.
+  /// Sums of d_weight that cannot stand in the output are those of all entries until the call ends: chunks
+  /// add to them. One chunk has the sums of a few tiles.
   bool weight_apart = false;
 };
 

@@ -57,6 +57,9 @@ class BiasSink final : public Sink<Sum> {
       kernels_.typed<Sum>().add_column_sums(static_cast<const Sum*>(gradients.data), gradients.stride, rows,
                                             part.entries, accumulate, to);
     });
+    if constexpr (sizeof(Sum) == sizeof(float)) {
+      if (part.residuals.columns) kernels_.typed<Sum>().add(part.residuals.columns, part.entries, to);
+    }
   }
 
   const kernels::RowKernels& kernels_;

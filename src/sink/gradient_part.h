@@ -7,6 +7,7 @@
 
 #include "core/views.h"
 #include "gemm/gemm.h"
+#include "kernels/row_kernels.h"
 #include "source/source.h"
 
 namespace logitless::sink {
@@ -16,6 +17,7 @@ namespace logitless::sink {
 struct GradientPart {
   std::array<gemm::Operand, 2> terms;  // [rows, entries] each; their sum is the gradient
   int term_count = 1;
+  kernels::Residuals residuals;   // of [rows] and [entries], where the sinks put them back
   std::span<const int64_t> rows;  // of hidden
   bool contiguous = true;         // they follow one another in hidden
   source::Room gathered;          // where the states of the rows have been copied together, if they have
@@ -32,6 +34,7 @@ struct GradientPart {
       gemm::Operand& term = out.terms[static_cast<size_t>(i)];
       term.data = core::element(term.data, term.dtype, first);
     }
+    if (out.residuals.columns) out.residuals.columns += first;
     out.first_entry += first;
     out.entries = count;
     return out;

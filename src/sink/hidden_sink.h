@@ -11,6 +11,7 @@
 #include "kernels/row_kernels.h"
 #include "logitless/tensors.h"
 #include "problem/hidden_rows.h"
+#include "sink/kept_residuals.h"
 #include "sink/sink.h"
 #include "sink/store_sums.h"
 
@@ -40,7 +41,11 @@ class HiddenSink final : public Sink<Sum> {
         sizes_(sizes),
         columns_(std::min(sizes.part.hidden_block, out.cols)) {}
 
+  void take_lasting(core::Arena& arena) override {
+    if (sizes_.keeps_residuals) residuals_.take_lasting(arena, out_.cols, sizes_.part.entries);
+  }
   void take(core::Arena& arena) override {
+    if (sizes_.keeps_residuals) residuals_.take(arena, sizes_.rows);
     if (sizes_.hidden_apart) {
       sums_ = arena.take<Sum>(sizes_.rows * out_.cols);
     } else if (sizes_.scatter) {
@@ -53,6 +58,8 @@ class HiddenSink final : public Sink<Sum> {
   void set_out(const problem::Rows<Matrix>& out) { out_ = out; }
 
   int64_t splits() const override { return core::div_up(out_.cols, columns_); }
+
+  void begin_chunk(std::span<const int64_t>, int) override { residuals_.begin_chunk(); }
 
   void add(const GradientPart& part, int64_t split, bool first, int thread,
            const source::Multiplier& multiply) override {
@@ -92,6 +99,7 @@ class HiddenSink final : public Sink<Sum> {
       multiply(product);
     });
     if (scattered) scatter(part.rows, product, component, adds);
+    if (part.residuals.rows) residuals_.add(part, component, first, product, multiply);
   }
 
   /// Returns the sums of `row`, which is row `place` of the chunk.
@@ -99,7 +107,14 @@ class HiddenSink final : public Sink<Sum> {
     return sizes_.hidden_apart ? sums_ + place * out_.cols : static_cast<Sum*>(out_.place(row).data);
   }
 
+  /// Adds what rounding the gradients of a chunk has left to the sums of its rows.
+  void put_back(std::span<const int64_t> rows, int threads) {
+    if (!sizes_.keeps_residuals) return;
+    residuals_.put_back(kernels_, sizes_.entries, rows, threads, [&](int64_t i, int64_t row) { return sums(i, row); });
+  }
+
   void finish_chunk(std::span<const int64_t> rows, int threads) override {
+    put_back(rows, threads);
     if (!sizes_.hidden_apart) return;
     core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
@@ -132,6 +147,7 @@ class HiddenSink final : public Sink<Sum> {
   const Sizes sizes_;
   const int64_t columns_;  // that one task adds to
   Sum* sums_ = nullptr;    // [rows, cols], where they are apart
+  RowResiduals<Sum> residuals_;
   // [part.rows, columns] a thread: products of rows that do not follow one another
   core::Array<Sum*> scratch_;
 };

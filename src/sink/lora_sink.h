@@ -207,6 +207,7 @@ class LoraSink final : public Sink<Sum> {
 
   void take_lasting(core::Arena& arena) override {
     if (hidden_) hidden_->take_lasting(arena);
+    states_.take_lasting(arena);
     behind_.take_lasting(arena);
   }
   void take(core::Arena& arena) override {
@@ -215,6 +216,10 @@ class LoraSink final : public Sink<Sum> {
     behind_.take(arena);
   }
 
+  void begin_chunk(std::span<const int64_t> rows, int threads) override {
+    if (hidden_) hidden_->begin_chunk(rows, threads);
+    states_.begin_chunk(rows, threads);
+  }
   int64_t splits() const override { return hidden_splits() + states_.splits(); }
   void add(const GradientPart& part, int64_t split, bool first, int thread,
            const source::Multiplier& multiply) override {
@@ -223,6 +228,7 @@ class LoraSink final : public Sink<Sum> {
   }
 
   void finish_chunk(std::span<const int64_t> rows, int threads) override {
+    states_.put_back(rows, threads);
     behind_.scale(states_.sums(0, 0), static_cast<int64_t>(rows.size()));
     behind_.add(rows, states_.sums(0, 0), hidden_, threads);
     if (hidden_) hidden_->finish_chunk(rows, threads);

@@ -31,6 +31,8 @@ struct Sizes {
   bool hidden_apart = false;
   /// Rows of some part may not follow one another in d_hidden.
   bool scatter = false;
+  /// Parts have residuals, which are put back.
+  bool keeps_residuals = false;
   /// d_hidden is made of expected rows, and no sink of the call makes it.
   bool hidden_elsewhere = false;
 };
@@ -65,12 +67,19 @@ class Sink {
   const std::optional<size_t>& joins() const { return joins_; }
   void join(size_t sink) { joins_ = sink; }
 
+  /// Returns whether finish_tile() is to be called for each vocabulary tile once all rows of the chunk are
+  /// in it.
+  virtual bool finishes_tiles() const { return tiles_apart() > 0; }
+
+  /// Makes ready for a chunk of these rows of hidden, on a team of at most `threads`.
+  virtual void begin_chunk(std::span<const int64_t> /*rows*/, int /*threads*/) {}
   /// Adds the components of one split of the part. `first` says that nothing was added to these sums before.
   /// Threads that add at the same time have different numbers `thread`.
   virtual void add(const GradientPart& part, int64_t split, bool first, int thread,
                    const source::Multiplier& multiply) = 0;
 
-  /// Hands the sums of one vocabulary tile on, where these are apart, on a team of at most `threads`.
+  /// Completes the sums of one vocabulary tile, and hands them on where they are apart, on a team of at most
+  /// `threads`.
   virtual void finish_tile(int64_t /*first_entry*/, int64_t /*entries*/, int /*threads*/) {}
   /// Hands the sums of a chunk on, where these are apart; its row i is row rows[i] of hidden.
   virtual void finish_chunk(std::span<const int64_t> /*rows*/, int /*threads*/) {}

@@ -9,6 +9,7 @@
 #include "core/views.h"
 #include "kernels/row_kernels.h"
 #include "logitless/tensors.h"
+#include "sink/kept_residuals.h"
 #include "sink/sink.h"
 #include "sink/store_sums.h"
 
@@ -21,7 +22,8 @@ enum class SumsIn {
   kWhole,  ///< all of them, apart from the output until the call ends
 };
 
-/// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a callback.
+/// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a
+/// callback.
 template <class Sum>
 bool is_summed_apart(const Gradients& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
@@ -56,11 +58,17 @@ class WeightSink final : public Sink<Sum> {
   }
 
   void take(core::Arena& arena) override {
+    if (sizes_.keeps_residuals) residuals_.take(arena, cols_, sizes_.entries);
     for (Sum*& tile : tiles_) tile = arena.take<Sum>(sizes_.part.entries * cols_);
   }
 
   int64_t splits() const override { return core::div_up(cols_, components_); }
   int64_t tiles_apart() const override { return static_cast<int64_t>(tiles_.size()); }
+  bool finishes_tiles() const override { return apart() || sizes_.keeps_residuals; }
+
+  void begin_chunk(std::span<const int64_t> rows, int threads) override {
+    if (sizes_.keeps_residuals) residuals_.begin_chunk(kernels_, product_.states, rows, threads);
+  }
 
   void add(const GradientPart& part, int64_t split, bool first, int, const source::Multiplier& multiply) override {
     const int64_t component = split * components_;
@@ -85,9 +93,11 @@ class WeightSink final : public Sink<Sum> {
       product.accumulate = !first_term || adds;
       multiply(product);
     });
+    if (part.residuals.columns && split == 0) residuals_.add(part);
   }
 
   void finish_tile(int64_t first_entry, int64_t entries, int threads) override {
+    if (sizes_.keeps_residuals) put_back(first_entry, entries);
     if (apart()) hand_on(tile(first_entry), tile_stride_, first_entry, entries, threads);
   }
 
@@ -111,6 +121,21 @@ class WeightSink final : public Sink<Sum> {
   }
 
  private:
+  // Adds what rounding the gradients of a chunk has left to the sums of entries.
+  void put_back(int64_t first_entry, int64_t entries) const {
+    const int64_t stride = apart() ? tile_stride_ : place_.stride;
+    Sum* const sums =
+        apart() ? tile(first_entry) : static_cast<Sum*>(place_.data) + layout_.offset(first_entry, 0, stride);
+    const Sum* const mean = residuals_.mean();
+    const Sum* const left = residuals_.of_entries() + first_entry;
+    const auto add_scaled = kernels_.typed<Sum>().add_scaled;
+    const bool hidden_vocab = layout_.is_hidden_vocab();
+    for (int64_t r = 0; r < layout_.rows(entries, cols_); ++r) {
+      add_scaled(hidden_vocab ? left : mean, hidden_vocab ? mean[r] : left[r], layout_.cols(entries, cols_),
+                 sums + r * stride);
+    }
+  }
+
   // Hands the sums of entries on to the callback or the output, on a team of at most `threads`.
   void hand_on(const Sum* sums, int64_t stride, int64_t first_entry, int64_t entries, int threads) const {
     const int64_t rows = layout_.rows(entries, cols_), cols = layout_.cols(entries, cols_);
@@ -142,6 +167,7 @@ class WeightSink final : public Sink<Sum> {
   const int64_t cols_;        // of the states
   const int64_t components_;  // that one task adds to
   const int64_t tile_stride_;
+  EntryResiduals<Sum> residuals_;
   core::Array<Sum*> tiles_;  // [part.entries, cols] each, in the head's layout; none: parts go to the output
 };
 

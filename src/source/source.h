@@ -121,7 +121,8 @@ class Source {
       const ProductShape d_head = p.head.layout().is_hidden_vocab()
                                       ? ProductShape{weight, sizes.entries, sizes.rows, states, gradient}
                                       : ProductShape{sizes.entries, weight, sizes.rows, gradient, states};
-      most = std::max<size_t>({most, bytes(d_states), bytes(d_head)});
+      const ProductShape mean_entry = {1, hidden, sizes.entries, gradient, head};
+      most = std::max<size_t>({most, bytes(d_states), bytes(d_head), bytes(mean_entry)});
     }
     return most;
   }

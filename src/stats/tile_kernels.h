@@ -45,12 +45,14 @@ struct LogitsTile {
   const Logit* beside = nullptr;  // those of a second head, with the same rows and stride, if there is one
 };
 
-/// Rows that gradients are written to, row-major; `low` is null or has the same stride.
+/// Rows that gradients are written to, row-major; `low` is null or has the same stride. What rounding leaves
+/// is summed where `residuals` stand, if they do.
 template <class Gradient>
 struct GradientRows {
   Gradient* data = nullptr;
   int64_t stride = 0;
   Gradient* low = nullptr;
+  kernels::Residuals residuals = {};
 };
 
 /// What turns products into capped logits: a bias with an entry for each vocabulary entry that is here, or
@@ -225,6 +227,7 @@ class TileKernels {
     args.out = out.data;
     args.out_stride = out.stride;
     args.low = out.low;
+    args.residuals = out.residuals;
     args.count = static_cast<int64_t>(places.size());
     args.gradients = gradients;
     args.source_rows = places.data();

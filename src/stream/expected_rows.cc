@@ -133,7 +133,9 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
   all.blocks = run.blocks;
   folds.partials().begin(fold::Walk::kFirst, 0, static_cast<int64_t>(all.blocks.order.size()));
   const std::array<sink::Sink<Sum>*, 1> sinks = {&sums_->sink};
+  sums_->sink.begin_chunk(all.blocks.order, run.plan.threads);
   ExpectedTasks<Types>(pass_, buffers, sinks, all, folds, columns).run();
+  sums_->sink.put_back(all.blocks.order, run.plan.threads);
   const kernels::RowStats* stats = folds.partials().softmax.of(0, 0);
   core::parallel_ranges(run.plan.threads, static_cast<int64_t>(all.blocks.order.size()),
                         [&](int64_t begin, int64_t end) {

@@ -61,6 +61,7 @@ void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffe
           stats::row_divergence<typename Types::Logit>(pass.problem, stats, grads, active.blocks.order[i]);
     }
   }
+  for (sink::Sink<typename Types::Sum>* sink : sinks) sink->begin_chunk(active.blocks.order, pass.run.plan.threads);
   GradientTasks<Types>(pass, buffers, sinks, active, begin, grads).run();
   for (sink::Sink<typename Types::Sum>* sink : sinks) sink->finish_chunk(active.blocks.order, pass.run.plan.threads);
 }

@@ -79,7 +79,13 @@ class TileTasks {
     static_assert(kLogit % kGradient == 0, "gradients take the place of their logits");
     constexpr auto kPerLogit = static_cast<int64_t>(kLogit / kGradient);
     auto* data = reinterpret_cast<Gradient*>(logits(j, b, slot));
-    return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr};
+    return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr,
+            residuals(j, b, slot)};
+  }
+  kernels::Residuals residuals(int64_t j, int64_t b, int64_t slot) const {
+    if (!buffers_.residuals.rows) return {};
+    const int64_t tile = logits_stay_ ? b * grid_.vocab_tiles() + j : slot;
+    return {buffers_.residuals.rows + tile * grid_.row_tile, buffers_.residuals.columns + tile * grid_.vocab_tile};
   }
 
   // Returns where the states of a tile's rows have been copied together; it has no memory where they stand in
@@ -110,6 +116,7 @@ class TileTasks {
     sink::GradientPart out;
     out.terms = {term(of_rows.data), term(of_rows.low)};
     out.term_count = of_rows.low ? 2 : 1;
+    out.residuals = of_rows.residuals;
     out.rows = active_.blocks.rows(rows);
     out.contiguous = rows.contiguous;
     out.gathered = gathered(b, slot);
@@ -222,9 +229,14 @@ class TileTasks {
       }
       for (size_t s = 0; s < dependences.chains.size(); ++s) {
         sink::Sink<Sum>* const sink = dependences.chains[s].sink;
-        if (sink->tiles_apart() == 0) continue;
+        if (!sink->finishes_tiles()) continue;
         [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
         [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
+        if (sink->tiles_apart() == 0) {
+#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h])
+          error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
+          continue;
+        }
 #pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : dependences.finished, head_part[0])
         error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
       }

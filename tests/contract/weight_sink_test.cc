@@ -32,6 +32,19 @@ TEST(WeightSink, ReceivesWhatDWeightWouldHold) {
   }
 }
 
+// Several chunks add to sums of all entries, which are handed on once.
+TEST(WeightSink, InChunks) {
+  for (const DType dtype : kDTypes) {
+    for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
+      CrossEntropyTester tester = small().dtype(dtype).layout(layout).tokens(300).hidden(11).plan(PlanKind::kOnePass);
+      tester.workspace(size_t{128} << 10).sink_overwrites_weight().matches_oracle();
+      EXPECT_LT(tester.planned().chunk_rows, 150);
+      tester.sink(false).sink_overwrites_weight(false).gradient_dtype(dtype).accumulate().matches_oracle();
+      EXPECT_LT(tester.planned().chunk_rows, 150);
+    }
+  }
+}
+
 TEST(WeightSink, AccumulatingOutputsBesideIt) { small().accumulate().plan(PlanKind::kTwoPass).matches_oracle(); }
 
 TEST(WeightSink, VocabulariesAroundTileEdges) {

@@ -159,7 +159,7 @@ Arithmetic arithmetic_for(DType inputs, const Context& context) {
   // Rounding d in [2^e, 2^(e+1)) to the 8 bits of a bf16 leaves at most 2^(e-8). A second bf16 holds that,
   // and below 2^(e-8) it leaves at most 2^(e-17) in turn.
   const GradientPrecision precision = context.options().gradient_precision;
-  if (precision == GradientPrecision::kNative) arithmetic.gradient_unit = 0x1p-8;
+  if (precision == GradientPrecision::kNative) arithmetic.gradient_unit = kBfloat16Unit;
   if (precision == GradientPrecision::kSplit) arithmetic.gradient_unit = 0x1p-17;
   return arithmetic;
 }
@@ -267,7 +267,16 @@ oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& prob
   result.d_hidden += sum_over_vocab(problem, arithmetic) * abs_gradients.d_hidden;
   result.d_weight += sum_over_tokens(problem, arithmetic) * abs_gradients.d_weight;
   result.d_bias += sum_over_tokens(problem, arithmetic) * abs_gradients.d_bias;
+  if (arithmetic.gradient_unit == kBfloat16Unit) {
+    add_put_back(d_raw_bound, problem.hidden.cwiseAbs(), problem.weight.cwiseAbs(), result.d_hidden, result.d_weight);
+  }
   return result;
+}
+
+void add_put_back(const MatrixXd& d_bound, const MatrixXd& abs_hidden, const MatrixXd& abs_weight, MatrixXd& d_hidden,
+                  MatrixXd& d_weight) {
+  d_hidden += d_bound.rowwise().sum() * abs_weight.colwise().maxCoeff();
+  d_weight += d_bound.colwise().sum().transpose() * abs_hidden.colwise().maxCoeff();
 }
 
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,

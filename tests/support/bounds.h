@@ -72,6 +72,14 @@ oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& prob
                                                      const oracle::ParameterGradients& abs_gradients,
                                                      const oracle::MatrixXd& d_raw_bound, const Arithmetic& arithmetic);
 
+/// Of gradients that are rounded to one term of bfloat16.
+inline constexpr double kBfloat16Unit = 0x1p-8;
+/// Adds to the bounds of products with such gradients, which are off by `d_bound`. What rounding leaves of
+/// a row, or of a vocabulary entry, is put back with the mean row of some part of the head or of the states
+/// (sink/kept_residuals.h), none of whose elements is above the largest of its column.
+void add_put_back(const oracle::MatrixXd& d_bound, const oracle::MatrixXd& abs_hidden,
+                  const oracle::MatrixXd& abs_weight, oracle::MatrixXd& d_hidden, oracle::MatrixXd& d_weight);
+
 /// Bounds a Loss: loss, per_token_loss and grads (metrics but for z_loss follow from the statistics; mean_nll
 /// and mean_entropy hold their bounds).
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "support/bounds.h"
+
 namespace logitless::testing {
 namespace {
 
@@ -315,6 +317,7 @@ DistillationBounds distillation_bounds(const DistillationCase& call, const oracl
   const MatrixXd read = d_raw + gradient_unit * d;
   out.d_hidden = read * weight + sum_units(static_cast<double>(call.spec.vocab) + 8) * 2 * u * (d * weight);
   out.d_weight = read.transpose() * hidden + sum_units(static_cast<double>(n) + 8) * 2 * u * (d.transpose() * hidden);
+  if (gradient_unit == kBfloat16Unit) add_put_back(read, hidden, weight, out.d_hidden, out.d_weight);
   out.d_bias = (read.colwise().sum() + sum_units(static_cast<double>(n) + 8) * 2 * u * d.colwise().sum()).transpose();
   return out;
 }

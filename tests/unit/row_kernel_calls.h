@@ -259,6 +259,7 @@ class GradientInputs {
 struct NarrowForm {
   int terms = 1;
   bool apart = false;
+  Residuals residuals = {};  // of [kept] and [cols]
 };
 
 /// Makes gradients in bfloat16 with every term on, of the rows `kept` of the tile. Returns the terms one
@@ -273,6 +274,7 @@ inline std::vector<bfloat16> narrow_gradient(const TypedKernels<float, float, bf
   // In place a row of both terms takes the place of a row of logits.
   args.out_stride = 2 * tile.stride();
   args.low = form.terms == 2 ? args.out + tile.cols : nullptr;
+  args.residuals = form.residuals;
   kernels.gradient(args);
   if (form.apart) inputs.expect_logits_untouched();
   std::vector<bfloat16> out;

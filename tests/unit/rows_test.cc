@@ -303,6 +303,53 @@ void rounds_gradients_once(const RowKernels& kernels, const Tile<float>& tile, N
   }
 }
 
+// What rounding leaves of the gradients is summed along both edges; the gradients stay as they are.
+void sums_what_is_left(const RowKernels& kernels, const Tile<float>& tile) {
+  const std::vector<int32_t> kept = {0, 2};
+  const auto cols = static_cast<size_t>(tile.cols);
+  const std::vector<float> exact = gradient(kernels.f32, tile, kept);
+  const std::vector<bfloat16> want = narrow_gradient(kernels.bf16, tile, kept, Flush::kEnd, {});
+  const Guarded<float> rows(std::vector<float>(kept.size(), 99), Flush::kEnd);
+  const Guarded<float> columns(std::vector<float>(cols, 99), Flush::kEnd);
+  const std::vector<bfloat16> got =
+      narrow_gradient(kernels.bf16, tile, kept, Flush::kEnd, {1, false, {rows.data(), columns.data()}});
+  EXPECT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * sizeof(bfloat16)));
+  std::vector<float> widened(got.size());
+  plain_kernels().widen_bf16(got.data(), static_cast<int64_t>(got.size()), widened.data());
+  std::vector<double> of_rows(kept.size()), of_columns(cols);
+  double size = 0;
+  for (size_t k = 0; k < kept.size(); ++k) {
+    for (size_t v = 0; v < cols; ++v) {
+      const double d = exact[k * static_cast<size_t>(tile.stride()) + v], left = d - widened[k * cols + v];
+      of_rows[k] += left;
+      of_columns[v] += left;
+      size = std::max(size, std::abs(d));
+    }
+  }
+  // The gradient that a pick replaces is no larger than the others, and comes and goes.
+  const double bound = 0x1p-22 * 0x1p-8 * size * static_cast<double>(tile.cols + 4);
+  for (size_t k = 0; k < kept.size(); ++k) EXPECT_NEAR(rows.data()[k], of_rows[k], bound) << "row " << k;
+  for (size_t v = 0; v < cols; ++v) EXPECT_NEAR(columns.data()[v], of_columns[v], bound) << "column " << v;
+}
+
+TEST_P(SimdTargets, SumsWhatRoundingLeaves) {
+  for (const RowKernels* kernels : {GetParam(), &plain_kernels()}) {
+    for (const int64_t cols : {1, 15, 16, 37, 64}) {
+      for (int option = 0; option < 4; ++option) {
+        Tile<float> tile;
+        tile.cols = cols;
+        tile.bias = option & 1;
+        tile.softcap = option & 2 ? 5 : 0;
+        tile.entropy = tile.cross = true;
+        tile.seed(static_cast<unsigned>(cols));
+        SCOPED_TRACE(std::string(kernels->name) + " cols " + std::to_string(cols) + " option " +
+                     std::to_string(option));
+        sums_what_is_left(*kernels, tile);
+      }
+    }
+  }
+}
+
 TEST_P(SimdTargets, GradientsInBFloat16) {
   for (const RowKernels* kernels : {GetParam(), &plain_kernels()}) {
     for (const int64_t cols : {1, 15, 16, 37, 64}) {

@@ -1,0 +1,133 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 Gradients of logits that are
+// multiplied as bfloat16 lose what rounding leaves of them, r = d - bf16(d). A direction that all rows of a
+// matrix share turns the sum of these into an error: with w̄ the mean row of the head and x̄ that of the
+// states, Σ_v r_iv w_v = (Σ_v r_iv) w̄ + Σ_v r_iv (w_v - w̄),    Σ_i r_iv x_i = (Σ_i r_iv) x̄ + Σ_i r_iv
+// (x_i - x̄). The sums in brackets come from the row kernels (kernels::Residuals); the first terms are put
+// back here. What is left has no direction in common, so that roundings cancel in it.
+#pragma once
+
+#include <omp.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+
+#include "core/arena.h"
+#include "core/parallel.h"
+#include "gemm/gemm.h"
+#include "kernels/row_kernels.h"
+#include "sink/gradient_part.h"
+#include "source/multiplier.h"
+#include "source/states.h"
+
+namespace logitless::sink {
+
+/// Puts (Σ_v r_iv) w̄ back, for the sums of a chunk's rows.
+template <class Sum>
+class RowResiduals {
+ public:
+  /// `entries` are those of a part, at most.
+  void take_lasting(core::Arena& arena, int64_t cols, int64_t entries) {
+    cols_ = cols;
+    part_entries_ = entries;
+    total_ = arena.take<Sum>(cols);
+    ones_ = arena.take<bfloat16>(entries);
+  }
+  void take(core::Arena& arena, int64_t rows) { left_ = arena.take<double>(rows); }
+
+  void begin_chunk() {
+    constexpr bfloat16 kOne = {0x3F80};
+    if (ones_) std::fill_n(ones_, part_entries_, kOne);
+  }
+
+  /// Keeps those of a part, which come in the order of the vocabulary; `product` is the one that has added
+  /// the part to some components, of which `component` is the first.
+  void add(const GradientPart& part, int64_t component, bool first, gemm::Product<Sum> product,
+           const source::Multiplier& multiply) {
+    if (component == 0) {
+      for (size_t r = 0; r < part.rows.size(); ++r) {
+        double& left = left_[part.first_row + static_cast<int64_t>(r)];
+        if (first) left = 0;
+        if (part.row_scales) left *= part.row_scales[r];
+        left += part.residuals.rows[r];
+      }
+    }
+    if (part.first_row > 0 || has_total_) return;
+    // The chain of the first rows also sums the head, whose part is at hand.
+    product.a = {ones_, DType::kBFloat16, product.k, false};
+    product.m = 1;
+    product.c = total_ + component;
+    product.ldc = cols_;
+    product.accumulate = !first;
+    multiply(product);
+  }
+
+  /// Adds them to sums(i, rows[i]) for each row i of the chunk. The head has `entries`.
+  template <class Sums>
+  void put_back(const kernels::RowKernels& kernels, int64_t entries, std::span<const int64_t> rows, int threads,
+                const Sums& sums) {
+    has_total_ |= !rows.empty();
+    core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const auto share = static_cast<Sum>(left_[i] / static_cast<double>(entries));
+        kernels.typed<Sum>().add_scaled(total_, share, cols_, sums(i, rows[static_cast<size_t>(i)]));
+      }
+    });
+  }
+
+ private:
+  int64_t cols_ = 0;
+  int64_t part_entries_ = 0;
+  Sum* total_ = nullptr;      // [cols]: the sum of the head's rows
+  bfloat16* ones_ = nullptr;  // [part_entries]
+  double* left_ = nullptr;    // [rows]
+  bool has_total_ = false;
+};
+
+/// Puts (Σ_i r_iv) x̄ back, for the sums of vocabulary entries over the rows of a chunk.
+template <class Sum>
+class EntryResiduals {
+ public:
+  void take(core::Arena& arena, int64_t cols, int64_t entries) {
+    cols_ = cols;
+    left_ = arena.take<Sum>(entries);
+    mean_ = arena.take<Sum>((1 + 2 * kParts) * cols);
+  }
+
+  /// Finds the mean of these rows: that of some parts of them, and then of these in their order.
+  void begin_chunk(const kernels::RowKernels& kernels, const source::States& states, std::span<const int64_t> rows,
+                   int threads) {
+    const auto count = static_cast<int64_t>(rows.size());
+    const auto& typed = kernels.typed<Sum>();
+    const Sum share = Sum{1} / static_cast<Sum>(std::max<int64_t>(count, 1));
+    core::parallel_for(threads, kParts, [&](int64_t part) {
+      Sum* const sums = mean_ + (1 + 2 * part) * cols_;
+      std::fill_n(sums, cols_, Sum{0});
+      for (int64_t i = part * count / kParts; i < (part + 1) * count / kParts; ++i) {
+        const gemm::Operand row = states.operand(rows.subspan(static_cast<size_t>(i), 1), nullptr);
+        typed.add_scaled(kernels.values(row.data, row.dtype, cols_, sums + cols_), share, cols_, sums);
+      }
+    });
+    std::fill_n(mean_, cols_, Sum{0});
+    for (int64_t part = 0; part < kParts; ++part) typed.add(mean_ + (1 + 2 * part) * cols_, cols_, mean_);
+  }
+
+  /// Keeps those of a part, which come in the order of the rows.
+  void add(const GradientPart& part) {
+    Sum* const to = left_ + part.first_entry;
+    for (int64_t v = 0; v < part.entries; ++v) {
+      to[v] = (part.first_row == 0 ? Sum{0} : to[v]) + static_cast<Sum>(part.residuals.columns[v]);
+    }
+  }
+
+  const Sum* mean() const { return mean_; }
+  const Sum* of_entries() const { return left_; }
+
+ private:
+  static constexpr int64_t kParts = 16;
+  int64_t cols_ = 0;
+  Sum* left_ = nullptr;  // [entries of the vocabulary that are here]
+  Sum* mean_ = nullptr;  // [1 + 2 kParts, cols]: the mean, and a part's with a row of it widened
+};
+
+}  // namespace logitless::sink
