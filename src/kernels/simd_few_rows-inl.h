@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/row_kernels.h"
 #include "kernels/simd_base-inl.h"
@@ -85,8 +84,9 @@ struct Stretch {
     out.c += row * c_stride + entry;
     return out;
   }
+  // Into the second nearest cache: the nearest one has room for what is in use.
   HWY_INLINE void fetch(const Stored* from) const {
-    if (ahead > 0) hwy::Prefetch(from + ahead);
+    if (ahead > 0) __builtin_prefetch(from + ahead, /*write=*/0, /*locality=*/2);
   }
   // Stores the sum of an element, of which `sum` is that of its vectors up to depth k.
   HWY_INLINE void put_sum(T sum, int64_t k, int64_t row, int64_t entry) const {
@@ -302,10 +302,10 @@ HWY_NOINLINE void few_rows_by_entries(const FewRowsArgs<T>& args, const Stored* 
       const int64_t depth = std::min(kFewRowsStretch, args.depth - begin);
       const bool accumulate = args.accumulate || begin > 0;
       const auto multiply = [&](const auto* part, int64_t b_stride, int64_t ahead) HWY_ATTR {
-        rows_by_entries(Stretch<T, std::remove_const_t<std::remove_pointer_t<decltype(part)>>>{
-                            args.a + begin, args.a_stride, part, b_stride, depth, ahead, accumulate, args.c + first,
-                            args.c_stride},
-                        args.rows, count);
+        rows_by_entries(
+            Stretch<T, std::remove_const_t<std::remove_pointer_t<decltype(part)>>>{
+                args.a + begin, args.a_stride, part, b_stride, depth, ahead, accumulate, args.c + first, args.c_stride},
+            args.rows, count);
       };
       if (!is_widened_once(args, b)) {
         multiply(entries + begin, args.b_stride, kFewRowsEntries * args.b_stride);
@@ -402,24 +402,29 @@ HWY_INLINE void sum_depths(const FewRowsArgs<T>& args, const Stored* b, int64_t 
 // added.
 template <class T, class Stored>
 HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b) {
-  T sums[kMostFewRows * kFewRowsCols];
-  FewRowsArgs<T> part = args;
-  part.c_stride = kFewRowsCols;
+  T sums[kFewRowsTogether * kFewRowsCols];
   for (int64_t col = 0; col < args.cols; col += kFewRowsCols) {
     const int64_t cols = std::min(kFewRowsCols, args.cols - col);
     for (int64_t begin = 0; begin < args.depth; begin += kFewRowsPart) {
       const int64_t end = std::min(begin + kFewRowsPart, args.depth);
-      if (begin == 0 && !args.accumulate) {
-        sum_depths(args, b + col, begin, end, cols, args.c + col);
-        continue;
-      }
-      sum_depths(part, b + col, begin, end, cols, sums);
-      for (int64_t row = 0; row < args.rows; ++row) {
-        T* to = args.c + row * args.c_stride + col;
-        const T* from = sums + row * kFewRowsCols;
-        for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
-          hn::StoreU(hn::Add(hn::LoadU(d, to + v), hn::LoadU(d, from + v)), d, to + v);
-        });
+      for (int64_t first = 0; first < args.rows; first += kFewRowsTogether) {
+        FewRowsArgs<T> part = args;
+        part.rows = std::min(kFewRowsTogether, args.rows - first);
+        part.a += first * args.a_stride;
+        T* const c = args.c + first * args.c_stride + col;
+        if (begin == 0 && !args.accumulate) {
+          sum_depths(part, b + col, begin, end, cols, c);
+          continue;
+        }
+        part.c_stride = kFewRowsCols;
+        sum_depths(part, b + col, begin, end, cols, sums);
+        for (int64_t row = 0; row < part.rows; ++row) {
+          T* to = c + row * args.c_stride;
+          const T* from = sums + row * kFewRowsCols;
+          for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+            hn::StoreU(hn::Add(hn::LoadU(d, to + v), hn::LoadU(d, from + v)), d, to + v);
+          });
+        }
       }
     }
   }
