@@ -227,11 +227,15 @@ struct GradientArgs {
   Logit* scratch = nullptr;
 };
 
-/// The most rows of FewRowsArgs.
-inline constexpr int64_t kMostFewRows = 16;
-/// A few rows are multiplied with so many vocabulary entries of a transposed B at a time, and else with so
-/// many of its rows and columns: they stay in the nearest cache while all rows of A use them.
+/// The most rows of FewRowsArgs, and how many of them are multiplied together with rows of B that stand as
+/// they are multiplied.
+inline constexpr int64_t kMostFewRows = 32;
+inline constexpr int64_t kFewRowsTogether = 16;
+/// A few rows are multiplied with so many vocabulary entries of a transposed B at a time, of which so much
+/// of the depth, and else with so many of its rows and columns: they stay in the nearest caches while all
+/// rows of A use them.
 inline constexpr int64_t kFewRowsEntries = 8;
+inline constexpr int64_t kFewRowsStretch = 768;
 inline constexpr int64_t kFewRowsDepth = 4;
 inline constexpr int64_t kFewRowsCols = 1024;
 /// Sums over the rows of B are made of parts of so many, a multiple of kFewRowsDepth.

@@ -12,7 +12,6 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "hwy/cache_control.h"
 #include "hwy/highway.h"
 #include "kernels/row_kernels.h"
 #include "kernels/simd_base-inl.h"
@@ -42,12 +41,19 @@ HWY_INLINE void put(bool accumulate, T sum, T* to) {
   *to = accumulate ? *to + sum : sum;
 }
 
-// Where B is transposed, an element is the dot product of two rows in memory. Its full vectors are summed
-// lane by lane, then the lanes, then what is left of the rows one by one: the same order however many rows
-// and vocabulary entries are taken together.
+// Where B is transposed, an element is the dot product of two rows in memory: of each kFewRowsStretch of
+// their depth full vectors are summed lane by lane, then neighbouring lanes in pairs until one is left,
+// then what is left of the rows one by one; stretches are added in their order. That is the same order
+// however many rows and vocabulary entries are taken together.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V pair_sums(D d, V a, V b) {
+  return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+}
 template <class T>
 HWY_INLINE T whole_sum(hn::Vec<hn::ScalableTag<T>> lanes) {
-  return hn::GetLane(hn::SumOfLanes(hn::ScalableTag<T>(), lanes));
+  const hn::ScalableTag<T> d;
+  for (size_t count = hn::Lanes(d); count > 1; count /= 2) lanes = pair_sums(d, lanes, lanes);
+  return hn::GetLane(lanes);
 }
 template <class T, class Stored>
 HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t depth) {
@@ -57,19 +63,132 @@ HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t
   return hn::GetLane(out);
 }
 
-// Four rows by two vocabulary entries: eight sums hide the latency of MulAdd, and each element of B serves
-// four rows. The next vocabulary entries come in meanwhile; past the end that is harmless.
+// One stretch of the rows of A and of some vocabulary entries. Entries that come next are fetched
+// meanwhile: those `ahead` elements further; past the end that is harmless.
 template <class T, class Stored>
-HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, T* c) {
+struct Stretch {
+  const T* a;
+  int64_t a_stride;
+  const Stored* b;
+  int64_t b_stride;
+  int64_t depth;
+  int64_t ahead;  // 0: nothing is fetched
+  bool accumulate;
+  T* c;
+  int64_t c_stride;
+
+  Stretch at(int64_t row, int64_t entry) const {
+    Stretch out = *this;
+    out.a += row * a_stride;
+    out.b += entry * b_stride;
+    out.c += row * c_stride + entry;
+    return out;
+  }
+  // Into the second nearest cache: the nearest one has room for what is in use.
+  HWY_INLINE void fetch(const Stored* from) const {
+    if (ahead > 0) __builtin_prefetch(from + ahead, /*write=*/0, /*locality=*/2);
+  }
+  // Stores the sum of an element, of which `sum` is that of its vectors up to depth k.
+  HWY_INLINE void put_sum(T sum, int64_t k, int64_t row, int64_t entry) const {
+    if (k < depth) sum = add_rest(sum, a + row * a_stride, b + entry * b_stride, k, depth);
+    put(accumulate, sum, c + row * c_stride + entry);
+  }
+  HWY_INLINE void put_one(hn::Vec<hn::ScalableTag<T>> lanes, int64_t k, int64_t row, int64_t entry) const {
+    put_sum(whole_sum<T>(lanes), k, row, entry);
+  }
+  HWY_INLINE void put_all(const T* sums, int64_t rows, int64_t entries, int64_t k) const {
+    for (int64_t row = 0; row < rows; ++row) {
+      for (int64_t entry = 0; entry < entries; ++entry) put_sum(sums[row * entries + entry], k, row, entry);
+    }
+  }
+};
+
+// Returns the sums of neighbouring lanes of four vectors, and of neighbours of these: the first lanes have
+// those of s0.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE V sums_of_four(D d, V s0, V s1, V s2, V s3) {
+  return pair_sums(d, pair_sums(d, s0, s1), pair_sums(d, s2, s3));
+}
+// Stores the sums of four vectors of at least four lanes, in their order.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void store_four(D d, V s0, V s1, V s2, V s3, hn::TFromD<D>* sums) {
+  V all = sums_of_four(d, s0, s1, s2, s3);
+  for (size_t lanes = hn::Lanes(d); lanes > 4; lanes /= 2) all = pair_sums(d, all, all);
+  hn::StoreU(all, d, sums);
+}
+// The same of eight, whose sums of four are given.
+template <class D, class V = hn::Vec<D>>
+HWY_INLINE void store_eight(D d, V first, V second, hn::TFromD<D>* sums) {
+  if (hn::Lanes(d) == 4) {
+    hn::StoreU(first, d, sums);
+    return hn::StoreU(second, d, sums + 4);
+  }
+  V all = pair_sums(d, first, second);
+  for (size_t lanes = hn::Lanes(d); lanes > 8; lanes /= 2) all = pair_sums(d, all, all);
+  hn::StoreU(all, d, sums);
+}
+// Vectors have room for the sums of one, of at most so many lanes.
+constexpr size_t kMostLanes = HWY_MAX_BYTES / sizeof(float) + 16;
+
+// Eight rows by two vocabulary entries, where there are registers for so many sums: each element of B
+// serves eight rows. Sums of lanes are made together, in the order that whole_sum() has.
+template <class T, class Stored>
+HWY_INLINE void dot_8x2(const Stretch<T, Stored>& of) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const T *a0 = a, *a1 = a + args.a_stride, *a2 = a1 + args.a_stride, *a3 = a2 + args.a_stride;
-  const Stored *b0 = b, *b1 = b + b_stride;
+  const int64_t as = of.a_stride;
+  const T *a0 = of.a, *a4 = of.a + 4 * as;
+  const Stored *b0 = of.b, *b1 = of.b + of.b_stride;
+  auto s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
+  auto s40 = s00, s41 = s00, s50 = s00, s51 = s00, s60 = s00, s61 = s00, s70 = s00, s71 = s00;
+  int64_t k = 0;
+  for (; k + lanes <= of.depth; k += lanes) {
+    of.fetch(b0 + k);
+    of.fetch(b1 + k);
+    const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k);
+    const auto r0 = hn::LoadU(d, a0 + k), r1 = hn::LoadU(d, a0 + as + k);
+    s00 = hn::MulAdd(r0, x, s00), s01 = hn::MulAdd(r0, y, s01);
+    s10 = hn::MulAdd(r1, x, s10), s11 = hn::MulAdd(r1, y, s11);
+    const auto r2 = hn::LoadU(d, a0 + 2 * as + k), r3 = hn::LoadU(d, a0 + 3 * as + k);
+    s20 = hn::MulAdd(r2, x, s20), s21 = hn::MulAdd(r2, y, s21);
+    s30 = hn::MulAdd(r3, x, s30), s31 = hn::MulAdd(r3, y, s31);
+    const auto r4 = hn::LoadU(d, a4 + k), r5 = hn::LoadU(d, a4 + as + k);
+    s40 = hn::MulAdd(r4, x, s40), s41 = hn::MulAdd(r4, y, s41);
+    s50 = hn::MulAdd(r5, x, s50), s51 = hn::MulAdd(r5, y, s51);
+    const auto r6 = hn::LoadU(d, a4 + 2 * as + k), r7 = hn::LoadU(d, a4 + 3 * as + k);
+    s60 = hn::MulAdd(r6, x, s60), s61 = hn::MulAdd(r6, y, s61);
+    s70 = hn::MulAdd(r7, x, s70), s71 = hn::MulAdd(r7, y, s71);
+  }
+  if (lanes >= 4) {
+    T sums[kMostLanes];
+    const auto q0 = sums_of_four(d, s00, s01, s10, s11), q1 = sums_of_four(d, s20, s21, s30, s31);
+    const auto q2 = sums_of_four(d, s40, s41, s50, s51), q3 = sums_of_four(d, s60, s61, s70, s71);
+    if (lanes == 16) {
+      hn::StoreU(pair_sums(d, pair_sums(d, q0, q1), pair_sums(d, q2, q3)), d, sums);
+    } else {
+      store_eight(d, q0, q1, sums);
+      store_eight(d, q2, q3, sums + 8);
+    }
+    return of.put_all(sums, 8, 2, k);
+  }
+  of.put_one(s00, k, 0, 0), of.put_one(s01, k, 0, 1), of.put_one(s10, k, 1, 0), of.put_one(s11, k, 1, 1);
+  of.put_one(s20, k, 2, 0), of.put_one(s21, k, 2, 1), of.put_one(s30, k, 3, 0), of.put_one(s31, k, 3, 1);
+  of.put_one(s40, k, 4, 0), of.put_one(s41, k, 4, 1), of.put_one(s50, k, 5, 0), of.put_one(s51, k, 5, 1);
+  of.put_one(s60, k, 6, 0), of.put_one(s61, k, 6, 1), of.put_one(s70, k, 7, 0), of.put_one(s71, k, 7, 1);
+}
+
+// Four rows by two vocabulary entries: eight sums hide the latency of MulAdd.
+template <class T, class Stored>
+HWY_INLINE void dot_4x2(const Stretch<T, Stored>& of) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T *a0 = of.a, *a1 = a0 + of.a_stride, *a2 = a1 + of.a_stride, *a3 = a2 + of.a_stride;
+  const Stored *b0 = of.b, *b1 = of.b + of.b_stride;
   auto s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
   int64_t k = 0;
-  for (; k + lanes <= args.depth; k += lanes) {
-    hwy::Prefetch(b0 + 2 * b_stride + k);
-    hwy::Prefetch(b1 + 2 * b_stride + k);
+  for (; k + lanes <= of.depth; k += lanes) {
+    of.fetch(b0 + k);
+    of.fetch(b1 + k);
     const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k);
     const auto r0 = hn::LoadU(d, a0 + k), r1 = hn::LoadU(d, a1 + k);
     const auto r2 = hn::LoadU(d, a2 + k), r3 = hn::LoadU(d, a3 + k);
@@ -78,70 +197,88 @@ HWY_INLINE void dot_4x2(const FewRowsArgs<T>& args, const T* a, const Stored* b,
     s20 = hn::MulAdd(r2, x, s20), s21 = hn::MulAdd(r2, y, s21);
     s30 = hn::MulAdd(r3, x, s30), s31 = hn::MulAdd(r3, y, s31);
   }
-  const auto finish = [&](auto sum0, auto sum1, const T* row, T* to) HWY_ATTR {
-    put(args.accumulate, add_rest(whole_sum<T>(sum0), row, b0, k, args.depth), to);
-    put(args.accumulate, add_rest(whole_sum<T>(sum1), row, b1, k, args.depth), to + 1);
-  };
-  finish(s00, s01, a0, c);
-  finish(s10, s11, a1, c + args.c_stride);
-  finish(s20, s21, a2, c + 2 * args.c_stride);
-  finish(s30, s31, a3, c + 3 * args.c_stride);
+  if (lanes >= 4) {
+    T sums[kMostLanes];
+    store_eight(d, sums_of_four(d, s00, s01, s10, s11), sums_of_four(d, s20, s21, s30, s31), sums);
+    return of.put_all(sums, 4, 2, k);
+  }
+  of.put_one(s00, k, 0, 0), of.put_one(s01, k, 0, 1), of.put_one(s10, k, 1, 0), of.put_one(s11, k, 1, 1);
+  of.put_one(s20, k, 2, 0), of.put_one(s21, k, 2, 1), of.put_one(s30, k, 3, 0), of.put_one(s31, k, 3, 1);
 }
 
 // One row by four vocabulary entries, so that four sums hide some of the latency.
 template <class T, class Stored>
-HWY_INLINE void dot_1x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, T* c) {
+HWY_INLINE void dot_1x4(const Stretch<T, Stored>& of) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
-  const Stored *b0 = b, *b1 = b + b_stride, *b2 = b1 + b_stride, *b3 = b2 + b_stride;
+  const Stored *b0 = of.b, *b1 = b0 + of.b_stride, *b2 = b1 + of.b_stride, *b3 = b2 + of.b_stride;
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   int64_t k = 0;
-  for (; k + lanes <= args.depth; k += lanes) {
-    hwy::Prefetch(b0 + 4 * b_stride + k);
-    hwy::Prefetch(b1 + 4 * b_stride + k);
-    hwy::Prefetch(b2 + 4 * b_stride + k);
-    hwy::Prefetch(b3 + 4 * b_stride + k);
-    const auto x = hn::LoadU(d, a + k);
+  for (; k + lanes <= of.depth; k += lanes) {
+    of.fetch(b0 + k);
+    of.fetch(b1 + k);
+    of.fetch(b2 + k);
+    of.fetch(b3 + k);
+    const auto x = hn::LoadU(d, of.a + k);
     s0 = hn::MulAdd(x, load_as(d, b0 + k), s0);
     s1 = hn::MulAdd(x, load_as(d, b1 + k), s1);
     s2 = hn::MulAdd(x, load_as(d, b2 + k), s2);
     s3 = hn::MulAdd(x, load_as(d, b3 + k), s3);
   }
-  put(args.accumulate, add_rest(whole_sum<T>(s0), a, b0, k, args.depth), c);
-  put(args.accumulate, add_rest(whole_sum<T>(s1), a, b1, k, args.depth), c + 1);
-  put(args.accumulate, add_rest(whole_sum<T>(s2), a, b2, k, args.depth), c + 2);
-  put(args.accumulate, add_rest(whole_sum<T>(s3), a, b3, k, args.depth), c + 3);
+  if (lanes >= 4) {
+    T sums[kMostLanes];
+    store_four(d, s0, s1, s2, s3, sums);
+    return of.put_all(sums, 1, 4, k);
+  }
+  of.put_one(s0, k, 0, 0), of.put_one(s1, k, 0, 1), of.put_one(s2, k, 0, 2), of.put_one(s3, k, 0, 3);
 }
 
 template <class T, class Stored>
-HWY_INLINE void dot(const FewRowsArgs<T>& args, const T* a, const Stored* b, T* c) {
+HWY_INLINE void dot(const Stretch<T, Stored>& of) {
   const hn::ScalableTag<T> d;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   auto sum = hn::Zero(d);
   int64_t k = 0;
-  for (; k + lanes <= args.depth; k += lanes) sum = hn::MulAdd(hn::LoadU(d, a + k), load_as(d, b + k), sum);
-  put(args.accumulate, add_rest(whole_sum<T>(sum), a, b, k, args.depth), c);
+  for (; k + lanes <= of.depth; k += lanes) sum = hn::MulAdd(hn::LoadU(d, of.a + k), load_as(d, of.b + k), sum);
+  of.put_one(sum, k, 0, 0);
 }
 
-// Multiplies all rows with `count` vocabulary entries, which `b` begins with.
+// 32 vector registers hold the sums of eight rows and two entries.
+constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
+
+// Multiplies a stretch of all rows with that of `count` vocabulary entries, which `all.b` begins with.
+// Blocks of rows share the work of fetching what comes next, so that it comes in evenly.
 template <class T, class Stored>
-HWY_INLINE void rows_by_entries(const FewRowsArgs<T>& args, const Stored* b, int64_t b_stride, int64_t count, T* c) {
+HWY_INLINE void rows_by_entries(const Stretch<T, Stored>& all, int64_t rows, int64_t count) {
+  constexpr int64_t kRows = kManyRegisters ? 8 : 4;
+  const int64_t blocks = std::max<int64_t>(1, rows / kRows);
   int64_t row = 0;
-  for (; row + 4 <= args.rows; row += 4) {
-    const T* a = args.a + row * args.a_stride;
-    T* to = c + row * args.c_stride;
+  for (int64_t block = 0; row + 4 <= rows; ++block) {
+    const bool eight = kManyRegisters && row + 8 <= rows;
     int64_t entry = 0;
-    for (; entry + 2 <= count; entry += 2) dot_4x2(args, a, b + entry * b_stride, b_stride, to + entry);
-    for (int64_t r = 0; entry < count && r < 4; ++r) {
-      dot(args, a + r * args.a_stride, b + entry * b_stride, to + r * args.c_stride + entry);
+    for (; entry + 2 <= count; entry += 2) {
+      Stretch<T, Stored> of = all.at(row, entry);
+      if (entry / 2 % blocks != block % blocks) of.ahead = 0;
+      if constexpr (kManyRegisters) {
+        if (eight) {
+          dot_8x2(of);
+          continue;
+        }
+      }
+      dot_4x2(of);
     }
+    const int64_t height = eight ? 8 : 4;
+    for (int64_t r = 0; entry < count && r < height; ++r) dot(all.at(row + r, entry));
+    row += height;
   }
-  for (; row < args.rows; ++row) {
-    const T* a = args.a + row * args.a_stride;
-    T* to = c + row * args.c_stride;
+  for (; row < rows; ++row) {
     int64_t entry = 0;
-    for (; entry + 4 <= count; entry += 4) dot_1x4(args, a, b + entry * b_stride, b_stride, to + entry);
-    for (; entry < count; ++entry) dot(args, a, b + entry * b_stride, to + entry);
+    for (; entry + 4 <= count; entry += 4) {
+      Stretch<T, Stored> of = all.at(row, entry);
+      if (row >= 4) of.ahead = 0;
+      dot_1x4(of);
+    }
+    for (; entry < count; ++entry) dot(all.at(row, entry));
   }
 }
 
@@ -162,14 +299,24 @@ HWY_NOINLINE void few_rows_by_entries(const FewRowsArgs<T>& args, const Stored* 
   for (int64_t first = 0; first < args.cols; first += kFewRowsEntries) {
     const int64_t count = std::min(kFewRowsEntries, args.cols - first);
     const Stored* entries = b + first * args.b_stride;
-    if (!is_widened_once(args, b)) {
-      rows_by_entries(args, entries, args.b_stride, count, args.c + first);
-      continue;
+    for (int64_t begin = 0; begin < args.depth; begin += kFewRowsStretch) {
+      const int64_t depth = std::min(kFewRowsStretch, args.depth - begin);
+      const bool accumulate = args.accumulate || begin > 0;
+      const auto multiply = [&](const auto* part, int64_t b_stride, int64_t ahead) HWY_ATTR {
+        rows_by_entries(
+            Stretch<T, std::remove_const_t<std::remove_pointer_t<decltype(part)>>>{
+                args.a + begin, args.a_stride, part, b_stride, depth, ahead, accumulate, args.c + first, args.c_stride},
+            args.rows, count);
+      };
+      if (!is_widened_once(args, b)) {
+        multiply(entries + begin, args.b_stride, kFewRowsEntries * args.b_stride);
+        continue;
+      }
+      for (int64_t entry = 0; entry < count; ++entry) {
+        widen_to(entries + entry * args.b_stride + begin, depth, args.scratch + entry * depth);
+      }
+      multiply(static_cast<const T*>(args.scratch), depth, 0);
     }
-    for (int64_t entry = 0; entry < count; ++entry) {
-      widen_to(entries + entry * args.b_stride, args.depth, args.scratch + entry * args.depth);
-    }
-    rows_by_entries(args, static_cast<const T*>(args.scratch), args.depth, count, args.c + first);
   }
 }
 
@@ -256,24 +403,29 @@ HWY_INLINE void sum_depths(const FewRowsArgs<T>& args, const Stored* b, int64_t 
 // added.
 template <class T, class Stored>
 HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b) {
-  T sums[kMostFewRows * kFewRowsCols];
-  FewRowsArgs<T> part = args;
-  part.c_stride = kFewRowsCols;
+  T sums[kFewRowsTogether * kFewRowsCols];
   for (int64_t col = 0; col < args.cols; col += kFewRowsCols) {
     const int64_t cols = std::min(kFewRowsCols, args.cols - col);
     for (int64_t begin = 0; begin < args.depth; begin += kFewRowsPart) {
       const int64_t end = std::min(begin + kFewRowsPart, args.depth);
-      if (begin == 0 && !args.accumulate) {
-        sum_depths(args, b + col, begin, end, cols, args.c + col);
-        continue;
-      }
-      sum_depths(part, b + col, begin, end, cols, sums);
-      for (int64_t row = 0; row < args.rows; ++row) {
-        T* to = args.c + row * args.c_stride + col;
-        const T* from = sums + row * kFewRowsCols;
-        for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
-          hn::StoreU(hn::Add(hn::LoadU(d, to + v), hn::LoadU(d, from + v)), d, to + v);
-        });
+      for (int64_t first = 0; first < args.rows; first += kFewRowsTogether) {
+        FewRowsArgs<T> part = args;
+        part.rows = std::min(kFewRowsTogether, args.rows - first);
+        part.a += first * args.a_stride;
+        T* const c = args.c + first * args.c_stride + col;
+        if (begin == 0 && !args.accumulate) {
+          sum_depths(part, b + col, begin, end, cols, c);
+          continue;
+        }
+        part.c_stride = kFewRowsCols;
+        sum_depths(part, b + col, begin, end, cols, sums);
+        for (int64_t row = 0; row < part.rows; ++row) {
+          T* to = c + row * args.c_stride;
+          const T* from = sums + row * kFewRowsCols;
+          for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
+            hn::StoreU(hn::Add(hn::LoadU(d, to + v), hn::LoadU(d, from + v)), d, to + v);
+          });
+        }
       }
     }
   }

@@ -122,7 +122,7 @@ TEST(Distillation, HeadsAndOptionsMayDifferInEverything) {
   }
 }
 
-// At most 16 rows have a backend of their own.
+// At most 32 rows have a backend of their own.
 TEST(Distillation, FewRowsOfEveryType) {
   const DType types[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16};
   for (const DType student : types) {

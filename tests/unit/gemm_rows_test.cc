@@ -177,7 +177,7 @@ TEST(RowRules, OfNarrowTiles) {
   }
 }
 
-// A row has the same bits alone as among fifteen others.
+// A row has the same bits alone as among thirty-one others.
 TEST(RowRules, OfFewRows) {
   for (const std::string_view name : gemm::backend_names()) {
     const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend(std::string(name)), gemm::kFewRows,
