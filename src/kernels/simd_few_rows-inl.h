@@ -46,8 +46,12 @@ HWY_INLINE void put(bool accumulate, T sum, T* to) {
 // then what is left of the rows one by one; stretches are added in their order. That is the same order
 // however many rows and vocabulary entries are taken together.
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V pair_sums(D d, V a, V b) {
+HWY_INLINE V pair_sums([[maybe_unused]] D d, V a, [[maybe_unused]] V b) {
+#if HWY_TARGET == HWY_SCALAR
+  return a;  // A single lane has no neighbour.
+#else
   return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
+#endif
 }
 template <class T>
 HWY_INLINE T whole_sum(hn::Vec<hn::ScalableTag<T>> lanes) {
