@@ -19,6 +19,11 @@ class Contender:
     logits_held: int = 0  # how many buffers of all logits there are at once, about
     heads_held: int = 0  # and buffers of the head's size in float32, above d_weight
 
+    @property
+    def own(self) -> bool:
+        """Whether it is logitless, not a peer."""
+        return self.module == "logitless_command" or self.name.startswith("logitless_")
+
     def memory_needed(self, shape: Shape, gradients: bool) -> int:
         """About how many bytes its process has at its peak: enough to leave out what cannot fit."""
         outputs = shape.gradient_bytes if gradients else 0

@@ -10,26 +10,31 @@ import json
 import os
 import pathlib
 import platform
+import shlex
 import shutil
+import statistics
 import subprocess
 import sys
+import tempfile
 from typing import TextIO
 
 import torch
 
 import inputs
+import machine
 import reference
 from contenders import BY_NAME
 from job import DISTILLATION, DTYPE_BYTES, Job, Measured, Shape
-from results import Turns, table
+from results import Turns, disagreements, table
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BUILD = ROOT / "build" / "peers"
 
 # Hidden size and vocabulary, as in configs/.
 MODELS = {"smollm2-135m": (576, 49152), "qwen2.5-1.5b": (1536, 151936), "llama-3-8b": (4096, 128256)}
+GEMM_CALLS = 3  # a round
 OUTPUTS = ("gradients", "loss")  # forward and backward, or forward alone
-PACKAGES = ("torch", "jax", "jaxlib", "trl", "liger_kernel", "tokamax", "numpy")
+PACKAGES = ("torch", "jax", "jaxlib", "trl", "liger_kernel", "tokamax", "numpy", "transformers")
 
 
 def positive(text: str) -> int:
@@ -39,7 +44,7 @@ def positive(text: str) -> int:
     return number
 
 
-def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench/peers/run", description=__doc__)
     add = parser.add_argument
     add("--models", nargs="+", choices=list(MODELS), default=["smollm2-135m"], metavar="MODEL",
@@ -65,7 +70,12 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     add("--lm-head", metavar="FILE", help="and its lm_head")
     add("--command", default=str(ROOT / "build" / "release" / "bin" / "logitless"), metavar="FILE",
         help="the logitless command; by default that of build/release")
-    add("-o", "--output", metavar="FILE", help="writes JSON Lines for `logitless report`")
+    add("-o", "--output", metavar="FILE", help="writes JSON Lines for `logitless report` and bench/peers/page")
+    return parser
+
+
+def parse(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = make_parser()
     options = parser.parse_args(arguments)
     if options.states and set(options.tasks) & set(DISTILLATION):
         parser.error("--states has no teacher: it does not go with " + ", ".join(DISTILLATION))
@@ -74,9 +84,14 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def available_bytes() -> int:
-    with open("/proc/meminfo", encoding="ascii") as file:
-        return next(int(line.split()[1]) * 1024 for line in file if line.startswith("MemAvailable:"))
+def command_line(options: argparse.Namespace) -> str:
+    """What measures the same again: the options that are not the defaults, but for where files are."""
+    line = ["bench/peers/run"]
+    for action in make_parser()._actions:
+        value = getattr(options, action.dest, action.default)
+        if value != action.default and action.dest not in ("command", "output"):
+            line += [action.option_strings[0], *map(str, value if isinstance(value, list) else [value])]
+    return shlex.join(line)
 
 
 def environment(options: argparse.Namespace) -> dict:
@@ -85,6 +100,7 @@ def environment(options: argparse.Namespace) -> dict:
     facts = json.loads(info.stdout)
     facts.pop("blas_kernels", None)
     facts |= {"threads": options.threads, "python": platform.python_version()}
+    facts |= machine.facts(torch.__config__.show(), process_environment(options.threads))
     for package in PACKAGES:
         try:
             facts[package] = importlib.metadata.version(package)
@@ -101,7 +117,7 @@ def sweep_of(options: argparse.Namespace) -> dict[str, list[str]]:
 
 def header(options: argparse.Namespace) -> dict:
     facts = environment(options)
-    return {"type": "header", "schema": 1, "version": facts["version"],
+    return {"type": "header", "schema": 1, "version": facts["version"], "command": command_line(options),
             "started": datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
             "settings": [f"seed={options.seed}", f"rounds={options.rounds}", f"calls={options.calls}"],
             "sweep": [{"key": key, "values": values} for key, values in sweep_of(options).items()],
@@ -111,18 +127,23 @@ def header(options: argparse.Namespace) -> dict:
 
 
 def process_environment(threads: int) -> dict[str, str]:
-    caches = {"TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"), "HF_HUB_OFFLINE": "1"}
-    return {**os.environ, **caches, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
+    own = {"TORCHINDUCTOR_CACHE_DIR": str(BUILD / "inductor"), "HF_HUB_OFFLINE": "1",
+           "JAX_TRACEBACK_FILTERING": "off"}  # or the last line of a failure is a note about the filter
+    return {**os.environ, **own, "OMP_NUM_THREADS": str(threads), "MKL_NUM_THREADS": str(threads),
             # XLA's pool has as many threads as NPROC says, and no more than cores that the process may use.
             "NPROC": str(threads), "JAX_PLATFORMS": "cpu"}
 
 
+def keep_to_cores(threads: int) -> None:
+    """This process, before it becomes a contender's."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])
+
+
 def run(job: Job) -> Measured:
     """A process of its own. Throws RuntimeError with the reason where it fails."""
-    cores = sorted(os.sched_getaffinity(0))[: job.threads]
     line = [sys.executable, "-B", str(pathlib.Path(__file__).with_name("worker.py")), job.to_json()]
     process = subprocess.run(line, capture_output=True, text=True, check=False, env=process_environment(job.threads),
-                             preexec_fn=lambda: os.sched_setaffinity(0, cores))
+                             preexec_fn=lambda: keep_to_cores(job.threads))
     if process.returncode < 0:
         raise RuntimeError(f"its process was killed by signal {-process.returncode}")
     if process.returncode:
@@ -130,8 +151,23 @@ def run(job: Job) -> Measured:
     return Measured(**json.loads(process.stdout.splitlines()[-1]))
 
 
+def gemm_rate(options: argparse.Namespace, dtype: str) -> float | None:
+    """FLOP a second of one large GEMM, as `logitless bench` finds it; None where it says nothing."""
+    with tempfile.TemporaryDirectory() as folder:
+        line = [options.command, "bench", str(ROOT / "configs" / "tiny.yaml"), "--contenders", "forward", "--iters",
+                str(GEMM_CALLS), "--set", f"threads={options.threads}", "--set", f"model.dtype={dtype}", "-o",
+                folder + "/rate.jsonl"]
+        process = subprocess.run(line, capture_output=True, check=False, env=process_environment(options.threads),
+                                 preexec_fn=lambda: keep_to_cores(options.threads))
+        if process.returncode:
+            return None
+        with open(folder + "/rate.jsonl", encoding="utf-8") as file:
+            return json.loads(file.readlines()[-1]).get("gemm_rate_flops")
+
+
 def turn(job: Job, turns: Turns) -> None:
-    needed, available = BY_NAME[job.contender].memory_needed(job.shape, job.gradients), available_bytes()
+    needed = BY_NAME[job.contender].memory_needed(job.shape, job.gradients)
+    available = machine.memory_bytes("MemAvailable")
     if needed > available:
         turns.failure = f"it needs about {needed >> 20} MiB of memory, and {available >> 20} MiB are available"
         return
@@ -142,10 +178,13 @@ def turn(job: Job, turns: Turns) -> None:
 
 
 def measure_point(options: argparse.Namespace, task: str, shape: Shape, file: str, gradients: bool,
-                  truth: reference.Reference) -> list[Turns]:
+                  truth: reference.Reference) -> tuple[list[Turns], list[float]]:
+    """What each contender did, and the rate of a large GEMM before each round."""
     names = [name for name in options.contenders if task in BY_NAME[name].tasks]
     all_turns = {name: Turns(name) for name in names}
+    rates = []
     for number in range(options.rounds):
+        rates.append(gemm_rate(options, shape.dtype))
         for name in names if number % 2 == 0 else reversed(names):
             turns = all_turns[name]
             if turns.failure:
@@ -161,7 +200,7 @@ def measure_point(options: argparse.Namespace, task: str, shape: Shape, file: st
             elif not turns.failure and "loss_error" not in turns.errors:
                 loss = turns.measured[0].loss
                 turns.errors["loss_error"] = abs(loss - truth.loss) / max(1.0, abs(truth.loss))
-    return list(all_turns.values())
+    return list(all_turns.values()), [rate for rate in rates if rate]
 
 
 def tensors_of(options: argparse.Namespace, shape: Shape) -> dict[str, torch.Tensor]:
@@ -192,19 +231,22 @@ def measure(options: argparse.Namespace, output: TextIO) -> bool:
             print(f"{model}, {dtype}, {tokens} tokens, {task}: the reference", file=sys.stderr, flush=True)
             truth = reference.compute(file, task)
             for what in options.outputs:
-                all_turns = measure_point(options, task, shape, file, what == "gradients", truth)
+                all_turns, rates = measure_point(options, task, shape, file, what == "gradients", truth)
                 at = {"model.name": model, "model.dtype": dtype, "seq_len": str(tokens), "task": task, "outputs": what}
                 sizes = {"tokens": tokens, "hidden": shape.hidden, "vocab": shape.vocab, "dtype": dtype,
                          "layout": "vocab_hidden"}
+                if task in DISTILLATION:
+                    sizes["teacher_hidden"] = shape.teacher_hidden
                 checked = {"loss": truth.loss, "rows": len(truth.rows), "entries": len(truth.entries)}
+                gemm = {"gemm_rate_flops": statistics.median(rates), "gemm_rates_flops": rates} if rates else {}
                 write_line(output, {"type": "point", "at": at, "task": task, "level": "fused", "shape": sizes,
-                                    "reference": checked,
+                                    "reference": checked, **gemm, "input_bytes": shape.input_bytes,
                                     "gradient_bytes": shape.gradient_bytes if what == "gradients" else 0,
                                     "contenders": [turns.to_json() for turns in all_turns]})
                 print(f"\n{model}, {dtype}, {tokens} tokens, {task}, {what}; errors against float64, of "
                       f"{checked['rows']} rows of d_hidden and {checked['entries']} of d_weight\n{table(all_turns)}")
                 for turns in all_turns:
-                    for complaint in reference.disagreements(turns.errors, dtype):
+                    for complaint in disagreements(turns.errors, dtype):
                         print(f"{turns.contender} DISAGREES: {complaint}")
                         agree = False
         pathlib.Path(file).unlink()

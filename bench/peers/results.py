@@ -1,6 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """What is written: JSON Lines as `logitless bench` writes them, and a table for people."""
 
+import math
 import statistics
 from dataclasses import dataclass, field
 
@@ -8,6 +9,17 @@ from job import Measured
 
 MIB = 2**20
 ERRORS = ("loss_error", "d_hidden_rel_l2", "d_weight_rel_l2")
+
+# What two correct programs may differ by. float32: sums over up to 152,000 vocabulary entries in any order.
+# bfloat16: a gradient is rounded once (2^-9), and peers that keep logits or their gradients in it lose a few
+# places more.
+LOSS_TOLERANCE = {"float32": 1e-5, "bfloat16": 5e-3}
+GRADIENT_TOLERANCE = {"float32": 1e-4, "bfloat16": 5e-2}
+
+
+def finite(figure: float) -> float | None:
+    """JSON has no NaN."""
+    return figure if math.isfinite(figure) else None
 
 
 def quantile(values: list[float], rank: float) -> float:
@@ -22,6 +34,14 @@ def quantile(values: list[float], rank: float) -> float:
 def spread(values: list[float]) -> float:
     """Half the distance between the quartiles."""
     return (quantile(values, 0.75) - quantile(values, 0.25)) / 2
+
+
+def disagreements(figures: dict[str, float | None], dtype: str) -> list[str]:
+    """Which figures lie beyond the tolerances; NaN does, and so does None, by which a file says NaN."""
+    limits = dict(zip(ERRORS, (LOSS_TOLERANCE[dtype], GRADIENT_TOLERANCE[dtype], GRADIENT_TOLERANCE[dtype])))
+    known = {name: math.nan if figures[name] is None else figures[name] for name in ERRORS if name in figures}
+    return [f"{name} is {figure:.1e}, above {limits[name]:.0e}" for name, figure in known.items()
+            if not figure <= limits[name]]
 
 
 @dataclass
@@ -45,12 +65,13 @@ class Turns:
         if self.failure:
             return {"name": self.contender, "status": "error", "message": self.failure}
         first = self.measured[0]
-        return {"name": self.contender, "status": "ok", "loss": first.loss, "first_s": first.first_s,
+        errors = {name: finite(figure) for name, figure in self.errors.items()}
+        return {"name": self.contender, "status": "ok", "loss": finite(first.loss), "first_s": first.first_s,
                 "median_s": statistics.median(self.times_s), "spread_s": spread(self.times_s),
                 "least_s": min(self.times_s), "most_s": max(self.times_s), "times_s": self.times_s,
                 "extra_peak_bytes": round(statistics.median(self.peaks_bytes)),
                 "extra_peak_spread_bytes": round(spread(self.peaks_bytes)),
-                "workspace_bytes": first.workspace_bytes, "plan": first.plan, **self.errors}
+                "workspace_bytes": first.workspace_bytes, "plan": first.plan, **errors}
 
     def cells(self) -> list[str]:
         """One row of the table."""

@@ -1,0 +1,56 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""What a header says of machine and libraries beyond what the command knows: with these, two files can be told
+apart whose CPUs have one name."""
+
+import os
+import re
+
+# Of dozens, those that decide how fast a GEMM is.
+INSTRUCTIONS = ("sse4_2", "avx2", "fma", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "avx512_fp16", "amx_tile",
+                "amx_int8", "amx_bf16", "amx_fp16", "asimd", "asimdhp", "bf16", "i8mm", "sve", "sve2", "svebf16", "sme")
+
+# Of environment variables that change speed, memory or kernels of a contender.
+VARIABLES = re.compile(r"(OPENBLAS|GOTOBLAS|BLIS|MKL|OMP|GOMP|KMP|DNNL|ONEDNN|ATEN|LOGITLESS|XLA|JAX|MALLOC|TORCH"
+                       r"|TORCHINDUCTOR)_\w+|LD_PRELOAD|NPROC|GLIBC_TUNABLES")
+# The runner sets these, and no figure depends on them.
+NEUTRAL = ("TORCHINDUCTOR_CACHE_DIR", "JAX_TRACEBACK_FILTERING")
+
+
+def cpu_facts(cpuinfo: str) -> dict:
+    """Of the text of /proc/cpuinfo, on x86 and Arm."""
+    fields = dict(reversed(re.findall(r"^([^\t:\n]+)\s*: *(.*)$", cpuinfo, re.M)))  # of the first CPU
+    if "vendor_id" in fields:
+        place = f"{fields['vendor_id']} family {fields.get('cpu family')} model {fields.get('model')} " \
+                f"stepping {fields.get('stepping')}"
+    elif "CPU part" in fields:
+        place = f"implementer {fields.get('CPU implementer')} part {fields['CPU part']}"
+    else:
+        place = ""
+    has = set((fields.get("flags") or fields.get("Features") or "").split())
+    return {"cpu_id": place, "cpu_instructions": [name for name in INSTRUCTIONS if name in has]}
+
+
+def torch_libraries(built_with: str) -> dict:
+    """Of the text of torch.__config__.show(): the GEMMs under PyTorch."""
+    found = {"torch_mkl": r"Math Kernel Library Version (\S+?)-Product", "torch_onednn": r"MKL-DNN v(\S+)",
+             "torch_blas": r"BLAS_INFO=(\w+)", "torch_capability": r"CPU capability usage: (\S+)"}
+    matches = {key: re.search(pattern, built_with) for key, pattern in found.items()}
+    return {key: match[1] for key, match in matches.items() if match}
+
+
+def variables_of(environment: dict[str, str]) -> dict[str, str]:
+    return {name: value for name, value in sorted(environment.items())
+            if VARIABLES.fullmatch(name) and name not in NEUTRAL}
+
+
+def memory_bytes(field: str) -> int:
+    """MemTotal or MemAvailable."""
+    with open("/proc/meminfo", encoding="ascii") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(field + ":"))
+
+
+def facts(torch_built_with: str, environment: dict[str, str]) -> dict:
+    with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
+        of_cpu = cpu_facts(file.read())
+    return {**of_cpu, "memory_bytes": memory_bytes("MemTotal"), "load_average": round(os.getloadavg()[0], 2),
+            **torch_libraries(torch_built_with), "variables": variables_of(environment)}
