@@ -5,6 +5,7 @@
 #include <map>
 #include <mutex>
 
+#include "core/integers.h"
 #include "core/views.h"
 #include "gemm/delegating.h"
 #include "kernels/row_kernels.h"
@@ -43,8 +44,9 @@ class FewRows final : public Delegating {
   size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     // A product of fewer rows than these may be one of ours.
     const int64_t rows = std::min(m, kFewRows);
-    const auto elements = (is_stored_narrow(a) ? rows * k : 0) + (b == DType::kFloat16 ? few_rows_scratch(k) : 0);
-    return std::max(others_.scratch_bytes(m, n, k, a, b), static_cast<size_t>(elements) * sizeof(float));
+    const auto elements = rows * aligned_stride(k) + (b == DType::kFloat16 ? few_rows_scratch(k) : 0);
+    const size_t element = core::sums_in_double(a) ? sizeof(double) : sizeof(float);
+    return std::max(others_.scratch_bytes(m, n, k, a, b), static_cast<size_t>(elements) * element);
   }
 
   // Rows are read as they stand.
@@ -53,22 +55,32 @@ class FewRows final : public Delegating {
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
     if (write_empty(p)) return;
-    auto* wide = static_cast<float*>(scratch);
-    if (!is_stored_narrow(p.a.dtype)) {
-      return kernels.few_rows_f32(arguments(p, static_cast<const float*>(p.a.data), p.a.stride, wide));
-    }
+    auto* const rows = static_cast<float*>(scratch);
+    const int64_t stride = aligned_stride(p.k);
     for (int64_t row = 0; row < p.m; ++row) {
-      kernels.widen(core::element(p.a.data, p.a.dtype, row * p.a.stride), p.a.dtype, p.k, wide + row * p.k);
+      const void* from = core::element(p.a.data, p.a.dtype, row * p.a.stride);
+      if (is_stored_narrow(p.a.dtype)) {
+        kernels.widen(from, p.a.dtype, p.k, rows + row * stride);
+      } else {
+        std::copy_n(static_cast<const float*>(from), p.k, rows + row * stride);
+      }
     }
-    kernels.few_rows_f32(arguments(p, static_cast<const float*>(wide), p.k, wide + p.m * p.k));
+    kernels.few_rows_f32(arguments(p, static_cast<const float*>(rows), stride, rows + p.m * stride));
   }
   void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
     if (write_empty(p)) return;
-    kernels.few_rows_f64(arguments<double>(p, static_cast<const double*>(p.a.data), p.a.stride, nullptr));
+    auto* const rows = static_cast<double*>(scratch);
+    const int64_t stride = aligned_stride(p.k);
+    for (int64_t row = 0; row < p.m; ++row) {
+      std::copy_n(static_cast<const double*>(p.a.data) + row * p.a.stride, p.k, rows + row * stride);
+    }
+    kernels.few_rows_f64(arguments<double>(p, rows, stride, nullptr));
   }
 
  private:
+  // Rows are copied to the begin of cache lines: loads that straddle two of them would take twice as long.
+  static int64_t aligned_stride(int64_t k) { return core::round_up(k, int64_t{16}); }
   static bool is_stored_narrow(DType dtype) { return size_of(dtype) == 2; }
   static int64_t few_rows_scratch(int64_t k) { return kernels::FewRowsArgs<float>::scratch_elements(k); }
 
