@@ -76,7 +76,8 @@ struct Stretch {
   const Stored* b;
   int64_t b_stride;
   int64_t depth;
-  int64_t ahead;  // 0: nothing is fetched
+  int64_t ahead;
+  int64_t step;  // of what is fetched, while the sums go on by a vector
   bool accumulate;
   T* c;
   int64_t c_stride;
@@ -89,9 +90,7 @@ struct Stretch {
     return out;
   }
   // Into the second nearest cache: the nearest one has room for what is in use.
-  HWY_INLINE void fetch(const Stored* from) const {
-    if (ahead > 0) __builtin_prefetch(from + ahead, /*write=*/0, /*locality=*/2);
-  }
+  HWY_INLINE void fetch(const Stored* from) const { __builtin_prefetch(from + ahead, /*write=*/0, /*locality=*/2); }
   // Stores the sum of an element, of which `sum` is that of its vectors up to depth k.
   HWY_INLINE void put_sum(T sum, int64_t k, int64_t row, int64_t entry) const {
     if (k < depth) sum = add_rest(sum, a + row * a_stride, b + entry * b_stride, k, depth);
@@ -146,9 +145,9 @@ HWY_INLINE void dot_8x2(const Stretch<T, Stored>& of) {
   auto s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
   auto s40 = s00, s41 = s00, s50 = s00, s51 = s00, s60 = s00, s61 = s00, s70 = s00, s71 = s00;
   int64_t k = 0;
-  for (; k + lanes <= of.depth; k += lanes) {
-    of.fetch(b0 + k);
-    of.fetch(b1 + k);
+  for (int64_t next = 0; k + lanes <= of.depth; k += lanes, next += of.step) {
+    of.fetch(b0 + next);
+    of.fetch(b1 + next);
     const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k);
     const auto r0 = hn::LoadU(d, a0 + k), r1 = hn::LoadU(d, a0 + as + k);
     s00 = hn::MulAdd(r0, x, s00), s01 = hn::MulAdd(r0, y, s01);
@@ -190,9 +189,9 @@ HWY_INLINE void dot_4x2(const Stretch<T, Stored>& of) {
   const Stored *b0 = of.b, *b1 = of.b + of.b_stride;
   auto s00 = hn::Zero(d), s01 = s00, s10 = s00, s11 = s00, s20 = s00, s21 = s00, s30 = s00, s31 = s00;
   int64_t k = 0;
-  for (; k + lanes <= of.depth; k += lanes) {
-    of.fetch(b0 + k);
-    of.fetch(b1 + k);
+  for (int64_t next = 0; k + lanes <= of.depth; k += lanes, next += of.step) {
+    of.fetch(b0 + next);
+    of.fetch(b1 + next);
     const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k);
     const auto r0 = hn::LoadU(d, a0 + k), r1 = hn::LoadU(d, a1 + k);
     const auto r2 = hn::LoadU(d, a2 + k), r3 = hn::LoadU(d, a3 + k);
@@ -218,9 +217,9 @@ HWY_INLINE void dot_1x4(const Stretch<T, Stored>& of) {
   const Stored *b0 = of.b, *b1 = b0 + of.b_stride, *b2 = b1 + of.b_stride, *b3 = b2 + of.b_stride;
   auto s0 = hn::Zero(d), s1 = s0, s2 = s0, s3 = s0;
   int64_t k = 0;
-  for (; k + lanes <= of.depth; k += lanes) {
-    of.fetch(b0 + k);
-    of.fetch(b1 + k);
+  for (int64_t next = 0; k + lanes <= of.depth; k += lanes, next += of.step) {
+    of.fetch(b0 + next);
+    of.fetch(b1 + next);
     of.fetch(b2 + k);
     of.fetch(b3 + k);
     const auto x = hn::LoadU(d, of.a + k);
@@ -250,19 +249,21 @@ HWY_INLINE void dot(const Stretch<T, Stored>& of) {
 // 32 vector registers hold the sums of eight rows and two entries.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
-// Multiplies a stretch of all rows with that of `count` vocabulary entries, which `all.b` begins with.
-// Blocks of rows share the work of fetching what comes next, so that it comes in evenly.
+// Multiplies a stretch of all rows with that of `count` vocabulary entries, which `all.b` begins with. Blocks
+// of rows each fetch a share of what comes next, so that it comes in evenly.
 template <class T, class Stored>
 HWY_INLINE void rows_by_entries(const Stretch<T, Stored>& all, int64_t rows, int64_t count) {
   constexpr int64_t kRows = kManyRegisters ? 8 : 4;
-  const int64_t blocks = std::max<int64_t>(1, rows / kRows);
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(hn::ScalableTag<T>()));
+  const int64_t blocks = std::max<int64_t>(1, rows / kRows + (rows % kRows >= 4 && kRows > 4));
   int64_t row = 0;
   for (int64_t block = 0; row + 4 <= rows; ++block) {
     const bool eight = kManyRegisters && row + 8 <= rows;
     int64_t entry = 0;
     for (; entry + 2 <= count; entry += 2) {
       Stretch<T, Stored> of = all.at(row, entry);
-      if (entry / 2 % blocks != block % blocks) of.ahead = 0;
+      of.ahead += block * of.depth / blocks;
+      of.step = std::max<int64_t>(1, lanes / blocks);
       if constexpr (kManyRegisters) {
         if (eight) {
           dot_8x2(of);
@@ -279,7 +280,7 @@ HWY_INLINE void rows_by_entries(const Stretch<T, Stored>& all, int64_t rows, int
     int64_t entry = 0;
     for (; entry + 4 <= count; entry += 4) {
       Stretch<T, Stored> of = all.at(row, entry);
-      if (row >= 4) of.ahead = 0;
+      of.step = rows >= 4 || row > 0 ? 0 : lanes;
       dot_1x4(of);
     }
     for (; entry < count; ++entry) dot(all.at(row, entry));
@@ -309,7 +310,8 @@ HWY_NOINLINE void few_rows_by_entries(const FewRowsArgs<T>& args, const Stored* 
       const auto multiply = [&](const auto* part, int64_t b_stride, int64_t ahead) HWY_ATTR {
         rows_by_entries(
             Stretch<T, std::remove_const_t<std::remove_pointer_t<decltype(part)>>>{
-                args.a + begin, args.a_stride, part, b_stride, depth, ahead, accumulate, args.c + first, args.c_stride},
+                args.a + begin, args.a_stride, part, b_stride, depth, ahead, 0, accumulate, args.c + first,
+                args.c_stride},
             args.rows, count);
       };
       if (!is_widened_once(args, b)) {
