@@ -72,6 +72,8 @@ class DroppedRows : public ::testing::TestWithParam<Shape> {
     in_plan_.row_tile = shape_.row_tile;
     in_plan_.vocab_tile = shape_.vocab_tile;
     in_plan_.threads = 2;
+    // To gradients of bfloat16 what rounding leaves is added along the mean of the rows that are there.
+    in_plan_.gradient_precision = GradientPrecision::kFloat32;
   }
 
   bool takes_part(int64_t row) const { return inputs_.targets_view()[row] != inputs_.spec.ignore_index; }
