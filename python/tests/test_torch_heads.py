@@ -120,7 +120,11 @@ def test_a_part_of_a_vocabulary(call, layout):
         else:
             result = outcome(OVER_IDS[call], weight, vocab_ids=IDS)
         results.append([*result, weight.grad])
-    same(*results)
+    if layout == "rows":
+        same(*results)
+    else:  # gathered columns are multiplied as they stand: some BLAS kernels then sum in another order
+        for got, want in zip(*results, strict=True):
+            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_an_entry_that_stands_twice():
@@ -223,12 +227,14 @@ def test_compiled():
 def test_compiled_for_many_shapes():
     """After some of them torch.compile gives up, and runs functions as they stand."""
     packed, matrix = PACKED["int8"]
-    compiled = torch.compile(lambda x, y: linear_cross_entropy(x, packed, y) + token_logps(x, packed, y).sum(), dynamic=False)
+    compiled = torch.compile(
+        lambda x, y: (linear_cross_entropy(x, packed, y) * 2, token_logps(x, packed, y)), dynamic=False
+    )
     hidden, target = HIDDEN.flatten(0, 1).detach(), TARGET.flatten()
     for rows in range(1, 13):
-        plain = linear_cross_entropy(hidden[:rows], packed, target[:rows])
-        want = plain + token_logps(hidden[:rows], packed, target[:rows]).sum()
-        same([compiled(hidden[:rows].clone(), target[:rows].clone())], [want])
+        want = linear_cross_entropy(hidden[:rows], packed, target[:rows]) * 2
+        got = compiled(hidden[:rows].clone(), target[:rows].clone())
+        same(got, [want, token_logps(hidden[:rows], packed, target[:rows])])
 
 
 def test_not_traced():
