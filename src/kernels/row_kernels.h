@@ -193,6 +193,7 @@ struct RowGradient {
 struct Residuals {
   float* rows = nullptr;     // of each row over the columns
   float* columns = nullptr;  // of each column over the rows
+  float* sizes = nullptr;    // Σ |d| of each column, where it is wanted
 };
 
 /// Turns raw logits into gradients of raw logits. Entry k of `gradients` takes the logits of tile row
@@ -204,7 +205,7 @@ struct Residuals {
 ///   low     [count, cols] with out_stride, or null. It gets what rounding to `out` has left of a gradient d,
 ///           rounded in turn: |d - out - low| <= 2^-17 |d| for bfloat16, where low is a normal number. It
 ///           stands as `out` does: behind row k of it, or in memory apart.
-///   residuals  [count] and [cols], or null: where `out` is bfloat16 and `low` is null.
+///   residuals  [count], [cols] and [cols], or null: where `out` is bfloat16 and `low` is null.
 ///   scratch [cols], or [2 * cols] where Gradient is not Logit; may hold anything on entry.
 /// Gradients are rounded to nearest even once. A row whose max or log_sum is NaN becomes NaN in every column.
 template <class Logit, class Gradient = Logit>

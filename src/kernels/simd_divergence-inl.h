@@ -366,7 +366,7 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
     const PickGradient<T>* const picks_end = softmax.picks + softmax.pick_count;
     if constexpr (decltype(row)::kKeeps) {
       // What is in the column of a pick before its gradient is added does not stay.
-      const TakenBackRow back = {row.columns, row.total};
+      const TakenBackRow back = {row.kept, row.total};
       const auto take_back = [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
         gradient_columns<kForm>(narrow, args, k, student, teacher, derivative, column, column + 1, back);
       };

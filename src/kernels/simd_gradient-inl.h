@@ -69,10 +69,19 @@ struct SplitRow : NothingKept {
     store_bf16(d, left_of(d, value, high), low + v);
   }
 };
+template <int kSign, class D>
+HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> here, int64_t v, float* columns, float* sizes) {
+  const auto put = [&](float* to, hn::Vec<D> term) HWY_ATTR {
+    const auto sum = hn::LoadU(d, to + v);
+    hn::StoreU(kSign > 0 ? hn::Add(sum, term) : hn::Sub(sum, term), d, to + v);
+  };
+  put(columns, here);
+  if (sizes) put(sizes, hn::IfThenElseZero(hn::IsFinite(value), hn::Abs(value)));
+}
 struct KeptRow {
   static constexpr bool kKeeps = true;
   bfloat16* out;
-  float* columns;
+  Residuals kept;
   float* total;
   float* capped(float* apart) const { return apart; }
   void keep(float left) const { *total += left; }
@@ -82,19 +91,19 @@ struct KeptRow {
     store_bf16_bits(d, bits, out + v);
     const auto here = left_of(d, value, bits);
     left = hn::Add(left, here);
-    hn::StoreU(hn::Add(hn::LoadU(d, columns + v), here), d, columns + v);
+    keep_columns<1>(d, value, here, v, kept.columns, kept.sizes);
   }
 };
 // Takes what KeptRow would keep of a column away, and stores nothing.
 struct TakenBackRow {
-  float* columns;
+  Residuals kept;
   float* total;
   void keep(float left) const { *total -= left; }
   template <class D>
   HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& left) const {
     const auto here = left_of(d, value, bf16_bits(d, value));
     left = hn::Add(left, here);
-    hn::StoreU(hn::Sub(hn::LoadU(d, columns + v), here), d, columns + v);
+    keep_columns<-1>(d, value, here, v, kept.columns, kept.sizes);
   }
 };
 // Stores a single column.
@@ -166,7 +175,7 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
     const auto columns = [&](const auto* weights) HWY_ATTR {
       if constexpr (decltype(row)::kKeeps) {
         // The formula's gradient in the column of a pick is not the one that stays.
-        const TakenBackRow back = {row.columns, row.total};
+        const TakenBackRow back = {row.kept, row.total};
         for_each_picked_column(g.picks, picks_end, args.first_column, shape.cols,
                                [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
                                  gradient_columns<kEntropy, kCross, kCap>(narrow, g, from, derivative, weights, uniform,
@@ -208,10 +217,12 @@ void with_rows(const GradientArgs<T, Gradient>& args, const Make& make) {
   } else if (args.low) {
     make([&](int64_t k) { return SplitRow(at(args.out, k), at(args.low, k)); });
   } else if (args.residuals.rows) {
-    std::memset(args.residuals.columns, 0, static_cast<size_t>(args.shape.cols) * sizeof(float));
+    const size_t bytes = static_cast<size_t>(args.shape.cols) * sizeof(float);
+    std::memset(args.residuals.columns, 0, bytes);
+    if (args.residuals.sizes) std::memset(args.residuals.sizes, 0, bytes);
     make([&](int64_t k) {
       args.residuals.rows[k] = 0;
-      return KeptRow{at(args.out, k), args.residuals.columns, args.residuals.rows + k};
+      return KeptRow{at(args.out, k), args.residuals, args.residuals.rows + k};
     });
   } else {
     make([&](int64_t k) { return BFloat16Row(at(args.out, k)); });

@@ -124,7 +124,8 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
     for (int64_t chunk = 0; run.logits_stay && chunk < run.chunk_count(); ++chunk) {
       tiles = std::max(tiles, static_cast<int64_t>(run.blocks_of(chunk).size()) * grid.vocab_tiles());
     }
-    residuals = {arena.take<float>(tiles * grid.row_tile), arena.take<float>(tiles * grid.vocab_tile)};
+    const int64_t columns = tiles * grid.vocab_tile;
+    residuals = {arena.take<float>(tiles * grid.row_tile), arena.take<float>(columns), arena.take<float>(columns)};
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));

@@ -68,7 +68,8 @@ struct BackwardBuffers {
   core::Array<Slot> slots;
   source::PackedStates packed;  // of the blocks that have gradients, where the same
   source::Room gathered;        // [chunk_rows], where the logits stay
-  // Of the tiles that are alive, where residuals are kept: [tiles, row_tile] and [tiles, vocab_tile].
+  // Of the tiles that are alive, where residuals are kept: [tiles, row_tile] and twice
+  // [tiles, vocab_tile].
   kernels::Residuals residuals;
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows]
   kernels::PickGradient<Logit>* picks = nullptr;     // of the rows of a chunk

@@ -17,7 +17,9 @@ namespace logitless::sink {
 struct GradientPart {
   std::array<gemm::Operand, 2> terms;  // [rows, entries] each; their sum is the gradient
   int term_count = 1;
-  kernels::Residuals residuals;   // of [rows] and [entries], where the sinks put them back
+  kernels::Residuals residuals;  // of [rows] and [entries], where the sinks put them back
+  // [entries]: what they weigh in the mean of the head; null but for the first rows of a chunk
+  const bfloat16* entry_weights = nullptr;
   std::span<const int64_t> rows;  // of hidden
   bool contiguous = true;         // they follow one another in hidden
   source::Room gathered;          // where the states of the rows have been copied together, if they have

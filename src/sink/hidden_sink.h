@@ -42,7 +42,7 @@ class HiddenSink final : public Sink<Sum> {
         columns_(std::min(sizes.part.hidden_block, out.cols)) {}
 
   void take_lasting(core::Arena& arena) override {
-    if (sizes_.keeps_residuals) residuals_.take_lasting(arena, out_.cols, sizes_.part.entries);
+    if (sizes_.keeps_residuals) residuals_.take_lasting(arena, out_.cols);
   }
   void take(core::Arena& arena) override {
     if (sizes_.keeps_residuals) residuals_.take(arena, sizes_.rows);
@@ -58,8 +58,6 @@ class HiddenSink final : public Sink<Sum> {
   void set_out(const problem::Rows<Matrix>& out) { out_ = out; }
 
   int64_t splits() const override { return core::div_up(out_.cols, columns_); }
-
-  void begin_chunk(std::span<const int64_t>, int) override { residuals_.begin_chunk(); }
 
   void add(const GradientPart& part, int64_t split, bool first, int thread,
            const source::Multiplier& multiply) override {
@@ -110,7 +108,7 @@ class HiddenSink final : public Sink<Sum> {
   /// Adds what rounding the gradients of a chunk has left to the sums of its rows.
   void put_back(std::span<const int64_t> rows, int threads) {
     if (!sizes_.keeps_residuals) return;
-    residuals_.put_back(kernels_, sizes_.entries, rows, threads, [&](int64_t i, int64_t row) { return sums(i, row); });
+    residuals_.put_back(kernels_, rows, threads, [&](int64_t i, int64_t row) { return sums(i, row); });
   }
 
   void finish_chunk(std::span<const int64_t> rows, int threads) override {

@@ -9,6 +9,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 
@@ -22,23 +23,16 @@
 
 namespace logitless::sink {
 
-/// Puts (Σ_v r_iv) w̄ back, for the sums of a chunk's rows.
+/// Puts (Σ_v r_iv) w̄ back, for the sums of a chunk's rows. In w̄ an entry weighs what the first rows'
+/// gradients come to there: entries that hardly ever matter may share what the others do not.
 template <class Sum>
 class RowResiduals {
  public:
-  /// `entries` are those of a part, at most.
-  void take_lasting(core::Arena& arena, int64_t cols, int64_t entries) {
+  void take_lasting(core::Arena& arena, int64_t cols) {
     cols_ = cols;
-    part_entries_ = entries;
     total_ = arena.take<Sum>(cols);
-    ones_ = arena.take<bfloat16>(entries);
   }
   void take(core::Arena& arena, int64_t rows) { left_ = arena.take<double>(rows); }
-
-  void begin_chunk() {
-    constexpr bfloat16 kOne = {0x3F80};
-    if (ones_) std::fill_n(ones_, part_entries_, kOne);
-  }
 
   /// Keeps those of a part, which come in the order of the vocabulary; `product` is the one that has added
   /// the part to some components, of which `component` is the first.
@@ -52,9 +46,13 @@ class RowResiduals {
         left += part.residuals.rows[r];
       }
     }
-    if (part.first_row > 0 || has_total_) return;
+    if (!part.entry_weights || has_total_) return;
+    if (component == 0) {
+      if (first) mass_ = 0;
+      for (int64_t v = 0; v < part.entries; ++v) mass_ += widened(part.entry_weights[v]);
+    }
     // The chain of the first rows also sums the head, whose part is at hand.
-    product.a = {ones_, DType::kBFloat16, product.k, false};
+    product.a = {part.entry_weights, DType::kBFloat16, product.k, false};
     product.m = 1;
     product.c = total_ + component;
     product.ldc = cols_;
@@ -62,25 +60,26 @@ class RowResiduals {
     multiply(product);
   }
 
-  /// Adds them to sums(i, rows[i]) for each row i of the chunk. The head has `entries`.
+  /// Adds them to sums(i, rows[i]) for each row i of the chunk.
   template <class Sums>
-  void put_back(const kernels::RowKernels& kernels, int64_t entries, std::span<const int64_t> rows, int threads,
-                const Sums& sums) {
+  void put_back(const kernels::RowKernels& kernels, std::span<const int64_t> rows, int threads, const Sums& sums) {
     has_total_ |= !rows.empty();
+    if (!(mass_ > 0)) return;
     core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const auto share = static_cast<Sum>(left_[i] / static_cast<double>(entries));
+        const auto share = static_cast<Sum>(left_[i] / mass_);
         kernels.typed<Sum>().add_scaled(total_, share, cols_, sums(i, rows[static_cast<size_t>(i)]));
       }
     });
   }
 
  private:
+  static double widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
+
   int64_t cols_ = 0;
-  int64_t part_entries_ = 0;
-  Sum* total_ = nullptr;      // [cols]: the sum of the head's rows
-  bfloat16* ones_ = nullptr;  // [part_entries]
-  double* left_ = nullptr;    // [rows]
+  Sum* total_ = nullptr;    // [cols]: the sum of the head's rows, each with its weight
+  double* left_ = nullptr;  // [rows]
+  double mass_ = 0;         // the sum of the weights
   bool has_total_ = false;
 };
 

@@ -216,10 +216,6 @@ class LoraSink final : public Sink<Sum> {
     behind_.take(arena);
   }
 
-  void begin_chunk(std::span<const int64_t> rows, int threads) override {
-    if (hidden_) hidden_->begin_chunk(rows, threads);
-    states_.begin_chunk(rows, threads);
-  }
   int64_t splits() const override { return hidden_splits() + states_.splits(); }
   void add(const GradientPart& part, int64_t split, bool first, int thread,
            const source::Multiplier& multiply) override {

@@ -76,6 +76,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
     }
     this->pass_.tiles.gradient(this->pass_.tile(data, rows.tile_rows, 0, rows.tile_rows, j), blocks.places(rows), {},
                                terms, nullptr, scratch, this->gradient(j, b, slot));
+    this->round_sizes(j, b, slot);
   }
 
   bool first(const sink::Sink<Sum>&, int64_t j, int64_t) const { return j == 0; }
@@ -133,7 +134,6 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
   all.blocks = run.blocks;
   folds.partials().begin(fold::Walk::kFirst, 0, static_cast<int64_t>(all.blocks.order.size()));
   const std::array<sink::Sink<Sum>*, 1> sinks = {&sums_->sink};
-  sums_->sink.begin_chunk(all.blocks.order, run.plan.threads);
   ExpectedTasks<Types>(pass_, buffers, sinks, all, folds, columns).run();
   sums_->sink.put_back(all.blocks.order, run.plan.threads);
   const kernels::RowStats* stats = folds.partials().softmax.of(0, 0);

@@ -83,9 +83,16 @@ class TileTasks {
             residuals(j, b, slot)};
   }
   kernels::Residuals residuals(int64_t j, int64_t b, int64_t slot) const {
-    if (!buffers_.residuals.rows) return {};
-    const int64_t tile = logits_stay_ ? b * grid_.vocab_tiles() + j : slot;
-    return {buffers_.residuals.rows + tile * grid_.row_tile, buffers_.residuals.columns + tile * grid_.vocab_tile};
+    const kernels::Residuals& all = buffers_.residuals;
+    if (!all.rows) return {};
+    const int64_t tile = logits_stay_ ? b * grid_.vocab_tiles() + j : slot, column = tile * grid_.vocab_tile;
+    return {all.rows + tile * grid_.row_tile, all.columns + column, b == 0 ? all.sizes + column : nullptr};
+  }
+  // The sizes of a tile's columns become what its entries weigh in the mean of the head, in their place.
+  void round_sizes(int64_t j, int64_t b, int64_t slot) const {
+    if (float* const sizes = residuals(j, b, slot).sizes) {
+      pass_.tiles.row_kernels().round_bf16(sizes, grid_.entries(j), false, reinterpret_cast<bfloat16*>(sizes));
+    }
   }
 
   // Returns where the states of a tile's rows have been copied together; it has no memory where they stand in
@@ -117,6 +124,7 @@ class TileTasks {
     out.terms = {term(of_rows.data), term(of_rows.low)};
     out.term_count = of_rows.low ? 2 : 1;
     out.residuals = of_rows.residuals;
+    out.entry_weights = reinterpret_cast<const bfloat16*>(of_rows.residuals.sizes);
     out.rows = active_.blocks.rows(rows);
     out.contiguous = rows.contiguous;
     out.gathered = gathered(b, slot);

@@ -230,8 +230,8 @@ class MemoryFormula {
       const int64_t tiles =
           one_pass ? blocks(p_.chunk_rows, p_.row_tile) * blocks(p_.vocab_size, p_.vocab_tile) : p_.tiles_alive;
       backward +=
-          4 * tiles * (p_.row_tile + p_.vocab_tile) + 8 * p_.chunk_rows + 4 * p_.vocab_size + 132 * p_.hidden_size;
-      lasting += 4 * p_.hidden_size + 2 * p_.vocab_tile;
+          4 * tiles * (p_.row_tile + 2 * p_.vocab_tile) + 8 * p_.chunk_rows + 4 * p_.vocab_size + 132 * p_.hidden_size;
+      lasting += 4 * p_.hidden_size;
     }
     forward += static_cast<int64_t>(p_.packed_bytes);
     if (!one_pass) backward += static_cast<int64_t>(p_.packed_bytes);

@@ -311,18 +311,20 @@ void sums_what_is_left(const RowKernels& kernels, const Tile<float>& tile) {
   const std::vector<bfloat16> want = narrow_gradient(kernels.bf16, tile, kept, Flush::kEnd, {});
   const Guarded<float> rows(std::vector<float>(kept.size(), 99), Flush::kEnd);
   const Guarded<float> columns(std::vector<float>(cols, 99), Flush::kEnd);
+  const Guarded<float> sizes(std::vector<float>(cols, 99), Flush::kEnd);
   const std::vector<bfloat16> got =
-      narrow_gradient(kernels.bf16, tile, kept, Flush::kEnd, {1, false, {rows.data(), columns.data()}});
+      narrow_gradient(kernels.bf16, tile, kept, Flush::kEnd, {1, false, {rows.data(), columns.data(), sizes.data()}});
   EXPECT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * sizeof(bfloat16)));
   std::vector<float> widened(got.size());
   plain_kernels().widen_bf16(got.data(), static_cast<int64_t>(got.size()), widened.data());
-  std::vector<double> of_rows(kept.size()), of_columns(cols);
+  std::vector<double> of_rows(kept.size()), of_columns(cols), of_sizes(cols);
   double size = 0;
   for (size_t k = 0; k < kept.size(); ++k) {
     for (size_t v = 0; v < cols; ++v) {
       const double d = exact[k * static_cast<size_t>(tile.stride()) + v], left = d - widened[k * cols + v];
       of_rows[k] += left;
       of_columns[v] += left;
+      of_sizes[v] += std::abs(d);
       size = std::max(size, std::abs(d));
     }
   }
@@ -330,6 +332,7 @@ void sums_what_is_left(const RowKernels& kernels, const Tile<float>& tile) {
   const double bound = 0x1p-22 * 0x1p-8 * size * static_cast<double>(tile.cols + 4);
   for (size_t k = 0; k < kept.size(); ++k) EXPECT_NEAR(rows.data()[k], of_rows[k], bound) << "row " << k;
   for (size_t v = 0; v < cols; ++v) EXPECT_NEAR(columns.data()[v], of_columns[v], bound) << "column " << v;
+  for (size_t v = 0; v < cols; ++v) EXPECT_NEAR(sizes.data()[v], of_sizes[v], 0x1p-20 * size) << "size " << v;
 }
 
 TEST_P(SimdTargets, SumsWhatRoundingLeaves) {
