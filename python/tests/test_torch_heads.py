@@ -124,7 +124,7 @@ def test_a_part_of_a_vocabulary(call, layout):
         same(*results)
     else:  # gathered columns are multiplied as they stand: some BLAS kernels then sum in another order
         for got, want in zip(*results, strict=True):
-            torch.testing.assert_close(got, want, rtol=1e-5, atol=1e-6)
+            torch.testing.assert_close(got, want, rtol=1e-4, atol=1e-5)
 
 
 def test_an_entry_that_stands_twice():
