@@ -73,14 +73,27 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
 }
 
 TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
-  const Config c =
-      set({"model.softcap=30", "model.bias=true", "reduction=sum", "label_smoothing=0.1", "z_loss=1e-4",
-           "temperature_meaning=scale_logp", "shift=true", "ignored_fraction=0.5", "threads=3",
-           "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}", "class_weights=true",
-           "gradients={d_lora_a: false, d_lora_b: false}", "model.lora={rank: 16, scale: -0.5, dtype: float16}",
-           "tolerances={d_lora_a_rel_l2: 4, d_lora_b_rel_l2: 5}",
-           "loss_scale=-2.5", "metrics={accuracy: true, entropy: true}", "temperature=[0.5, 2]", "kernel.plan=dense",
-           "kernel.simd_target=plain", "kernel.gemm_backend=auto", "tolerances.d_bias_rel_l2=3"});
+  const Config c = set({"model.softcap=30",
+                        "model.bias=true",
+                        "reduction=sum",
+                        "label_smoothing=0.1",
+                        "z_loss=1e-4",
+                        "temperature_meaning=scale_logp",
+                        "shift=true",
+                        "ignored_fraction=0.5",
+                        "threads=3",
+                        "gradients={d_hidden: false, d_weight: false, d_bias: false, dtype: float32}",
+                        "class_weights=true",
+                        "gradients={d_lora_a: false, d_lora_b: false}",
+                        "model.lora={rank: 16, scale: -0.5, dtype: float16}",
+                        "tolerances={d_lora_a_rel_l2: 4, d_lora_b_rel_l2: 5}",
+                        "loss_scale=-2.5",
+                        "metrics={accuracy: true, entropy: true}",
+                        "temperature=[0.5, 2]",
+                        "kernel.plan=dense",
+                        "kernel.simd_target=plain",
+                        "kernel.gemm_backend=auto",
+                        "tolerances.d_bias_rel_l2=3"});
   EXPECT_EQ(c.model.softcap, 30);
   EXPECT_TRUE(c.model.bias);
   EXPECT_EQ(c.cross_entropy.reduction, Reduction::kSum);
