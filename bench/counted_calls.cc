@@ -253,8 +253,8 @@ Call policy_call() {
 }
 
 Call distillation_call(PlanKind plan) {
-  const auto in = std::make_shared<Fused>(kF32, plan, 32, 32, 2048);
-  const auto teacher = std::make_shared<Fused>(kF32, plan, 32, 48, 2048);
+  const auto in = std::make_shared<Fused>(kF32, plan, 64, 32, 2048);
+  const auto teacher = std::make_shared<Fused>(kF32, plan, 64, 48, 2048);
   return [=] {
     distillation_loss(in->context, in->states(), in->head(), Teacher(teacher->states(), teacher->head()), {}, {},
                       in->both());
@@ -334,7 +334,7 @@ std::vector<int64_t> places_of_scales(Packing packing) {
 }
 
 Call packed_call(Packing packing) {
-  constexpr int64_t kTokens = 17, kWidth = 256, kVocab = 1024, kGroup = 64;
+  constexpr int64_t kTokens = 33, kWidth = 256, kVocab = 1024, kGroup = 64;
   const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto, kTokens, kWidth, kVocab);
   const PackedBlock block = block_of(packing);
   const int64_t blocks = kVocab * kWidth / block.numbers;
