@@ -79,7 +79,7 @@ inline void store_gradient(const GradientArgs<float, bfloat16>& args, int64_t k,
   if (!std::isfinite(left)) left = 0;
   if (args.residuals.rows) {
     args.residuals.rows[k] += left;
-    args.residuals.columns[v] += left;
+    if (args.residuals.columns) args.residuals.columns[v] += left;
     if (args.residuals.sizes && std::isfinite(value)) args.residuals.sizes[v] += std::abs(value);
   }
   if (!args.low) return;
@@ -91,8 +91,9 @@ template <class T, class Gradient>
 void clear_residuals(const GradientArgs<T, Gradient>& args) {
   if (!args.residuals.rows) return;
   std::fill_n(args.residuals.rows, args.count, 0.0f);
-  std::fill_n(args.residuals.columns, args.shape.cols, 0.0f);
-  if (args.residuals.sizes) std::fill_n(args.residuals.sizes, args.shape.cols, 0.0f);
+  for (float* const sums : {args.residuals.columns, args.residuals.sizes}) {
+    if (sums) std::fill_n(sums, args.shape.cols, 0.0f);
+  }
 }
 
 }  // namespace logitless::kernels

@@ -192,7 +192,7 @@ struct RowGradient {
 /// direction multiplies these sums with it, so that sinks put them back (sink/kept_residuals.h).
 struct Residuals {
   float* rows = nullptr;     // of each row over the columns
-  float* columns = nullptr;  // of each column over the rows
+  float* columns = nullptr;  // of each column over the rows, where they are wanted
   float* sizes = nullptr;    // Σ |d| of each column, where it is wanted
 };
 

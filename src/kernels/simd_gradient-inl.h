@@ -75,7 +75,7 @@ HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> here, int64_t v, 
     const auto sum = hn::LoadU(d, to + v);
     hn::StoreU(kSign > 0 ? hn::Add(sum, term) : hn::Sub(sum, term), d, to + v);
   };
-  put(columns, here);
+  if (columns) put(columns, here);
   if (sizes) put(sizes, hn::IfThenElseZero(hn::IsFinite(value), hn::Abs(value)));
 }
 struct KeptRow {
@@ -218,8 +218,9 @@ void with_rows(const GradientArgs<T, Gradient>& args, const Make& make) {
     make([&](int64_t k) { return SplitRow(at(args.out, k), at(args.low, k)); });
   } else if (args.residuals.rows) {
     const size_t bytes = static_cast<size_t>(args.shape.cols) * sizeof(float);
-    std::memset(args.residuals.columns, 0, bytes);
-    if (args.residuals.sizes) std::memset(args.residuals.sizes, 0, bytes);
+    for (float* const sums : {args.residuals.columns, args.residuals.sizes}) {
+      if (sums) std::memset(sums, 0, bytes);
+    }
     make([&](int64_t k) {
       args.residuals.rows[k] = 0;
       return KeptRow{at(args.out, k), args.residuals, args.residuals.rows + k};

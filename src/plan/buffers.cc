@@ -124,8 +124,10 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
     for (int64_t chunk = 0; run.logits_stay && chunk < run.chunk_count(); ++chunk) {
       tiles = std::max(tiles, static_cast<int64_t>(run.blocks_of(chunk).size()) * grid.vocab_tiles());
     }
-    const int64_t columns = tiles * grid.vocab_tile;
-    residuals = {arena.take<float>(tiles * grid.row_tile), arena.take<float>(columns), arena.take<float>(columns)};
+    row_residuals = arena.take<float>(tiles * grid.row_tile);
+    column_residuals = arena.take<float>(tiles * grid.vocab_tile);
+    entry_weights = arena.take<bfloat16>(tiles * grid.vocab_tile);
+    for (PerThread& thread : threads) thread.sizes = arena.take<float>(grid.vocab_tile);
   }
   gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);
   picks = arena.take<kernels::PickGradient<Logit>>(most_picks(problem, run));

@@ -57,7 +57,8 @@ struct BackwardBuffers {
   using Gradient = typename Types::Gradient;
   struct PerThread {
     source::Scratch products;
-    Logit* row = nullptr;  // scratch of kernels::GradientArgs
+    Logit* row = nullptr;    // scratch of kernels::GradientArgs
+    float* sizes = nullptr;  // [vocab_tile]: kernels::Residuals, where they are kept
   };
   struct Slot {
     Logit* tile = nullptr;  // [tile_rows, tile_stride]: logits, then their gradients
@@ -68,9 +69,10 @@ struct BackwardBuffers {
   core::Array<Slot> slots;
   source::PackedStates packed;  // of the blocks that have gradients, where the same
   source::Room gathered;        // [chunk_rows], where the logits stay
-  // Of the tiles that are alive, where residuals are kept: [tiles, row_tile] and twice
-  // [tiles, vocab_tile].
-  kernels::Residuals residuals;
+  // Of the tiles that are alive, where residuals are kept: [tiles, row_tile] and twice [tiles, vocab_tile].
+  float* row_residuals = nullptr;
+  float* column_residuals = nullptr;
+  bfloat16* entry_weights = nullptr;
   kernels::RowGradient<Logit>* gradients = nullptr;  // [chunk_rows]
   kernels::PickGradient<Logit>* picks = nullptr;     // of the rows of a chunk
   // [chunk_rows], with a teacher

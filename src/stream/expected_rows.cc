@@ -76,7 +76,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
     }
     this->pass_.tiles.gradient(this->pass_.tile(data, rows.tile_rows, 0, rows.tile_rows, j), blocks.places(rows), {},
                                terms, nullptr, scratch, this->gradient(j, b, slot));
-    this->round_sizes(j, b, slot);
+    this->weigh_entries(j, b, slot);
   }
 
   bool first(const sink::Sink<Sum>&, int64_t j, int64_t) const { return j == 0; }

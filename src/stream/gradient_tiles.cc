@@ -34,7 +34,7 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
                                this->active_.blocks.places(rows), summands_, buffers.gradients + rows.begin,
                                buffers.divergences ? buffers.divergences + rows.begin : nullptr, this->scratch().row,
                                this->gradient(j, b, slot));
-    this->round_sizes(j, b, slot);
+    this->weigh_entries(j, b, slot);
   }
   bool first(const sink::Sink<Sum>& sink, int64_t j, int64_t b) const {
     return sink.chain_of() == sink::ChainOf::kRowBlock ? j == 0 : begin_ && b == 0;

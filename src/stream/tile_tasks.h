@@ -4,6 +4,7 @@
 
 #include <omp.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -82,17 +83,26 @@ class TileTasks {
     return {data, kPerLogit * grid_.tile_stride, pass_.run.gradient_terms == 2 ? data + grid_.tile_stride : nullptr,
             residuals(j, b, slot)};
   }
-  kernels::Residuals residuals(int64_t j, int64_t b, int64_t slot) const {
-    const kernels::Residuals& all = buffers_.residuals;
-    if (!all.rows) return {};
-    const int64_t tile = logits_stay_ ? b * grid_.vocab_tiles() + j : slot, column = tile * grid_.vocab_tile;
-    return {all.rows + tile * grid_.row_tile, all.columns + column, b == 0 ? all.sizes + column : nullptr};
+  int64_t alive_tile(int64_t j, int64_t b, int64_t slot) const {
+    return logits_stay_ ? b * grid_.vocab_tiles() + j : slot;
   }
-  // The sizes of a tile's columns become what its entries weigh in the mean of the head, in their place.
-  void round_sizes(int64_t j, int64_t b, int64_t slot) const {
-    if (float* const sizes = residuals(j, b, slot).sizes) {
-      pass_.tiles.row_kernels().round_bf16(sizes, grid_.entries(j), false, reinterpret_cast<bfloat16*>(sizes));
-    }
+  // Returns where what rounding a tile's gradients leaves is summed: by columns where a sink takes these.
+  kernels::Residuals residuals(int64_t j, int64_t b, int64_t slot) const {
+    if (!buffers_.row_residuals) return {};
+    const int64_t tile = alive_tile(j, b, slot);
+    float* const columns = sums_columns_ ? buffers_.column_residuals + tile * grid_.vocab_tile : nullptr;
+    return {buffers_.row_residuals + tile * grid_.row_tile, columns, b == 0 ? scratch().sizes : nullptr};
+  }
+  // Returns where it stands what the entries of a tile weigh in the mean of the head, which the first rows
+  // find.
+  bfloat16* entry_weights(int64_t j, int64_t b, int64_t slot) const {
+    if (!buffers_.entry_weights || b > 0) return nullptr;
+    return buffers_.entry_weights + alive_tile(j, b, slot) * grid_.vocab_tile;
+  }
+  // Makes them of the sizes that this thread has just found.
+  void weigh_entries(int64_t j, int64_t b, int64_t slot) const {
+    bfloat16* const weights = entry_weights(j, b, slot);
+    if (weights) pass_.tiles.row_kernels().round_bf16(scratch().sizes, grid_.entries(j), false, weights);
   }
 
   // Returns where the states of a tile's rows have been copied together; it has no memory where they stand in
@@ -124,7 +134,7 @@ class TileTasks {
     out.terms = {term(of_rows.data), term(of_rows.low)};
     out.term_count = of_rows.low ? 2 : 1;
     out.residuals = of_rows.residuals;
-    out.entry_weights = reinterpret_cast<const bfloat16*>(of_rows.residuals.sizes);
+    out.entry_weights = entry_weights(j, b, slot);
     out.rows = active_.blocks.rows(rows);
     out.contiguous = rows.contiguous;
     out.gathered = gathered(b, slot);
@@ -140,6 +150,9 @@ class TileTasks {
   const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
   const bool logits_stay_;
+  const bool sums_columns_ = std::any_of(sinks_.begin(), sinks_.end(), [](const sink::Sink<Sum>* sink) {
+    return sink->chain_of() == sink::ChainOf::kVocabTile;
+  });
 
  private:
   Steps& steps() { return static_cast<Steps&>(*this); }

@@ -229,8 +229,8 @@ class MemoryFormula {
     if (p_.gradient_dtype == DType::kBFloat16 && p_.gradient_terms == 1) {
       const int64_t tiles =
           one_pass ? blocks(p_.chunk_rows, p_.row_tile) * blocks(p_.vocab_size, p_.vocab_tile) : p_.tiles_alive;
-      backward +=
-          4 * tiles * (p_.row_tile + 2 * p_.vocab_tile) + 8 * p_.chunk_rows + 4 * p_.vocab_size + 132 * p_.hidden_size;
+      backward += tiles * (4 * p_.row_tile + 6 * p_.vocab_tile) + 4 * p_.threads * p_.vocab_tile + 8 * p_.chunk_rows +
+                  4 * p_.vocab_size + 132 * p_.hidden_size;
       lasting += 4 * p_.hidden_size;
     }
     forward += static_cast<int64_t>(p_.packed_bytes);

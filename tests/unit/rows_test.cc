@@ -335,28 +335,12 @@ void sums_what_is_left(const RowKernels& kernels, const Tile<float>& tile) {
   for (size_t v = 0; v < cols; ++v) EXPECT_NEAR(sizes.data()[v], of_sizes[v], 0x1p-20 * size) << "size " << v;
 }
 
-TEST_P(SimdTargets, SumsWhatRoundingLeaves) {
-  for (const RowKernels* kernels : {GetParam(), &plain_kernels()}) {
+// Calls use(kernels, tile, option) with tiles of every shape, for each of so many options.
+template <class Use>
+void for_each_narrow_tile(const RowKernels& target, int options, const Use& use) {
+  for (const RowKernels* kernels : {&target, &plain_kernels()}) {
     for (const int64_t cols : {1, 15, 16, 37, 64}) {
-      for (int option = 0; option < 4; ++option) {
-        Tile<float> tile;
-        tile.cols = cols;
-        tile.bias = option & 1;
-        tile.softcap = option & 2 ? 5 : 0;
-        tile.entropy = tile.cross = true;
-        tile.seed(static_cast<unsigned>(cols));
-        SCOPED_TRACE(std::string(kernels->name) + " cols " + std::to_string(cols) + " option " +
-                     std::to_string(option));
-        sums_what_is_left(*kernels, tile);
-      }
-    }
-  }
-}
-
-TEST_P(SimdTargets, GradientsInBFloat16) {
-  for (const RowKernels* kernels : {GetParam(), &plain_kernels()}) {
-    for (const int64_t cols : {1, 15, 16, 37, 64}) {
-      for (int option = 0; option < 16; ++option) {
+      for (int option = 0; option < options; ++option) {
         Tile<float> tile;
         tile.cols = cols;
         tile.padding = option % 3;
@@ -366,10 +350,22 @@ TEST_P(SimdTargets, GradientsInBFloat16) {
         tile.seed(static_cast<unsigned>(cols));
         SCOPED_TRACE(std::string(kernels->name) + " cols " + std::to_string(cols) + " option " +
                      std::to_string(option));
-        rounds_gradients_once(*kernels, tile, {option & 4 ? 2 : 1, (option & 8) != 0});
+        use(*kernels, tile, option);
       }
     }
   }
+}
+
+TEST_P(SimdTargets, SumsWhatRoundingLeaves) {
+  for_each_narrow_tile(*GetParam(), 4, [](const RowKernels& kernels, const Tile<float>& tile, int) {
+    sums_what_is_left(kernels, tile);
+  });
+}
+
+TEST_P(SimdTargets, GradientsInBFloat16) {
+  for_each_narrow_tile(*GetParam(), 16, [](const RowKernels& kernels, const Tile<float>& tile, int option) {
+    rounds_gradients_once(kernels, tile, {option & 4 ? 2 : 1, (option & 8) != 0});
+  });
 }
 
 TEST_P(SimdTargets, GradientsInBFloat16KeepWhatIsNotFinite) {
