@@ -63,7 +63,8 @@ struct ContextOptions {
   int64_t row_block = 0;
   /// "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit of an
   /// Intel CPU by kernels of this library, where Linux lets a process use it; "amx_float32" also float32, as
-  /// three bfloat16 terms, and was never timed. "onednn" multiplies bfloat16 on the units that the CPU has,
+  /// three bfloat16 terms, and was never timed. "bfmmla" multiplies bfloat16 by an instruction of Arm's CPUs,
+  /// and was never timed on one. "onednn" multiplies bfloat16 on the units that the CPU has,
   /// where the build found oneDNN and there are any, and stands before "openblas" where these are faster than
   /// float32. Each multiplies everything else as "openblas" does.
   std::string gemm_backend = "auto";

@@ -202,8 +202,19 @@ void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* 
 
 const TileUnit& emulated_unit() {
   static constexpr auto nothing = [] {};
-  static constexpr TileUnit unit = {"AMX, emulated", pack_a,   pack_b,         split,    nothing,
-                                    nothing,         multiply, multiply_terms, add_terms};
+  static constexpr TileUnit unit = {.name = "AMX, emulated",
+                                    .emulated = true,
+                                    .flops_per_byte = kFlopsPerByte,
+                                    .few_rows = kFewRows,
+                                    .tile_entries = kTileEntries,
+                                    .pack_a = pack_a,
+                                    .pack_b = pack_b,
+                                    .begin = nothing,
+                                    .end = nothing,
+                                    .multiply = multiply,
+                                    .split = split,
+                                    .multiply_terms = multiply_terms,
+                                    .add_terms = add_terms};
   return unit;
 }
 

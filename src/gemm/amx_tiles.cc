@@ -268,7 +268,19 @@ void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* 
 }  // namespace
 
 const TileUnit* cpu_unit() {
-  static constexpr TileUnit unit = {"AMX", pack_a, pack_b, split, begin, end, multiply, multiply_terms, add_terms};
+  static constexpr TileUnit unit = {.name = "AMX",
+                                    .emulated = false,
+                                    .flops_per_byte = kFlopsPerByte,
+                                    .few_rows = kFewRows,
+                                    .tile_entries = kTileEntries,
+                                    .pack_a = pack_a,
+                                    .pack_b = pack_b,
+                                    .begin = begin,
+                                    .end = end,
+                                    .multiply = multiply,
+                                    .split = split,
+                                    .multiply_terms = multiply_terms,
+                                    .add_terms = add_terms};
   return &unit;
 }
 

@@ -1,62 +1,18 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Products on the tile unit of a CPU with AMX (Intel, from Sapphire Rapids on), which multiplies bfloat16. An
-// operand is packed into panels of 32 rows of A, or columns of B, whose tiles the unit loads as they stand:
-// 16 rows of 32 bfloat16 of A, 32 x 16 of B with pairs along the depth side by side
+// The tile unit of a CPU with AMX (Intel, from Sapphire Rapids on). It loads the tiles of a panel as they
+// stand: 16 rows of 32 bfloat16 of A, 32 x 16 of B with pairs along the depth side by side
 // (TDPBF16PS, Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2).
 #pragma once
 
-#include <cstdint>
-
-#include "gemm/bfloat16_terms.h"
+#include "gemm/tile_unit.h"
 
 namespace logitless::gemm::amx {
 
-/// The edges of what a panel is made of: a block of C is kPanel x kPanel, a step takes kStep of the depth.
-inline constexpr int64_t kPanel = 32;
-inline constexpr int64_t kStep = 32;
-inline constexpr int64_t kStepElements = kPanel * kStep;  // of one panel
-
-/// Where an operand's elements stand: element (i, p), with i along C's edge and p along the depth, is
-/// data[i * edge + p * depth]. One of the two is 1.
-template <class T>
-struct View {
-  const T* data = nullptr;
-  int64_t edge = 0;
-  int64_t depth = 0;
-};
-
-/// What a backend needs of a tile unit. Two units give the same bytes and bits if they round as the manual
-/// says; every function is for calls from several threads at once.
-struct TileUnit {
-  const char* name;  // as a user reads it
-
-  /// These pack `edges` (at most kPanel) x `depth` elements into [div_up(depth, kStep), kStepElements], with
-  /// zeros where there are none. A panel begins at a cache line.
-  void (*pack_a)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
-  void (*pack_b)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
-
-  /// Writes the terms (terms_of()) of `rows` x `columns` elements, at most kPanel x kStep, whose rows are
-  /// `stride` apart. `terms` is [kTerms, kPanel, kStep] and begins at a cache line; the others stay.
-  void (*split)(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms);
-
-  /// The calling thread's tiles have the shapes that the products take from begin() to end().
-  void (*begin)();
-  void (*end)();
-
-  /// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself when `accumulate`. An element is
-  /// the sum of its steps in their order, each of which the instruction sums: its bits depend on its row and
-  /// column.
-  void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
-
-  /// The same of panels that have kTerms terms a step, one after the other: `high` sums the products 1·1, and
-  /// `low` the five small ones, 1·3, 1·2, 2·2, 2·1 and 3·1. Both have rows that are `stride` apart.
-  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
-                         bool accumulate);
-  /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low`
-  /// says nothing and is left out.
-  void (*add_terms)(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
-                    int64_t ldc, bool accumulate);
-};
+using tiles::kPanel;
+using tiles::kStep;
+using tiles::kStepElements;
+using tiles::TileUnit;
+using tiles::View;
 
 /// Returns the CPU's unit; null in builds for CPUs without one.
 const TileUnit* cpu_unit();
@@ -68,16 +24,10 @@ bool cpu_unit_available();
 /// Returns a unit in plain C++ that runs on every CPU, for tests: amx_emulation.cc.
 const TileUnit& emulated_unit();
 
-/// While this lives, the calling thread's tiles have the shapes that products take.
-class Tiles {
- public:
-  explicit Tiles(const TileUnit& unit) : unit_(unit) { unit_.begin(); }
-  ~Tiles() { unit_.end(); }
-  Tiles(const Tiles&) = delete;
-  Tiles& operator=(const Tiles&) = delete;
-
- private:
-  const TileUnit& unit_;
-};
+/// What plans count with, for both units. In bfloat16, two cores do 1,600 GFLOP/s, with a memory that reads
+/// and writes 20 GB/s.
+inline constexpr double kFlopsPerByte = 80;
+inline constexpr int64_t kFewRows = 6;
+inline constexpr int64_t kTileEntries = 512;
 
 }  // namespace logitless::gemm::amx

@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/gemm.h"
 
-#include "gemm/amx.h"
 #include "gemm/onednn.h"
 #include "gemm/openblas.h"
+#include "gemm/tile_backend.h"
 
 namespace logitless::gemm {
 namespace {
@@ -15,7 +15,9 @@ std::vector<const Backend*> backends() {
 #ifdef LOGITLESS_ONEDNN
   if (const Backend* onednn = onednn_backend()) found.insert(onednn_is_faster() ? found.begin() : found.end(), onednn);
 #endif
-  if (const Backend* amx = amx_backend()) found.insert(found.begin(), amx);
+  for (const Backend* tiles : {bfmmla_backend(), amx_backend()}) {
+    if (tiles) found.insert(found.begin(), tiles);
+  }
   if (const Backend* amx = amx_float32_backend()) found.push_back(amx);  // not measured
   return found;
 }

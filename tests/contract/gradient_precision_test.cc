@@ -20,7 +20,7 @@ constexpr GradientPrecision kPrecisions[] = {GradientPrecision::kNative, Gradien
 constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
 
 bool rounds_gradients(const std::string& backend) {
-  return backend == "amx" || backend == "amx_float32" || backend == "onednn";
+  return backend == "amx" || backend == "amx_float32" || backend == "bfmmla" || backend == "onednn";
 }
 
 bool multiplies_bfloat16() {

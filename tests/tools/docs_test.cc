@@ -239,7 +239,7 @@ class MemoryFormula {
     if (!one_pass) backward += p_.tiles_alive * logits;
     if (narrow_) {
       const int64_t tile_rows = p_.row_tile + p_.vocab_tile, gathered = 2 * p_.hidden_size;
-      if (p_.gemm_library == "amx") {
+      if (p_.gemm_library == "amx" || p_.gemm_library == "bfmmla") {
         const int64_t logits_packed = packed(p_.vocab_tile, p_.hidden_size);
         forward += p_.threads * logits_packed;
         backward += p_.threads *
@@ -265,7 +265,7 @@ class MemoryFormula {
     const int64_t rounded = blocks(p_.vocab_tile, 16) * 16;
     return 4 * (rounded % 256 == 0 ? rounded + 16 : rounded);
   }
-  // What a product with n columns of depth k packs for AMX.
+  // What a product with n columns of depth k packs for AMX, or for BFMMLA.
   static int64_t packed(int64_t n, int64_t k) {
     n = blocks(n, 32) * 32;
     k = blocks(k, 32) * 32;

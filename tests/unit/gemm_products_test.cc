@@ -290,8 +290,8 @@ TEST(Products, OfPackedRowsHaveTheSameBits) {
                                             << shape.n << " x " << shape.k);
           const Case<float> product(*backend, dtype, dtype, shape, false, b_transposed);
           const auto packed = product.packed_rows();
-          const bool packs = backend->library_of(dtype, dtype) == std::string_view("amx") ||
-                             backend->library_of(dtype, dtype) == std::string_view("amx_float32");
+          const std::string_view library = backend->library_of(dtype, dtype);
+          const bool packs = library == "amx" || library == "amx_float32" || library == "bfmmla";
           EXPECT_EQ(packed.empty(), !packs);
           if (packed.empty()) continue;
           for (const int threads : {0, 1, 3}) {

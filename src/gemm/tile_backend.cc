@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "gemm/amx.h"
+#include "gemm/tile_backend.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -14,19 +14,21 @@
 #include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/amx_tiles.h"
+#include "gemm/bfmmla_tiles.h"
 #include "gemm/delegating.h"
 #include "gemm/openblas.h"
+#include "gemm/tile_unit.h"
 
 namespace logitless::gemm {
 namespace {
 
-using amx::kPanel;
-using amx::kStep;
-using amx::kStepElements;
-using amx::TileUnit;
-using amx::View;
 using core::div_up;
 using core::round_up;
+using tiles::kPanel;
+using tiles::kStep;
+using tiles::kStepElements;
+using tiles::TileUnit;
+using tiles::View;
 
 // So many bfloat16 of each row of a panel of A and of one of B stand in L1 (18 KiB a panel), with the block
 // of C between them.
@@ -175,7 +177,7 @@ const uint16_t* panel_of_rows(const Sizes& sizes, const Product<float>& p, int64
 // strip of C that both make stays in L2 until its sums are complete, and so do the strips of sums of terms.
 template <class T>
 void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch) {
-  const amx::Tiles tiles(unit);
+  const tiles::Ready ready(unit);
   const View<T> a = view_of_a<T>(p.a);
   const Sizes sizes = Sizes::of(p.a.dtype);
   const Packed packed(scratch, sizes, p.n, p.k);
@@ -233,31 +235,28 @@ Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
   return out;
 }
 
-// Returns what LOGITLESS_AMX leaves of the CPU's unit when it is first read.
-const TileUnit* chosen_unit() {
-  static const TileUnit* const unit = []() -> const TileUnit* {
-    const char* variable = std::getenv("LOGITLESS_AMX");
-    const std::string_view setting = variable ? variable : "";
-    if (setting == "emulated") return &amx::emulated_unit();
-    return setting != "0" && amx::cpu_unit_available() ? amx::cpu_unit() : nullptr;
-  }();
-  return unit;
+// Returns what the environment variable leaves of the CPU's unit, which is null where there is none.
+const TileUnit* chosen_unit(const char* variable, const TileUnit* cpu_unit, const TileUnit& emulated_unit) {
+  const char* value = std::getenv(variable);
+  const std::string_view setting = value ? value : "";
+  if (setting == "emulated") return &emulated_unit;
+  return setting != "0" ? cpu_unit : nullptr;
 }
 
-class Amx final : public Delegating {
+class TileBackend final : public Delegating {
  public:
   using Delegating::multiply;
   using Delegating::multiply_parallel;
 
-  Amx(const TileUnit& unit, bool multiplies_float32)
-      : Delegating(openblas_backend()), unit_(unit), multiplies_float32_(multiplies_float32) {}
+  TileBackend(const char* name, const TileUnit& unit, bool multiplies_float32)
+      : Delegating(openblas_backend()), name_(name), unit_(unit), multiplies_float32_(multiplies_float32) {}
 
-  const char* name() const override { return multiplies_float32_ ? "amx_float32" : "amx"; }
+  const char* name() const override { return name_; }
   Description describe() const override {
     Description out = others_.describe();
     out.bf16 = std::string("logitless (") + unit_.name + ")";
-    if (&unit_ == &amx::emulated_unit()) {
-      out.warnings.push_back("LOGITLESS_AMX is \"emulated\": C++ does the work of the tile unit, for tests, slowly");
+    if (unit_.emulated) {
+      out.warnings.push_back(std::string(unit_.name) + ": C++ does the work of the CPU's unit, for tests, slowly");
     }
     return out;
   }
@@ -266,17 +265,18 @@ class Amx final : public Delegating {
     return is_native(a, b) ? name() : others_.library_of(a, b);
   }
 
-  // In bfloat16, two cores do 1,600 GFLOP/s, with a memory that reads and writes 20 GB/s. Float32 has six
-  // products for one; this is an estimate, because they were never timed.
+  // Float32 has six products for one; this is an estimate, because they were never timed.
   double flops_per_byte(DType a, DType b) const override {
     if (!is_native(a, b)) return others_.flops_per_byte(a, b);
-    return a == DType::kBFloat16 ? 80 : 13;
+    return a == DType::kBFloat16 ? unit_.flops_per_byte : unit_.flops_per_byte / 6;
   }
 
   int64_t few_rows(DType a, DType b) const override {
-    return is_native(a, b) && a == DType::kBFloat16 ? 6 : others_.few_rows(a, b);
+    return is_native(a, b) && a == DType::kBFloat16 ? unit_.few_rows : others_.few_rows(a, b);
   }
-  int64_t tile_entries(DType a, DType b) const override { return is_native(a, b) ? 512 : others_.tile_entries(a, b); }
+  int64_t tile_entries(DType a, DType b) const override {
+    return is_native(a, b) ? unit_.tile_entries : others_.tile_entries(a, b);
+  }
 
   // Elements of C do not share sums.
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
@@ -350,20 +350,40 @@ class Amx final : public Delegating {
     }
   }
 
+  const char* name_;
   const TileUnit& unit_;
   bool multiplies_float32_;
 };
 
-template <bool kMultipliesFloat32>
-const Backend* backend_of_chosen_unit() {
-  if (!chosen_unit()) return nullptr;
-  static const Amx backend(*chosen_unit(), kMultipliesFloat32);
-  return &backend;
+const TileUnit* amx_unit() {
+  static const TileUnit* const unit =
+      chosen_unit("LOGITLESS_AMX", amx::cpu_unit_available() ? amx::cpu_unit() : nullptr, amx::emulated_unit());
+  return unit;
+}
+
+const TileUnit* bfmmla_unit() {
+  static const TileUnit* const unit = chosen_unit("LOGITLESS_BFMMLA", bfmmla::cpu_unit(), bfmmla::emulated_unit());
+  return unit;
 }
 
 }  // namespace
 
-const Backend* amx_backend() { return backend_of_chosen_unit<false>(); }
-const Backend* amx_float32_backend() { return backend_of_chosen_unit<true>(); }
+const Backend* amx_backend() {
+  if (!amx_unit()) return nullptr;
+  static const TileBackend backend("amx", *amx_unit(), false);
+  return &backend;
+}
+
+const Backend* amx_float32_backend() {
+  if (!amx_unit()) return nullptr;
+  static const TileBackend backend("amx_float32", *amx_unit(), true);
+  return &backend;
+}
+
+const Backend* bfmmla_backend() {
+  if (!bfmmla_unit()) return nullptr;
+  static const TileBackend backend("bfmmla", *bfmmla_unit(), false);
+  return &backend;
+}
 
 }  // namespace logitless::gemm

@@ -5,11 +5,17 @@
 
 namespace logitless::gemm {
 
-/// Returns the backend "amx", whose products of bfloat16 run on the CPU's tile unit by kernels of our own and
-/// whose others are OpenBLAS's. It is null where the CPU has no AMX, where the system does not give it
-/// away, and where the environment variable LOGITLESS_AMX is 0 when it is first asked for. Where the variable
-/// is "emulated", plain C++ does what the unit would do, on every CPU: that is for tests, and slow.
+// These are null where the CPU has no such unit or the system does not give it away, and where the
+// environment variable LOGITLESS_AMX, or LOGITLESS_BFMMLA, is 0 when it is first asked for. Where it is
+// "emulated", plain C++ does what the unit would do, on every CPU: that is for tests, and slow.
+
+/// Returns the backend "amx", whose products of bfloat16 run on the tile unit of Intel's CPUs by kernels of
+/// our own and whose others are OpenBLAS's.
 const Backend* amx_backend();
+
+/// Returns the backend "bfmmla", which does the same with the instruction of Arm's CPUs (bfmmla_tiles.h). It
+/// was tested on an emulated CPU, and never timed on one.
+const Backend* bfmmla_backend();
 
 /// Returns the backend "amx_float32", which is "amx" and multiplies float32 by float32 on the unit, too, each
 /// element as three bfloat16 terms (bfloat16_terms.h). It was never run on such a unit, so nobody gets it who

@@ -1,0 +1,80 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// A tile unit is what multiplies small tiles of bfloat16 in a CPU, or plain C++ that does the same. An
+// operand is packed for it into panels of 32 rows of A, or columns of B; how a panel holds a step of 32 along
+// the depth is the unit's own affair.
+#pragma once
+
+#include <cstdint>
+
+#include "gemm/bfloat16_terms.h"
+
+namespace logitless::gemm::tiles {
+
+/// The edges of what a panel is made of: a block of C is kPanel x kPanel, a step takes kStep of the depth.
+inline constexpr int64_t kPanel = 32;
+inline constexpr int64_t kStep = 32;
+inline constexpr int64_t kStepElements = kPanel * kStep;  // of one panel
+
+/// Where an operand's elements stand: element (i, p), with i along C's edge and p along the depth, is
+/// data[i * edge + p * depth]. One of the two is 1.
+template <class T>
+struct View {
+  const T* data = nullptr;
+  int64_t edge = 0;
+  int64_t depth = 0;
+};
+
+/// What a backend needs of a tile unit. A CPU's unit and the emulated one of the same name give the same
+/// bytes and bits; every function is for calls from several threads at once.
+struct TileUnit {
+  const char* name;  // as a user reads it
+  bool emulated;
+
+  /// What Backend returns under these names for bfloat16.
+  double flops_per_byte;
+  int64_t few_rows;
+  int64_t tile_entries;
+
+  /// These pack `edges` (at most kPanel) x `depth` elements into [div_up(depth, kStep), kStepElements], with
+  /// zeros where there are none. A panel begins at a cache line.
+  void (*pack_a)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
+  void (*pack_b)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
+
+  /// The calling thread is ready for products from begin() to end().
+  void (*begin)();
+  void (*end)();
+
+  /// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself when `accumulate`. An element is
+  /// the sum of its steps in their order, each of which the instruction sums: its bits depend on its row and
+  /// column.
+  void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
+
+  // The others are null where the unit is not for float32.
+
+  /// Writes the terms (terms_of()) of `rows` x `columns` elements, at most kPanel x kStep, whose rows are
+  /// `stride` apart. `terms` is [kTerms, kPanel, kStep] and begins at a cache line; the others stay.
+  void (*split)(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms);
+
+  /// multiply() of panels that have kTerms terms a step, one after the other: `high` sums the products 1·1,
+  /// and `low` the five small ones, 1·3, 1·2, 2·2, 2·1 and 3·1. Both have rows that are `stride` apart.
+  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
+                         bool accumulate);
+  /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low`
+  /// says nothing and is left out.
+  void (*add_terms)(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
+                    int64_t ldc, bool accumulate);
+};
+
+/// While this lives, the calling thread is ready for the unit's products.
+class Ready {
+ public:
+  explicit Ready(const TileUnit& unit) : unit_(unit) { unit_.begin(); }
+  ~Ready() { unit_.end(); }
+  Ready(const Ready&) = delete;
+  Ready& operator=(const Ready&) = delete;
+
+ private:
+  const TileUnit& unit_;
+};
+
+}  // namespace logitless::gemm::tiles

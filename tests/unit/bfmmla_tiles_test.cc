@@ -1,0 +1,195 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// BFMMLA as plain C++ emulates it, by cases worked out by hand and by sums in long integers; and the unit of
+// an Arm CPU beside it, byte by byte and bit by bit.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "gemm/bfmmla_tiles.h"
+
+namespace logitless::testing {
+namespace {
+
+using gemm::bfmmla::kPanel;
+using gemm::bfmmla::kStep;
+using gemm::bfmmla::kStepElements;
+using gemm::bfmmla::TileUnit;
+using gemm::bfmmla::View;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+constexpr float kMax = std::numeric_limits<float>::max();
+
+uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
+uint16_t bfloat16_bits(float x) {
+  EXPECT_EQ(bits_of(x) & 0xffff, 0u) << x << " is no bfloat16";
+  return static_cast<uint16_t>(bits_of(x) >> 16);
+}
+
+const TileUnit& emulated() { return gemm::bfmmla::emulated_unit(); }
+
+// The units that this machine has.
+std::vector<const TileUnit*> units() {
+  std::vector<const TileUnit*> out = {&emulated()};
+  if (const TileUnit* cpu = gemm::bfmmla::cpu_unit()) out.push_back(cpu);
+  return out;
+}
+
+// The element that a unit makes of c, a row of A and a column of B.
+float dot(const TileUnit& unit, float c, const std::vector<float>& a, const std::vector<float>& b) {
+  std::vector<uint16_t> a_row(kStep), b_column(kStep);
+  std::transform(a.begin(), a.end(), a_row.begin(), bfloat16_bits);
+  std::transform(b.begin(), b.end(), b_column.begin(), bfloat16_bits);
+  alignas(64) uint16_t a_panel[kStepElements], b_panel[kStepElements];
+  unit.pack_a({a_row.data(), kStep, 1}, 1, kStep, a_panel);
+  unit.pack_b({b_column.data(), kStep, 1}, 1, kStep, b_panel);
+  std::vector<float> block(kPanel * kPanel, c);
+  unit.multiply(a_panel, b_panel, 1, block.data(), kPanel, true);
+  return block[0];
+}
+
+TEST(Bfmmla, AddsTwoProductsAndThenC) {
+  for (const TileUnit* unit : units()) {
+    SCOPED_TRACE(unit->name);
+    EXPECT_EQ(dot(*unit, 3, {2, 5}, {7, 11}), 3 + 2 * 7 + 5 * 11);
+    EXPECT_EQ(dot(*unit, 3, {2, 5, 1, 1}, {7, 11, 4, 8}), 3 + 2 * 7 + 5 * 11 + 4 + 8);
+    EXPECT_EQ(dot(*unit, 0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);  // 1 alone would not be kept
+    EXPECT_EQ(dot(*unit, 0, {0x1p12f, 0, -0x1p12f}, {0x1p12f, 0, 0x1p12f}), 0);
+  }
+}
+
+TEST(Bfmmla, RoundsToOdd) {
+  for (const TileUnit* unit : units()) {
+    SCOPED_TRACE(unit->name);
+    EXPECT_EQ(dot(*unit, 0x1p24f, {1}, {1}), 0x1p24f + 2);         // 2^24 + 1 has two neighbours
+    EXPECT_EQ(dot(*unit, 0x1p24f + 2, {1}, {1}), 0x1p24f + 2);     // whose last bit is 1 already
+    EXPECT_EQ(dot(*unit, 0x1p24f, {0x1p-60f}, {1}), 0x1p24f + 2);  // a little more is more
+    EXPECT_EQ(dot(*unit, 0x1p24f + 4, {-0x1p-60f}, {1}), 0x1p24f + 2);
+    EXPECT_EQ(dot(*unit, -0x1p24f, {0x1p-60f}, {1}), -0x1p24f + 1);
+    EXPECT_EQ(dot(*unit, 0, {0x1p12f, 0x1p-60f}, {0x1p12f, 1}), 0x1p24f + 2);
+    EXPECT_EQ(dot(*unit, kMax, {1}, {1}), kMax);
+    EXPECT_EQ(dot(*unit, 0, {0x1p64f}, {0x1p64f}), kInfinity);
+    EXPECT_EQ(dot(*unit, kMax, {0x1p63f}, {0x1p41f}), kInfinity);  // 2^128 itself
+  }
+}
+
+TEST(Bfmmla, TakesSmallNumbersAsZeros) {
+  for (const TileUnit* unit : units()) {
+    SCOPED_TRACE(unit->name);
+    EXPECT_EQ(dot(*unit, 1, {0x1p-127f}, {0x1p100f}), 1);
+    EXPECT_TRUE(std::isnan(dot(*unit, 1, {0x1p-127f}, {kInfinity})));
+    EXPECT_EQ(dot(*unit, 0x1p-127f, {1}, {0x1p-126f}), 0x1p-126f);
+    EXPECT_EQ(dot(*unit, -0x1p-126f, {1}, {0x1.8p-126f}), 0);
+    EXPECT_EQ(dot(*unit, 0, {0x1p-64f}, {0x1p-63f}), 0);
+  }
+}
+
+TEST(Bfmmla, PassesInfinityOnAndMakesTheDefaultNaN) {
+  for (const TileUnit* unit : units()) {
+    SCOPED_TRACE(unit->name);
+    EXPECT_EQ(dot(*unit, 1, {kInfinity}, {2}), kInfinity);
+    EXPECT_EQ(dot(*unit, -kInfinity, {1}, {2}), -kInfinity);
+    EXPECT_EQ(bits_of(dot(*unit, 1, {kInfinity}, {0})), 0x7fc00000u);
+    EXPECT_EQ(bits_of(dot(*unit, 1, {kInfinity, kInfinity}, {1, -1})), 0x7fc00000u);
+    EXPECT_EQ(bits_of(dot(*unit, 1, {-kNaN}, {0})), 0x7fc00000u);
+    EXPECT_EQ(bits_of(dot(*unit, -kNaN, {1}, {1})), 0x7fc00000u);
+  }
+}
+
+// Sums of numbers that are integers of at most 62 bits, rounded to odd as integers.
+TEST(Bfmmla, SumsAsIntegersDo) {
+  const auto to_odd = [](int64_t x) {
+    const uint64_t size = static_cast<uint64_t>(std::abs(x));
+    const int cut = std::max(0, static_cast<int>(std::bit_width(size)) - 24);
+    uint64_t kept = size >> cut;
+    if (kept << cut != size) kept |= 1;
+    return (x < 0 ? -1 : 1) * static_cast<int64_t>(kept << cut);
+  };
+  std::mt19937_64 random(6);
+  const auto draw = [&](int digits, int most) {
+    const auto size = static_cast<int64_t>(random() >> (64 - digits)) << random() % static_cast<uint64_t>(most);
+    return random() % 2 == 0 ? size : -size;
+  };
+  for (int i = 0; i < 3000; ++i) {
+    std::vector<float> a, b;
+    int64_t want = draw(24, 37);
+    const auto c = static_cast<float>(want);
+    for (int p = 0; p < 8; p += 2) {
+      int64_t products = 0;
+      for (int q = 0; q < 2; ++q) {
+        const int64_t x = draw(8, 21), y = draw(8, 21);
+        a.push_back(static_cast<float>(x));
+        b.push_back(static_cast<float>(y));
+        products += x * y;
+      }
+      want = to_odd(want + to_odd(products));
+    }
+    for (const TileUnit* unit : units()) ASSERT_EQ(dot(*unit, c, a, b), static_cast<float>(want)) << unit->name << i;
+  }
+}
+
+class UnitOfTheCpu : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!gemm::bfmmla::cpu_unit()) GTEST_SKIP() << "this CPU has no BFMMLA";
+  }
+};
+
+TEST_F(UnitOfTheCpu, PacksTheSameBytes) {
+  const TileUnit& cpu = *gemm::bfmmla::cpu_unit();
+  constexpr int64_t kStride = 203;
+  std::vector<uint16_t> data(kStride * kStride);
+  std::mt19937_64 random(2);
+  for (uint16_t& x : data) x = static_cast<uint16_t>(random());
+  struct alignas(64) Panel {
+    uint16_t at[4 * kStepElements];
+  };
+  const auto panels = std::make_unique<Panel[]>(2);
+  for (const bool along_depth : {false, true}) {
+    for (const int64_t edges : {1, 2, 15, 16, 17, 31, 32}) {
+      for (const int64_t depth : {1, 2, 31, 32, 33, 63, 64, 100, 128}) {
+        const View<uint16_t> view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
+        std::memset(panels.get(), 0xcc, 2 * sizeof(Panel));
+        cpu.pack_a(view, edges, depth, panels[0].at);
+        emulated().pack_a(view, edges, depth, panels[1].at);
+        ASSERT_EQ(0, std::memcmp(&panels[0], &panels[1], sizeof(Panel))) << edges << " x " << depth;
+      }
+    }
+  }
+}
+
+TEST_F(UnitOfTheCpu, HasTheBitsOfTheEmulatedOne) {
+  std::mt19937_64 random(3);
+  for (const int widest : {0, 20, 130}) {
+    const auto draw = [&] {
+      const float x = std::normal_distribution<float>()(random);
+      return std::ldexp(x, static_cast<int>(random() % static_cast<uint64_t>(2 * widest + 1)) - widest);
+    };
+    for (const int64_t steps : {1, 3}) {
+      const auto elements = static_cast<size_t>(steps * kStepElements);
+      std::vector<uint16_t> a(elements), b(elements);
+      for (auto* panel : {&a, &b}) {
+        for (uint16_t& x : *panel) x = static_cast<uint16_t>(bits_of(draw()) >> 16);
+      }
+      std::vector<float> c(kPanel * (kPanel + 3));
+      for (float& x : c) x = draw();
+      for (const bool accumulate : {false, true}) {
+        std::vector<float> got = c, want = c;
+        gemm::bfmmla::cpu_unit()->multiply(a.data(), b.data(), steps, got.data(), kPanel + 3, accumulate);
+        emulated().multiply(a.data(), b.data(), steps, want.data(), kPanel + 3, accumulate);
+        ASSERT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * sizeof(float))) << widest << ", " << steps;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing
