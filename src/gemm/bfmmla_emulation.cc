@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 
 #include "gemm/bfmmla_tiles.h"
@@ -30,41 +31,71 @@ float rounded_to_odd(double sum, double lost) {
   return exact ? cut : std::bit_cast<float>(std::bit_cast<uint32_t>(cut) | 1);
 }
 
-// Returns the sum of x and y, rounded to odd.
+// Where element p of an edge stands in the panel of a step.
+int64_t place(int64_t edge, int64_t p) {
+  return (p / kTileDepth * kTilesOfDepth + edge / kTileEdge) * kTileElements + edge % kTileEdge * kTileDepth +
+         p % kTileDepth;
+}
+
 float added(float x, float y) {
-  const float near = x + y;  // the nearest float
-  if (std::abs(near) >= 0x1p-100f && std::abs(near) <= 0x1p100f) {
-    const float part = near - x;
-    const float lost = (x - (near - part)) + (y - part);
-    const auto bits = std::bit_cast<uint32_t>(near);
-    if (lost == 0 || (bits & 1) == 1) return near;
-    return std::bit_cast<float>((lost > 0) == (near > 0) ? bits + 1 : bits - 1);
-  }
   const double a = x, b = y, sum = a + b;
   if (sum == 0 || !std::isfinite(sum)) return rounded_to_odd(sum, 0);
   const double part = sum - a;
   return rounded_to_odd(sum, (a - (sum - part)) + (b - part));
 }
 
-// A double holds the product of two bfloat16 exactly, and so does a float unless it is too large or small.
-float product(uint16_t a, uint16_t b) {
-  const float x = flushed(widened_bfloat16(a)), y = flushed(widened_bfloat16(b));
-  const float near = x * y;
-  if (std::abs(near) >= 0x1p-100f && std::abs(near) <= 0x1p100f) return near;
-  return rounded_to_odd(static_cast<double>(x) * static_cast<double>(y), 0);
+// A double holds the product of two bfloat16 exactly.
+float product(float a, float b) { return rounded_to_odd(static_cast<double>(a) * static_cast<double>(b), 0); }
+
+// Four columns, in a register of most CPUs: the same as above, but for what is very large or small, NaN or a
+// zero that was none. Where `known` is 0, the result is not known.
+using Floats = float __attribute__((vector_size(16)));
+using Words = int32_t __attribute__((vector_size(16)));
+constexpr int64_t kLanes = 4;
+
+Words is_moderate(Words bits) {
+  const Words size = bits & 0x7fffffff;
+  return (size > (27 << 23)) & (size < (227 << 23));  // 2^-100 and 2^100
 }
 
-float with_products(float c, const uint16_t* a, const uint16_t* b) {
-  for (int64_t p = 0; p < kTileDepth; p += 2) {
-    c = added(flushed(c), added(product(a[p], b[p]), product(a[p + 1], b[p + 1])));
+Floats added(Floats x, Floats y, Words& known) {
+  const Floats near = x + y, part = near - x, lost = (x - (near - part)) + (y - part);
+  const auto bits = reinterpret_cast<Words>(near);
+  known &= is_moderate(bits) | (near == 0);
+  const Words away_from_zero = ~((lost > 0) ^ (near > 0));  // -1 or 0
+  return reinterpret_cast<Floats>(bits + ((lost != 0) & ((bits & 1) == 0) & (-1 - 2 * away_from_zero)));
+}
+
+Floats product(float a, Floats b, Words& known) {
+  const Floats near = a * b;
+  known &= is_moderate(reinterpret_cast<Words>(near)) | ((near == 0) & ((b == 0) | (a == 0 ? -1 : 0)));
+  return near;
+}
+
+/// A step of a panel as floats, with those of 32 edges at one depth side by side.
+struct Widened {
+  float at[kStep][kPanel];
+
+  explicit Widened(const uint16_t* step) {
+    for (int64_t p = 0; p < kStep; ++p) {
+      for (int64_t i = 0; i < kPanel; ++i) at[p][i] = flushed(widened_bfloat16(step[place(i, p)]));
+    }
+  }
+};
+
+// Adds to four elements of C the products of two elements of a row with those of four columns.
+Floats with_products(Floats c, const float* a, const float* b) {
+  Words known = is_moderate(reinterpret_cast<Words>(c)) | (c == 0);
+  Floats one, two;
+  std::memcpy(&one, b, sizeof one);
+  std::memcpy(&two, b + kPanel, sizeof two);
+  const Floats products = added(product(a[0], one, known), product(a[kPanel], two, known), known);
+  const Floats sums = added(c, products, known);
+  if (known[0] & known[1] & known[2] & known[3]) return sums;
+  for (int64_t j = 0; j < kLanes; ++j) {
+    c[j] = added(flushed(c[j]), added(product(a[0], one[j]), product(a[kPanel], two[j])));
   }
   return c;
-}
-
-// Where element p of an edge stands in the panel of a step.
-int64_t place(int64_t edge, int64_t p) {
-  return (p / kTileDepth * kTilesOfDepth + edge / kTileEdge) * kTileElements + edge % kTileEdge * kTileDepth +
-         p % kTileDepth;
 }
 
 void pack(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
@@ -79,13 +110,16 @@ void pack(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* pa
 }
 
 void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate) {
-  for (int64_t i = 0; i < kPanel; ++i) {
-    for (int64_t j = 0; j < kPanel; ++j) {
-      float sum = accumulate ? c[i * ldc + j] : 0;
-      for (int64_t p = 0; p < steps * kStep; p += kTileDepth) {
-        sum = with_products(sum, a + place(i, p), b + place(j, p));
+  for (int64_t step = 0; step < steps; ++step, a += kStepElements, b += kStepElements) {
+    const Widened rows(a), columns(b);
+    for (int64_t i = 0; i < kPanel; ++i) {
+      for (int64_t j = 0; j < kPanel; j += kLanes) {
+        float* const element = c + i * ldc + j;
+        Floats sums = {};
+        if (accumulate || step > 0) std::memcpy(&sums, element, sizeof sums);
+        for (int64_t p = 0; p < kStep; p += 2) sums = with_products(sums, &rows.at[p][i], &columns.at[p][j]);
+        std::memcpy(element, &sums, sizeof sums);
       }
-      c[i * ldc + j] = sum;
     }
   }
 }
