@@ -203,6 +203,7 @@ void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* 
 const TileUnit& emulated_unit() {
   static constexpr auto nothing = [] {};
   static constexpr TileUnit unit = {.name = "AMX, emulated",
+                                    .variable = "LOGITLESS_AMX",
                                     .emulated = true,
                                     .flops_per_byte = kFlopsPerByte,
                                     .few_rows = kFewRows,

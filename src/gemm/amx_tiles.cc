@@ -269,6 +269,7 @@ void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* 
 
 const TileUnit* cpu_unit() {
   static constexpr TileUnit unit = {.name = "AMX",
+                                    .variable = "LOGITLESS_AMX",
                                     .emulated = false,
                                     .flops_per_byte = kFlopsPerByte,
                                     .few_rows = kFewRows,

@@ -129,6 +129,7 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
 const TileUnit& emulated_unit() {
   static constexpr auto nothing = [] {};
   static constexpr TileUnit unit = {.name = "BFMMLA, emulated",
+                                    .variable = "LOGITLESS_BFMMLA",
                                     .emulated = true,
                                     .flops_per_byte = kFlopsPerByte,
                                     .few_rows = kFewRows,

@@ -144,6 +144,7 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
 const TileUnit* cpu_unit() {
   static constexpr auto nothing = [] {};
   static constexpr TileUnit unit = {.name = "BFMMLA",
+                                    .variable = "LOGITLESS_BFMMLA",
                                     .emulated = false,
                                     .flops_per_byte = kFlopsPerByte,
                                     .few_rows = kFewRows,

@@ -235,9 +235,9 @@ Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
   return out;
 }
 
-// Returns what the environment variable leaves of the CPU's unit, which is null where there is none.
-const TileUnit* chosen_unit(const char* variable, const TileUnit* cpu_unit, const TileUnit& emulated_unit) {
-  const char* value = std::getenv(variable);
+// Returns what the environment leaves of the CPU's unit, which is null where there is none.
+const TileUnit* chosen_unit(const TileUnit* cpu_unit, const TileUnit& emulated_unit) {
+  const char* value = std::getenv(emulated_unit.variable);
   const std::string_view setting = value ? value : "";
   if (setting == "emulated") return &emulated_unit;
   return setting != "0" ? cpu_unit : nullptr;
@@ -256,7 +256,8 @@ class TileBackend final : public Delegating {
     Description out = others_.describe();
     out.bf16 = std::string("logitless (") + unit_.name + ")";
     if (unit_.emulated) {
-      out.warnings.push_back(std::string(unit_.name) + ": C++ does the work of the CPU's unit, for tests, slowly");
+      out.warnings.push_back(std::string(unit_.variable) +
+                             " is \"emulated\": C++ does the work of the CPU's unit, for tests, slowly");
     }
     return out;
   }
@@ -357,12 +358,12 @@ class TileBackend final : public Delegating {
 
 const TileUnit* amx_unit() {
   static const TileUnit* const unit =
-      chosen_unit("LOGITLESS_AMX", amx::cpu_unit_available() ? amx::cpu_unit() : nullptr, amx::emulated_unit());
+      chosen_unit(amx::cpu_unit_available() ? amx::cpu_unit() : nullptr, amx::emulated_unit());
   return unit;
 }
 
 const TileUnit* bfmmla_unit() {
-  static const TileUnit* const unit = chosen_unit("LOGITLESS_BFMMLA", bfmmla::cpu_unit(), bfmmla::emulated_unit());
+  static const TileUnit* const unit = chosen_unit(bfmmla::cpu_unit(), bfmmla::emulated_unit());
   return unit;
 }
 

@@ -27,7 +27,8 @@ struct View {
 /// What a backend needs of a tile unit. A CPU's unit and the emulated one of the same name give the same
 /// bytes and bits; every function is for calls from several threads at once.
 struct TileUnit {
-  const char* name;  // as a user reads it
+  const char* name;      // as a user reads it
+  const char* variable;  // of the environment, that switches the unit off
   bool emulated;
 
   /// What Backend returns under these names for bfloat16.
