@@ -31,8 +31,9 @@ class Delegating : public Backend {
   size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const override {
     return others_.packed_rows_bytes(rows, depth, a, b);
   }
-  void pack_rows(const Operand& a, int64_t rows, int64_t depth, void* to) const override {
-    others_.pack_rows(a, rows, depth, to);
+  void pack_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
+                 void* to) const override {
+    others_.pack_rows(a, b, rows, depth, kernels, to);
   }
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     others_.multiply(p, kernels, scratch);

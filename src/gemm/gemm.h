@@ -126,12 +126,14 @@ class Backend {
 
   /// Returns the bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.
   virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
-  /// A backend that packs A packs it again for each product, unless pack_rows() has done so for all of them.
+  /// A backend that packs or widens A does so again for each product, unless pack_rows() has for all of them.
   /// Returns the bytes, in whole cache lines, that this writes for A [rows, depth], or 0 where products read
   /// A as it stands. The bits of a product do not depend on it.
   virtual size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const = 0;
-  /// Packs A [rows, depth], which is not transposed, into as many bytes; `to` begins at a cache line.
-  virtual void pack_rows(const Operand& a, int64_t rows, int64_t depth, void* to) const = 0;
+  /// Packs A [rows, depth], which is not transposed, into as many bytes; `to` begins at a cache line. The product's
+  /// other operand is of type b.
+  virtual void pack_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
+                         void* to) const = 0;
   /// These multiply on the calling thread alone. `kernels` widens 16-bit operands into scratch where the
   /// backend cannot read them.
   virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;

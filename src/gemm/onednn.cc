@@ -104,6 +104,10 @@ class OneDnn final : public Delegating {
     return is_native(a, b) ? 0 : others_.scratch_bytes(m, n, k, a, b);
   }
 
+  size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const override {
+    return is_native(a, b) ? 0 : others_.packed_rows_bytes(rows, depth, a, b);
+  }
+
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply(p, kernels, scratch);
     if (write_empty(p)) return;

@@ -113,6 +113,11 @@ Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_
   return {scratch, DType::kFloat32, stored_cols, m.transposed};
 }
 
+// Returns the part of A that begins at (row, depth), of what pack_rows() has made of it.
+Operand packed_rows(const Product<float>& p, int64_t row, int64_t depth) {
+  return {static_cast<const float*>(p.a.packed) + row * p.k + depth, DType::kFloat32, p.k, false};
+}
+
 template <class Call>
 void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch, int threads,
                       const Call& call) {
@@ -129,7 +134,8 @@ void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernel
       const Operand b = widened(p.b, k, n, k_size, n_size, kernels, b_panel, threads);
       for (int64_t m = 0; m < p.m; m += kWidenBreadth) {
         const int64_t m_size = std::min(kWidenBreadth, p.m - m);
-        const Operand a = widened(p.a, m, k, m_size, k_size, kernels, a_panel, threads);
+        const Operand a =
+            p.a.packed ? packed_rows(p, m, k) : widened(p.a, m, k, m_size, k_size, kernels, a_panel, threads);
         call({m_size, n_size, k_size, a, b, p.c + m * p.ldc + n, p.ldc, p.accumulate || k > 0});
       }
     }
@@ -206,9 +212,16 @@ class OpenBlas final : public Backend {
     call_blas(p);
   }
 
-  // OpenBLAS packs for itself, product by product.
-  size_t packed_rows_bytes(int64_t, int64_t, DType, DType) const override { return 0; }
-  void pack_rows(const Operand&, int64_t, int64_t, void*) const override {}
+  // OpenBLAS packs for itself, product by product. What it cannot read is widened.
+  size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType) const override {
+    if (is_read(a)) return 0;
+    constexpr int64_t kCacheLine = 64;
+    return static_cast<size_t>(core::round_up(rows * depth * static_cast<int64_t>(sizeof(float)), kCacheLine));
+  }
+  void pack_rows(const Operand& a, DType, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
+                 void* to) const override {
+    widened(a, 0, 0, rows, depth, kernels, static_cast<float*>(to), 1);
+  }
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int) const override {
     return scratch_bytes(m, n, k, a, b);

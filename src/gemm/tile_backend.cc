@@ -292,8 +292,9 @@ class TileBackend final : public Delegating {
     if (!is_native(a, b)) return others_.packed_rows_bytes(rows, depth, a, b);
     return static_cast<size_t>(div_up(rows, kPanel) * Sizes::of(a).panel_elements(depth)) * sizeof(uint16_t);
   }
-  void pack_rows(const Operand& a, int64_t rows, int64_t depth, void* to) const override {
-    if (!is_native(a.dtype, a.dtype)) return others_.pack_rows(a, rows, depth, to);
+  void pack_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
+                 void* to) const override {
+    if (!is_native(a.dtype, b)) return others_.pack_rows(a, b, rows, depth, kernels, to);
     if (a.dtype == DType::kBFloat16) {
       pack_panels(view_of_a<uint16_t>(a), rows, depth, 1, static_cast<uint16_t*>(to));
     } else {

@@ -32,10 +32,13 @@ inline void round_bf16(const float* from, int64_t count, bool accumulate, bfloat
   });
 }
 
-// float16 is converted by integer arithmetic on every target, because some have no conversion and some have
-// one that truncates.
+// Rounding to float16 is done by integer arithmetic on every target, because some have no conversion and some
+// have one that truncates. Widening is exact, so CPUs do it where they can; they make a NaN a quiet one.
 template <class D32, class V = hn::Vec<D32>>
 HWY_INLINE V load_f16(D32 d, const uint16_t* from) {
+#if HWY_ARCH_ARM || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
+  return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D32>(), reinterpret_cast<const hwy::float16_t*>(from)));
+#else
   const hn::RebindToUnsigned<D32> d32;
   const hn::RebindToSigned<D32> ds32;
   const hn::Rebind<uint16_t, D32> d16;
@@ -50,6 +53,7 @@ HWY_INLINE V load_f16(D32 d, const uint16_t* from) {
   const auto subnormal = hn::RebindMask(d32, hn::Lt(signed_magnitude, hn::Set(ds32, 0x0400)));
   const auto multiple = hn::BitCast(d32, hn::Mul(hn::ConvertTo(d, signed_magnitude), hn::Set(d, 0x1p-24f)));
   return hn::BitCast(d, hn::Or(sign, hn::IfThenElse(subnormal, multiple, hn::Add(shifted, exponent))));
+#endif
 }
 
 inline void widen_f16(const float16* from, int64_t count, float* to) {

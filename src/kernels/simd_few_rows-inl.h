@@ -180,6 +180,42 @@ HWY_INLINE void dot_8x2(const Stretch<T, Stored>& of) {
   of.put_one(s60, k, 6, 0), of.put_one(s61, k, 6, 1), of.put_one(s70, k, 7, 0), of.put_one(s71, k, 7, 1);
 }
 
+// Four rows by three vocabulary entries, where 16 registers hold no more sums and what they are made of.
+template <class T, class Stored>
+HWY_INLINE void dot_4x3(const Stretch<T, Stored>& of) {
+  const hn::ScalableTag<T> d;
+  const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
+  const T *a0 = of.a, *a1 = a0 + of.a_stride, *a2 = a1 + of.a_stride, *a3 = a2 + of.a_stride;
+  const Stored *b0 = of.b, *b1 = b0 + of.b_stride, *b2 = b1 + of.b_stride;
+  auto s00 = hn::Zero(d), s01 = s00, s02 = s00, s10 = s00, s11 = s00, s12 = s00;
+  auto s20 = s00, s21 = s00, s22 = s00, s30 = s00, s31 = s00, s32 = s00;
+  int64_t k = 0;
+  for (int64_t next = 0; k + lanes <= of.depth; k += lanes, next += of.step) {
+    of.fetch(b0 + next);
+    of.fetch(b1 + next);
+    of.fetch(b2 + next);
+    const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k), z = load_as(d, b2 + k);
+    const auto r0 = hn::LoadU(d, a0 + k);
+    s00 = hn::MulAdd(r0, x, s00), s01 = hn::MulAdd(r0, y, s01), s02 = hn::MulAdd(r0, z, s02);
+    const auto r1 = hn::LoadU(d, a1 + k);
+    s10 = hn::MulAdd(r1, x, s10), s11 = hn::MulAdd(r1, y, s11), s12 = hn::MulAdd(r1, z, s12);
+    const auto r2 = hn::LoadU(d, a2 + k);
+    s20 = hn::MulAdd(r2, x, s20), s21 = hn::MulAdd(r2, y, s21), s22 = hn::MulAdd(r2, z, s22);
+    const auto r3 = hn::LoadU(d, a3 + k);
+    s30 = hn::MulAdd(r3, x, s30), s31 = hn::MulAdd(r3, y, s31), s32 = hn::MulAdd(r3, z, s32);
+  }
+  if (lanes >= 4) {
+    T sums[kMostLanes];
+    store_eight(d, sums_of_four(d, s00, s01, s02, s10), sums_of_four(d, s11, s12, s20, s21), sums);
+    store_four(d, s22, s30, s31, s32, sums + 8);
+    return of.put_all(sums, 4, 3, k);
+  }
+  of.put_one(s00, k, 0, 0), of.put_one(s01, k, 0, 1), of.put_one(s02, k, 0, 2);
+  of.put_one(s10, k, 1, 0), of.put_one(s11, k, 1, 1), of.put_one(s12, k, 1, 2);
+  of.put_one(s20, k, 2, 0), of.put_one(s21, k, 2, 1), of.put_one(s22, k, 2, 2);
+  of.put_one(s30, k, 3, 0), of.put_one(s31, k, 3, 1), of.put_one(s32, k, 3, 2);
+}
+
 // Four rows by two vocabulary entries: eight sums hide the latency of MulAdd.
 template <class T, class Stored>
 HWY_INLINE void dot_4x2(const Stretch<T, Stored>& of) {
@@ -246,7 +282,7 @@ HWY_INLINE void dot(const Stretch<T, Stored>& of) {
   of.put_one(sum, k, 0, 0);
 }
 
-// 32 vector registers hold the sums of eight rows and two entries.
+// 32 vector registers hold the sums of eight rows and two entries; 16 those of four and three.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
 // Multiplies a stretch of all rows with that of `count` vocabulary entries, which `all.b` begins with. Blocks
@@ -260,18 +296,18 @@ HWY_INLINE void rows_by_entries(const Stretch<T, Stored>& all, int64_t rows, int
   for (int64_t block = 0; row + 4 <= rows; ++block) {
     const bool eight = kManyRegisters && row + 8 <= rows;
     int64_t entry = 0;
-    for (; entry + 2 <= count; entry += 2) {
+    const auto next = [&] {
       Stretch<T, Stored> of = all.at(row, entry);
       of.ahead += block * of.depth / blocks;
       of.step = std::max<int64_t>(1, lanes / blocks);
-      if constexpr (kManyRegisters) {
-        if (eight) {
-          dot_8x2(of);
-          continue;
-        }
-      }
-      dot_4x2(of);
+      return of;
+    };
+    if constexpr (kManyRegisters) {
+      for (; eight && entry + 2 <= count; entry += 2) dot_8x2(next());
+    } else {
+      for (; entry + 3 <= count; entry += 3) dot_4x3(next());
     }
+    for (; entry + 2 <= count; entry += 2) dot_4x2(next());
     const int64_t height = eight ? 8 : 4;
     for (int64_t r = 0; entry < count && r < height; ++r) dot(all.at(row + r, entry));
     row += height;

@@ -34,8 +34,8 @@ class PackedStates {
   /// because rows were dropped and stand in other blocks now than in those of the plan, is multiplied as it
   /// stands.
   template <class Gathered>
-  void pack(const Source& source, const gemm::Backend& gemm, int threads, const RowBlocks& all,
-            std::span<const RowBlock> blocks, const Gathered& gathered) {
+  void pack(const Source& source, const gemm::Backend& gemm, const kernels::RowKernels& kernels, int threads,
+            const RowBlocks& all, std::span<const RowBlock> blocks, const Gathered& gathered) {
     if (room_ == 0) return;
     places_ = core::Array<std::byte*>(blocks.size(), nullptr);
     size_t used = 0;
@@ -50,7 +50,7 @@ class PackedStates {
       if (!places_[b]) return;
       const TileRows rows = {all, blocks[b], gathered(static_cast<size_t>(omp_get_thread_num()))};
       source.gather(gemm, rows);
-      source.pack(gemm, rows, places_[b]);
+      source.pack(gemm, kernels, rows, places_[b]);
     });
   }
 

@@ -118,12 +118,13 @@ size_t Source::packed_bytes(const gemm::Backend& gemm, int64_t rows) const {
   return bytes;
 }
 
-void Source::pack(const gemm::Backend& gemm, const TileRows& rows, std::byte* to) const {
+void Source::pack(const gemm::Backend& gemm, const kernels::RowKernels& kernels, const TileRows& rows,
+                  std::byte* to) const {
   for (const Product& p : products_) {
     const size_t bytes = packed_bytes(gemm, p, rows.block.tile_rows);
     if (bytes == 0) continue;
     const gemm::Operand operand = p.states.tile_operand(rows.blocks, rows.block, p.rows_in(rows.gathered));
-    gemm.pack_rows(operand, rows.block.tile_rows, p.states.cols(), to);
+    gemm.pack_rows(operand, p.head.dtype(), rows.block.tile_rows, p.states.cols(), kernels, to);
     to += bytes;
   }
 }

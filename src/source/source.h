@@ -142,7 +142,7 @@ class Source {
   /// Returns the bytes that pack() writes, or 0 where the backend packs no rows.
   size_t packed_bytes(const gemm::Backend& gemm, int64_t rows) const;
   /// Lets the backend pack the rows of a tile, which gather() has seen.
-  void pack(const gemm::Backend& gemm, const TileRows& rows, std::byte* to) const;
+  void pack(const gemm::Backend& gemm, const kernels::RowKernels& kernels, const TileRows& rows, std::byte* to) const;
 
   /// Overwrites tile [sides, tile_rows, entries] with the raw logits, without bias, of vocabulary entries
   /// [first_entry, first_entry + entries). gather() or pack() has seen the rows.

@@ -56,7 +56,8 @@ class TileTasks {
     }
     const auto alone = pass_.run.gemm->single_threaded_region();
     // A thread has at least one slot.
-    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.run.plan.threads, active_.blocks, active_.blocks.blocks,
+    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.tiles.row_kernels(), pass_.run.plan.threads,
+                         active_.blocks, active_.blocks.blocks,
                          [&](size_t thread) { return buffers_.slots[thread].gathered; });
     Dependences dependences(*this);
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });

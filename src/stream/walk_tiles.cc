@@ -75,8 +75,8 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
   const auto alone = pass.run.gemm->single_threaded_region();
   const bool first_walk = walk == fold::Walk::kFirst;
   if (first_walk) {
-    buffers.packed.pack(pass.source, *pass.run.gemm, pass.run.plan.threads, pass.run.blocks, blocks,
-                        [&](size_t thread) { return buffers.threads[thread].gathered; });
+    buffers.packed.pack(pass.source, *pass.run.gemm, pass.tiles.row_kernels(), pass.run.plan.threads, pass.run.blocks,
+                        blocks, [&](size_t thread) { return buffers.threads[thread].gathered; });
   }
   folds.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
   // Neighbouring tasks share a part of the head, so that it comes from memory once.
