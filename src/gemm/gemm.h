@@ -130,8 +130,8 @@ class Backend {
   /// Returns the bytes, in whole cache lines, that this writes for A [rows, depth], or 0 where products read
   /// A as it stands. The bits of a product do not depend on it.
   virtual size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const = 0;
-  /// Packs A [rows, depth], which is not transposed, into as many bytes; `to` begins at a cache line. The product's
-  /// other operand is of type b.
+  /// Packs A [rows, depth], which is not transposed, into as many bytes; `to` begins at a cache line. The
+  /// product's other operand is of type b.
   virtual void pack_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
                          void* to) const = 0;
   /// These multiply on the calling thread alone. `kernels` widens 16-bit operands into scratch where the
