@@ -32,11 +32,11 @@ inline void round_bf16(const float* from, int64_t count, bool accumulate, bfloat
   });
 }
 
-// Rounding to float16 is done by integer arithmetic on every target, because some have no conversion and some
-// have one that truncates. Widening is exact, so CPUs do it where they can; they make a NaN a quiet one.
+// float16 is rounded to by integer arithmetic on every target, because some have no conversion and some have
+// one that truncates. Widening is exact: x86-64 CPUs do it from AVX2 on, and make a NaN a quiet one.
 template <class D32, class V = hn::Vec<D32>>
 HWY_INLINE V load_f16(D32 d, const uint16_t* from) {
-#if HWY_ARCH_ARM || (HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2)
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
   return hn::PromoteTo(d, hn::LoadU(hn::Rebind<hwy::float16_t, D32>(), reinterpret_cast<const hwy::float16_t*>(from)));
 #else
   const hn::RebindToUnsigned<D32> d32;
