@@ -141,7 +141,7 @@ TEST(Source, LogitsAreTheSumOfTwoProducts) {
       tiles.take(arena, source, gemm, 4);
       packed = source::PackedStates(arena, source::PackedStates::bytes_of(source, gemm, blocks.blocks));
     });
-    packed.pack(source, gemm, 1, blocks, blocks.blocks, [&](size_t) { return tiles.room; });
+    packed.pack(source, gemm, row_kernels(), 1, blocks, blocks.blocks, [&](size_t) { return tiles.room; });
     constexpr int64_t kFirst = 2, kCount = 4, kStride = 6;
     for (const bool use_packed : {false, true}) {
       for (size_t b = 0; b < 2; ++b) {
