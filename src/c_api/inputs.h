@@ -60,7 +60,12 @@ class CallTensors {
   int64_t sequences() const;
   /// Returns how many elements the expected rows of the call have, which there are of products alone.
   int64_t expected_elements() const {
-    return logits_ ? 0 : logitless::detail::saturated_product(tokens(), hidden_.hidden_size());
+    if (logits_) return 0;
+    int64_t width = hidden_.hidden_size();
+    if (head_.lora.given() && __builtin_add_overflow(width, head_.lora.rank(), &width)) {
+      width = std::numeric_limits<int64_t>::max();
+    }
+    return logitless::detail::saturated_product(tokens(), width);
   }
   bool in_double() const { return hidden_.states.dtype == DType::kFloat64; }
   /// Calls use(outputs, source...), where the source is hidden states and a head, or finished logits.

@@ -58,7 +58,7 @@ sink::Sizes sink_sizes(const RunPlan& run) {
   sizes.keeps_residuals = run.keeps_residuals();
   sizes.hidden_apart = run.hidden_apart;
   sizes.scatter = run.scatter;
-  sizes.hidden_elsewhere = run.expected_rows != ExpectedRowsIn::kNone;
+  sizes.states_elsewhere = run.expected_rows != ExpectedRowsIn::kNone;
   return sizes;
 }
 
@@ -137,15 +137,22 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
 template <class Types>
 ExpectedSums<Types>::ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
                                   const Source& source, const RunPlan& run, const Gradients& outputs)
-    : max(arena.take<double>(run.plan.chunk_rows)),
-      sink(kernels, source.products().front().head,
-           run.expected_rows == ExpectedRowsIn::kHidden
-               ? problem::d_hidden_rows(problem, outputs)
-               : problem::matrix_rows(
-                     Matrix(nullptr, DTypeOf<typename Types::Sum>::value, problem.tokens, problem.hidden_size)),
-           WriteMode::kOverwrite, sink_sizes(run)) {
-  sink.take_lasting(arena);
-  sink.take(arena);
+    : max(arena.take<double>(run.plan.chunk_rows)) {
+  const bool in_hidden = run.expected_rows == ExpectedRowsIn::kHidden;
+  const sink::Sizes sizes = sink_sizes(run);
+  for (const source::Product& product : source.differentiated()) {
+    const bool of_head = count == 0;
+    const problem::Rows<Matrix> out =
+        in_hidden && of_head
+            ? problem::d_hidden_rows(problem, outputs)
+            : problem::matrix_rows(Matrix(nullptr, DTypeOf<Sum>::value, problem.tokens, product.states.cols()));
+    sink::HiddenSink<Sum>& sink =
+        of_product.at(count).emplace(kernels, product.head, out, WriteMode::kOverwrite,
+                                     in_hidden && !of_head ? sink::with_sums_apart(sizes) : sizes);
+    sink.take_lasting(arena);
+    sink.take(arena);
+    all.at(count++) = &sink;
+  }
 }
 
 template <class Types>
@@ -159,17 +166,27 @@ ExpectedBuffers<Types>::ExpectedBuffers(core::Arena& arena, const problem::Token
 }
 
 template <class Sum>
-SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const HiddenProblem& problem, const Source& source, int team)
-    : threads(static_cast<size_t>(team)) {
-  const int64_t h = problem.hidden_size;
+SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const sink::SinkInputs& inputs, const Gradients& outputs,
+                                  const RunPlan& run)
+    : threads(static_cast<size_t>(run.plan.threads)) {
+  const HiddenProblem& problem = inputs.problem;
+  int64_t most = 0;
+  for (const source::Product& product : inputs.source.differentiated()) most = std::max(most, product.states.cols());
+  const int64_t width = inputs.source.width();
   for (PerThread& thread : threads) {
-    thread.total = arena.take<double>(h);
-    thread.entry = arena.take<Sum>(h);
-    if (problem.head.softcap > 0) thread.states = arena.take<Sum>(h);
-    thread.stored = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(h) * size_of(source.head_type())));
+    thread.total = arena.take<double>(width);
+    thread.sums = arena.take<Sum>(width);
+    thread.entry = arena.take<Sum>(most);
+    if (problem.head.softcap > 0) thread.states = arena.take<Sum>(most);
+    thread.stored = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(most) * sizeof(double)));
     thread.picks = arena.take<kernels::PickGradient<double>>(problem.most_picks());
   }
-  if (problem.request.cross) mean = arena.take<double>((1 + kMeanParts) * h);
+  if (problem.request.cross) mean = arena.take<double>((1 + kMeanParts) * width);
+  if (!outputs.d_lora_a.data) return;
+  lora_states = arena.take<Sum>(run.plan.chunk_rows * problem.head.lora.rank());
+  behind.emplace(inputs.kernels, inputs.gemm, problem, outputs, run.plan.threads);
+  behind->take_lasting(arena);
+  behind->take(arena);
 }
 
 int64_t pilot_pairs(int64_t rows, int64_t segments) {
@@ -316,7 +333,7 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
       }
       arena.rewind(mark);
       if (work.backward && run.expected_rows != ExpectedRowsIn::kNone) {
-        SettleBuffers<Sum>(arena, problem, source, run.plan.threads);
+        SettleBuffers<Sum>(arena, {*context.kernels, *run.gemm, problem, source}, outputs, run);
         arena.rewind(mark);
         if (sinks.empty()) return;
       }

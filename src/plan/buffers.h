@@ -3,8 +3,10 @@
 // that measures, and by the run on the real one.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "core/arena.h"
 #include "core/store.h"
@@ -16,7 +18,9 @@
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "sink/call_sinks.h"
 #include "sink/hidden_sink.h"
+#include "sink/lora_sink.h"
 #include "sink/sink.h"
 #include "source/packed_states.h"
 #include "source/source.h"
@@ -84,8 +88,12 @@ struct BackwardBuffers {
 /// What lives from the walk that sums expected rows until they become d_hidden.
 template <class Types>
 struct ExpectedSums {
+  using Sum = typename Types::Sum;
+
   double* max = nullptr;  // [chunk_rows]: of the capped logits that are here, which the sums are relative to
-  sink::HiddenSink<typename Types::Sum> sink;
+  std::array<std::optional<sink::HiddenSink<Sum>>, 2> of_product;  // Source::differentiated()
+  std::array<sink::Sink<Sum>*, 2> all = {};                        // of which there are
+  size_t count = 0;
 
   /// Where the sums stand in neither d_hidden nor the workspace, they are given a place later.
   ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
@@ -104,20 +112,25 @@ struct ExpectedBuffers : BackwardBuffers<Types> {
 /// This many sums of parts of the vocabulary make the mean row of a head.
 inline constexpr int64_t kMeanParts = 16;
 
-/// What it takes to make d_hidden of expected rows.
+/// What it takes to make gradients of states of expected rows: those of the hidden states, and behind them
+/// those of a LoRA, together Source::width() components.
 template <class Sum>
 struct SettleBuffers {
   struct PerThread {
-    double* total = nullptr;      // [H]
-    Sum* entry = nullptr;         // [H]: a row of the head, then sums
-    Sum* states = nullptr;        // [H]: of a row, where the head has a softcap
-    std::byte* stored = nullptr;  // [H]: the same as it is stored
+    double* total = nullptr;      // [width]
+    Sum* sums = nullptr;          // [width]: the same in the type of the sums
+    Sum* entry = nullptr;         // [components]: a row of a product's head
+    std::byte* stored = nullptr;  // [components]: the same as it is stored
+    Sum* states = nullptr;        // [components]: a row of a product, where the head has a softcap
     kernels::PickGradient<double>* picks = nullptr;
   };
   core::Array<PerThread> threads;
-  double* mean = nullptr;  // [1 + kMeanParts, H], where gradients of `cross` are summed
+  double* mean = nullptr;  // [1 + kMeanParts, width], where gradients of `cross` are summed
+  // Where d_lora_a is wanted:
+  Sum* lora_states = nullptr;  // [chunk_rows, r]: scale · dU
+  std::optional<sink::BehindLora<Sum>> behind;
 
-  SettleBuffers(core::Arena& arena, const HiddenProblem& problem, const Source& source, int team);
+  SettleBuffers(core::Arena& arena, const sink::SinkInputs& inputs, const Gradients& outputs, const RunPlan& run);
 };
 
 /// Segments are worked on in waves of so many, or of so many rows of them, whichever are fewer; one segment's

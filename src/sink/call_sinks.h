@@ -37,12 +37,12 @@ class CallSinks {
   CallSinks(const SinkInputs& inputs, const Gradients& outputs, const Sizes& sizes) {
     const kernels::RowKernels& kernels = inputs.kernels;
     const source::Product& product = inputs.source.products().front();
-    const bool hidden = outputs.wants_d_hidden() && !sizes.hidden_elsewhere;
+    const bool hidden = outputs.wants_d_hidden() && !sizes.states_elsewhere;
     if (hidden) {
       hidden_.emplace(kernels, product.head, problem::d_hidden_rows(inputs.problem, outputs), outputs.d_hidden_mode,
                       sizes);
     }
-    if (needs_lora_states(inputs.problem, outputs)) {
+    if (needs_lora_states(inputs.problem, outputs) && !sizes.states_elsewhere) {
       add(lora_.emplace(kernels, inputs.gemm, inputs.problem, *inputs.source.lora(), outputs,
                         hidden ? &*hidden_ : nullptr, sizes));
     } else if (hidden) {
@@ -61,7 +61,7 @@ class CallSinks {
       if (weight_) bias_->join(count_ - 1);
       add(*bias_);
     }
-    if (outputs.d_lora_states.data) {
+    if (outputs.d_lora_states.data && !sizes.states_elsewhere) {
       add(lora_states_.emplace(kernels, inputs.source.lora()->head, problem::matrix_rows(outputs.d_lora_states),
                                outputs.d_lora_mode, with_sums_apart(sizes)));
     }
@@ -73,8 +73,13 @@ class CallSinks {
   CallSinks(const CallSinks&) = delete;
   CallSinks& operator=(const CallSinks&) = delete;
 
-  /// Returns that of d_hidden, or null.
-  const HiddenSink<Sum>* hidden() const { return hidden_ ? &*hidden_ : nullptr; }
+  /// Calls use(sink) with each that sums a gradient of states, be they the hidden states or those of a LoRA.
+  template <class Use>
+  void for_each_of_states(const Use& use) const {
+    if (hidden_) use(*hidden_);
+    if (lora_) use(lora_->states());
+    if (lora_states_) use(*lora_states_);
+  }
   /// Returns the sinks in the order in which a part goes to them.
   std::span<Sink<Sum>* const> all() const { return std::span<Sink<Sum>* const>(all_).first(count_); }
 

@@ -57,6 +57,8 @@ class HiddenSink final : public Sink<Sum> {
   /// Lets sums that are not apart stand in these rows, which have the shape and type of those before.
   void set_out(const problem::Rows<Matrix>& out) { out_ = out; }
 
+  /// Returns the head that the gradients are multiplied with.
+  const source::Head& head() const { return head_; }
   int64_t splits() const override { return core::div_up(out_.cols, columns_); }
 
   void add(const GradientPart& part, int64_t split, bool first, int thread,

@@ -205,6 +205,9 @@ class LoraSink final : public Sink<Sum> {
                 WriteMode::kOverwrite, with_sums_apart(sizes)),
         behind_(kernels, gemm, problem, outputs, sizes.threads) {}
 
+  /// Returns the sums of dU.
+  const HiddenSink<Sum>& states() const { return states_; }
+
   void take_lasting(core::Arena& arena) override {
     if (hidden_) hidden_->take_lasting(arena);
     states_.take_lasting(arena);

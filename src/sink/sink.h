@@ -33,8 +33,8 @@ struct Sizes {
   bool scatter = false;
   /// Parts have residuals, which are put back.
   bool keeps_residuals = false;
-  /// d_hidden is made of expected rows, and no sink of the call makes it.
-  bool hidden_elsewhere = false;
+  /// Gradients of states are made of expected rows, and no sink of the call makes them.
+  bool states_elsewhere = false;
 };
 
 /// What a sink has sums for. Parts that go into the same sums are added one after another: they form a chain.

@@ -80,6 +80,12 @@ class Source {
   std::span<const Product> products() const { return products_; }
   /// Returns the product of the LoRA of side 0, or null.
   const Product* lora() const { return has_lora_ ? &products_[1] : nullptr; }
+  /// Returns the products whose sum are the logits of side 0.
+  std::span<const Product> differentiated() const {
+    return std::span<const Product>(products_).first(has_lora_ ? 2 : 1);
+  }
+  /// Returns the components of their states, those of all products together.
+  int64_t width() const { return products_.front().states.cols() + (has_lora_ ? products_[1].states.cols() : 0); }
   int64_t sides() const { return products_.back().side + (teacher_.any() ? 2 : 1); }
   int64_t entries() const { return products_.front().head.entries(); }
   /// The types and the number of components of the first product, the largest, for which kernels are chosen.

@@ -102,7 +102,6 @@ const std::vector<double>& of_type(const ExpectedRows& rows, double) { return ro
 }  // namespace
 
 std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
-  if (problem.head.lora.given()) return "the head has a LoRA";
   if (problem.divergence) return "the call has a teacher, beside which logits are walked twice";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
   if (filled.outside || filled.divergence)
@@ -127,15 +126,17 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
   plan::ExpectedBuffers<Types> buffers(arena, pass_.problem, pass_.source, run, folds);
   if (run.blocks.blocks.empty()) return;
   if (run.expected_rows == plan::ExpectedRowsIn::kLeft) {
-    std::vector<Sum>& rows = of_type(columns.stats.expected, Sum());
-    sums_->sink.set_out(problem::matrix_rows(Matrix(rows.data(), pass_.problem.tokens, pass_.problem.hidden_size)));
+    Sum* const rows = of_type(columns.stats.expected, Sum()).data();
+    for (const source::Product& product : products()) {
+      const Matrix out(rows + first_component(product), pass_.problem.tokens, product.states.cols(), width());
+      sink_of(product)->set_out(problem::matrix_rows(out));
+    }
   }
   ActiveBlocks all;
   all.blocks = run.blocks;
   folds.partials().begin(fold::Walk::kFirst, 0, static_cast<int64_t>(all.blocks.order.size()));
-  const std::array<sink::Sink<Sum>*, 1> sinks = {&sums_->sink};
-  ExpectedTasks<Types>(pass_, buffers, sinks, all, folds, columns).run();
-  sums_->sink.put_back(all.blocks.order, run.plan.threads);
+  ExpectedTasks<Types>(pass_, buffers, std::span(sums_->all).first(sums_->count), all, folds, columns).run();
+  for (const source::Product& product : products()) sink_of(product)->put_back(all.blocks.order, run.plan.threads);
   const kernels::RowStats* stats = folds.partials().softmax.of(0, 0);
   core::parallel_ranges(run.plan.threads, static_cast<int64_t>(all.blocks.order.size()),
                         [&](int64_t begin, int64_t end) {
@@ -164,48 +165,67 @@ double ExpectedRowSums<Types>::scale_of(int64_t place, const TokenStats& stats) 
 
 template <class Types>
 void ExpectedRowSums<Types>::leave(TokenStats& stats) const {
-  const int64_t h = pass_.problem.hidden_size;
   std::vector<Sum>& rows = of_type(stats.expected, Sum());
   const auto count = static_cast<int64_t>(pass_.run.blocks.order.size());
   core::parallel_ranges(pass_.run.plan.threads, count, [&](int64_t begin, int64_t end) {
     for (int64_t place = begin; place < end; ++place) {
       const double scale = scale_of(place, stats);
-      Sum* const row = rows.data() + pass_.run.blocks.order[static_cast<size_t>(place)] * h;
-      for (int64_t c = 0; c < h; ++c) row[c] = static_cast<Sum>(row[c] * scale);
+      Sum* const row = rows.data() + pass_.run.blocks.order[static_cast<size_t>(place)] * width();
+      for (int64_t c = 0; c < width(); ++c) row[c] = static_cast<Sum>(row[c] * scale);
     }
   });
 }
 
+// Returns where a product's components begin, among those of all.
 template <class Types>
-const typename Types::Sum* ExpectedRowSums<Types>::sums(int64_t place, const TokenStats& stats) const {
+int64_t ExpectedRowSums<Types>::first_component(const source::Product& product) const {
+  return &product == &products().front() ? 0 : products().front().states.cols();
+}
+
+template <class Types>
+const typename Types::Sum* ExpectedRowSums<Types>::sums(const source::Product& product, int64_t place,
+                                                        const TokenStats& stats) const {
   const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)];
-  if (sums_) return sums_->sink.sums(place, row);
-  return of_type(stats.expected, Sum()).data() + row * pass_.problem.hidden_size;
+  if (sums_) return sink_of(product)->sums(place, row);
+  return of_type(stats.expected, Sum()).data() + row * width() + first_component(product);
 }
 
-// Returns the head's row of a vocabulary entry, which stands in the scratch of a thread.
+// Returns a head's row of a vocabulary entry, which stands in the scratch of a thread.
 template <class Types>
-auto ExpectedRowSums<Types>::entry_row(int64_t entry, const typename Buffers::PerThread& mine) const -> const Sum* {
-  const source::Head& head = pass_.source.products().front().head;
+auto ExpectedRowSums<Types>::entry_row(const source::Head& head, int64_t entry,
+                                       const typename Buffers::PerThread& mine) const -> const Sum* {
   head.copy_entry(*pass_.context.kernels, entry, mine.stored);
-  return pass_.context.kernels->values(mine.stored, head.dtype(), pass_.problem.hidden_size, mine.entry);
+  return pass_.context.kernels->values(mine.stored, head.dtype(), head.components(), mine.entry);
 }
 
-// Returns the derivative of the softcap at the logit of a vocabulary entry, whose row of the head is given. A
-// capped logit near the softcap would leave too few digits.
+// Returns the derivative of the softcap at the logit of a vocabulary entry. A capped logit near the softcap
+// would leave too few digits.
 template <class Types>
-double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry, const Sum* of_entry,
+double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry,
                                              const typename Buffers::PerThread& mine) const {
   const double softcap = pass_.problem.head.softcap;
   if (!(softcap > 0)) return 1;
   const std::array<int64_t, 1> rows = {row};
-  const gemm::Operand from = pass_.source.products().front().states.operand(rows, nullptr);
-  const int64_t h = pass_.problem.hidden_size;
-  const Sum* const states = pass_.context.kernels->values(from.data, from.dtype, h, mine.states);
   double logit = pass_.tiles.bias(entry);
-  for (int64_t c = 0; c < h; ++c) logit += static_cast<double>(states[c]) * static_cast<double>(of_entry[c]);
+  for (const source::Product& product : products()) {
+    const gemm::Operand from = product.states.operand(rows, nullptr);
+    const int64_t cols = product.states.cols();
+    const Sum* const states = pass_.context.kernels->values(from.data, from.dtype, cols, mine.states);
+    const Sum* const of_entry = entry_row(product.head, entry, mine);
+    for (int64_t c = 0; c < cols; ++c) logit += static_cast<double>(states[c]) * static_cast<double>(of_entry[c]);
+  }
   const double cosh = std::cosh(logit / softcap);
   return 1 / (cosh * cosh);
+}
+
+// Adds factor times the rows of a vocabulary entry to sums of all components.
+template <class Types>
+void ExpectedRowSums<Types>::add_entry(int64_t entry, double factor, const typename Buffers::PerThread& mine,
+                                       double* to) const {
+  for (const source::Product& product : products()) {
+    const Sum* const of_entry = entry_row(product.head, entry, mine);
+    for (int64_t c = 0; c < product.head.components(); ++c) *to++ += factor * static_cast<double>(of_entry[c]);
+  }
 }
 
 // Sums the head's rows that are here, each with its weight of the statistic `cross`: parts of the vocabulary
@@ -213,64 +233,104 @@ double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry, const S
 template <class Types>
 void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
   const problem::HiddenProblem& problem = pass_.problem;
-  const int64_t h = problem.hidden_size, entries = problem.entries;
+  const int64_t components = width(), entries = problem.entries;
   core::parallel_for(pass_.run.plan.threads, plan::kMeanParts, [&](int64_t part) {
     const auto& mine = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
-    double* const sums = buffers.mean + (1 + part) * h;
-    std::fill_n(sums, h, 0.0);
+    double* const sums = buffers.mean + (1 + part) * components;
+    std::fill_n(sums, components, 0.0);
     for (int64_t v = part * entries / plan::kMeanParts; v < (part + 1) * entries / plan::kMeanParts; ++v) {
       const double weight = problem.cross_weight(0, problem.first_entry + v);
-      if (weight == 0) continue;
-      const Sum* const of_entry = entry_row(v, mine);
-      for (int64_t c = 0; c < h; ++c) sums[c] += weight * static_cast<double>(of_entry[c]);
+      if (weight != 0) add_entry(v, weight, mine, sums);
     }
   });
-  std::fill_n(buffers.mean, h, 0.0);
+  std::fill_n(buffers.mean, components, 0.0);
   for (int64_t part = 1; part <= plan::kMeanParts; ++part) {
-    for (int64_t c = 0; c < h; ++c) buffers.mean[c] += buffers.mean[part * h + c];
+    for (int64_t c = 0; c < components; ++c) buffers.mean[c] += buffers.mean[part * components + c];
   }
 }
 
+// Makes of a row's sums its gradients of states.
 template <class Types>
 void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, const TokenGrads& grads,
-                                    const Buffers& buffers, const problem::Rows<Matrix>& out) const {
+                                    const Buffers& buffers, Sum* lora_states) const {
   const problem::HiddenProblem& problem = pass_.problem;
+  const kernels::RowKernels& kernels = *pass_.context.kernels;
   const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)], h = problem.hidden_size;
   const auto& mine = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
   const auto g = stats::row_gradient<double>(problem, stats, grads, row, mine.picks);
-  const Sum* const of_row = sums(place, stats);
   const double scale = -g.softmax_scale * scale_of(place, stats);
-  for (int64_t c = 0; c < h; ++c) mine.total[c] = scale * static_cast<double>(of_row[c]);
+  double* to = mine.total;
+  for (const source::Product& product : products()) {
+    const Sum* const of_row = sums(product, place, stats);
+    for (int64_t c = 0; c < product.states.cols(); ++c) *to++ = scale * static_cast<double>(of_row[c]);
+  }
   for (int32_t k = 0; k < g.pick_count; ++k) {
     const int64_t id = g.picks[k].id, entry = id - problem.first_entry;
     if (entry < 0 || entry >= problem.entries || (k > 0 && g.picks[k - 1].id == id)) continue;
     double factor = g.picks[k].gradient;
     if (g.cross_scale != 0) factor -= g.cross_scale * problem.cross_weight(row, id);
-    const Sum* const of_entry = entry_row(entry, mine);
-    factor *= softcap_slope(row, entry, of_entry, mine);
-    for (int64_t c = 0; c < h; ++c) mine.total[c] += factor * static_cast<double>(of_entry[c]);
+    add_entry(entry, factor * softcap_slope(row, entry, mine), mine, mine.total);
   }
   if (g.cross_scale != 0) {
-    for (int64_t c = 0; c < h; ++c) mine.total[c] += g.cross_scale * buffers.mean[c];
+    for (int64_t c = 0; c < width(); ++c) mine.total[c] += g.cross_scale * buffers.mean[c];
   }
-  for (int64_t c = 0; c < h; ++c) mine.entry[c] = static_cast<Sum>(mine.total[c]);
-  sink::store_sums(*pass_.context.kernels, mine.entry, h, outputs_.d_hidden_mode, out.place(row).data, out.dtype);
+  const LoraAdapter& lora = problem.head.lora;
+  if (lora.given() && !lora.has_states()) settle_behind_lora(mine, lora_states);
+  for (int64_t c = 0; c < width(); ++c) mine.sums[c] = static_cast<Sum>(mine.total[c]);
+  const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, outputs_);
+  sink::store_sums(kernels, mine.sums, h, outputs_.d_hidden_mode, out.place(row).data, out.dtype);
+  const Matrix& d_states = outputs_.d_lora_states;
+  if (!d_states.data) return;
+  sink::store_sums(kernels, mine.sums + h, width() - h, outputs_.d_lora_mode,
+                   problem::matrix_rows(d_states).place(row).data, d_states.dtype);
+}
+
+// Adds scale · dU a, of a row's dU, to its d_hidden; scale · dU itself is left in `lora_states`, unless that
+// is null.
+template <class Types>
+void ExpectedRowSums<Types>::settle_behind_lora(const typename Buffers::PerThread& mine, Sum* lora_states) const {
+  const LoraAdapter& lora = pass_.problem.head.lora;
+  const source::Head a{LmHead(lora.a)};
+  const double* const d_states = mine.total + pass_.problem.hidden_size;
+  for (int64_t k = 0; k < a.entries(); ++k) {
+    const double factor = lora.scale * d_states[k];
+    const Sum* const of_a = entry_row(a, k, mine);
+    for (int64_t c = 0; c < a.components(); ++c) mine.total[c] += factor * static_cast<double>(of_a[c]);
+    if (lora_states) lora_states[k] = static_cast<Sum>(factor);
+  }
 }
 
 template <class Types>
-void ExpectedRowSums<Types>::make_d_hidden(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) const {
+void ExpectedRowSums<Types>::make_gradients(core::Arena& arena, const TokenStats& stats,
+                                            const TokenGrads& grads) const {
   const problem::HiddenProblem& problem = pass_.problem;
-  const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, outputs_);
-  const Buffers buffers(arena, problem, pass_.source, pass_.run.plan.threads);
+  const int threads = pass_.run.plan.threads;
+  Buffers buffers(arena, {*pass_.context.kernels, *pass_.run.gemm, problem, pass_.source}, outputs_, pass_.run);
   if (stats::gradient_summands(grads).cross) make_mean(buffers);
   core::Array<bool> has_gradient(static_cast<size_t>(problem.tokens), false);
-  const core::Array<int64_t>& rows = pass_.run.blocks.order;
-  for (const int64_t row : rows) has_gradient[static_cast<size_t>(row)] = stats::has_gradient(problem, grads, row);
-  core::parallel_for(pass_.run.plan.threads, static_cast<int64_t>(rows.size()), [&](int64_t place) {
-    if (has_gradient[static_cast<size_t>(rows[static_cast<size_t>(place)])]) settle(place, stats, grads, buffers, out);
+  core::Array<int64_t> rows, places;
+  const core::Array<int64_t>& order = pass_.run.blocks.order;
+  rows.reserve(order.size());
+  places.reserve(order.size());
+  for (size_t place = 0; place < order.size(); ++place) {
+    if (!stats::has_gradient(problem, grads, order[place])) continue;
+    has_gradient[static_cast<size_t>(order[place])] = true;
+    rows.push_back(order[place]);
+    places.push_back(static_cast<int64_t>(place));
+  }
+  core::parallel_for(threads, static_cast<int64_t>(rows.size()), [&](int64_t i) {
+    Sum* const lora_states = buffers.behind ? buffers.lora_states + i * problem.head.lora.rank() : nullptr;
+    settle(places[static_cast<size_t>(i)], stats, grads, buffers, lora_states);
   });
-  sink::clear_other_rows(out, outputs_.d_hidden_mode,
-                         [&](int64_t row) { return has_gradient[static_cast<size_t>(row)]; });
+  if (buffers.behind) {
+    buffers.behind->add(rows, buffers.lora_states, nullptr, threads);
+    buffers.behind->finish();
+  }
+  const auto clear = [&](const problem::Rows<Matrix>& out, WriteMode mode) {
+    sink::clear_other_rows(out, mode, [&](int64_t row) { return has_gradient[static_cast<size_t>(row)]; });
+  };
+  clear(problem::d_hidden_rows(problem, outputs_), outputs_.d_hidden_mode);
+  if (outputs_.d_lora_states.data) clear(problem::matrix_rows(outputs_.d_lora_states), outputs_.d_lora_mode);
 }
 
 template class ExpectedRowSums<kernels::FloatTiles>;

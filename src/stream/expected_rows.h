@@ -9,7 +9,8 @@
 //
 //     d_hidden_i = Σ_picks g_k w_k − g E_i + g_cross Σ_v q_v w_v
 //
-// with the factors of stats::row_gradient().
+// with the factors of stats::row_gradient(). A LoRA's rows b_v stand behind those of the head: their sums
+// make the gradient of its states in the same way, and with them d_lora_a and the rest of d_hidden.
 #pragma once
 
 #include <optional>
@@ -40,19 +41,30 @@ class ExpectedRowSums {
   void walk(core::Arena& arena, fold::CallFolds<Types>& folds, stats::Columns& columns);
   /// Divides the sums that a call leaves in its statistics by those of the exponentials.
   void leave(TokenStats& stats) const;
-  /// Makes d_hidden.
-  void make_d_hidden(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) const;
+  /// Makes d_hidden, and d_lora_states or d_lora_a where they are wanted.
+  void make_gradients(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) const;
 
  private:
   using Buffers = plan::SettleBuffers<Sum>;
 
+  std::span<const source::Product> products() const { return pass_.source.differentiated(); }
+  int64_t width() const { return pass_.source.width(); }
+  auto& sink_of(const source::Product& product) {
+    return sums_->of_product[static_cast<size_t>(&product - products().data())];
+  }
+  const auto& sink_of(const source::Product& product) const {
+    return sums_->of_product[static_cast<size_t>(&product - products().data())];
+  }
   double scale_of(int64_t place, const TokenStats& stats) const;
-  const Sum* sums(int64_t place, const TokenStats& stats) const;
-  const Sum* entry_row(int64_t entry, const typename Buffers::PerThread& mine) const;
-  double softcap_slope(int64_t row, int64_t entry, const Sum* of_entry, const typename Buffers::PerThread& mine) const;
+  const Sum* sums(const source::Product& product, int64_t place, const TokenStats& stats) const;
+  int64_t first_component(const source::Product& product) const;
+  const Sum* entry_row(const source::Head& head, int64_t entry, const typename Buffers::PerThread& mine) const;
+  double softcap_slope(int64_t row, int64_t entry, const typename Buffers::PerThread& mine) const;
   void make_mean(const Buffers& buffers) const;
   void settle(int64_t place, const TokenStats& stats, const TokenGrads& grads, const Buffers& buffers,
-              const problem::Rows<Matrix>& out) const;
+              Sum* lora_states) const;
+  void add_entry(int64_t entry, double factor, const typename Buffers::PerThread& mine, double* to) const;
+  void settle_behind_lora(const typename Buffers::PerThread& mine, Sum* lora_states) const;
 
   const Pass<Types>& pass_;
   const Gradients& outputs_;

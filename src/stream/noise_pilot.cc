@@ -229,17 +229,18 @@ class Pilot {
 
   // Adds what the pairs of a wave make of d_hidden.
   void add_pilot_sums() {
-    wave_.add_hidden([&](int64_t k) { return pilot_sums(0, k); },
-                     [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
-                       buffers_.hidden_squares[split * buffers_.wave_rows + at] = core::sum_of_squares(values, entries);
-                       for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
-                         const double q = chance(wave_masses_[static_cast<size_t>(at)], theta_of(level));
-                         const auto out = static_cast<Sum>(1 - q);
-                         if (out == 0) continue;
-                         Sum* const to = pilot_sums(1 + level, buffers_.items[at]) + component;
-                         for (int64_t c = 0; c < entries; ++c) to[c] += out * values[c];
-                       }
-                     });
+    wave_.add_states(
+        pass_.source.products().front().head, [&](int64_t k) { return pilot_sums(0, k); },
+        [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
+          buffers_.hidden_squares[split * buffers_.wave_rows + at] = core::sum_of_squares(values, entries);
+          for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
+            const double q = chance(wave_masses_[static_cast<size_t>(at)], theta_of(level));
+            const auto out = static_cast<Sum>(1 - q);
+            if (out == 0) continue;
+            Sum* const to = pilot_sums(1 + level, buffers_.items[at]) + component;
+            for (int64_t c = 0; c < entries; ++c) to[c] += out * values[c];
+          }
+        });
   }
 
   // Adds the pairs of a wave to what was looked at.

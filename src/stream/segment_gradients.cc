@@ -36,7 +36,6 @@ size_t bucket_of(float mass) {
 
 std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
   if (problem.over_picks) return "the call is over sets of ids, and walks no vocabulary";
-  if (problem.head.lora.given()) return "the head has a LoRA";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
   if (filled.outside) return "the loss has a gradient of the probability outside of its ids";
   return {};
@@ -203,11 +202,10 @@ core::Array<double> SegmentGradients<Types>::certify() {
   return dropped;
 }
 
-// Returns the length of the longest row of the head.
+// Returns the length of the longest row of a head.
 template <class Types>
-double SegmentGradients<Types>::longest_entry() const {
-  const source::Head& head = pass_.source.products().front().head;
-  const int64_t h = pass_.problem.hidden_size, groups = masses_.segments();
+double SegmentGradients<Types>::longest_entry(const source::Head& head) const {
+  const int64_t h = head.components(), groups = masses_.segments();
   core::Array<double> longest(static_cast<size_t>(groups));
   core::parallel_for(pass_.run.plan.threads, groups, [&](int64_t group) {
     core::Array<double> stored(static_cast<size_t>(h));  // of any type
@@ -221,6 +219,26 @@ double SegmentGradients<Types>::longest_entry() const {
     }
   });
   return std::sqrt(*std::max_element(longest.begin(), longest.end()));
+}
+
+// Returns what no row of the head that multiplies the hidden states is longer than: of w_v + scale · b_v a,
+// |w| + scale |b| |a|.
+template <class Types>
+double SegmentGradients<Types>::bound_of_entries() const {
+  const std::span<const source::Product> products = pass_.source.differentiated();
+  const double of_weight = longest_entry(products.front().head);
+  const LoraAdapter& lora = pass_.problem.head.lora;
+  if (!lora.given() || lora.has_states()) return of_weight;
+  const source::Head a = source::Head(LmHead(lora.a));
+  core::Array<double> stored(static_cast<size_t>(a.components()));  // of any type
+  core::Array<Sum> wide(static_cast<size_t>(a.components()));
+  double squares = 0;
+  for (int64_t k = 0; k < a.entries(); ++k) {
+    a.copy_entry(*pass_.context.kernels, k, stored.data());
+    const Sum* values = pass_.context.kernels->values(stored.data(), a.dtype(), a.components(), wide.data());
+    squares += core::sum_of_squares(values, a.components());
+  }
+  return of_weight + std::abs(lora.scale) * longest_entry(products[1].head) * std::sqrt(squares);
 }
 
 // What is dropped of a row weighs at most `dropped`: |Δd_hidden| of the row is at most that times the longest
@@ -238,7 +256,7 @@ void SegmentGradients<Types>::bound(const core::Array<double>& dropped) {
     squares += dropped[i] * dropped[i];
     sum += dropped[i] * std::sqrt(core::sum_of_squares(values, h));
   }
-  said_.d_hidden_bound = squares > 0 ? std::sqrt(squares) * longest_entry() * unit_ : 0;
+  said_.d_hidden_bound = squares > 0 ? std::sqrt(squares) * bound_of_entries() * unit_ : 0;
   said_.d_weight_bound = sum * unit_;
 }
 
@@ -287,13 +305,14 @@ void SegmentGradients<Types>::make(core::Arena& arena) {
   for (sink::Sink<Sum>* sink : sinks_.all()) sink->take(arena);
   const int threads = pass_.run.plan.threads;
   const auto count = static_cast<int64_t>(rows_.size());
-  const sink::HiddenSink<Sum>* const hidden = sinks_.hidden();
-  const auto sums = [&](int64_t i) { return hidden->sums(i, rows_[static_cast<size_t>(i)]); };
-  if (hidden) {
+  const auto sums_of = [&](const sink::HiddenSink<Sum>& sink) {
+    return [&](int64_t i) { return sink.sums(i, rows_[static_cast<size_t>(i)]); };
+  };
+  sinks_.for_each_of_states([&](const sink::HiddenSink<Sum>& sink) {
     core::parallel_ranges(threads, count, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) std::fill_n(sums(i), pass_.problem.hidden_size, Sum{0});
+      for (int64_t i = begin; i < end; ++i) std::fill_n(sums_of(sink)(i), sink.head().components(), Sum{0});
     });
-  }
+  });
   if (count > 0) {
     SegmentWave<Types> wave(pass_, *buffers_, rows_, summands_);
     const Choice choice = {masses_.row(0), masses_.segments(), count, masses_.segments(), places_};
@@ -302,11 +321,14 @@ void SegmentGradients<Types>::make(core::Arena& arena) {
       wave.make(false, [&](const sink::GradientPart& part, int64_t, int64_t done, int thread) {
         const source::Multiplier multiply = pass_.multiplier(buffers_->threads[static_cast<size_t>(thread)].products);
         for (sink::Sink<Sum>* sink : sinks_.all()) {
-          if (sink->chain_of() == sink::ChainOf::kVocabTile) sink->add(part, 0, done == 0, thread, multiply);
+          if (sink->chain_of() != sink::ChainOf::kVocabTile) continue;
+          for (int64_t split = 0; split < sink->splits(); ++split) sink->add(part, split, done == 0, thread, multiply);
         }
       });
       // A callback may overwrite the head's rows that it gets the gradients of.
-      if (hidden) wave.add_hidden(sums, [](const auto&...) {});
+      sinks_.for_each_of_states([&](const sink::HiddenSink<Sum>& sink) {
+        wave.add_states(sink.head(), sums_of(sink), [](const auto&...) {});
+      });
       for (const auto& of : wave.columns()) {
         const int64_t first = of.segment * kernels::kSegment;
         for (sink::Sink<Sum>* sink : sinks_.all()) {

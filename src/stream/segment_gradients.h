@@ -48,8 +48,8 @@ class SegmentGradients {
   void draw(double theta);
   core::Array<double> certify();
   void bound(const core::Array<double>& dropped);
-  double longest_entry() const;
-  bool holds_pick(int64_t index, int64_t segment) const;
+  double longest_entry(const source::Head& head) const;
+  double bound_of_entries() const;
 
   const Pass<Types>& pass_;
   const Gradients& outputs_;

@@ -144,10 +144,9 @@ void SegmentWave<Types>::make(bool squares, const Use& use) {
 
 template <class Types>
 template <class Sums, class EachRow>
-void SegmentWave<Types>::add_hidden(const Sums& sums, const EachRow& each_row) {
+void SegmentWave<Types>::add_states(const source::Head& head, const Sums& sums, const EachRow& each_row) {
   const auto alone = pass_.run.gemm->single_threaded_region();
-  const int64_t h = pass_.problem.hidden_size, splits = core::div_up(h, plan::kHiddenColumns);
-  const source::Head& head = pass_.source.products().front().head;
+  const int64_t cols = head.components(), splits = core::div_up(cols, plan::kHiddenColumns);
   core::parallel_for(
       pass_.run.plan.threads, core::div_up(choice_.items, plan::kHiddenRows) * splits, [&](int64_t task) {
         auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
@@ -163,7 +162,7 @@ void SegmentWave<Types>::add_hidden(const Sums& sums, const EachRow& each_row) {
           const int64_t at = from - buffers_.items;
           gemm::Product<Sum> product;
           product.m = to - from;
-          product.n = std::min(plan::kHiddenColumns, h - component);
+          product.n = std::min(plan::kHiddenColumns, cols - component);
           product.k = entries(column);
           product.b = head.operand(source::Head::Order::kEntriesFirst, first_entry(column), product.k, component,
                                    product.n, multiply);

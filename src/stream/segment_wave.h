@@ -60,11 +60,11 @@ class SegmentWave {
   /// rows. With `squares`, buffers.tile_squares and state_squares are filled.
   template <class Use>
   void make(bool squares, const Use& use);
-  /// Adds what the wave makes of d_hidden to sums(item), and calls each_row(at, split, component, values,
-  /// count) with what row `at` of the wave adds to `count` components: those of one split of one row come in
-  /// order, on one thread.
+  /// Adds the wave's gradients times the head of a product to sums(item), and calls each_row(at, split,
+  /// component, values, count) with what row `at` of the wave adds to `count` components: those of one split
+  /// of one row come in order, on one thread.
   template <class Sums, class EachRow>
-  void add_hidden(const Sums& sums, const EachRow& each_row);
+  void add_states(const source::Head& head, const Sums& sums, const EachRow& each_row);
 
  private:
   sink::GradientPart make_part(const Column& column, int64_t begin, int64_t count);

@@ -92,7 +92,7 @@ class TileSchedule final : public SliceSchedule {
       arena_.rewind(mark_);
     }
     if (expected_rows_) {
-      expected_rows_->make_d_hidden(arena_, stats, grads);
+      expected_rows_->make_gradients(arena_, stats, grads);
       if (sinks_.all().empty()) return;
       arena_.rewind(mark_);
     }

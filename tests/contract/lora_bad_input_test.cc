@@ -62,7 +62,7 @@ TEST(LoraBadInput, IsALine) {
     g.d_lora_a = d_a;
   });
   refused("overlap", [](LmHead&, Gradients& g) { g.d_lora_a.data = g.d_lora_b.data; });
-  refused("backward.mode = sampled cannot run: the head has a LoRA",
+  refused("backward.mode = sampled cannot run: the head has a LoRA, whose noise no pilot finds: give backward.theta",
           [](LmHead&, Gradients& g) { g.backward.mode = BackwardMode::kSampled; });
 }
 

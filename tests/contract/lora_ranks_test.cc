@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "logitless/logitless.h"
@@ -26,15 +27,17 @@ TEST(LoraRanks, ShareItsGradients) {
   CrossEntropyOptions sum;
   sum.reduction = Reduction::kSum;
   const std::vector<int64_t> cut = {40, kVocab - 40};
-  for (const bool accumulate : {false, true}) {
+  for (const auto& [plan, accumulate] :
+       {std::pair(PlanKind::kTwoPass, false), std::pair(PlanKind::kTwoPass, true),
+        std::pair(PlanKind::kExpectedRow, false), std::pair(PlanKind::kExpectedRow, true)}) {
+    SCOPED_TRACE(std::string(name_of(plan)) + (accumulate ? " accumulated" : ""));
     const auto modes = [&](Gradients& g) {
       if (accumulate) g.d_hidden_mode = g.d_weight_mode = g.d_lora_mode = WriteMode::kAccumulate;
     };
     AdaptedOutputs<float> want(kTokens, kVocab, kHidden, kRank, 0.5F), sliced = want;
     Gradients views = want.views(true);
     modes(views);
-    cross_entropy(Context(small_tiles(PlanKind::kTwoPass)), source.states(), adapted.head(), batch.targets(), sum,
-                  views);
+    cross_entropy(Context(small_tiles(plan)), source.states(), adapted.head(), batch.targets(), sum, views);
     const auto expect_want = [&](const AdaptedOutputs<float>& got, int rank) {
       SCOPED_TRACE(rank);
       expect_near(got.d_hidden, want.d_hidden, tolerance, "d_hidden");
@@ -42,7 +45,7 @@ TEST(LoraRanks, ShareItsGradients) {
       expect_near(got.d_b, want.d_b, tolerance, "d_lora_b");
     };
 
-    ContextOptions slices = small_tiles(PlanKind::kTwoPass);
+    ContextOptions slices = small_tiles(plan);
     slices.ranks.slices = cut;
     views = sliced.views(true);
     modes(views);
@@ -54,7 +57,7 @@ TEST(LoraRanks, ShareItsGradients) {
     std::vector<AdaptedOutputs<float>> of_rank(2, AdaptedOutputs<float>(kTokens, kVocab, kHidden, kRank, 0.5F));
     for (const auto& error : run_ranks(2, [&](int rank) {
            const auto r = static_cast<size_t>(rank);
-           ContextOptions options = small_tiles(PlanKind::kTwoPass);
+           ContextOptions options = small_tiles(plan);
            options.ranks.vocab = &vocab.of(rank);
            const int64_t first = rank == 0 ? 0 : cut[0];
            LmHead head(ConstMatrix(adapted.weight.data() + first * kHidden, cut[r], kHidden));
@@ -80,7 +83,7 @@ TEST(LoraRanks, ShareItsGradients) {
     ThreadGroup data(2);
     std::vector<AdaptedOutputs<float>> of_part(2, AdaptedOutputs<float>(kRankTokens, kVocab, kHidden, kRank, 0.5F));
     for (const auto& error : run_ranks(2, [&](int rank) {
-           ContextOptions options = small_tiles(PlanKind::kTwoPass);
+           ContextOptions options = small_tiles(plan);
            options.ranks.data = &data.of(rank);
            options.ranks.sum_d_weight = true;
            const HiddenStates part(source.hidden.data() + rank * kRankTokens * kHidden, kBatch / 2, kTime, kHidden);

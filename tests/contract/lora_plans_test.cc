@@ -1,0 +1,200 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Heads with a LoRA where gradients are made of expected rows, or of chosen segments of the vocabulary.
+#include <gtest/gtest.h>
+
+#include <Eigen/Core>
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "logitless/logitless.h"
+#include "support/adapted_head.h"
+#include "support/every_task.h"
+
+namespace logitless::testing {
+namespace {
+
+// Of every loss that has expected rows, in one call and in halves.
+TEST(LoraPlans, ExpectedRowsHaveTheGradientsOfTheWholeMatrix) {
+  constexpr int64_t kRank = 3;
+  const AdaptedHead<float> adapted(kVocab, kHidden, kRank, 1.75);
+  FromHead with, plain;
+  with.given = adapted.head();
+  plain.given = adapted.plain();
+  const double tolerance = adapted.tolerance(states_of(with));
+  const Batch batch;
+  for (const double softcap : {0.0, 3.0}) {
+    with.given.softcap = plain.given.softcap = softcap;
+    with.given.bias = plain.given.bias = {with.bias.data(), kVocab};
+    std::vector<AdaptedOutputs<float>> want;
+    visit_every_task(plain, batch, [&](const auto& task) {
+      AdaptedOutputs<float>& one = want.emplace_back(kTokens, kVocab, kHidden, kRank, 99.0F);
+      task.run(Context(small_tiles(PlanKind::kDense)), one.views(false));
+    });
+    size_t i = 0, ran = 0;
+    visit_every_task(with, batch, [&](const auto& task) {
+      const AdaptedOutputs<float>& exact = want[i++];
+      SCOPED_TRACE(std::string(task.name) + " softcap " + std::to_string(softcap));
+      const Context context(small_tiles(PlanKind::kExpectedRow));
+      const auto expect_exact = [&](const AdaptedOutputs<float>& got) {
+        expect_near(got.d_hidden, exact.d_hidden, tolerance, "d_hidden");
+        expect_near(got.d_a, adapted.d_a(exact.d_weight), tolerance, "d_lora_a");
+        expect_near(got.d_b, adapted.d_b(exact.d_weight), tolerance, "d_lora_b");
+      };
+      AdaptedOutputs<float> one(kTokens, kVocab, kHidden, kRank, 99.0F), apart = one;
+      try {
+        task.run(context, one.views(true));
+      } catch (const InvalidInput& error) {
+        EXPECT_NE(std::string(error.what()).find("plan = expected_row cannot run: "), std::string::npos);
+        return;
+      }
+      ++ran;
+      expect_exact(one);
+      const auto forward = task.forward(context);
+      if constexpr (requires { forward.stats.expected; }) {
+        EXPECT_EQ(forward.stats.expected.f32.size(), static_cast<size_t>(kTokens * (kHidden + kRank)));
+      }
+      task.backward(context, forward, 1.0, apart.views(true));
+      expect_exact(apart);
+    });
+    EXPECT_GE(ran, 8U);
+  }
+}
+
+// A frozen head with a frozen LoRA takes them by itself.
+TEST(LoraPlans, ExpectedRowsAreTakenWhereTheHeadIsFrozen) {
+  const AdaptedHead<float> adapted(kVocab, kHidden, 3, 1.75);
+  const FromHidden source;
+  const Batch batch;
+  AdaptedOutputs<float> outputs(kTokens, kVocab, kHidden, 3, 99.0F);
+  Gradients views = outputs.views(true);
+  const auto kind = [&] {
+    return cross_entropy(Context(small_tiles(PlanKind::kAuto)), source.states(), adapted.head(), batch.targets(), {},
+                         views)
+        .plan.kind;
+  };
+  EXPECT_NE(kind(), PlanKind::kExpectedRow);
+  views.d_weight = views.d_lora_a = views.d_lora_b = {};
+  EXPECT_EQ(kind(), PlanKind::kExpectedRow);
+}
+
+// A model whose rows are so peaked that a sample pays.
+struct PeakedModel {
+  static constexpr int64_t kRows = 70, kEntries = 3000, kWidth = 21, kRank = 5;
+  AdaptedHead<double> adapted{kEntries, kWidth, kRank, 0.3};
+  MatrixOf<double> hidden = drawn<double>(kRows, kWidth, 1, 0.9);
+  std::vector<int64_t> targets;
+  double softcap = 0;
+
+  PeakedModel() {
+    for (int64_t i = 0; i < kRows; ++i) targets.push_back(i % 9 == 4 ? -100 : (i * 37) % kEntries);
+  }
+  Plan run(LmHead head, const Gradients& gradients, int threads = 2) const {
+    head.softcap = softcap;
+    ContextOptions options = small_tiles(PlanKind::kAuto, threads);
+    options.row_tile = 16;
+    options.vocab_tile = 128;
+    const HiddenStates states(ConstMatrix(hidden.data(), kRows, kWidth));
+    return cross_entropy(Context(options), states, head, Targets(targets.data(), kRows), {}, gradients).plan;
+  }
+  AdaptedOutputs<double> outputs() const { return {kRows, kEntries, kWidth, kRank, 99.0}; }
+};
+
+BackwardOptions of_mode(BackwardMode mode) {
+  BackwardOptions out;
+  out.mode = mode;
+  out.theta = mode == BackwardMode::kSampled ? 0.3 : 0;
+  out.tolerance = 0.6;
+  out.seed = 11;
+  return out;
+}
+
+// The same segments are chosen as of the whole matrix: their gradients differ in the order of sums alone.
+TEST(LoraPlans, ChosenSegmentsAreThoseOfTheWholeMatrix) {
+  PeakedModel model;
+  const AdaptedHead<double>& adapted = model.adapted;
+  const double tolerance = adapted.tolerance(model.hidden);
+  for (const double softcap : {0.0, 6.0}) {
+    model.softcap = softcap;
+    for (const BackwardMode mode : {BackwardMode::kSampled, BackwardMode::kCertified}) {
+      SCOPED_TRACE(std::string(name_of(mode)) + " softcap " + std::to_string(softcap));
+      const auto run = [&](const LmHead& head, bool lora, AdaptedOutputs<double>& outputs, int threads = 2) {
+        Gradients views = outputs.views(lora);
+        views.backward = of_mode(mode);
+        return model.run(head, views, threads);
+      };
+      AdaptedOutputs<double> got = model.outputs(), want = got, again = got;
+      const Plan plan = run(adapted.head(), true, got);
+      EXPECT_LT(plan.kept_share, 0.5);
+      EXPECT_EQ(plan.kept_share, run(adapted.plain(), false, want).kept_share);
+      expect_near(got.d_hidden, want.d_hidden, tolerance, "d_hidden");
+      expect_near(got.d_weight, want.d_weight, tolerance, "d_weight");
+      expect_near(got.d_a, adapted.d_a(want.d_weight), tolerance, "d_lora_a");
+      expect_near(got.d_b, adapted.d_b(want.d_weight), tolerance, "d_lora_b");
+      for (const int threads : {1, 3}) {
+        run(adapted.head(), true, again, threads);
+        EXPECT_TRUE(std::tie(again.d_hidden, again.d_a, again.d_b) == std::tie(got.d_hidden, got.d_a, got.d_b));
+      }
+    }
+  }
+}
+
+TEST(LoraPlans, CertifiedErrorsAreBelowTheirBounds) {
+  const PeakedModel model;
+  AdaptedOutputs<double> exact = model.outputs(), got = exact;
+  model.run(model.adapted.head(), exact.views(true));
+  Gradients views = got.views(true);
+  views.backward = of_mode(BackwardMode::kCertified);
+  const Plan plan = model.run(model.adapted.head(), views);
+  const double of_hidden = (got.d_hidden - exact.d_hidden).norm(), of_weight = (got.d_weight - exact.d_weight).norm();
+  EXPECT_GT(of_hidden, 0);
+  EXPECT_LE(of_hidden, plan.d_hidden_bound);
+  EXPECT_LE(of_weight, plan.d_weight_bound);
+}
+
+// States in place of a have a gradient of their own, which a sample makes as well.
+TEST(LoraPlans, ChosenSegmentsOfGivenStates) {
+  const PeakedModel model;
+  const AdaptedHead<double>& adapted = model.adapted;
+  const double tolerance = adapted.tolerance(model.hidden);
+  const MatrixOf<double> states = adapted.scale * model.hidden * adapted.a.transpose();
+  LmHead given = adapted.head();
+  given.lora.a = {};
+  given.lora.scale = 1;
+  given.lora.states = {states.data(), model.kRows, model.kRank};
+  AdaptedOutputs<double> want = model.outputs(), got = want;
+  Gradients views = want.views(true);
+  views.backward = of_mode(BackwardMode::kSampled);
+  model.run(adapted.head(), views);
+  MatrixOf<double> d_states(model.kRows, model.kRank);
+  views = got.views(true);
+  views.d_lora_a = {};
+  views.d_lora_states = AdaptedOutputs<double>::view(d_states);
+  views.backward = of_mode(BackwardMode::kSampled);
+  EXPECT_LT(model.run(given, views).kept_share, 0.5);
+  expect_near(got.d_b, want.d_b, tolerance, "d_lora_b");
+  expect_near<double>(adapted.scale * d_states.transpose() * model.hidden, want.d_a, tolerance, "d_lora_a");
+  expect_near<double>(got.d_hidden + adapted.scale * d_states * adapted.a, want.d_hidden, tolerance, "d_hidden");
+}
+
+// d_lora_a alone needs no d_hidden.
+TEST(LoraPlans, ChosenSegmentsOfOneGradientAlone) {
+  const PeakedModel model;
+  AdaptedOutputs<double> all = model.outputs(), alone = all;
+  const auto run = [&](AdaptedOutputs<double>& outputs, const auto& choose) {
+    Gradients views = outputs.views(true);
+    views.backward = of_mode(BackwardMode::kSampled);
+    choose(views);
+    model.run(model.adapted.head(), views);
+  };
+  run(all, [](Gradients&) {});
+  run(alone, [](Gradients& g) { g.d_hidden = g.d_weight = g.d_lora_b = {}; });
+  EXPECT_TRUE(alone.d_a == all.d_a);
+  run(alone, [](Gradients& g) { g.d_hidden = g.d_weight = g.d_lora_a = {}; });
+  EXPECT_TRUE(alone.d_b == all.d_b);
+}
+
+}  // namespace
+}  // namespace logitless::testing
