@@ -36,7 +36,7 @@ struct BackwardOptions {
   BackwardMode mode = BackwardMode::kExact;  ///< how gradients are made
   /// Of kSampled: the expected error of d_hidden and of d_weight, whichever is larger, relative to the exact
   /// gradient (Frobenius norms; d_bias is not held to it), from 0 (exact, to the bit) to below 1. θ follows
-  /// from it. Not with a vocabulary that is cut, where `theta` must be given.
+  /// from it. Not with a vocabulary that is cut, nor with a LoRA on the head, where `theta` must be given.
   double noise = 0.01;
   /// Of kSampled: θ, in place of `noise`: positive, or 0 for none. Its unit is the mean, over the rows that
   /// have a gradient, of what their distributions are multiplied with: of a cross-entropy |∂L/∂logp|, and

@@ -570,9 +570,9 @@ typedef struct logitless_token_stats {
   double* top_logps; /**< [tokens, top_k] */
   double *outside, *outside_max;
   double* square_sum;
-  /** [tokens, hidden_size], TokenStats::expected, of which one may be there: expected_f64 for float64 hidden states,
-   * and expected_f32 for others. logitless_compute_token_stats() fills it where the context's plan is
-   * LOGITLESS_PLAN_EXPECTED_ROW. */
+  /** [tokens, hidden_size], or with a LoRA [tokens, hidden_size + r]: TokenStats::expected, of which one may be
+   * there: expected_f64 for float64 hidden states, and expected_f32 for others. logitless_compute_token_stats()
+   * fills it where the context's plan is LOGITLESS_PLAN_EXPECTED_ROW. */
   float* expected_f32;
   double* expected_f64;
 } logitless_token_stats;

@@ -22,11 +22,11 @@ enum class PlanKind {
   kDense,        ///< the baseline: all logits in memory
   /// d_hidden is summed while the logits are walked for the first time, up to factors of each row that the
   /// loss decides: 2 GEMMs, a few tiles of memory. For a head that is not trained, and for losses whose
-  /// gradients are those of log-probabilities, lse and cross alone. d_weight and d_bias take the two further
-  /// GEMMs that they have in two pass. Where the halves of a loss are called apart, the forward half leaves
-  /// TokenStats::expected, if the loss and the workspace allow it, and is forward_only else; the backward
-  /// half makes d_hidden of them without a GEMM, and is two_pass where there are none (docs/performance.md,
-  /// "A frozen head").
+  /// gradients are those of log-probabilities, lse and cross alone. d_weight, d_bias and d_lora_b take the
+  /// two further GEMMs that they have in two pass. Where the halves of a loss are called apart, the forward
+  /// half leaves TokenStats::expected, if the loss and the workspace allow it, and is forward_only else; the
+  /// backward half makes d_hidden of them without a GEMM, and is two_pass where there are none
+  /// (docs/performance.md, "A frozen head").
   kExpectedRow,
 };
 
@@ -79,7 +79,7 @@ struct LOGITLESS_API Plan {
   /// Certified: |d_hidden - exact| (Frobenius) is at most this, apart from rounding. Ranks say what their own
   /// slices and tokens add to it: the sum over all ranks is the bound.
   double d_hidden_bound = 0;
-  double d_weight_bound = 0;  ///< the same of d_weight
+  double d_weight_bound = 0;  ///< the same of d_weight; a LoRA's gradients have none
   size_t blas_bytes = 0;      ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 
   /// Describes the plan in one line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB

@@ -94,10 +94,10 @@ struct DivergenceStats {
   std::vector<int64_t> teacher_argmax = {};    ///< as TokenStats::argmax, where it was asked for
 };
 
-/// Rows [N, H] in the type of a call's sums: one of the two is empty.
+/// Rows [N, H], or of a head with a LoRA [N, H + r], in the type of a call's sums: one of the two is empty.
 struct ExpectedRows {
-  std::vector<float> f32 = {};   ///< [N, H] for all other hidden states
-  std::vector<double> f64 = {};  ///< [N, H] for float64 hidden states
+  std::vector<float> f32 = {};   ///< for all other hidden states
+  std::vector<double> f64 = {};  ///< for float64 hidden states
   /// Tells whether there are none.
   bool empty() const { return f32.empty() && f64.empty(); }
 };
@@ -135,10 +135,11 @@ struct TokenStats {
   std::vector<double> square_sum = {};
   DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
   /// Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v: the row of the head that the model expects, without the target's
-  /// share (in a call with several ids a row, without theirs). A forward call under PlanKind::kExpectedRow
-  /// leaves them, and backpropagate_token_grads() makes d_hidden of them without a GEMM. There are none with
-  /// a teacher, over sets of ids, from finished logits, of rounded logits with a softcap, where a vocabulary
-  /// is cut, and where the workspace has no room for the walk that sums them.
+  /// share (in a call with several ids a row, without theirs). With a LoRA the same sum of its b_v stands
+  /// behind it. A forward call under PlanKind::kExpectedRow leaves them, and backpropagate_token_grads()
+  /// makes d_hidden of them without a GEMM. There are none with a teacher, over sets of ids, from finished
+  /// logits, of rounded logits with a softcap, where a vocabulary is cut, and where the workspace has no room
+  /// for the walk that sums them.
   ExpectedRows expected = {};
 };
 
@@ -229,7 +230,7 @@ class LOGITLESS_API TokenLoss {
 };
 
 /// What the forward half of a loss leaves for its backward half: a few numbers a token, and under
-/// PlanKind::kExpectedRow H more (TokenStats::expected).
+/// PlanKind::kExpectedRow H more, or H + r (TokenStats::expected).
 template <class Result>
 struct LossForward {
   Result result;     ///< as the loss in one call returns it

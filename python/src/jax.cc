@@ -6,6 +6,7 @@
 // are the fields of the options, by their names; those of the context begin with "context.".
 #include "jax.h"
 
+#include <algorithm>
 #include <string>
 #include <type_traits>
 
@@ -45,14 +46,17 @@ void run_token_logps(const JaxCall& call) {
 }
 
 void run_token_logps_grad(const JaxCall& call) {
-  const Context context = call.context();
-  const TokenOptions options = call.options<TokenOptions>();
-  const TokenStats stats = compute_token_stats(context, call.hidden, call.head, call.targets, options, kTokenRequest);
+  const Gradients outputs = call.gradients(0);
   TokenGrads grads;
   grads.logp = read_column<double>(call.argument(kMore));
   grads.entropy = read_column<double>(call.argument(kMore + 1));
+  // An entropy that nobody uses has zeros, and needs none of what they are multiplied with.
+  if (std::all_of(grads.entropy.begin(), grads.entropy.end(), [](double g) { return g == 0; })) grads.entropy.clear();
+  const Context context = call.context(!outputs.wants_head() && grads.entropy.empty());
+  const TokenOptions options = call.options<TokenOptions>();
+  const TokenStats stats = compute_token_stats(context, call.hidden, call.head, call.targets, options, kTokenRequest);
   backpropagate_token_grads(context, call.hidden, call.head, call.targets, options, kTokenRequest, stats, grads,
-                            call.gradients(0));
+                            outputs);
 }
 
 void run_token_logps_slice(const JaxCall& call) {

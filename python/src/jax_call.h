@@ -180,8 +180,10 @@ class JaxCall {
   ffi::AnyBuffer last_argument() const { return argument(arguments_.size() - 1); }
   ffi::AnyBuffer result(size_t i) const { return *checked(results_.get<ffi::AnyBuffer>(i)); }
 
-  Context context() const {
+  /// With `frozen`, statistics leave what makes the gradient of hidden states, where the loss allows it.
+  Context context(bool frozen = false) const {
     auto options = attributes_.all<ContextOptions>("context.");
+    if (frozen && options.plan == PlanKind::kAuto) options.plan = PlanKind::kExpectedRow;
     const ffi::AnyBuffer first = argument(kFirst), gathered = argument(kGathered);
     if (first.element_count() > 0) {
       VocabSlice& slice = options.ranks.slice.emplace();

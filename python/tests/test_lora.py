@@ -51,6 +51,35 @@ def test_linear_cross_entropy(frozen, reduction):
     )
 
 
+# Where the head is frozen the forward makes what the backward needs; the LoRA's states may be trained or not.
+@pytest.mark.parametrize("frozen", [(1, 2, 3), (1, 3)])
+def test_a_frozen_head(frozen):
+    compare(
+        lambda x, w, a, b: lt.token_logps(x, LoraWeight(w, a, b, SCALE), TARGETS),
+        lambda x, w: torch.log_softmax(x @ w.T, -1)[torch.arange(N), TARGETS],
+        frozen,
+    )
+
+
+# The same seed takes the same part of the vocabulary of the head and of the weight that it stands for.
+@pytest.mark.parametrize("backward", [dict(backward="sampled", theta=0.3, seed=4), dict(backward="certified", tolerance=0.6)])
+def test_gradients_of_a_sample(backward):
+    vocab, rows = 3000, 40
+    weight, b = torch.randn(vocab, H, dtype=torch.float64), torch.randn(vocab, R, dtype=torch.float64)
+    hidden, a = torch.randn(rows, H, dtype=torch.float64), torch.randn(R, H, dtype=torch.float64)
+    targets = torch.arange(rows) * 37 % vocab
+    got, want = leaves(hidden, weight, a, b), leaves(hidden, weight, a, b)
+    lt.linear_cross_entropy(got[0], LoraWeight(*got[1:], SCALE), targets, **backward).backward()
+    lt.linear_cross_entropy(want[0], want[1] + SCALE * want[3] @ want[2], targets, **backward).backward()
+    exact = leaves(hidden)[0]
+    lt.linear_cross_entropy(exact, weight + SCALE * b @ a, targets).backward()
+    assert not torch.allclose(got[0].grad, exact.grad, rtol=1e-3)
+    for x, y in zip(got, want):
+        torch.testing.assert_close(x.grad, y.grad, rtol=1e-7, atol=1e-10)
+    with pytest.raises(ValueError, match="whose noise no pilot finds: give backward.theta"):
+        lt.linear_cross_entropy(got[0], LoraWeight(*got[1:], SCALE), targets, backward="sampled").backward()
+
+
 def test_other_functions():
     compare(
         lambda x, w, a, b: lt.token_logps(x, LoraWeight(w, a, b, SCALE), TARGETS),

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "c_call.h"
@@ -139,11 +140,30 @@ TEST(CGradients, EveryOptionOfTheBackwardArrives) {
       BackwardOptions());
 }
 
-TEST(CGradients, ExpectedRowsHaveTheBitsOfCxx) {
+// Heads of every type, without a LoRA and with one.
+std::vector<std::pair<InputSpec, int64_t>> heads_and_ranks() {
+  std::vector<std::pair<InputSpec, int64_t>> out;
   for (const InputSpec& spec : specs()) {
+    for (const int64_t rank : {0, 3}) {
+      if (rank == 0 || spec.dtype != DType::kFloat64) out.emplace_back(spec, rank);
+    }
+  }
+  return out;
+}
+
+TEST(CGradients, ExpectedRowsHaveTheBitsOfCxx) {
+  for (const auto& [spec, rank] : heads_and_ranks()) {
     CCall c(spec), cxx(spec);
+    LmHead head = cxx.inputs.head_view();
+    const std::vector<float> a(static_cast<size_t>(rank * spec.hidden), 0.25F);
+    const std::vector<float> b(static_cast<size_t>(spec.vocab * rank), 0.5F);
+    if (rank > 0) {
+      c.head.lora_a = {a.data(), LOGITLESS_FLOAT32, rank, spec.hidden, 0};
+      c.head.lora_b = {b.data(), LOGITLESS_FLOAT32, spec.vocab, rank, 0};
+      head.lora = {{a.data(), rank, spec.hidden}, {b.data(), spec.vocab, rank}};
+    }
     const auto n = static_cast<size_t>(spec.tokens);
-    std::vector<double> logp(n), lse(n), max_logit(n), log_sum(n), f64(n * static_cast<size_t>(spec.hidden));
+    std::vector<double> logp(n), lse(n), max_logit(n), log_sum(n), f64(n * static_cast<size_t>(spec.hidden + rank));
     std::vector<float> f32(f64.size());
     const bool in_double = spec.dtype == DType::kFloat64;
     logitless_token_stats stats;
@@ -165,8 +185,7 @@ TEST(CGradients, ExpectedRowsHaveTheBitsOfCxx) {
               LOGITLESS_OK)
         << logitless_last_error();
     const Context same({.plan = PlanKind::kExpectedRow});
-    const TokenStats wanted =
-        compute_token_stats(same, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view());
+    const TokenStats wanted = compute_token_stats(same, cxx.inputs.hidden_view(), head, cxx.inputs.targets_view());
     EXPECT_TRUE(in_double ? f64 == wanted.expected.f64 : f32 == wanted.expected.f32);
 
     std::vector<double> g_logp(n, -0.25);
@@ -183,8 +202,8 @@ TEST(CGradients, ExpectedRowsHaveTheBitsOfCxx) {
     EXPECT_EQ(plan.kind, LOGITLESS_PLAN_EXPECTED_ROW);
     TokenGrads same_grads;
     same_grads.logp = g_logp;
-    backpropagate_token_grads(same, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view(), {}, {},
-                              wanted, same_grads, cxx.wanted);
+    backpropagate_token_grads(same, cxx.inputs.hidden_view(), head, cxx.inputs.targets_view(), {}, {}, wanted,
+                              same_grads, cxx.wanted);
     EXPECT_EQ(c.outputs.bytes(), cxx.outputs.bytes());
     // The other type than that of the sums.
     stats.expected_f32 = in_double ? f32.data() : nullptr;
