@@ -51,7 +51,7 @@ struct LOGITLESS_API Plan {
   /// In one pass this is the most rows whose logits are alive together; else it equals active_rows.
   int64_t chunk_rows = 0;
   /// What multiplies: what reads hidden states and head to make logits ("amx", "amx_float32", "bfmmla",
-  /// "onednn", "openblas", or "logitless" for few rows, at most 32; empty for finished logits), and, where
+  /// "onednn", "openblas", or "logitless" for few rows, at most 64; empty for finished logits), and, where
   /// gradients of such are asked for, the type in which their products read dL/dlogits, of `gradient_terms`
   /// terms.
   std::string gemm_library;

@@ -172,7 +172,8 @@ class OpenBlas final : public Backend {
   bool reads(DType a, DType b) const override { return is_read(a) && is_read(b); }
   const char* library_of(DType, DType) const override { return name(); }
   double flops_per_byte(DType, DType) const override { return 12; }
-  int64_t few_rows(DType, DType) const override { return kFewRows; }
+  // It packs a head, and widens a 16-bit one before: from so many rows on that no longer matters.
+  int64_t few_rows(DType, DType b) const override { return size_of(b) == 2 ? kFewRows : 32; }
   int64_t tile_entries(DType, DType) const override { return 1024; }
   int max_threads() const override { return std::max(1, most_threads()); }
 

@@ -230,7 +230,7 @@ struct GradientArgs {
 
 /// The most rows of FewRowsArgs, and how many of them are multiplied together with rows of B that stand as
 /// they are multiplied.
-inline constexpr int64_t kMostFewRows = 32;
+inline constexpr int64_t kMostFewRows = 64;
 inline constexpr int64_t kFewRowsTogether = 16;
 /// A few rows are multiplied with so many vocabulary entries of a transposed B at a time, of which so much
 /// of the depth, and else with so many of its rows and columns: they stay in the nearest caches while all

@@ -50,7 +50,12 @@ class Tester {
     spec_.tokens = offsets.back();
     return input("packed", spec_.tokens, spec_.offsets, std::move(offsets));
   }
-  Self& dtype(DType type) { return input("dtype", name_of(type), spec_.dtype, type); }
+  /// Where no tokens are given, 16-bit ones are more than are few (gemm/few_rows.h), as the default is of
+  /// others.
+  Self& dtype(DType type) {
+    if (size_of(type) == 2 && spec_.tokens == InputSpec().tokens) tokens(67);
+    return input("dtype", name_of(type), spec_.dtype, type);
+  }
   Self& layout(HeadLayout layout) {
     return input("layout", layout == HeadLayout::kHiddenVocab ? "hidden_vocab" : "vocab_hidden", spec_.layout, layout);
   }

@@ -176,11 +176,11 @@ TEST(Products, OfEveryTypeFormAndEdge) {
 
 template <class T>
 void multiplies_few_rows(DType a, DType b) {
-  const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend("openblas"), gemm::kFewRows, a, b);
+  const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend("openblas"), 16, a, b);
   std::vector<const kernels::RowKernels*> tables = kernels::simd_kernels();
   tables.push_back(&kernels::plain_kernels());
   for (const Shape& shape :
-       {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{16, 33, 131}}) {
+       {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{16, 33, 131}, Shape{64, 19, 70}}) {
     for (const bool b_transposed : {false, true}) {
       const Case<T> product(backend, a, b, shape, false, b_transposed);
       for (const kernels::RowKernels* kernels : tables) {
@@ -213,7 +213,7 @@ TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
   for (float& value : b) value = draw(random);
   for (int64_t row = 0; row < kRows; ++row) a[static_cast<size_t>(row * kDepth)] = 1;
   const gemm::Backend& backend =
-      gemm::backend_for_rows(*gemm::find_backend("openblas"), gemm::kFewRows, DType::kFloat32, DType::kFloat32);
+      gemm::backend_for_rows(*gemm::find_backend("openblas"), kRows, DType::kFloat32, DType::kFloat32);
   std::vector<std::byte> scratch(backend.scratch_bytes(kRows, kCols, kDepth, DType::kFloat32, DType::kFloat32));
   for (const kernels::RowKernels* kernels : kernels::simd_kernels()) {
     gemm::Product<float> product;

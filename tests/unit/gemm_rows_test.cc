@@ -177,18 +177,22 @@ TEST(RowRules, OfNarrowTiles) {
   }
 }
 
-// A row has the same bits alone as among thirty-one others.
+// A row has the same bits alone as among as many others as are few.
 TEST(RowRules, OfFewRows) {
   for (const std::string_view name : gemm::backend_names()) {
-    const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend(std::string(name)), gemm::kFewRows,
-                                                          DType::kFloat32, DType::kFloat32);
-    EXPECT_EQ(backend.row_rule({1024, 576, DType::kFloat32, DType::kFloat32, false}, gemm::kFewRows).least_rows, 1);
-    for (const bool b_transposed : {false, true}) {
-      for (const auto& [n, k] : {std::pair{1, 1}, {7, 33}, {100, 64}, {1000, 577}}) {
-        for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
-          keeps_its_rule_with<float>(backend, dtype, n, k, b_transposed, gemm::kFewRows);
+    const gemm::Backend& backend = *gemm::find_backend(std::string(name));
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+      const int64_t most = backend.few_rows(dtype, dtype);
+      const gemm::Backend& few = gemm::backend_for_rows(backend, most, dtype, dtype);
+      EXPECT_EQ(few.row_rule({1024, 576, dtype, dtype, false}, most).least_rows, 1);
+      for (const bool b_transposed : {false, true}) {
+        for (const auto& [n, k] : {std::pair{1, 1}, {7, 33}, {100, 64}, {1000, 577}}) {
+          if (dtype == DType::kFloat64) {
+            keeps_its_rule_with<double>(few, dtype, n, k, b_transposed, most);
+          } else {
+            keeps_its_rule_with<float>(few, dtype, n, k, b_transposed, most);
+          }
         }
-        keeps_its_rule_with<double>(backend, DType::kFloat64, n, k, b_transposed, gemm::kFewRows);
       }
     }
   }
