@@ -53,7 +53,7 @@ class Tester {
   /// Where no tokens are given, 16-bit ones are more than are few (gemm/few_rows.h), as the default is of
   /// others.
   Self& dtype(DType type) {
-    if (size_of(type) == 2 && spec_.tokens == InputSpec().tokens) tokens(67);
+    if (size_of(type) == 2 && spec_.tokens == InputSpec().tokens && spec_.offsets.empty()) tokens(67);
     return input("dtype", name_of(type), spec_.dtype, type);
   }
   Self& layout(HeadLayout layout) {
