@@ -128,8 +128,12 @@ struct FinishedLogits {
   std::vector<int64_t> ids;
 };
 
+// More rows than are few (Backend::few_rows()).
+int64_t many_rows(DType dtype) { return dtype == DType::kFloat32 ? 64 : 72; }
+
 struct Fused {
-  Fused(DType dtype, PlanKind plan, int64_t tokens = 64, int64_t width = 32, int64_t vocab = 4096)
+  Fused(DType dtype, PlanKind plan) : Fused(dtype, plan, many_rows(dtype)) {}
+  Fused(DType dtype, PlanKind plan, int64_t tokens, int64_t width = 32, int64_t vocab = 4096)
       : context(context_for(plan)),
         hidden(dtype, tokens, width, 1, 1),
         weight(dtype, vocab, width, 1, 2),
@@ -421,8 +425,8 @@ std::vector<Case> all_cases() {
       {"logits_rank", [] { return statistics_call({.argmax = true, .rank = true}); }},
       {"tokens_policy", [] { return policy_logits_call(2048, 16, 0); }},
       {"tokens_preference", preference_call},
-      {"fused_forward_float32", [] { return forward_call(kF32, 64, 32, 4096); }},
-      {"fused_forward_bfloat16", [] { return forward_call(kBf16, 64, 32, 4096); }},
+      {"fused_forward_float32", [] { return forward_call(kF32, many_rows(kF32), 32, 4096); }},
+      {"fused_forward_bfloat16", [] { return forward_call(kBf16, many_rows(kBf16), 32, 4096); }},
       {"fused_one_pass_float32", [] { return fused_call(kF32, PlanKind::kOnePass); }},
       {"fused_one_pass_bfloat16", [] { return fused_call(kBf16, PlanKind::kOnePass); }},
       {"fused_two_pass_float32", [] { return fused_call(kF32, PlanKind::kTwoPass); }},
