@@ -52,7 +52,8 @@ void run_token_logps_grad(const JaxCall& call) {
   grads.entropy = read_column<double>(call.argument(kMore + 1));
   // An entropy that nobody uses has zeros, and needs none of what they are multiplied with.
   if (std::all_of(grads.entropy.begin(), grads.entropy.end(), [](double g) { return g == 0; })) grads.entropy.clear();
-  const Context context = call.context(!outputs.wants_head() && grads.entropy.empty());
+  const bool exact = outputs.backward.mode == BackwardMode::kExact;
+  const Context context = call.context(exact && !outputs.wants_head() && grads.entropy.empty());
   const TokenOptions options = call.options<TokenOptions>();
   const TokenStats stats = compute_token_stats(context, call.hidden, call.head, call.targets, options, kTokenRequest);
   backpropagate_token_grads(context, call.hidden, call.head, call.targets, options, kTokenRequest, stats, grads,
