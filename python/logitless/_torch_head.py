@@ -34,9 +34,10 @@ class Head(NamedTuple):
 
     @property
     def is_frozen(self) -> bool:
-        """Tells whether hidden states get a gradient, and the head none."""
-        hidden, *rest = self.tensors
-        trained = any(t is not None and t.requires_grad for t in rest)
+        """Tells whether hidden states get a gradient, and the head none. A LoRA's states are made of hidden states, and
+        what makes the gradient of these makes theirs."""
+        hidden, weight, bias, *lora = self.tensors
+        trained = any(t is not None and t.requires_grad for t in (weight, bias, *lora[1:]))
         return torch.is_grad_enabled() and hidden.requires_grad and not trained  # type: ignore[union-attr]
 
 

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from logitless import _core
+from logitless.lora import LoraWeight
 from logitless.torch import id_logps, linear_cross_entropy, policy_loss, set_options, token_logps
 
 N, H, V = 33, 12, 301
@@ -49,6 +50,19 @@ def test_a_loss_of_token_logps(monkeypatch, softcap):
     (wanted * torch.linspace(-1, 2, N)).sum().backward()
     torch.testing.assert_close(ours, hidden.grad)
     assert ran == ["expected_row"]
+
+
+@pytest.mark.parametrize("trains_b", [False, True])
+def test_a_head_with_a_lora(monkeypatch, trains_b):
+    hidden, weight, targets = tensors()
+    a, b = torch.randn(3, H, dtype=hidden.dtype, requires_grad=True), torch.randn(V, 3, dtype=hidden.dtype)
+    b.requires_grad_(trains_b)
+    ran = plans(monkeypatch)
+    wanted = (hidden, a, b) if trains_b else (hidden, a)
+    ours = torch.autograd.grad(token_logps(hidden, LoraWeight(weight, a, b, 1.5), targets).sum(), wanted)
+    theirs = torch.autograd.grad(dense(hidden, weight + 1.5 * b @ a, targets).sum(), wanted)
+    torch.testing.assert_close(ours, theirs)
+    assert ran == ["two_pass" if trains_b else "expected_row"]
 
 
 def test_who_leaves_expected_rows(monkeypatch):

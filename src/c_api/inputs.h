@@ -62,7 +62,7 @@ class CallTensors {
   int64_t expected_elements() const {
     if (logits_) return 0;
     int64_t width = hidden_.hidden_size();
-    if (head_.lora.given() && __builtin_add_overflow(width, head_.lora.rank(), &width)) {
+    if (__builtin_add_overflow(width, head_.lora.rank(), &width)) {
       width = std::numeric_limits<int64_t>::max();
     }
     return logitless::detail::saturated_product(tokens(), width);

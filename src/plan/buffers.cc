@@ -176,7 +176,7 @@ SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const sink::SinkInputs& in
   for (PerThread& thread : threads) {
     thread.total = arena.take<double>(width);
     thread.sums = arena.take<Sum>(width);
-    thread.entry = arena.take<Sum>(most);
+    thread.entry = arena.take<Sum>(width);
     if (problem.head.softcap > 0) thread.states = arena.take<Sum>(most);
     thread.stored = static_cast<std::byte*>(arena.take_bytes(static_cast<size_t>(most) * sizeof(double)));
     thread.picks = arena.take<kernels::PickGradient<double>>(problem.most_picks());

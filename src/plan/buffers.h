@@ -119,8 +119,8 @@ struct SettleBuffers {
   struct PerThread {
     double* total = nullptr;      // [width]
     Sum* sums = nullptr;          // [width]: the same in the type of the sums
-    Sum* entry = nullptr;         // [components]: a row of a product's head
-    std::byte* stored = nullptr;  // [components]: the same as it is stored
+    Sum* entry = nullptr;         // [width]: the rows of an entry, or a row of a LoRA's a
+    std::byte* stored = nullptr;  // [components]: a row as it is stored
     Sum* states = nullptr;        // [components]: a row of a product, where the head has a softcap
     kernels::PickGradient<double>* picks = nullptr;
   };

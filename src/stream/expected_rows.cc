@@ -129,14 +129,15 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
     Sum* const rows = of_type(columns.stats.expected, Sum()).data();
     for (const source::Product& product : products()) {
       const Matrix out(rows + first_component(product), pass_.problem.tokens, product.states.cols(), width());
-      sink_of(product)->set_out(problem::matrix_rows(out));
+      sums_->of_product[index_of(product)]->set_out(problem::matrix_rows(out));
     }
   }
   ActiveBlocks all;
   all.blocks = run.blocks;
   folds.partials().begin(fold::Walk::kFirst, 0, static_cast<int64_t>(all.blocks.order.size()));
   ExpectedTasks<Types>(pass_, buffers, std::span(sums_->all).first(sums_->count), all, folds, columns).run();
-  for (const source::Product& product : products()) sink_of(product)->put_back(all.blocks.order, run.plan.threads);
+  for (const source::Product& product : products())
+    sums_->of_product[index_of(product)]->put_back(all.blocks.order, run.plan.threads);
   const kernels::RowStats* stats = folds.partials().softmax.of(0, 0);
   core::parallel_ranges(run.plan.threads, static_cast<int64_t>(all.blocks.order.size()),
                         [&](int64_t begin, int64_t end) {
@@ -179,29 +180,41 @@ void ExpectedRowSums<Types>::leave(TokenStats& stats) const {
 // Returns where a product's components begin, among those of all.
 template <class Types>
 int64_t ExpectedRowSums<Types>::first_component(const source::Product& product) const {
-  return &product == &products().front() ? 0 : products().front().states.cols();
+  return index_of(product) == 0 ? 0 : products().front().states.cols();
 }
 
 template <class Types>
 const typename Types::Sum* ExpectedRowSums<Types>::sums(const source::Product& product, int64_t place,
                                                         const TokenStats& stats) const {
   const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)];
-  if (sums_) return sink_of(product)->sums(place, row);
+  if (sums_) return sums_->of_product[index_of(product)]->sums(place, row);
   return of_type(stats.expected, Sum()).data() + row * width() + first_component(product);
 }
 
-// Returns a head's row of a vocabulary entry, which stands in the scratch of a thread.
+// Copies a row of a head, in the type of the sums.
 template <class Types>
-auto ExpectedRowSums<Types>::entry_row(const source::Head& head, int64_t entry,
-                                       const typename Buffers::PerThread& mine) const -> const Sum* {
-  head.copy_entry(*pass_.context.kernels, entry, mine.stored);
-  return pass_.context.kernels->values(mine.stored, head.dtype(), head.components(), mine.entry);
+void ExpectedRowSums<Types>::copy_entry(const source::Head& head, int64_t entry,
+                                        const typename Buffers::PerThread& mine, Sum* to) const {
+  const kernels::RowKernels& kernels = *pass_.context.kernels;
+  if (head.dtype() == DTypeOf<Sum>::value) return head.copy_entry(kernels, entry, to);
+  head.copy_entry(kernels, entry, mine.stored);
+  kernels.values(mine.stored, head.dtype(), head.components(), to);
 }
 
-// Returns the derivative of the softcap at the logit of a vocabulary entry. A capped logit near the softcap
-// would leave too few digits.
+// Returns the rows of a vocabulary entry, those of all products one behind the other, in the scratch of a
+// thread.
 template <class Types>
-double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry,
+auto ExpectedRowSums<Types>::entry_row(int64_t entry, const typename Buffers::PerThread& mine) const -> const Sum* {
+  for (const source::Product& product : products()) {
+    copy_entry(product.head, entry, mine, mine.entry + first_component(product));
+  }
+  return mine.entry;
+}
+
+// Returns the derivative of the softcap at the logit of a vocabulary entry, whose row is given. A capped
+// logit near the softcap would leave too few digits.
+template <class Types>
+double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry, const Sum* of_entry,
                                              const typename Buffers::PerThread& mine) const {
   const double softcap = pass_.problem.head.softcap;
   if (!(softcap > 0)) return 1;
@@ -211,21 +224,10 @@ double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry,
     const gemm::Operand from = product.states.operand(rows, nullptr);
     const int64_t cols = product.states.cols();
     const Sum* const states = pass_.context.kernels->values(from.data, from.dtype, cols, mine.states);
-    const Sum* const of_entry = entry_row(product.head, entry, mine);
-    for (int64_t c = 0; c < cols; ++c) logit += static_cast<double>(states[c]) * static_cast<double>(of_entry[c]);
+    for (int64_t c = 0; c < cols; ++c) logit += static_cast<double>(states[c]) * static_cast<double>(*of_entry++);
   }
   const double cosh = std::cosh(logit / softcap);
   return 1 / (cosh * cosh);
-}
-
-// Adds factor times the rows of a vocabulary entry to sums of all components.
-template <class Types>
-void ExpectedRowSums<Types>::add_entry(int64_t entry, double factor, const typename Buffers::PerThread& mine,
-                                       double* to) const {
-  for (const source::Product& product : products()) {
-    const Sum* const of_entry = entry_row(product.head, entry, mine);
-    for (int64_t c = 0; c < product.head.components(); ++c) *to++ += factor * static_cast<double>(of_entry[c]);
-  }
 }
 
 // Sums the head's rows that are here, each with its weight of the statistic `cross`: parts of the vocabulary
@@ -240,7 +242,9 @@ void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
     std::fill_n(sums, components, 0.0);
     for (int64_t v = part * entries / plan::kMeanParts; v < (part + 1) * entries / plan::kMeanParts; ++v) {
       const double weight = problem.cross_weight(0, problem.first_entry + v);
-      if (weight != 0) add_entry(v, weight, mine, sums);
+      if (weight == 0) continue;
+      const Sum* const of_entry = entry_row(v, mine);
+      for (int64_t c = 0; c < components; ++c) sums[c] += weight * static_cast<double>(of_entry[c]);
     }
   });
   std::fill_n(buffers.mean, components, 0.0);
@@ -269,7 +273,9 @@ void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, cons
     if (entry < 0 || entry >= problem.entries || (k > 0 && g.picks[k - 1].id == id)) continue;
     double factor = g.picks[k].gradient;
     if (g.cross_scale != 0) factor -= g.cross_scale * problem.cross_weight(row, id);
-    add_entry(entry, factor * softcap_slope(row, entry, mine), mine, mine.total);
+    const Sum* const of_entry = entry_row(entry, mine);
+    factor *= softcap_slope(row, entry, of_entry, mine);
+    for (int64_t c = 0; c < width(); ++c) mine.total[c] += factor * static_cast<double>(of_entry[c]);
   }
   if (g.cross_scale != 0) {
     for (int64_t c = 0; c < width(); ++c) mine.total[c] += g.cross_scale * buffers.mean[c];
@@ -294,8 +300,8 @@ void ExpectedRowSums<Types>::settle_behind_lora(const typename Buffers::PerThrea
   const double* const d_states = mine.total + pass_.problem.hidden_size;
   for (int64_t k = 0; k < a.entries(); ++k) {
     const double factor = lora.scale * d_states[k];
-    const Sum* const of_a = entry_row(a, k, mine);
-    for (int64_t c = 0; c < a.components(); ++c) mine.total[c] += factor * static_cast<double>(of_a[c]);
+    copy_entry(a, k, mine, mine.entry);
+    for (int64_t c = 0; c < a.components(); ++c) mine.total[c] += factor * static_cast<double>(mine.entry[c]);
     if (lora_states) lora_states[k] = static_cast<Sum>(factor);
   }
 }

@@ -49,21 +49,16 @@ class ExpectedRowSums {
 
   std::span<const source::Product> products() const { return pass_.source.differentiated(); }
   int64_t width() const { return pass_.source.width(); }
-  auto& sink_of(const source::Product& product) {
-    return sums_->of_product[static_cast<size_t>(&product - products().data())];
-  }
-  const auto& sink_of(const source::Product& product) const {
-    return sums_->of_product[static_cast<size_t>(&product - products().data())];
-  }
+  size_t index_of(const source::Product& product) const { return static_cast<size_t>(&product - products().data()); }
   double scale_of(int64_t place, const TokenStats& stats) const;
   const Sum* sums(const source::Product& product, int64_t place, const TokenStats& stats) const;
   int64_t first_component(const source::Product& product) const;
-  const Sum* entry_row(const source::Head& head, int64_t entry, const typename Buffers::PerThread& mine) const;
-  double softcap_slope(int64_t row, int64_t entry, const typename Buffers::PerThread& mine) const;
+  void copy_entry(const source::Head& head, int64_t entry, const typename Buffers::PerThread& mine, Sum* to) const;
+  const Sum* entry_row(int64_t entry, const typename Buffers::PerThread& mine) const;
+  double softcap_slope(int64_t row, int64_t entry, const Sum* of_entry, const typename Buffers::PerThread& mine) const;
   void make_mean(const Buffers& buffers) const;
   void settle(int64_t place, const TokenStats& stats, const TokenGrads& grads, const Buffers& buffers,
               Sum* lora_states) const;
-  void add_entry(int64_t entry, double factor, const typename Buffers::PerThread& mine, double* to) const;
   void settle_behind_lora(const typename Buffers::PerThread& mine, Sum* lora_states) const;
 
   const Pass<Types>& pass_;

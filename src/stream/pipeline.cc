@@ -123,7 +123,8 @@ void judge_segments(const Context& context, const HiddenProblem& problem, const 
     // d_bias by itself costs next to nothing, and has no noise that is held.
     const bool held = outputs.wants_d_hidden() || outputs.d_weight.data || outputs.weight_sink;
     if (options.noise == 0 || !held) return;
-    if (problem.head.lora.given()) refuse("the head has a LoRA, whose noise no pilot finds: give backward.theta");
+    if (problem.head.lora.given())
+      refuse("the head has a LoRA, and the noise of its gradients is not estimated: give backward.theta");
     if (shared.cut) refuse("the vocabulary is cut, and no slice knows the noise of all: give backward.theta");
   }
   work.chooses_segments = true;
@@ -147,8 +148,7 @@ TokenLoss::GradsFilled filled_of(const TokenGrads& grads) {
 
 // Returns how many elements the expected rows of a call have.
 size_t expected_elements(const HiddenProblem& problem) {
-  const LoraAdapter& lora = problem.head.lora;
-  return static_cast<size_t>(problem.tokens * (problem.hidden_size + (lora.given() ? lora.rank() : 0)));
+  return static_cast<size_t>(problem.tokens * (problem.hidden_size + problem.head.lora.rank()));
 }
 size_t expected_elements(const LogitsProblem&) { return 0; }
 

@@ -62,8 +62,10 @@ TEST(LoraBadInput, IsALine) {
     g.d_lora_a = d_a;
   });
   refused("overlap", [](LmHead&, Gradients& g) { g.d_lora_a.data = g.d_lora_b.data; });
-  refused("backward.mode = sampled cannot run: the head has a LoRA, whose noise no pilot finds: give backward.theta",
-          [](LmHead&, Gradients& g) { g.backward.mode = BackwardMode::kSampled; });
+  refused(
+      "backward.mode = sampled cannot run: the head has a LoRA, and the noise of its gradients is not estimated: "
+      "give backward.theta",
+      [](LmHead&, Gradients& g) { g.backward.mode = BackwardMode::kSampled; });
 }
 
 // What stands beside logits or log-probabilities would be ignored.

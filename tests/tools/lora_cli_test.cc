@@ -164,7 +164,8 @@ TEST_F(LoraCliTest, BadSettingsSayWhatIsWrong) {
   // What the library refuses.
   refused({"model.lora.rank=3", "model.lora.dtype=float64"}, "float64 mixes with no other type");
   refused({"model.lora.rank=3", "backward.mode=sampled"},
-          "backward.mode = sampled cannot run: the head has a LoRA, whose noise no pilot finds: give backward.theta");
+          "backward.mode = sampled cannot run: the head has a LoRA, and the noise of its gradients is not estimated: "
+          "give backward.theta");
   expect_refusal({"gradcheck", config_named("gradcheck/cross_entropy-logits-tiny"), "--set", "model.lora.rank=3"},
                  "model.lora.rank needs level fused: logits are final");
 }
