@@ -9,9 +9,11 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <bit>
+#include <chrono>
 #include <cstdio>
 #include <random>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "logitless/logitless.h"
@@ -25,26 +27,35 @@ struct Options {
   std::string split = "vocab", dtype = "float32", plan = "auto";
   int64_t tokens = 2048, hidden = 576, vocab = 49152;
   int threads = 1, calls = 3;
+  double link = 0;  // GB/s
 };
 
-// Counts what this rank sends to others.
-class Counting final : public Communicator {
+// Counts what this rank sends to others, and takes as long as a link that carries so many bytes a second
+// without a core's help, as a network card does; 0: as long as MPI takes.
+class Link final : public Communicator {
  public:
-  explicit Counting(Communicator& ranks) : ranks_(ranks) {}
+  Link(Communicator& ranks, double bytes_per_second) : ranks_(ranks), bytes_per_second_(bytes_per_second) {}
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
   void all_gather(const void* mine, void* all, size_t bytes) override {
     ranks_.all_gather(mine, all, bytes);
-    sent += bytes * static_cast<size_t>(size() - 1);
+    send(bytes * static_cast<size_t>(size() - 1));
   }
   void all_to_all(const void* mine, void* theirs, size_t bytes) override {
     ranks_.all_to_all(mine, theirs, bytes);
-    sent += bytes * static_cast<size_t>(size() - 1);
+    send(bytes * static_cast<size_t>(size() - 1));
   }
   size_t sent = 0;
 
  private:
+  void send(size_t bytes) {
+    sent += bytes;
+    if (bytes_per_second_ == 0) return;
+    std::this_thread::sleep_for(std::chrono::duration<double>(static_cast<double>(bytes) / bytes_per_second_));
+  }
+
   Communicator& ranks_;
+  const double bytes_per_second_;
 };
 
 // A matrix of float32 or bfloat16 of small random numbers.
@@ -79,7 +90,7 @@ double peak_mib() {
 
 void run(const Options& options) {
   MpiCommunicator mpi(MPI_COMM_WORLD);
-  Counting ranks(mpi);
+  Link ranks(mpi, options.link * 1e9);
   const int64_t size = ranks.size(), rank = ranks.rank();
   const auto share = [&](int64_t all) { return all * (rank + 1) / size - all * rank / size; };
   const bool vocab = options.split == "vocab", narrow = options.dtype == "bfloat16";
@@ -133,7 +144,8 @@ void run(const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   Options options;
   CLI::App app("Measures a cross-entropy call that ranks of MPI share.", "ranks");
   app.add_option("--split", options.split)->check(CLI::IsMember({"vocab", "data"}));
@@ -144,6 +156,8 @@ int main(int argc, char** argv) {
   app.add_option("--vocab", options.vocab)->check(CLI::PositiveNumber);
   app.add_option("--threads", options.threads)->check(CLI::PositiveNumber);
   app.add_option("--calls", options.calls)->check(CLI::PositiveNumber);
+  app.add_option("--link", options.link, "GB/s of a link that needs no core; 0: there is none")
+      ->check(CLI::NonNegativeNumber);
   CLI11_PARSE(app, argc, argv);
   int result = 0;
   try {

@@ -237,7 +237,8 @@ int main(int argc, char** argv) {
     }
 #ifdef TRAIN_LM_WITH_MPI
     if (line.split != "none") {
-      MPI_Init(&argc, &argv);
+      int provided = 0;
+      MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
       const int result = run_on_ranks(line);
       MPI_Finalize();
       return result;

@@ -63,10 +63,11 @@ struct ContextOptions {
   int64_t row_block = 0;
   /// "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit of an
   /// Intel CPU by kernels of this library, where Linux lets a process use it; "amx_float32" also float32, as
-  /// three bfloat16 terms, and was never timed. "bfmmla" multiplies bfloat16 by an instruction of Arm's CPUs,
-  /// and was never timed on one. "onednn" multiplies bfloat16 on the units that the CPU has,
-  /// where the build found oneDNN and there are any, and stands before "openblas" where these are faster than
-  /// float32. Each multiplies everything else as "openblas" does.
+  /// three bfloat16 terms, no less exactly than others do, and "amx_float32_two_terms" as two, so that
+  /// products are off by 5e-6 of themselves; neither was ever timed. "bfmmla" multiplies bfloat16 by an
+  /// instruction of Arm's CPUs, and was never timed on one. "onednn" multiplies bfloat16 on the units that
+  /// the CPU has, where the build found oneDNN and there are any, and stands before "openblas" where these
+  /// are faster than float32. Each multiplies everything else as "openblas" does.
   std::string gemm_backend = "auto";
   /// Plan kDense takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;

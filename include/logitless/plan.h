@@ -50,10 +50,9 @@ struct LOGITLESS_API Plan {
   int64_t hidden_block = 0;  ///< columns of hidden that one gradient GEMM writes
   /// In one pass this is the most rows whose logits are alive together; else it equals active_rows.
   int64_t chunk_rows = 0;
-  /// What multiplies: what reads hidden states and head to make logits ("amx", "amx_float32", "bfmmla",
-  /// "onednn", "openblas", or "logitless" for few rows, at most 64; empty for finished logits), and, where
-  /// gradients of such are asked for, the type in which their products read dL/dlogits, of `gradient_terms`
-  /// terms.
+  /// What multiplies: what reads hidden states and head to make logits (one of gemm_backends(), or
+  /// "logitless" for few rows, at most 64; empty for finished logits), and, where gradients of such are asked
+  /// for, the type in which their products read dL/dlogits, of `gradient_terms` terms.
   std::string gemm_library;
   DType gradient_dtype = DType::kFloat32;
   int gradient_terms = 1;

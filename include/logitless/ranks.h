@@ -20,7 +20,8 @@ namespace logitless {
 /// has one on MPI.
 ///
 /// All ranks of a group call the same functions in the same order. A call uses the communicator from the
-/// thread that made it, and never from two threads at once. What a function throws ends the call.
+/// thread that made it, and never from two threads at once; its other threads may compute meanwhile, in an
+/// OpenMP region that the functions are called from. What a function throws ends the call.
 class LOGITLESS_API Communicator {
  public:
   virtual ~Communicator();
@@ -90,7 +91,9 @@ struct Ranks {
   Communicator* data = nullptr;
   /// After a call, what d_weight, d_bias, d_lora_a and d_lora_b hold is summed over `data`, in the order of
   /// its ranks: with mode accumulate, what they held before is too. Elements of 16 bits are widened, summed
-  /// and rounded once. A weight_sink gets the rank's own part, and cannot be summed.
+  /// and rounded once. A weight_sink gets the rank's own part, and cannot be summed. Where every rank has two
+  /// threads or more, rows of a d_weight [V, H] are summed while later ones are made: a call that fails may
+  /// have summed some.
   bool sum_d_weight = false;
 
   /// Tells whether there is anything to split or to cut.

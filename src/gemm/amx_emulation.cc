@@ -191,11 +191,11 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
   multiply_block(tiles, a, b, steps, kStepElements, c, ldc, accumulate);
 }
 
-void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
-                    bool accumulate) {
+void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t terms, float* high, float* low,
+                    int64_t stride, bool accumulate) {
   EmulatedTiles tiles;
-  multiply_block(tiles, a, b, steps, kTerms * kStepElements, high, stride, accumulate);
-  multiply_low_block(tiles, a, b, steps, low, stride, accumulate);
+  multiply_block(tiles, a, b, steps, terms * kStepElements, high, stride, accumulate);
+  multiply_low_block(tiles, a, b, steps, terms, low, stride, accumulate);
 }
 
 }  // namespace

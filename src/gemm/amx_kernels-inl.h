@@ -65,6 +65,13 @@ inline void multiply_block(Unit& unit, const uint16_t* a, const uint16_t* b, int
   store_block(unit, c, ldc);
 }
 
+template <class Unit>
+inline void multiply_loaded(Unit& unit) {
+  unit.template dot<0, 4, 6>();
+  unit.template dot<1, 4, 7>();
+  unit.template dot<2, 5, 6>();
+  unit.template dot<3, 5, 7>();
+}
 // Multiplies what is loaded, and loads another term of A, or of B, as soon as its tiles are free.
 template <class Unit>
 inline void multiply_then_load_a(Unit& unit, const uint16_t* a) {
@@ -97,18 +104,24 @@ inline void multiply_low_step(Unit& unit, const uint16_t* a, const uint16_t* b) 
   multiply_then_load_a(unit, a + kStepElements);
   multiply_then_load_b(unit, b);
   multiply_then_load_a(unit, a + 2 * kStepElements);
-  unit.template dot<0, 4, 6>();
-  unit.template dot<1, 4, 7>();
-  unit.template dot<2, 5, 6>();
-  unit.template dot<3, 5, 7>();
+  multiply_loaded(unit);
+}
+
+// Adds the products 1·2 and 2·1 of a step of two terms.
+template <class Unit>
+inline void multiply_low_step_of_two(Unit& unit, const uint16_t* a, const uint16_t* b) {
+  multiply_step(unit, a, b + kStepElements);
+  multiply_step(unit, a + kStepElements, b);
 }
 
 template <class Unit>
-inline void multiply_low_block(Unit& unit, const uint16_t* a, const uint16_t* b, int64_t steps, float* low,
-                               int64_t stride, bool accumulate) {
-  constexpr int64_t kElements = kTerms * kStepElements;
+inline void multiply_low_block(Unit& unit, const uint16_t* a, const uint16_t* b, int64_t steps, int64_t terms,
+                               float* low, int64_t stride, bool accumulate) {
+  const int64_t elements = terms * kStepElements;
   load_block(unit, low, stride, accumulate);
-  for (int64_t step = 0; step < steps; ++step, a += kElements, b += kElements) multiply_low_step(unit, a, b);
+  for (int64_t step = 0; step < steps; ++step, a += elements, b += elements) {
+    terms == kTerms ? multiply_low_step(unit, a, b) : multiply_low_step_of_two(unit, a, b);
+  }
   store_block(unit, low, stride);
 }
 

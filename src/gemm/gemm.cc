@@ -18,7 +18,9 @@ std::vector<const Backend*> backends() {
   for (const Backend* tiles : {bfmmla_backend(), amx_backend()}) {
     if (tiles) found.insert(found.begin(), tiles);
   }
-  if (const Backend* amx = amx_float32_backend()) found.push_back(amx);  // not measured
+  for (const Backend* unmeasured : {amx_float32_backend(), amx_float32_two_terms_backend()}) {
+    if (unmeasured) found.push_back(unmeasured);
+  }
   return found;
 }
 

@@ -30,25 +30,25 @@ using tiles::kStepElements;
 using tiles::TileUnit;
 using tiles::View;
 
-// So many bfloat16 of each row of a panel of A and of one of B stand in L1 (18 KiB a panel), with the block
-// of C between them.
+// At most so many bfloat16 of each row of a panel of A and of one of B stand in L1 (18 KiB a panel), with the
+// block of C between them.
 constexpr int64_t kDepth = 288;
 // So many bfloat16 of B are packed at once: three quarters of a MiB, which stay in L2 with a strip of C.
 constexpr int64_t kPacked = 384 * 1024;
 // Fewer columns would not be worth the panels of A that are packed for them.
 constexpr int64_t kLeastColumns = 128;
-// Products of terms are summed over so many parts of the depth (576, the hidden size of a small model) before
+// Products of terms are summed over at most so much of the depth (the hidden size of a small model) before
 // they are added to C: so no sum is long, and reading and writing C takes a few per cent of the time.
-constexpr int64_t kPartsOfSum = 6;
+constexpr int64_t kSumDepth = 576;
 
-/// The sizes of what a product packs of elements with so many terms: one of bfloat16, kTerms of float32.
+/// The sizes of what a product packs of elements with so many terms: one of bfloat16, more of float32.
 struct Sizes {
   int64_t terms;
 
-  static Sizes of(DType dtype) { return {dtype == DType::kBFloat16 ? 1 : kTerms}; }
-
   // Parts of the depth are equal up to a step.
-  int64_t part_of(int64_t depth) const { return round_up(div_up(depth, div_up(depth, kDepth / terms)), kStep); }
+  int64_t most_of_part() const { return kDepth / terms / kStep * kStep; }
+  int64_t part_of(int64_t depth) const { return round_up(div_up(depth, div_up(depth, most_of_part())), kStep); }
+  int64_t parts_of_sum() const { return kSumDepth / most_of_part(); }
 
   // So many bfloat16 a row of a panel has.
   int64_t row_elements(int64_t depth) const { return round_up(depth, kStep) * terms; }
@@ -62,7 +62,7 @@ struct Sizes {
 
   // These are at least what a product with a smaller n or k needs.
   int64_t most_columns(int64_t n) const { return std::min(round_up(n, kPanel), kPacked / row_elements(1)); }
-  int64_t a_elements(int64_t k) const { return panel_elements(std::min(k, kDepth / terms)); }
+  int64_t a_elements(int64_t k) const { return panel_elements(std::min(k, most_of_part())); }
   int64_t b_elements(int64_t n, int64_t k) const {
     return std::min(most_columns(n) * row_elements(k), std::max(kPacked, kLeastColumns * row_elements(k)));
   }
@@ -111,12 +111,13 @@ View<T> at(const View<T>& view, int64_t edge, int64_t depth) {
 using Pack = decltype(TileUnit::pack_a);
 
 // These pack a panel of either operand with one of the unit's functions.
-void pack_panel(const TileUnit&, Pack pack, const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void pack_panel(const TileUnit&, int64_t, Pack pack, const View<uint16_t>& view, int64_t edges, int64_t depth,
+                uint16_t* panel) {
   pack(view, edges, depth, panel);
 }
 // Each step has its terms one after the other, so that one panel serves all products.
-void pack_panel(const TileUnit& unit, Pack pack, const View<float>& view, int64_t edges, int64_t depth,
-                uint16_t* panel) {
+void pack_panel(const TileUnit& unit, int64_t term_count, Pack pack, const View<float>& view, int64_t edges,
+                int64_t depth, uint16_t* panel) {
   alignas(64) uint16_t terms[kTerms * kStepElements];
   const bool along_depth = view.depth == 1;
   for (int64_t step = 0; step < depth; step += kStep) {
@@ -127,7 +128,7 @@ void pack_panel(const TileUnit& unit, Pack pack, const View<float>& view, int64_
     } else {
       unit.split(from, view.depth, there, edges, terms);
     }
-    for (int64_t t = 0; t < kTerms; ++t, panel += kStepElements) {
+    for (int64_t t = 0; t < term_count; ++t, panel += kStepElements) {
       const uint16_t* term = terms + t * kStepElements;
       pack(along_depth ? View<uint16_t>{term, kStep, 1} : View<uint16_t>{term, 1, kStep}, edges, there, panel);
     }
@@ -159,7 +160,7 @@ void pack_columns(const TileUnit& unit, const Sizes& sizes, const Product<float>
     for (int64_t step = 0; step < end; step += at_once) {
       const int64_t depth = std::min(at_once, end - step);
       for (int64_t n = 0; n < columns; n += kPanel) {
-        pack_panel(unit, unit.pack_b, at(b, begin + n, k + step), std::min(kPanel, columns - n), depth,
+        pack_panel(unit, sizes.terms, unit.pack_b, at(b, begin + n, k + step), std::min(kPanel, columns - n), depth,
                    out + n / kPanel * sizes.panel_elements(end) + sizes.panel_elements(step));
       }
     }
@@ -176,10 +177,9 @@ const uint16_t* panel_of_rows(const Sizes& sizes, const Product<float>& p, int64
 // A panel of A is packed just before it is used, and stays in L1 while the panels of B come by from L2; the
 // strip of C that both make stays in L2 until its sums are complete, and so do the strips of sums of terms.
 template <class T>
-void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch) {
+void multiply_tiles(const TileUnit& unit, const Sizes& sizes, const Product<float>& p, void* scratch) {
   const tiles::Ready ready(unit);
   const View<T> a = view_of_a<T>(p.a);
-  const Sizes sizes = Sizes::of(p.a.dtype);
   const Packed packed(scratch, sizes, p.n, p.k);
   const int64_t part = sizes.part_of(p.k);
   const int64_t most_columns = sizes.packed_columns(p.n, p.k);
@@ -196,18 +196,18 @@ void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch
         const int64_t depth = std::min(part, p.k - k), steps = div_up(depth, kStep);
         const uint16_t* panel = panel_of_rows(sizes, p, m, k);
         if (!panel) {
-          pack_panel(unit, unit.pack_a, at(a, m, k), rows, depth, packed.a);
+          pack_panel(unit, sizes.terms, unit.pack_a, at(a, m, k), rows, depth, packed.a);
           panel = packed.a;
         }
         for (int64_t n = 0; n < columns; n += kPanel, b += sizes.panel_elements(depth)) {
           if constexpr (std::is_same_v<T, float>) {
-            unit.multiply_terms(panel, b, steps, high + n, low + n, most_columns, k > sum_begin);
+            unit.multiply_terms(panel, b, steps, sizes.terms, high + n, low + n, most_columns, k > sum_begin);
           } else {
             multiply_block(unit, panel, b, steps, rows, std::min(kPanel, columns - n), strip + n, p.ldc,
                            p.accumulate || k > 0, packed.sums);
           }
         }
-        if (std::is_same_v<T, float> && (k + depth == p.k || k + part == sum_begin + kPartsOfSum * part)) {
+        if (std::is_same_v<T, float> && (k + depth == p.k || k + part == sum_begin + sizes.parts_of_sum() * part)) {
           unit.add_terms(high, low, most_columns, rows, columns, strip, p.ldc, p.accumulate || sum_begin > 0);
           sum_begin = k + part;
         }
@@ -226,11 +226,11 @@ Product<float> columns_of(const Product<float>& p, int64_t begin, int64_t end) {
 }
 
 // Returns the part that makes rows [begin, end).
-Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
+Product<float> rows_of(const Sizes& sizes, const Product<float>& p, int64_t begin, int64_t end) {
   Product<float> out = p;
   out.m = end - begin;
   out.a.data = core::element(p.a.data, p.a.dtype, begin * (p.a.transposed ? 1 : p.a.stride));
-  out.a.packed = panel_of_rows(Sizes::of(p.a.dtype), p, begin, 0);
+  out.a.packed = panel_of_rows(sizes, p, begin, 0);
   out.c = p.c + begin * p.ldc;
   return out;
 }
@@ -248,8 +248,9 @@ class TileBackend final : public Delegating {
   using Delegating::multiply;
   using Delegating::multiply_parallel;
 
-  TileBackend(const char* name, const TileUnit& unit, bool multiplies_float32)
-      : Delegating(openblas_backend()), name_(name), unit_(unit), multiplies_float32_(multiplies_float32) {}
+  /// Float32 is multiplied as so many terms; 0: by another library.
+  TileBackend(const char* name, const TileUnit& unit, int64_t float32_terms)
+      : Delegating(openblas_backend()), name_(name), unit_(unit), float32_terms_(float32_terms) {}
 
   const char* name() const override { return name_; }
   Description describe() const override {
@@ -266,10 +267,11 @@ class TileBackend final : public Delegating {
     return is_native(a, b) ? name() : others_.library_of(a, b);
   }
 
-  // Float32 has six products for one; this is an estimate, because they were never timed.
+  // Float32 has three or six products for one; this is an estimate, because they were never timed.
   double flops_per_byte(DType a, DType b) const override {
     if (!is_native(a, b)) return others_.flops_per_byte(a, b);
-    return a == DType::kBFloat16 ? unit_.flops_per_byte : unit_.flops_per_byte / 6;
+    if (a == DType::kBFloat16) return unit_.flops_per_byte;
+    return unit_.flops_per_byte / (float32_terms_ == kTerms ? 6 : 3);
   }
 
   int64_t few_rows(DType a, DType b) const override {
@@ -285,20 +287,20 @@ class TileBackend final : public Delegating {
   }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
-    return is_native(a, b) ? Packed::bytes(Sizes::of(a), n, k) : others_.scratch_bytes(m, n, k, a, b);
+    return is_native(a, b) ? Packed::bytes(sizes_of(a), n, k) : others_.scratch_bytes(m, n, k, a, b);
   }
 
   size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const override {
     if (!is_native(a, b)) return others_.packed_rows_bytes(rows, depth, a, b);
-    return static_cast<size_t>(div_up(rows, kPanel) * Sizes::of(a).panel_elements(depth)) * sizeof(uint16_t);
+    return static_cast<size_t>(div_up(rows, kPanel) * sizes_of(a).panel_elements(depth)) * sizeof(uint16_t);
   }
   void pack_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
                  void* to) const override {
     if (!is_native(a.dtype, b)) return others_.pack_rows(a, b, rows, depth, kernels, to);
     if (a.dtype == DType::kBFloat16) {
-      pack_panels(view_of_a<uint16_t>(a), rows, depth, 1, static_cast<uint16_t*>(to));
+      pack_panels(view_of_a<uint16_t>(a), rows, depth, sizes_of(a.dtype), static_cast<uint16_t*>(to));
     } else {
-      pack_panels(view_of_a<float>(a), rows, depth, kTerms, static_cast<uint16_t*>(to));
+      pack_panels(view_of_a<float>(a), rows, depth, sizes_of(a.dtype), static_cast<uint16_t*>(to));
     }
   }
 
@@ -309,14 +311,15 @@ class TileBackend final : public Delegating {
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
     if (!is_native(a, b)) return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
-    return static_cast<size_t>(threads) * Packed::bytes(Sizes::of(a), n, k);
+    return static_cast<size_t>(threads) * Packed::bytes(sizes_of(a), n, k);
   }
   // Each thread takes columns or rows of C, whichever there are more of.
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);
     if (write_empty(p)) return;
-    const size_t bytes = Packed::bytes(Sizes::of(p.a.dtype), p.n, p.k);
+    const Sizes sizes = sizes_of(p.a.dtype);
+    const size_t bytes = Packed::bytes(sizes, p.n, p.k);
     const int64_t edge = std::max(p.m, p.n);
     const int64_t parts = std::min<int64_t>(threads, div_up(edge, kPanel));
     const int64_t most = round_up(div_up(edge, parts), kPanel);
@@ -324,7 +327,7 @@ class TileBackend final : public Delegating {
       const int64_t begin = std::min(edge, part * most), end = std::min(edge, begin + most);
       if (begin == end) return;
       auto* own = static_cast<std::byte*>(scratch) + static_cast<size_t>(part) * bytes;
-      multiply_native(p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end), own);
+      multiply_native(p.n >= p.m ? columns_of(p, begin, end) : rows_of(sizes, p, begin, end), own);
     });
   }
 
@@ -334,27 +337,28 @@ class TileBackend final : public Delegating {
 
  private:
   bool is_native(DType a, DType b) const {
-    return a == b && (a == DType::kBFloat16 || (multiplies_float32_ && a == DType::kFloat32));
+    return a == b && (a == DType::kBFloat16 || (float32_terms_ > 0 && a == DType::kFloat32));
   }
+  Sizes sizes_of(DType dtype) const { return {dtype == DType::kBFloat16 ? 1 : float32_terms_}; }
 
   void multiply_native(const Product<float>& p, void* scratch) const {
     if (p.a.dtype == DType::kBFloat16) {
-      multiply_tiles<uint16_t>(unit_, p, scratch);
+      multiply_tiles<uint16_t>(unit_, sizes_of(p.a.dtype), p, scratch);
     } else {
-      multiply_tiles<float>(unit_, p, scratch);
+      multiply_tiles<float>(unit_, sizes_of(p.a.dtype), p, scratch);
     }
   }
 
   template <class T>
-  void pack_panels(const View<T>& a, int64_t rows, int64_t depth, int64_t terms, uint16_t* panel) const {
-    for (int64_t m = 0; m < rows; m += kPanel, panel += Sizes{terms}.panel_elements(depth)) {
-      pack_panel(unit_, unit_.pack_a, at(a, m, 0), std::min(kPanel, rows - m), depth, panel);
+  void pack_panels(const View<T>& a, int64_t rows, int64_t depth, const Sizes& sizes, uint16_t* panel) const {
+    for (int64_t m = 0; m < rows; m += kPanel, panel += sizes.panel_elements(depth)) {
+      pack_panel(unit_, sizes.terms, unit_.pack_a, at(a, m, 0), std::min(kPanel, rows - m), depth, panel);
     }
   }
 
   const char* name_;
   const TileUnit& unit_;
-  bool multiplies_float32_;
+  int64_t float32_terms_;
 };
 
 const TileUnit* amx_unit() {
@@ -372,19 +376,25 @@ const TileUnit* bfmmla_unit() {
 
 const Backend* amx_backend() {
   if (!amx_unit()) return nullptr;
-  static const TileBackend backend("amx", *amx_unit(), false);
+  static const TileBackend backend("amx", *amx_unit(), 0);
   return &backend;
 }
 
 const Backend* amx_float32_backend() {
   if (!amx_unit()) return nullptr;
-  static const TileBackend backend("amx_float32", *amx_unit(), true);
+  static const TileBackend backend("amx_float32", *amx_unit(), kTerms);
+  return &backend;
+}
+
+const Backend* amx_float32_two_terms_backend() {
+  if (!amx_unit()) return nullptr;
+  static const TileBackend backend("amx_float32_two_terms", *amx_unit(), 2);
   return &backend;
 }
 
 const Backend* bfmmla_backend() {
   if (!bfmmla_unit()) return nullptr;
-  static const TileBackend backend("bfmmla", *bfmmla_unit(), false);
+  static const TileBackend backend("bfmmla", *bfmmla_unit(), 0);
   return &backend;
 }
 

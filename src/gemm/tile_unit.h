@@ -56,10 +56,11 @@ struct TileUnit {
   /// `stride` apart. `terms` is [kTerms, kPanel, kStep] and begins at a cache line; the others stay.
   void (*split)(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms);
 
-  /// multiply() of panels that have kTerms terms a step, one after the other: `high` sums the products 1·1,
-  /// and `low` the five small ones, 1·3, 1·2, 2·2, 2·1 and 3·1. Both have rows that are `stride` apart.
-  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, float* high, float* low, int64_t stride,
-                         bool accumulate);
+  /// multiply() of panels that have `terms` terms a step, one after the other: `high` sums the products 1·1,
+  /// and `low` the small ones, 1·3, 1·2, 2·2, 2·1 and 3·1 of three terms, or 1·2 and 2·1 of two. Both have
+  /// rows that are `stride` apart.
+  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t terms, float* high, float* low,
+                         int64_t stride, bool accumulate);
   /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low`
   /// says nothing and is left out.
   void (*add_terms)(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,

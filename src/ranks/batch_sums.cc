@@ -17,37 +17,33 @@
 namespace logitless::ranks {
 namespace {
 
-// Sums the rows of what a gradient of the head holds over the ranks of a batch.
-void sum_rows(const Context& context, Group& group, bool in_double, const Matrix& out) {
-  if (out.rows == 0 || out.cols == 0) return;
-  const kernels::RowKernels& kernels = *detail::state_of(context).kernels;
-  const core::Array<int64_t> parts(static_cast<size_t>(group.size()), 1);
+// Sums the rows of the next message of `out`, on a team of at most `threads`. What a rank holds travels as it
+// stands, and so do the sums, which are rounded once.
+template <class Sum>
+void sum_next(const kernels::RowKernels& kernels, const Matrix& out, int threads, RowSums& sums) {
   const auto row_of = [&](int64_t row) { return core::element(out.data, out.dtype, row * out.stride); };
   const auto row_bytes = static_cast<size_t>(out.cols) * size_of(out.dtype);
   const auto element = static_cast<int64_t>(size_of(out.dtype));
-  // What a rank holds travels as it stands, and so do the sums, which are rounded once.
-  const auto sum = [&]<class Sum>(const kernels::TypedKernels<Sum>& table) {
-    const auto load = [&](int64_t row, int64_t, std::byte* to) { std::memcpy(to, row_of(row), row_bytes); };
-    const auto add = [&](const std::byte* from, Sum* to) {
-      if (!core::is_narrow<Sum>(out.dtype)) return table.add(reinterpret_cast<const Sum*>(from), out.cols, to);
-      if constexpr (sizeof(Sum) == sizeof(float)) {
-        constexpr int64_t kWide = 512;
-        alignas(64) Sum wide[kWide];
-        for (int64_t c = 0; c < out.cols; c += kWide) {
-          const int64_t count = std::min(kWide, out.cols - c);
-          kernels.widen(from + c * element, out.dtype, count, wide);
-          table.add(wide, count, to + c);
-        }
+  const kernels::TypedKernels<Sum>& table = kernels.typed<Sum>();
+  const auto load = [&](int64_t row, int64_t, std::byte* to) { std::memcpy(to, row_of(row), row_bytes); };
+  const auto add = [&](const std::byte* from, Sum* to) {
+    if (!core::is_narrow<Sum>(out.dtype)) return table.add(reinterpret_cast<const Sum*>(from), out.cols, to);
+    if constexpr (sizeof(Sum) == sizeof(float)) {
+      constexpr int64_t kWide = 512;
+      alignas(64) Sum wide[kWide];
+      for (int64_t c = 0; c < out.cols; c += kWide) {
+        const int64_t count = std::min(kWide, out.cols - c);
+        kernels.widen(from + c * element, out.dtype, count, wide);
+        table.add(wide, count, to + c);
       }
-    };
-    const auto finish = [&](const Sum* sums, std::byte* to) {
-      sink::store_sums(kernels, sums, out.cols, WriteMode::kOverwrite, to, out.dtype);
-    };
-    const auto store = [&](const std::byte* from, int64_t row) { std::memcpy(row_of(row), from, row_bytes); };
-    sum_over_ranks<Sum>(group, parts, out.rows, out.cols, {element, element}, context.threads(), load, add, finish,
-                        store, out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
+    }
   };
-  in_double ? sum(kernels.f64) : sum(kernels.f32);
+  const auto finish = [&](const Sum* from, std::byte* to) {
+    sink::store_sums(kernels, from, out.cols, WriteMode::kOverwrite, to, out.dtype);
+  };
+  const auto store = [&](const std::byte* from, int64_t row) { std::memcpy(row_of(row), from, row_bytes); };
+  sums.next<Sum>(threads, load, add, finish, store,
+                 out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
 }
 
 // Each message goes to its ranks, and their sums come back.
@@ -64,44 +60,77 @@ void check_sums(const Gradients& outputs, const Shared& shared) {
   core::fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
 }
 
-void sum_over_batch(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
-                    const Shared& shared) {
-  if (!shared.weight_ranks) return;
-  Group& group = *shared.weight_ranks;
+BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+                     const Shared& shared, int64_t early_chunks)
+    : context_(context), group_(shared.weight_ranks), in_double_(problem.in_double()), threads_(context.threads()) {
+  if (!group_) return;
   const Matrix weight = outputs.d_weight.data ? core::with_used_stride(outputs.d_weight) : Matrix();
   const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
   const Matrix lora_a = outputs.d_lora_a.data ? core::with_used_stride(outputs.d_lora_a) : Matrix();
   const Matrix lora_b = outputs.d_lora_b.data ? core::with_used_stride(outputs.d_lora_b) : Matrix();
-  const std::array<int64_t, 10> sizes = {weight.rows,
-                                         weight.cols,
-                                         static_cast<int64_t>(weight.dtype),
-                                         bias.size,
-                                         bias.data ? static_cast<int64_t>(bias.dtype) : -1,
-                                         lora_a.rows,
-                                         static_cast<int64_t>(lora_a.dtype),
-                                         lora_b.rows,
-                                         lora_b.cols,
-                                         static_cast<int64_t>(lora_b.dtype)};
-  for (const auto& others : group.all_gather(sizes)) {
-    if (others == sizes) continue;
-    throw RankError("the ranks of ranks.data do not sum the same: d_weight is [" + std::to_string(sizes[0]) + ", " +
-                    std::to_string(sizes[1]) + "] here and [" + std::to_string(others[0]) + ", " +
-                    std::to_string(others[1]) + "] on another rank, d_bias " + std::to_string(sizes[3]) + " and " +
-                    std::to_string(others[3]) + ", d_lora_a of rank " + std::to_string(sizes[5]) + " and " +
-                    std::to_string(others[5]) + ", d_lora_b of " + std::to_string(sizes[7]) + " entries and " +
-                    std::to_string(others[7]) + ", or their types differ");
+  struct Stated {
+    std::array<int64_t, 10> sizes;
+    int64_t early_chunks;
+  };
+  const Stated mine = {
+      {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size,
+       bias.data ? static_cast<int64_t>(bias.dtype) : -1, lora_a.rows, static_cast<int64_t>(lora_a.dtype), lora_b.rows,
+       lora_b.cols, static_cast<int64_t>(lora_b.dtype)},
+      early_chunks};
+  early_ = early_chunks > 0;
+  for (const Stated& others : group_->all_gather(mine)) {
+    early_ &= others.early_chunks == early_chunks;
+    if (others.sizes == mine.sizes) continue;
+    const auto here = [&](size_t i) { return std::to_string(mine.sizes[i]); };
+    const auto there = [&](size_t i) { return std::to_string(others.sizes[i]); };
+    throw RankError("the ranks of ranks.data do not sum the same: d_weight is [" + here(0) + ", " + here(1) +
+                    "] here and [" + there(0) + ", " + there(1) + "] on another rank, d_bias " + here(3) + " and " +
+                    there(3) + ", d_lora_a of rank " + here(5) + " and " + there(5) + ", d_lora_b of " + here(7) +
+                    " entries and " + there(7) + ", or their types differ");
   }
   // A vector is rows, of which each rank sums some.
   constexpr int64_t kRow = 1024;
   const int64_t whole = bias.size / kRow * kRow;
-  const Matrix sums[] = {weight, lora_a, lora_b, Matrix(bias.data, bias.dtype, whole / kRow, kRow),
-                         Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole)};
+  outputs_ = {weight, lora_a, lora_b, Matrix(bias.data, bias.dtype, whole / kRow, kRow),
+              Matrix(core::element(bias.data, bias.dtype, whole), bias.dtype, 1, bias.size - whole)};
+}
+
+void BatchSums::reached(int64_t entries) {
+  // Whoever comes first waits for the others, as long as one of their tasks takes: so several messages follow
+  // one another each time.
+  constexpr int64_t kMessages = 4;
+  if (output_ == 0) advance(entries, kMessages, 1);
+}
+
+void BatchSums::finish() {
+  if (!group_) return;
   // Ranks of a grid meet in every exchange, and those with other vocabulary entries may have more of them.
   int64_t exchanges = 0;
-  for (const Matrix& out : sums) exchanges += exchanges_of(group, out);
-  const int64_t most = group.most_before(exchanges);
-  for (const Matrix& out : sums) sum_rows(context, group, problem.in_double(), out);
-  for (; exchanges < most; ++exchanges) group.sit_out();
+  for (const Matrix& out : outputs_) exchanges += exchanges_of(*group_, out);
+  const int64_t most = group_->most_before(exchanges);
+  while (output_ < outputs_.size()) advance(outputs_[output_].rows, 1, threads_);
+  for (; exchanges < most; ++exchanges) group_->sit_out();
+}
+
+void BatchSums::advance(int64_t end, int64_t at_least, int threads) {
+  const Matrix& out = outputs_[output_];
+  if (out.rows > 0 && out.cols > 0) {
+    if (!sums_) {
+      const core::Array<int64_t> parts(static_cast<size_t>(group_->size()), 1);
+      const auto element = static_cast<int64_t>(size_of(out.dtype));
+      sums_.emplace(*group_, parts, out.rows, out.cols, SumWire{element, element},
+                    in_double_ ? sizeof(double) : sizeof(float), threads_);
+    }
+    const kernels::RowKernels& kernels = *detail::state_of(context_).kernels;
+    while (!sums_->done() && sums_->end_of(at_least) <= end) {
+      for (int64_t i = 0; i < at_least && !sums_->done(); ++i) {
+        in_double_ ? sum_next<double>(kernels, out, threads, *sums_) : sum_next<float>(kernels, out, threads, *sums_);
+      }
+    }
+    if (!sums_->done()) return;
+    sums_.reset();
+  }
+  ++output_;
 }
 
 }  // namespace logitless::ranks

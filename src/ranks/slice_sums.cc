@@ -86,8 +86,9 @@ void SliceSums::sum_over_group(std::span<const int64_t> rows, int threads) const
     if (stored) return static_cast<void>(std::memcpy(to, from, static_cast<size_t>(h) * bytes));
     sink::store_sums(kernels_, reinterpret_cast<const Sum*>(from), h, WriteMode::kAccumulate, to, dtype);
   };
-  sum_over_ranks<Sum>(*cut_.group, cut_.slices, static_cast<int64_t>(rows.size()), h,
-                      {sizeof(Sum), static_cast<int64_t>(bytes)}, threads, load_part, add, finish, store);
+  RowSums sums(*cut_.group, cut_.slices, static_cast<int64_t>(rows.size()), h,
+               {sizeof(Sum), static_cast<int64_t>(bytes)}, sizeof(Sum), threads);
+  while (!sums.done()) sums.next<Sum>(threads, load_part, add, finish, store);
 }
 
 }  // namespace logitless::ranks

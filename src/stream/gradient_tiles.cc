@@ -18,8 +18,8 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
   static constexpr bool kInOrder = false;
 
   GradientTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
-                const ActiveBlocks& active, bool begin, const TokenGrads& grads)
-      : Base(pass, buffers, sinks, active, pass.run.logits_stay),
+                const ActiveBlocks& active, bool begin, const TokenGrads& grads, ranks::BatchSums* sums)
+      : Base(pass, buffers, sinks, active, pass.run.logits_stay, sums),
         begin_(begin),
         summands_(stats::gradient_summands(grads)) {}
 
@@ -51,7 +51,7 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
 template <class Types>
 void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
                     sink::Sinks<typename Types::Sum> sinks, const ActiveBlocks& active, bool begin,
-                    const TokenStats& stats, const TokenGrads& grads) {
+                    const TokenStats& stats, const TokenGrads& grads, ranks::BatchSums* sums) {
   if (active.empty()) return;
   kernels::PickGradient<typename Types::Logit>* picks = buffers.picks;
   for (size_t i = 0; i < active.blocks.order.size(); ++i) {
@@ -63,13 +63,13 @@ void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffe
     }
   }
   for (sink::Sink<typename Types::Sum>* sink : sinks) sink->begin_chunk(active.blocks.order, pass.run.plan.threads);
-  GradientTasks<Types>(pass, buffers, sinks, active, begin, grads).run();
+  GradientTasks<Types>(pass, buffers, sinks, active, begin, grads, sums).run();
   for (sink::Sink<typename Types::Sum>* sink : sinks) sink->finish_chunk(active.blocks.order, pass.run.plan.threads);
 }
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                       \
   template void gradient_tiles(const Pass<Types>&, plan::BackwardBuffers<Types>&, sink::Sinks<Types::Sum>, \
-                               const ActiveBlocks&, bool, const TokenStats&, const TokenGrads&);
+                               const ActiveBlocks&, bool, const TokenStats&, const TokenGrads&, ranks::BatchSums*);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)

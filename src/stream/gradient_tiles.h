@@ -4,6 +4,7 @@
 
 #include "logitless/token_stats.h"
 #include "plan/buffers.h"
+#include "ranks/batch_sums.h"
 #include "sink/sink.h"
 #include "stream/active_blocks.h"
 #include "stream/pass.h"
@@ -12,10 +13,11 @@ namespace logitless::stream {
 
 /// Makes the gradients of `active` and hands them to the sinks, which have taken their memory. `begin` is
 /// true in the first call of a run that has rows; later calls add to what the first one has written.
-/// Vocabulary tiles whose sums stand apart are finished here, so such a run has one chunk.
+/// Vocabulary tiles whose sums stand apart are finished here, so such a run has one chunk. `sums`, if it is
+/// not null, hears which vocabulary entries have had the last of their rows.
 template <class Types>
 void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
                     sink::Sinks<typename Types::Sum> sinks, const ActiveBlocks& active, bool begin,
-                    const TokenStats& stats, const TokenGrads& grads);
+                    const TokenStats& stats, const TokenGrads& grads, ranks::BatchSums* sums);
 
 }  // namespace logitless::stream

@@ -2,6 +2,7 @@
 #include "stream/pipeline.h"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "core/in_order.h"
@@ -238,6 +239,14 @@ void leave_out_forward(const TokenProblem& problem, const Shared& shared, plan::
   work.kept_rows = static_cast<int64_t>(problem.active().size());
 }
 
+// Makes what sums the gradients of the head over the ranks of a batch, and has the schedule tell it of them.
+template <class Problem, class Outputs>
+void sum_over_batch(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
+                    Schedule& schedule, std::optional<ranks::BatchSums>& sums) {
+  sums.emplace(context, problem, outputs, shared, schedule.finishes_rows_early() ? schedule.chunks() : 0);
+  if (sums->travels_early()) schedule.follow(*sums);
+}
+
 template <class Problem, class Outputs>
 Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
             TokenLoss* loss, stats::Returned returned) {
@@ -254,9 +263,11 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
   if (work.leaves_expected_rows && ran.plan.kind == PlanKind::kExpectedRow)
     stats::make_expected_rows(problem, expected_elements(problem), ran);
   if (loss) stats::make_grads(problem, *loss, ran);
+  std::optional<ranks::BatchSums> sums;
+  if (wants_gradients) sum_over_batch(context, problem, outputs, shared, *schedule, sums);
   Pipeline(*schedule, loss, wants_gradients, ran).run();
   schedule->report(ran.plan);
-  if (wants_gradients) ranks::sum_over_batch(context, problem, outputs, shared);
+  if (sums) sums->finish();
   return ran;
 }
 
@@ -320,10 +331,12 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
   judge_expected_rows(problem, outputs, filled, work);
   work.has_expected_rows = !stats.expected.empty() && !shared.cut;
   const auto schedule = make_schedule(context, problem, outputs, shared, work, plan);
+  std::optional<ranks::BatchSums> sums;
+  sum_over_batch(context, problem, outputs, shared, *schedule, sums);
   for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
   schedule->finish_gradients();
   schedule->report(plan);
-  ranks::sum_over_batch(context, problem, outputs, shared);
+  sums->finish();
   return plan;
 }
 

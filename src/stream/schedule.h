@@ -14,6 +14,7 @@
 #include "plan/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
+#include "ranks/batch_sums.h"
 #include "ranks/cut.h"
 
 namespace logitless::stream {
@@ -37,6 +38,11 @@ class Schedule {
   /// Gradient and sink: makes the gradients of the chunk's logits and hands them to the outputs.
   /// Chunks come in order; a chunk that was not folded has its logits made for this.
   virtual void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
+  /// Tells whether it can say, while it makes the gradients of the last chunk, which rows of d_weight have
+  /// their last values. Ranks of a grid meet in every exchange, in one order, so theirs cannot.
+  virtual bool finishes_rows_early() const { return false; }
+  /// Says so to `sums` from then on.
+  virtual void follow(ranks::BatchSums& /*sums*/) {}
   /// The pipeline calls this after the gradients of the last chunk.
   virtual void finish_gradients() {}
   /// Fills what a plan says of gradients of chosen segments, once these are made.

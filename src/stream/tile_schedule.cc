@@ -100,10 +100,19 @@ class TileSchedule final : public SliceSchedule {
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->take(arena_);
     const auto c = static_cast<size_t>(chunk);
     const ActiveBlocks active = active_blocks(pass_.problem, run_, run_.chunks[c], run_.chunks[c + 1], grads);
-    gradient_tiles(pass_, *backward_, sinks_.all(), active, !wrote_any_, stats, grads);
+    gradient_tiles(pass_, *backward_, sinks_.all(), active, !wrote_any_, stats, grads,
+                   chunk == chunks() - 1 ? sums_ : nullptr);
     wrote_any_ |= !active.empty();
     for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
   }
+
+  // Rows of d_weight are vocabulary entries then, and stand in the output as soon as they are made. A thread
+  // that is alone would do nothing else meanwhile.
+  bool finishes_rows_early() const override {
+    const bool row_by_row = !run_.weight_apart && !pass_.source.products().front().head.layout().is_hidden_vocab();
+    return row_by_row && !run_.chooses_segments && run_.plan.threads > 1;
+  }
+  void follow(ranks::BatchSums& sums) override { sums_ = &sums; }
 
   void finish_gradients() override {
     if (chosen_) return;
@@ -138,7 +147,8 @@ class TileSchedule final : public SliceSchedule {
   size_t mark_ = 0;  // the end of what lives as long as the call
   std::optional<plan::ForwardBuffers<Types>> forward_;
   std::optional<plan::BackwardBuffers<Types>> backward_;
-  core::Array<bool> wrote_rows_;  // rows of hidden that have had gradients, over all chunks
+  ranks::BatchSums* sums_ = nullptr;  // hears which entries are final; null: nobody wants to
+  core::Array<bool> wrote_rows_;      // rows of hidden that have had gradients, over all chunks
   bool wrote_any_ = false;
   bool walked_ = false;
   bool chosen_ = false;  // gradients were made of chosen segments

@@ -5,6 +5,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,6 +13,7 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "plan/buffers.h"
+#include "ranks/batch_sums.h"
 #include "sink/sink.h"
 #include "stream/active_blocks.h"
 #include "stream/pass.h"
@@ -40,13 +42,14 @@ class TileTasks {
   using Gradient = typename Types::Gradient;
 
   TileTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
-            const ActiveBlocks& active, bool logits_stay)
+            const ActiveBlocks& active, bool logits_stay, ranks::BatchSums* sums = nullptr)
       : pass_(pass),
         grid_(pass.run.grid),
         buffers_(buffers),
         sinks_(sinks),
         active_(active),
-        logits_stay_(logits_stay) {}
+        logits_stay_(logits_stay),
+        batch_sums_(sums) {}
 
   void run() {
     for (const plan::RowBlock& rows : active_.blocks.blocks) {
@@ -151,6 +154,7 @@ class TileTasks {
   const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
   const bool logits_stay_;
+  ranks::BatchSums* const batch_sums_;  // hears how far the gradients of entries are final; null: nobody does
   const bool sums_columns_ = std::any_of(sinks_.begin(), sinks_.end(), [](const sink::Sink<Sum>* sink) {
     return sink->chain_of() == sink::ChainOf::kVocabTile;
   });
@@ -171,6 +175,9 @@ class TileTasks {
     int64_t turns;   // places that row blocks or vocabulary tiles have
     int64_t splits;  // chains of a place
     int64_t begin;   // in Dependences::chain_places, which has [turns, splits] of them from here on
+
+    /// Tells whether these chains, and not those that they join, end where a vocabulary tile is complete.
+    bool sums_tiles() const { return !of_rows && !sink->joins(); }
   };
 
   /// The places that tasks depend on; only their addresses matter.
@@ -182,10 +189,12 @@ class TileTasks {
     core::Array<char> entries;  // [vocabulary tiles]: the head's part is read no more
     // [tiles that are submitted before they are done]: all tasks of a tile are done
     core::Array<char> ahead;
-    core::Array<char> settled;  // [row blocks], for steps in the order of the vocabulary
-    char finished = 0;          // tiles of sums are handed on one at a time, in order
+    core::Array<std::atomic<int>> unfinished;  // [vocabulary tiles]: sinks that still sum a tile
+    core::Array<char> settled;                 // [row blocks], for steps in the order of the vocabulary
+    char finished = 0;                         // tiles of sums are handed on one at a time, in order
 
-    explicit Dependences(const TileTasks& tasks) {
+    explicit Dependences(const TileTasks& tasks)
+        : unfinished(tasks.batch_sums_ ? static_cast<size_t>(tasks.grid_.vocab_tiles()) : 0) {
       const plan::TileGrid& grid = tasks.grid_;
       const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
       slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
@@ -204,6 +213,9 @@ class TileTasks {
       entries.resize(static_cast<size_t>(grid.vocab_tiles()));
       if constexpr (Steps::kInOrder) settled.resize(static_cast<size_t>(row_blocks));
       ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
+      const auto sinks_of_tiles =
+          std::count_if(chains.begin(), chains.end(), [](const Chains& c) { return c.sums_tiles(); });
+      for (std::atomic<int>& tile_sinks : unfinished) tile_sinks = static_cast<int>(sinks_of_tiles);
     }
 
     /// Returns the first of the chains that sink s has for a row block or a vocabulary tile.
@@ -220,7 +232,7 @@ class TileTasks {
   void submit([[maybe_unused]] Dependences& dependences, core::FirstError* error) {
     const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
     const int64_t vocab_tiles = grid_.vocab_tiles();
-    int64_t slot = 0;
+    int64_t slot = 0, final_tiles = 0;
     size_t ahead = 0;
     for (int64_t j = 0; j < vocab_tiles; ++j) {
       [[maybe_unused]] char* head_part = &dependences.entries[static_cast<size_t>(j)];
@@ -233,6 +245,7 @@ class TileTasks {
 #pragma omp taskgroup
 #pragma omp task depend(inout : done[0])
         {}
+        tell_of_final_tiles(dependences, error, final_tiles);
         [[maybe_unused]] char* tile_slot = &dependences.tile[static_cast<size_t>(slot)];
 #pragma omp task depend(inout : tile_slot[0]) depend(in : head_part[0], done[0])
         error->guard([&] { steps().make_tile(j, b, slot); });
@@ -262,8 +275,43 @@ class TileTasks {
 #pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : dependences.finished, head_part[0])
         error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
       }
+      if (!batch_sums_) continue;
+      for (size_t s = 0; s < dependences.chains.size(); ++s) {
+        if (!dependences.chains[s].sums_tiles()) continue;
+        [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
+        [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
+        std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
+        // Its place is that of the tile's last row block, so that this does not stay behind for long.
+        [[maybe_unused]] char* done =
+            &dependences.ahead[(ahead + dependences.ahead.size() - 1) % dependences.ahead.size()];
+#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])
+        unfinished->fetch_sub(1, std::memory_order_release);
+      }
+    }
+    // What is left ends tile by tile, so that the last sums travel while others are made.
+    for (size_t left = batch_sums_ ? dependences.ahead.size() : 0; left > 0; --left) {
+      [[maybe_unused]] char* done = &dependences.ahead[ahead];
+      ahead = (ahead + 1) % dependences.ahead.size();
+#pragma omp taskgroup
+#pragma omp task depend(inout : done[0])
+      {}
+      tell_of_final_tiles(dependences, error, final_tiles);
     }
 #pragma omp taskwait
+  }
+
+  // Where somebody wants to hear it, says how far vocabulary tiles are complete. It runs on the thread that
+  // made the call.
+  void tell_of_final_tiles(const Dependences& dependences, core::FirstError* error, int64_t& final_tiles) const {
+    if (!batch_sums_) return;
+    const int64_t before = final_tiles;
+    const auto is_final = [&](int64_t j) {
+      return dependences.unfinished[static_cast<size_t>(j)].load(std::memory_order_acquire) == 0;
+    };
+    while (final_tiles < grid_.vocab_tiles() && is_final(final_tiles)) ++final_tiles;
+    if (final_tiles == before) return;
+    const int64_t entries = grid_.first_entry(final_tiles - 1) + grid_.entries(final_tiles - 1);
+    error->guard([&] { batch_sums_->reached(entries); });
   }
 };
 

@@ -115,7 +115,8 @@ int run() {
 }  // namespace logitless::testing
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   const int result = logitless::testing::run();
   MPI_Finalize();
   return result;

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Products of float32 by backend "amx_float32" on the emulated tile unit: their error beside its bound and
-// beside that of float32 sums, and what infinities, NaN and very large and small numbers become.
+// beside that of float32 sums, and what infinities, NaN and very large and small numbers become. Those of
+// "amx_float32_two_terms" have a bound of their own.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -26,10 +27,12 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 constexpr float kMax = std::numeric_limits<float>::max();
 constexpr double kUnit = 0x1p-24;
+constexpr double kTwoTermsLeaveOut = 0x1p-15 * (1 + 0x1p-18);
 
 uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 
 const gemm::Backend& terms_backend() { return *gemm::find_backend("amx_float32"); }
+const gemm::Backend& two_terms_backend() { return *gemm::find_backend("amx_float32_two_terms"); }
 const gemm::Backend& openblas() { return *gemm::find_backend("openblas"); }
 
 /// C [m, n] = A [m, k] · B [k, n] of float32.
@@ -72,11 +75,12 @@ std::vector<float> summed_in_order(const Float32Product& p) {
   return c;
 }
 
-/// The errors of a product: relative, of all elements together, and the largest beside the bound of amx.h.
+/// The errors of a product: relative, of all elements together, and the largest beside the bound of
+/// tile_backend.h, of whose S so much is left out.
 struct Errors {
   double relative = 0, of_bound = 0;
 
-  Errors(const Float32Product& p, const std::vector<float>& got) {
+  Errors(const Float32Product& p, const std::vector<float>& got, double left_out = 0) {
     double errors = 0, squares = 0;
     for (int64_t i = 0; i < p.m; ++i) {
       for (int64_t j = 0; j < p.n; ++j) {
@@ -90,7 +94,7 @@ struct Errors {
         const double error = std::abs(static_cast<double>(got[static_cast<size_t>(i * p.n + j)]) - want);
         const auto depth = static_cast<double>(p.k);
         const double roundings = std::min(depth, 40.0) + depth / 576 + 2;
-        const double bound = roundings * kUnit * size + 0x1p-126 * (8 * (depth + 2) + 1.02 * operands);
+        const double bound = (roundings * kUnit + left_out) * size + 0x1p-126 * (8 * (depth + 2) + 1.02 * operands);
         // `want` itself is off by 2^-53 a term.
         of_bound = std::max(of_bound, error / (bound + depth * 0x1p-53 * size));
         errors += error * error;
@@ -137,6 +141,27 @@ TEST(Float32OnTiles, ErrNoMoreThanFloat32AndKeepTheirBound) {
   }
 }
 
+// Two terms leave out what is left of each number, and the product of their second ones.
+TEST(Float32OnTiles, OfTwoTermsKeepTheirBound) {
+  for (const int64_t k : {1, 2, 33, 576, 1536, 8192}) {
+    std::mt19937_64 random(static_cast<uint64_t>(k));
+    std::normal_distribution<float> normal;
+    Float32Product plain(40, 36, k);
+    plain.fill([&] { return normal(random); });
+    const Errors two(plain, plain.multiply(two_terms_backend()), kTwoTermsLeaveOut);
+    EXPECT_LE(two.of_bound, 1);
+    EXPECT_LE(two.relative, 6e-6);
+    EXPECT_GE(two.relative, 1e-6) << "these are three terms";
+    std::printf("depth %4d: error %.1e\n", static_cast<int>(k), two.relative);
+  }
+  std::mt19937_64 random(9);
+  // Where A has one term, nothing of two terms of B is left out.
+  Float32Product whole(67, 70, 150);
+  whole.fill([&] { return static_cast<float>(static_cast<int>(random() % 601) - 300); });
+  for (float& x : whole.a) x = static_cast<float>(static_cast<int>(random() % 255) - 127);
+  EXPECT_EQ(whole.multiply(two_terms_backend()), whole.multiply(openblas()));
+}
+
 // Each number is split for itself: one that is much smaller than its neighbours keeps its digits.
 TEST(Float32OnTiles, KeepTheirBoundOverAllMagnitudes) {
   for (const int widest : {10, 40, 60}) {
@@ -166,12 +191,12 @@ TEST(Float32OnTiles, AreExactWhereFloat32Is) {
   EXPECT_EQ(product.multiply(terms_backend()), product.multiply(openblas()));
 }
 
-TEST(Float32OnTiles, AreInfiniteOrNaNWhereFloat32IsAndNowhereElse) {
+void expect_infinite_or_nan_where_float32_is(const gemm::Backend& backend) {
   std::mt19937_64 random(10);
   std::normal_distribution<float> normal;
   Float32Product finite(70, 66, 130);
   finite.fill([&] { return normal(random); });
-  const std::vector<float> undisturbed = finite.multiply(terms_backend());
+  const std::vector<float> undisturbed = finite.multiply(backend);
   Float32Product product = finite;
   // Infinity times what has no low terms, times zero, and beside infinities of either sign.
   product.at_a(3, 40) = kInfinity;
@@ -185,7 +210,7 @@ TEST(Float32OnTiles, AreInfiniteOrNaNWhereFloat32IsAndNowhereElse) {
   product.at_b(20, 33) = -kInfinity;
   product.at_b(21, 50) = kNaN;
   product.at_a(60, 9) = std::bit_cast<float>(0x7f800001u);  // its 16 high bits alone would be infinity
-  const std::vector<float> got = product.multiply(terms_backend());
+  const std::vector<float> got = product.multiply(backend);
   for (int64_t i = 0; i < product.m; ++i) {
     for (int64_t j = 0; j < product.n; ++j) {
       float want = 0;
@@ -205,6 +230,11 @@ TEST(Float32OnTiles, AreInfiniteOrNaNWhereFloat32IsAndNowhereElse) {
   }
 }
 
+TEST(Float32OnTiles, AreInfiniteOrNaNWhereFloat32IsAndNowhereElse) {
+  expect_infinite_or_nan_where_float32_is(terms_backend());
+  expect_infinite_or_nan_where_float32_is(two_terms_backend());
+}
+
 TEST(Float32OnTiles, TakeTheScratchThatTheMemoryPageSays) {
   const auto rounded = [](int64_t x) { return (x + 31) / 32 * 32; };
   for (const int64_t n : {1, 40, 512, 1024, 6000}) {
@@ -213,6 +243,11 @@ TEST(Float32OnTiles, TakeTheScratchThatTheMemoryPageSays) {
       const int64_t bytes = 2 * std::min(3 * width * depth, std::max<int64_t>(384 * 1024, 384 * depth)) +
                             192 * std::min<int64_t>(depth, 96) + 256 * std::min<int64_t>(width, 4096) + 64;
       EXPECT_EQ(terms_backend().scratch_bytes(512, n, k, DType::kFloat32, DType::kFloat32), static_cast<size_t>(bytes))
+          << n << " x " << k;
+      const int64_t of_two = 2 * std::min(2 * width * depth, std::max<int64_t>(384 * 1024, 256 * depth)) +
+                             128 * std::min<int64_t>(depth, 128) + 256 * std::min<int64_t>(width, 6144) + 64;
+      EXPECT_EQ(two_terms_backend().scratch_bytes(512, n, k, DType::kFloat32, DType::kFloat32),
+                static_cast<size_t>(of_two))
           << n << " x " << k;
     }
   }

@@ -19,7 +19,8 @@ double loss_of_ranks(MPI_Comm communicator, const logitless::HiddenStates& hidde
 // [/head]
 
 int main(int argc, char** argv) {
-  MPI_Init(&argc, &argv);
+  int provided = 0;
+  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   const std::vector<float> hidden(6, 0.5F), weight(20, 0.25F);
   const std::vector<int64_t> targets = {1, 2, 3};
   const double loss = loss_of_ranks(MPI_COMM_WORLD, logitless::ConstMatrix(hidden.data(), 3, 2), {weight.data(), 10, 2},
