@@ -13,20 +13,10 @@ PLANS = {
 }
 
 
-def workspace(job: Job) -> list[str]:
-    """A `d_weight` in 16 bits is rounded once, so one pass takes all rows at once: it gets room for their logits,
-    for the sums of `d_hidden` and for tiles. The others have the library's default."""
-    if job.contender != "one_pass" or not job.gradients or job.shape.dtype == "float32":
-        return []
-    shape = job.shape
-    mebibytes = 4 * shape.tokens * (shape.vocab + shape.hidden) // 2**20
-    return [f"kernel.workspace={mebibytes + 128}MiB"]
-
-
 def arguments(job: Job) -> list[str]:
     """The command line of a job."""
     settings = [f"task={job.task}", f"threads={job.threads}", f"batch_size={job.shape.sequences}"]
-    settings += PLANS[job.contender] + workspace(job)
+    settings += PLANS[job.contender]
     files = {"hidden": "hidden", "lm-head": "lm_head", "targets": "targets"}
     if job.task == "grpo":
         settings += ["policy.variant=grpo", f"policy.beta={GRPO_BETA}", f"policy.epsilon_low={GRPO_EPSILON}",

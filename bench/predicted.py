@@ -1,0 +1,63 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Says what calls would take on paper, beside what they took in a file of `logitless bench`: their multiply-adds at the
+file's GEMM rate, plus the bytes that they move at the memory's rate. Nothing overlaps, and nothing else costs time.
+
+    logitless bench configs/smollm2-135m.yaml --sweep seq_len=512,1024,2048,4096 \\
+        --contenders dense,one_pass,two_pass,forward -o bench.jsonl
+    python bench/predicted.py bench.jsonl --memory 14         # GB/s: build/release/bin/parts memory
+    python bench/predicted.py bench.jsonl --memory 23 --gemm 1600    # GFLOP/s of tiles: bin/parts products
+
+Loss and both gradients are assumed, or the loss alone for `forward`.
+"""
+
+import argparse
+import json
+import math
+import re
+
+ITEM_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "float16": 2}
+PRODUCTS = {"forward": 1, "two_pass": 4, "expected_row": 4}
+
+
+def predicted_seconds(name, plan, shape, gemm_rate, memory_rate):
+    """Returns the seconds of arithmetic and those of memory; rates are a second's FLOP and bytes."""
+    rows, hidden, vocab = shape["tokens"], shape["hidden"], shape["vocab"]
+    item = ITEM_BYTES[shape["dtype"]]
+    head, logits = item * hidden * vocab, (8 if item == 8 else 4) * rows * vocab
+    chunk = re.search(r"in chunks of (\d+)", plan)
+    chunks = math.ceil(rows / int(chunk[1])) if chunk and name == "one_pass" else 1
+    # The head is read for the logits, and once more for gradients; what is written is read first.
+    moved = chunks * head if name == "forward" else chunks * 4 * head
+    # Logits that stay are written, and turned into gradients in their place. Products of dense read these
+    # from memory; those of one pass follow while a tile is in a cache. Dense folds what memory holds, too.
+    moved += {"dense": 7, "one_pass": 4}.get(name, 0) * logits
+    return 2 * PRODUCTS.get(name, 3) * rows * hidden * vocab / gemm_rate, moved / memory_rate
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file")
+    parser.add_argument("--memory", type=float, required=True, metavar="GB/s")
+    parser.add_argument("--gemm", type=float, metavar="GFLOP/s", help="in place of the file's GEMM rate")
+    arguments = parser.parse_args()
+    print(f"{'tokens':>7} {'contender':<12} {'arithmetic':>11} {'memory':>8} {'measured':>9}  predicted / measured")
+    with open(arguments.file, encoding="utf-8") as lines:
+        points = [point for point in map(json.loads, lines) if point["type"] == "point"]
+    for point in points:
+        gemm_rate = 1e9 * arguments.gemm if arguments.gemm else point["gemm_rate_flops"]
+        for contender in point["contenders"]:
+            if contender["status"] != "ok" or not contender["plan"]:
+                continue
+            name = contender["name"]
+            arithmetic, memory = predicted_seconds(
+                name, contender["plan"], point["shape"], gemm_rate, 1e9 * arguments.memory
+            )
+            measured = contender["median_s"]
+            print(
+                f"{point['shape']['tokens']:>7} {name:<12} {arithmetic:>9.3f} s {memory:>6.3f} s {measured:>7.3f} s  "
+                f"{(arithmetic + memory) / measured:.2f}"
+            )
+
+
+if __name__ == "__main__":
+    main()
