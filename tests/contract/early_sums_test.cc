@@ -19,9 +19,9 @@ namespace logitless::testing {
 namespace {
 
 constexpr int kRanks = 2;
-// The first four messages hold the sums of 2,048 entries. Two threads are at most 32 tiles of 64 entries
-// ahead of what is final, so these messages go when the last entries are not begun.
-constexpr int64_t kTokens = 40, kHidden = 1024, kVocab = 4500, kVocabTile = 64;
+// The first four messages hold the sums of 2,048 entries, or of 4,096 in bfloat16. Two threads are at most 32
+// tiles of 64 entries ahead of what is final, so these messages go when the last entries are not begun.
+constexpr int64_t kTokens = 40, kHidden = 1024, kVocab = 6400, kVocabTile = 64;
 constexpr float kUntouched = 99;
 constexpr uint16_t kUntouchedBits = 0x42c6;  // the same in bfloat16
 
