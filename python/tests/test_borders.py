@@ -330,6 +330,27 @@ def test_a_rank_without_a_part_and_arrays_that_a_communicator_keeps(size, layout
         np.testing.assert_array_equal(out, out_then)
 
 
+# With two threads a communicator is called from within the library's parallel regions.
+@pytest.mark.parametrize("threads", [1, 2])
+def test_sums_over_a_batch_are_those_of_the_whole(threads):
+    random = np.random.default_rng(5)
+    hidden = random.standard_normal((100, 96), dtype=np.float32)
+    weight = random.standard_normal((40_000, 96), dtype=np.float32) / 8  # its gradient is several messages
+    targets = random.integers(0, 40_000, 100)
+    whole = np.empty_like(weight)
+    loss = logitless.cross_entropy(hidden, weight, targets, d_weight=whole).loss
+    sums = np.empty((2, *weight.shape), np.float32)
+
+    def work(rank, communicator):
+        context = logitless.Context(threads=threads, data_ranks=communicator, sum_d_weight=True)
+        part = slice(50 * rank, 50 * rank + 50)
+        return logitless.cross_entropy(hidden[part], weight, targets[part], context=context, d_weight=sums[rank]).loss
+
+    assert Threads(2).run(work) == pytest.approx([loss] * 2)
+    np.testing.assert_array_equal(sums[0], sums[1])
+    np.testing.assert_allclose(sums[0], whole, atol=1e-6)
+
+
 def test_a_communicator_has_numbers():
     class Wrong:
         rank, size = "first", 2
