@@ -4,10 +4,12 @@ file's GEMM rate, plus the bytes that they move at the memory's rate. Nothing ov
 
     logitless bench configs/smollm2-135m.yaml --sweep seq_len=512,1024,2048,4096 \\
         --contenders dense,one_pass,two_pass,forward -o bench.jsonl
-    python bench/predicted.py bench.jsonl --memory 14         # GB/s: build/release/bin/parts memory
-    python bench/predicted.py bench.jsonl --memory 23 --gemm 1600    # GFLOP/s of tiles: bin/parts products
+    python bench/predicted.py bench.jsonl --memory 14                # GB/s
+    python bench/predicted.py bench.jsonl --memory 23 --gemm 1600    # GFLOP/s of tiles, by bin/parts products
 
-Loss and both gradients are assumed, or the loss alone for `forward`.
+The memory's rate is that of a plain sum of the head; `build/release/bin/parts memory` comes near it: it moves 12 bytes a
+logit, two reads and a write, in the seconds that it prints. Loss and both gradients are assumed, or the loss alone for
+`forward`.
 """
 
 import argparse

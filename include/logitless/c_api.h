@@ -434,7 +434,8 @@ typedef struct logitless_workspace logitless_workspace;
 typedef struct logitless_context logitless_context;
 
 /** See Communicator: it carries bytes between ranks. The functions get `user`, return 0, and anything else ends
- * the call with LOGITLESS_CALLBACK_FAILED. It, and what `user` points to, must outlive the contexts that name it. */
+ * the call with LOGITLESS_CALLBACK_FAILED. They are called on the thread that made the call, also from within an
+ * OpenMP region of it. It, and what `user` points to, must outlive the contexts that name it. */
 typedef struct logitless_communicator {
   size_t struct_size;
   int32_t rank, size;

@@ -20,9 +20,8 @@ namespace logitless {
 
 /// It uses a duplicate of the communicator that it is made of, so that its messages meet no others. MPI must
 /// have been initialised for the thread that makes the calls, with MPI_THREAD_FUNNELED where they run on
-/// several, and be finalised after this is destroyed.
-/// Errors of MPI are thrown as std::runtime_error where MPI returns them; what becomes of the others when a
-/// rank dies is MPI's affair: mpirun ends them.
+/// several, and be finalised after this is destroyed. Errors of MPI are thrown as std::runtime_error where
+/// MPI returns them; what becomes of the others when a rank dies is MPI's affair: mpirun ends them.
 class MpiCommunicator final : public Communicator {
  public:
   explicit MpiCommunicator(MPI_Comm communicator) {

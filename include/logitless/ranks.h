@@ -20,8 +20,9 @@ namespace logitless {
 /// has one on MPI.
 ///
 /// All ranks of a group call the same functions in the same order. A call uses the communicator from the
-/// thread that made it, and never from two threads at once; its other threads may compute meanwhile, in an
-/// OpenMP region that the functions are called from. What a function throws ends the call.
+/// thread that made it, and never from two threads at once. It may do so from within an OpenMP region, in
+/// which its other threads compute meanwhile: a function may not open a work-sharing construct or wait at a
+/// barrier there. What a function throws ends the call.
 class LOGITLESS_API Communicator {
  public:
   virtual ~Communicator();

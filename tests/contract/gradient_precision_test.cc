@@ -19,7 +19,9 @@ constexpr GradientPrecision kPrecisions[] = {GradientPrecision::kNative, Gradien
                                              GradientPrecision::kFloat32};
 constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
 
-bool rounds_gradients(const std::string& backend) { return backend != "openblas"; }
+bool rounds_gradients(const std::string& backend) {
+  return backend.starts_with("amx") || backend == "bfmmla" || backend == "onednn";
+}
 
 bool multiplies_bfloat16() {
   const std::vector<std::string> names = gemm_backends();
