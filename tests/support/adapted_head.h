@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Heads with a LoRA, and what they are held to.
+// Heads with a LoRA, and what they are held to. Templates are those of float and double: adapted_head.cc.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -22,10 +22,7 @@ using MatrixOf = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajo
 
 /// Returns seeded normal numbers.
 template <class T>
-MatrixOf<T> drawn(int64_t rows, int64_t cols, uint64_t seed, double scale = 1) {
-  const std::vector<float> values = normal(static_cast<size_t>(rows * cols), seed, scale);
-  return Eigen::Map<const MatrixOf<float>>(values.data(), rows, cols).cast<T>();
-}
+MatrixOf<T> drawn(int64_t rows, int64_t cols, uint64_t seed, double scale = 1);
 
 /// A weight, its LoRA, and the matrix W + scale · b · a that both stand for, whose gradient G [V, H] gives
 /// d_b = scale · G aᵀ and d_a = scale · bᵀ G.
@@ -34,14 +31,7 @@ struct AdaptedHead {
   MatrixOf<T> weight, a, b, whole;
   double scale;
 
-  AdaptedHead(int64_t vocab, int64_t hidden, int64_t rank, double scale_, uint64_t seed = 60)
-      : weight(drawn<T>(vocab, hidden, seed)),
-        a(drawn<T>(rank, hidden, seed + 1, 0.5)),
-        b(drawn<T>(vocab, rank, seed + 2, 0.5)),
-        scale(scale_) {
-    whole = (weight.template cast<double>() + scale * b.template cast<double>() * a.template cast<double>())
-                .template cast<T>();
-  }
+  AdaptedHead(int64_t vocab, int64_t hidden, int64_t rank, double scale_, uint64_t seed = 60);
   void give(LmHead& head) const {
     head.lora.a = {a.data(), a.rows(), a.cols()};
     head.lora.b = {b.data(), b.rows(), b.cols()};
@@ -53,18 +43,14 @@ struct AdaptedHead {
     return out;
   }
   LmHead plain() const { return LmHead(ConstMatrix(whole.data(), whole.rows(), whole.cols())); }
-  MatrixOf<T> d_a(const MatrixOf<T>& d_whole) const { return static_cast<T>(scale) * b.transpose() * d_whole; }
-  MatrixOf<T> d_b(const MatrixOf<T>& d_whole) const { return static_cast<T>(scale) * d_whole * a.transpose(); }
+  MatrixOf<T> d_a(const MatrixOf<T>& d_whole) const;
+  MatrixOf<T> d_b(const MatrixOf<T>& d_whole) const;
 
   /// How far gradients may be from those of the whole matrix, relative to their norms. A probability is as
   /// wrong, relatively, as its logit is absolutely: a sum of H + r products of rounded numbers, whose errors
   /// grow with its root, and which |x| |w| bounds. 1 more is for the rounding of the results themselves, and
   /// eight times that covers the sums over rows and entries.
-  double tolerance(const MatrixOf<T>& hidden) const {
-    const auto longest = [](const MatrixOf<T>& of) { return static_cast<double>(of.rowwise().norm().maxCoeff()); };
-    const double unit = std::numeric_limits<T>::epsilon() / 2;
-    return 8 * std::sqrt(static_cast<double>(a.rows() + a.cols())) * unit * (1 + longest(hidden) * longest(whole));
-  }
+  double tolerance(const MatrixOf<T>& hidden) const;
 };
 
 template <class T>
@@ -113,9 +99,6 @@ inline void expect_rounded(const std::vector<bfloat16>& got, const MatrixOf<floa
 
 /// Holds the norm of the difference to that of what is wanted.
 template <class T>
-void expect_near(const MatrixOf<T>& got, const MatrixOf<T>& want, double tolerance, const char* what) {
-  const double scale = want.template cast<double>().norm();
-  EXPECT_LE((got.template cast<double>() - want.template cast<double>()).norm(), tolerance * scale) << what;
-}
+void expect_near(const MatrixOf<T>& got, const MatrixOf<T>& want, double tolerance, const char* what);
 
 }  // namespace logitless::testing

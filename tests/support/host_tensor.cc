@@ -71,18 +71,13 @@ float16 to_float16(double value) {
   if (std::isnan(value)) return {0x7e00};
   const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
   const double magnitude = std::abs(value);
-  // Half a step above the largest, 65504
-  if (magnitude >= 65520) return {static_cast<uint16_t>(sign | 0x7c00)};
-  // The bits of halves are in the order of their values: the largest one that is not above, by bisection.
-  uint16_t low = 0, above = 0x7c00;
-  while (above - low > 1) {
-    const auto middle = static_cast<uint16_t>((low + above) / 2);
-    (to_double(float16{middle}) <= magnitude ? low : above) = middle;
-  }
-  const double to_low = magnitude - to_double(float16{low});
-  const double to_above = (above == 0x7c00 ? 65536.0 : to_double(float16{above})) - magnitude;
-  const bool up = to_above < to_low || (to_above == to_low && low % 2 == 1);
-  return {static_cast<uint16_t>(sign | (up ? above : low))};
+  // Halves of one exponent are 2^(exponent - 10) apart, and subnormal ones as far as those of exponent -14.
+  // Their bits are in the order of their values, so that a carry leads into the next exponent, and from the
+  // last one to infinity.
+  const int exponent = magnitude == 0 ? -14 : std::max(std::ilogb(magnitude), -14);
+  if (exponent > 15) return {static_cast<uint16_t>(sign | 0x7c00)};
+  const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, 10 - exponent)));
+  return {static_cast<uint16_t>(sign | ((exponent + 14) * 1024 + steps))};
 }
 
 double to_double(float16 value) {
