@@ -278,6 +278,7 @@ oracle::ParameterGradients bound_parameter_gradients(const oracle::Problem& prob
 
 void add_put_back(const MatrixXd& d_bound, const MatrixXd& abs_hidden, const MatrixXd& abs_weight, MatrixXd& d_hidden,
                   MatrixXd& d_weight) {
+  if (abs_hidden.rows() == 0 || abs_weight.rows() == 0) return;  // and no column has a largest element
   d_hidden += d_bound.rowwise().sum() * abs_weight.colwise().maxCoeff();
   d_weight += d_bound.colwise().sum().transpose() * abs_hidden.colwise().maxCoeff();
 }
