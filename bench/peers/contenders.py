@@ -24,6 +24,11 @@ class Contender:
         """Whether it is logitless, not a peer."""
         return self.module == "logitless_command" or self.name.startswith("logitless_")
 
+    @property
+    def fused(self) -> bool:
+        """Whether it is logitless without all logits in memory."""
+        return self.own and self.name != "dense"
+
     def memory_needed(self, shape: Shape, gradients: bool) -> int:
         """About how many bytes its process has at its peak: enough to leave out what cannot fit."""
         outputs = shape.gradient_bytes if gradients else 0

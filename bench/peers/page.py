@@ -75,10 +75,20 @@ def shown(name: str) -> str:
     return f"**{name}**" if BY_NAME[name].own else name
 
 
-def fastest(point: Point, own: bool) -> Result | None:
-    """Of logitless or of the peers, among those whose results agree with float64."""
-    ran = [one for one in point.in_order() if not one.failure and BY_NAME[one.name].own == own]
-    return next((one for one in ran if not any(one.disagrees)), None)
+def agreeing(point: Point) -> list[Result]:
+    """Those whose results agree with float64, the fastest first."""
+    return [one for one in point.in_order() if not one.failure and not any(one.disagrees)]
+
+
+def fastest_peer(point: Point) -> Result | None:
+    return next((one for one in agreeing(point) if not BY_NAME[one.name].own), None)
+
+
+def fused(point: Point) -> list[Result]:
+    """The fastest of logitless without all logits in memory and, if it is another, that of least memory."""
+    ran = [one for one in agreeing(point) if BY_NAME[one.name].fused]
+    least = min(ran, key=lambda one: one.extra_bytes, default=None)
+    return [one for one in ran if one in (ran[0], least)]
 
 
 def title(point: Point) -> str:
@@ -104,7 +114,7 @@ def table(point: Point) -> str:
     names = ("error of loss", "of d_hidden", "of d_weight")
     lines = [row("contender", "median s", "least to most", "ratio", "extra MiB", *(names[place] for place in places)),
              "|---|" + "---:|" * (4 + len(places))]
-    peer = fastest(point, own=False)
+    peer = fastest_peer(point)
     for one in point.in_order():
         if one.failure:
             why = textwrap.shorten(plain(one.failure), MOST_MESSAGE, placeholder=" ...")
@@ -194,6 +204,17 @@ def run_section(run: Run) -> str:
     return "\n".join([*parts, f"**Command**, begun on {run.started[:10]}:\n", command])
 
 
+def overview_cell(point: Point) -> str:
+    own, peer = fused(point), fastest_peer(point)
+    if not own or not peer:
+        return "no " + ("peer" if own else "fused contender") + " that ran and agrees"
+    parts = []
+    for one in own:
+        memory = f"{one.extra_bytes / peer.extra_bytes:.2g}" if peer.extra_bytes else "no ratio"
+        parts.append(f"**{one.name}** time {one.median_s / peer.median_s:.2f}, memory {memory}")
+    return "; ".join(parts) + f" (of {peer.name})"
+
+
 def overview(machines: Machines) -> str:
     """One row a point of any machine, one column a machine."""
     points = {stem: {point.key: point for run in runs for point in run.points} for stem, runs in machines.items()}
@@ -203,17 +224,12 @@ def overview(machines: Machines) -> str:
         cells = []
         for stem in machines:
             point = points[stem].get(key)
-            own, peer = (fastest(point, True), fastest(point, False)) if point else (None, None)
-            if point is None:
-                cells.append("not measured")
-            elif own is None or peer is None:
-                cells.append("no " + ("logitless" if own is None else "peer") + " that ran and agrees")
-            else:
-                memory = f"{own.extra_bytes / peer.extra_bytes:.2g}" if peer.extra_bytes else "no ratio"
-                cells.append(f"**{own.name}** / {peer.name}: time {own.median_s / peer.median_s:.2f}, memory {memory}")
+            cells.append(overview_cell(point) if point else "not measured")
         lines.append(row(title(every[key]), *cells))
-    about = wrapped("Each cell has the fastest contender of logitless over the fastest peer, of those whose results "
-                    "agree with float64, and the ratios of their times and of their extra memory.")
+    about = wrapped("Each cell holds logitless against the fastest peer, by time and by extra memory: its fastest fused "
+                    "contender (fused: without all logits in memory) and, if it is another, the one that takes the least "
+                    "memory. Only contenders whose results agree with float64 count. `dense`, which is logitless with "
+                    "all logits in memory, is in the tables further down.")
     return "\n".join(["## All machines\n", about, "\n".join(lines) + "\n"])
 
 

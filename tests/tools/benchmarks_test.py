@@ -110,7 +110,7 @@ class Page(Folder):
         self.assertIn("| torch_compile | 2.000 | 1.750 to 2.500 | 1.00 | 768.0 | 1.0e-08 | 1.0e-06 | 2.0e-07 |", text)
         self.assertIn("| **one_pass** | 3.000 | 2.750 to 3.500 | 1.50 | 256.0 | 1.0e-08 | 1.0e-06 | 2.0e-07 |", text)
         self.assertLess(text.index("| torch_compile |"), text.index("| **one_pass** |"))
-        self.assertIn("**one_pass** / torch_compile: time 1.50, memory 0.33", text)
+        self.assertIn("**one_pass** time 1.50, memory 0.33 (of torch_compile) |", text)
         self.assertIn("GEMM rate: 220 GFLOP/s (210 to 230).", text)
         self.assertIn("OPENBLAS_CORETYPE=Haswell", text)
         self.assertIn("\n    bench/peers/run --tokens 512\n", text)
@@ -133,7 +133,7 @@ class Page(Folder):
         self.assertIn("| error of loss |\n", text)
         (picture,) = pictures.values()
         self.assertIn("float64: × loss<", picture)
-        self.assertIn("no logitless that ran and agrees", text)
+        self.assertIn("no fused contender that ran and agrees", text)
 
     def test_a_wrong_result_is_no_peer(self):
         wrong, broken = ran("torch_compile", 1.0, 8, d_hidden=0.9), ran("jax_dense", 2.0, 8, d_hidden=None)
@@ -150,12 +150,22 @@ class Page(Folder):
                  point(ran("two_pass", 1.0, 8), tokens=2048)]
         text, pictures = self.made(cpu_b=FULL, cpu_a=other)
         self.assertIn("| point | [cpu-a](#cpu-a) | [cpu-b](#cpu-b) |", text)
-        self.assertIn("512 tokens, float32, cross_entropy, gradients | **two_pass** / torch_dense: time 0.50, "
-                      "memory no ratio | **one_pass**", text)
+        self.assertIn("512 tokens, float32, cross_entropy, gradients | **two_pass** time 0.50, memory no ratio "
+                      "(of torch_dense) | **one_pass**", text)
         self.assertIn("2,048 tokens, float32, cross_entropy, gradients | no peer that ran and agrees | not measured |",
                       text)
         self.assertLess(text.index("\n## cpu-a\n"), text.index("\n## cpu-b\n"))
         self.assertEqual(len(pictures), 3)
+
+    def test_the_overview_has_the_fastest_and_the_smallest_without_logits(self):
+        wrong = ran("logitless_torch", 0.5, 1, d_hidden=0.9)
+        text, _ = self.made(cpu=[header(), point(ran("torch_dense", 4.0, 200), ran("two_pass", 3.0, 10), wrong,
+                                                 ran("one_pass", 2.0, 100), ran("logitless_jax", 2.5, 50),
+                                                 ran("dense", 1.0, 5))])
+        self.assertIn("| **one_pass** time 0.50, memory 0.5; **two_pass** time 0.75, memory 0.05 (of torch_dense) |",
+                      text)
+        text, _ = self.made(cpu=[header(), point(ran("torch_dense", 4.0, 200), ran("dense", 1.0, 5))])
+        self.assertIn("| no fused contender that ran and agrees |", text)
 
     def test_a_file_may_hold_several_runs(self):
         again = header(torch="2.14.0") | {"command": "bench/peers/run --tokens 1024"}
