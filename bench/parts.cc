@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What stands behind the times of calls, which `logitless bench` measures: the row kernels' share of a tile,
-// the rate of its products on each backend, and what a sweep over logits costs the memory alone. Parts take
-// turns, so that whatever slows the machine down slows all of them down.
+// the rate of its products on each backend, what a sweep over logits costs the memory alone, and what a call
+// costs besides its products. Parts take turns, so that whatever slows the machine down slows all of them down.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
@@ -191,9 +191,8 @@ void run_products(int64_t hidden, DType dtype, int threads, int repeat) {
   }
 }
 
-// What the memory takes at the least: the logits are read twice, and as much is written once. Integer sums,
-// because the compiler may vectorise them.
-void read_twice_write_once(const float* logits, int64_t size, float* out, int threads) {
+// Reads all of it. Integer sums, because the compiler may vectorise them.
+uint32_t plain_sum(const float* logits, int64_t size, int threads) {
   uint32_t sum = 0;
 #pragma omp parallel for schedule(static) reduction(+ : sum) num_threads(threads)
   for (int64_t i = 0; i < size; ++i) {
@@ -201,7 +200,12 @@ void read_twice_write_once(const float* logits, int64_t size, float* out, int th
     std::memcpy(&bits, logits + i, sizeof bits);
     sum += bits;
   }
-  const float scale = sum == 1 ? 0.5f : 1.0f;  // keeps the first loop alive
+  return sum;
+}
+
+// What the memory takes at the least: the logits are read twice, and as much is written once.
+void read_twice_write_once(const float* logits, int64_t size, float* out, int threads) {
+  const float scale = plain_sum(logits, size, threads) == 1 ? 0.5f : 1.0f;  // keeps the sum alive
 #pragma omp parallel for schedule(static) num_threads(threads)
   for (int64_t i = 0; i < size; ++i) out[i] = scale * logits[i];
 }
@@ -216,11 +220,48 @@ void run_memory(int64_t tokens, int64_t vocab, int threads, int repeat) {
   // Every page is touched by the team that uses it.
 #pragma omp parallel for schedule(static) num_threads(team)
   for (int64_t i = 0; i < size; ++i) logits[static_cast<size_t>(i)] = gradient[static_cast<size_t>(i)] = 0.5f;
-  std::vector<Part> parts = {{"in place", [&] { read_twice_write_once(logits.get(), size, logits.get(), team); }},
+  uint32_t sum = 0;
+  std::vector<Part> parts = {{"1 read", [&] { sum += plain_sum(logits.get(), size, team); }},
+                             {"in place", [&] { read_twice_write_once(logits.get(), size, logits.get(), team); }},
                              {"apart", [&] { read_twice_write_once(logits.get(), size, gradient.get(), team); }}};
-  std::printf("2 reads and 1 write of float32 logits [%lld, %lld], %d threads\n", static_cast<long long>(tokens),
-              static_cast<long long>(vocab), team);
+  std::printf("float32 logits [%lld, %lld], %d threads: 1 read, and 2 reads and 1 write in place and apart\n",
+              static_cast<long long>(tokens), static_cast<long long>(vocab), team);
   take_turns(parts, repeat);
+  std::printf("  %.1f GB/s are read (sum %u)\n", 4e-9 * static_cast<double>(size) / timing::median(parts[0].seconds),
+              sum);
+}
+
+/// What a repeated call costs besides its products: one row of 16 numbers, 16 logits.
+void run_calls(int threads, int repeat) {
+  constexpr int64_t kHidden = 16, kVocab = 16;
+  constexpr int kCalls = 10'000;  // in a turn
+  ContextOptions options;
+  options.threads = threads;
+  const Context context(options);
+  const std::vector<float> hidden(kHidden, 0.1f), weight(kHidden * kVocab, 0.2f);
+  std::vector<float> d_hidden(kHidden), d_weight(kHidden * kVocab);
+  const int64_t target = 3;
+  const LmHead head({weight.data(), kVocab, kHidden});
+  const ConstMatrix states(hidden.data(), 1, kHidden);
+  Gradients gradients;
+  gradients.d_hidden = {d_hidden.data(), 1, kHidden};
+  gradients.d_weight = {d_weight.data(), kVocab, kHidden};
+  std::vector<Part> parts = {{"forward",
+                              [&] {
+                                for (int i = 0; i < kCalls; ++i)
+                                  cross_entropy_forward(context, states, head, {&target, 1});
+                              }},
+                             {"loss and both gradients", [&] {
+                                for (int i = 0; i < kCalls; ++i)
+                                  cross_entropy(context, states, head, {&target, 1}, {}, gradients);
+                              }}};
+  std::printf("%d calls of one row, H = %lld, V = %lld, %d threads\n", kCalls, static_cast<long long>(kHidden),
+              static_cast<long long>(kVocab), context.threads());
+  for (Part& part : parts) part.run();
+  take_turns(parts, 3 * repeat);
+  for (const Part& part : parts) {
+    std::printf("  %s: %.2f us a call\n", part.name.c_str(), 1e6 * timing::median(part.seconds) / kCalls);
+  }
 }
 
 }  // namespace
@@ -234,13 +275,13 @@ int main(int argc, char** argv) {
     int64_t tokens = 2048, hidden = 1536, vocab = 151936;
     int threads = 0, repeat = 3;
     std::string dtype = "bfloat16";
-    app.add_option("what", what, "rows, products or memory")
+    app.add_option("what", what, "rows, products, memory or calls")
         ->required()
-        ->check(CLI::IsMember({"rows", "products", "memory"}));
+        ->check(CLI::IsMember({"rows", "products", "memory", "calls"}));
     app.add_option("--tokens", tokens, "memory")->check(CLI::PositiveNumber);
     app.add_option("--hidden", hidden, "rows, products")->check(CLI::PositiveNumber);
     app.add_option("--vocab", vocab, "memory")->check(CLI::PositiveNumber);
-    app.add_option("--threads", threads, "products, memory")->check(CLI::NonNegativeNumber);
+    app.add_option("--threads", threads, "products, memory, calls")->check(CLI::NonNegativeNumber);
     app.add_option("--dtype", dtype, "products")->check(CLI::IsMember({"bfloat16", "float32"}));
     app.add_option("--repeat", repeat, "turns of each part")->check(CLI::PositiveNumber);
     CLI11_PARSE(app, argc, argv);
@@ -253,6 +294,7 @@ int main(int argc, char** argv) {
           hidden, dtype == "float32" ? logitless::DType::kFloat32 : logitless::DType::kBFloat16, threads, repeat);
     }
     if (what == "memory") logitless::bench::run_memory(tokens, vocab, threads, repeat);
+    if (what == "calls") logitless::bench::run_calls(threads, repeat);
     return 0;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "parts: %s\n", error.what());

@@ -1,0 +1,62 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""What a repeated call costs besides its products, from NumPy and from PyTorch: one row of 16 numbers, 16 logits.
+`build/release/bin/parts calls` says the same of C++.
+
+    python bench/repeated_calls.py
+"""
+
+import argparse
+import statistics
+import time
+
+import logitless
+import numpy as np
+import torch
+from logitless.torch import linear_cross_entropy
+from torch.nn.functional import cross_entropy, linear
+
+HIDDEN = VOCAB = 16
+
+
+def microseconds(call, calls, turns):
+    """The median of the turns, each of so many calls."""
+    found = []
+    for _ in range(turns + 1):  # the first one warms up
+        begin = time.perf_counter()
+        for _ in range(calls):
+            call()
+        found.append((time.perf_counter() - begin) / calls * 1e6)
+    return statistics.median(found[1:])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--calls", type=int, default=2000, help="of a turn; 2000 by default")
+    parser.add_argument("--turns", type=int, default=7, help="7 by default")
+    options = parser.parse_args()
+
+    hidden, weight = np.full((1, HIDDEN), 0.1, np.float32), np.full((VOCAB, HIDDEN), 0.2, np.float32)
+    d_hidden, d_weight, targets = np.empty_like(hidden), np.empty_like(weight), np.array([3])
+    states, head, ids = map(torch.from_numpy, (hidden, weight, targets))
+    trained, trained_head = states.clone().requires_grad_(), head.clone().requires_grad_()
+
+    def without_gradients(loss):
+        with torch.no_grad():
+            loss()
+
+    calls = {
+        "NumPy, token_stats": lambda: logitless.token_stats(hidden, weight, targets),
+        "NumPy, loss and both gradients":
+            lambda: logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight),
+        "PyTorch, loss": lambda: without_gradients(lambda: linear_cross_entropy(states, head, ids)),
+        "PyTorch, loss and both gradients": lambda: linear_cross_entropy(trained, trained_head, ids).backward(),
+        "PyTorch's own, loss": lambda: without_gradients(lambda: cross_entropy(linear(states, head), ids)),
+        "PyTorch's own, loss and both gradients":
+            lambda: cross_entropy(linear(trained, trained_head), ids).backward(),
+    }
+    for name, call in calls.items():
+        print(f"{name:40}{microseconds(call, options.calls, options.turns):8.1f} us a call", flush=True)
+
+
+if __name__ == "__main__":
+    main()
