@@ -38,13 +38,14 @@ void state_logps(ranks::Statement& statement, const problem::TokenProblem& probl
                 }));
 }
 
-// Computes the statistics of the tokens under the reference's model.
-stream::Ran run_model(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                      const TokenOptions& token) {
+// Returns what work(call) returns of the call that computes the tokens' statistics under the reference's model.
+template <class Work>
+auto with_model(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                const TokenOptions& token, const Work& work) {
   try {
     Call call(whole, "reference.", reference.hidden, reference.head);
     call.set_task({.options = token, .request = {}, .picks = problem::target_picks(tokens.targets)});
-    return call.run(nullptr);
+    return work(call);
   } catch (const InvalidInput& error) {
     fail("reference: ", error.what());
   }
@@ -82,10 +83,11 @@ bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
          !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
 }
 
-core::Array<double> reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                                   const TokenOptions& token, std::span<const double> weights) {
-  core::Array<double> sums(tokens.counts.size(), 0);
-  if (tokens.tokens() == 0) return sums;
+ReferenceSums reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                             const TokenOptions& token, std::span<const double> weights) {
+  ReferenceSums out{core::Array<double>(tokens.counts.size(), 0)};
+  core::Array<double>& sums = out.sums;
+  if (tokens.tokens() == 0) return out;
   const ConstVector& logps = reference.logps;
   whole.state_tokens([&](ranks::Statement& statement) { state_logps(statement, whole.problem(), tokens, logps); });
   if (is_sums(reference, tokens)) {
@@ -93,17 +95,28 @@ core::Array<double> reference_sums(const Call& whole, const Reference& reference
       if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
       sums[static_cast<size_t>(s)] = loss::finite_entry("reference.logps", logps, s);
     }
-    return sums;
+    return out;
   }
   stream::Ran model;
-  if (logps.size == 0) model = run_model(whole, reference, tokens, token);
+  if (logps.size == 0) {
+    model = with_model(whole, reference, tokens, token, [](const Call& call) { return call.run(nullptr); });
+    out.workspace_bytes = model.plan.workspace_bytes;
+  }
   for (int64_t row = 0; row < tokens.tokens(); ++row) {
     const auto i = static_cast<size_t>(row);
     if (tokens.targets[i] == problem::kNoTarget) continue;
     const double logp = logps.size == 0 ? model.stats.logp[i] : loss::finite_entry("reference.logps", logps, row);
     sums[static_cast<size_t>(tokens.sequence[i])] += loss::weighted(weights.empty() ? 1 : weights[i], logp);
   }
-  return sums;
+  return out;
+}
+
+void add_to_plan(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                 const TokenOptions& token, Plan& plan) {
+  if (tokens.tokens() == 0 || reference.logps.size != 0) return;
+  const Plan model = with_model(whole, reference, tokens, token, [](const Call& call) { return call.plan(nullptr); });
+  plan.workspace_bytes = std::max(plan.workspace_bytes, model.workspace_bytes);
+  plan.least_workspace_bytes = std::max(plan.least_workspace_bytes, model.least_workspace_bytes);
 }
 
 core::Array<core::ByteRange> ranges_of(const Reference& reference) {

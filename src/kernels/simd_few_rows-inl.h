@@ -35,6 +35,17 @@ HWY_INLINE hn::Vec<D> load_as(D d, const float16* from) {
   return load_f16(d, reinterpret_cast<const uint16_t*>(from));
 }
 
+// Returns the vector at `from`, in a register. GCC would else read it again for each multiply-add that uses it,
+// and 512-bit reads are what these loops then wait for.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_once(D d, const T* from) {
+  hn::Vec<D> out = hn::LoadU(d, from);
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX3 && HWY_COMPILER_GCC_ACTUAL
+  asm("" : "+v"(out.raw));
+#endif
+  return out;
+}
+
 // Adds `sum`, or stores it.
 template <class T>
 HWY_INLINE void put(bool accumulate, T sum, T* to) {
@@ -149,16 +160,16 @@ HWY_INLINE void dot_8x2(const Stretch<T, Stored>& of) {
     of.fetch(b0 + next);
     of.fetch(b1 + next);
     const auto x = load_as(d, b0 + k), y = load_as(d, b1 + k);
-    const auto r0 = hn::LoadU(d, a0 + k), r1 = hn::LoadU(d, a0 + as + k);
+    const auto r0 = load_once(d, a0 + k), r1 = load_once(d, a0 + as + k);
     s00 = hn::MulAdd(r0, x, s00), s01 = hn::MulAdd(r0, y, s01);
     s10 = hn::MulAdd(r1, x, s10), s11 = hn::MulAdd(r1, y, s11);
-    const auto r2 = hn::LoadU(d, a0 + 2 * as + k), r3 = hn::LoadU(d, a0 + 3 * as + k);
+    const auto r2 = load_once(d, a0 + 2 * as + k), r3 = load_once(d, a0 + 3 * as + k);
     s20 = hn::MulAdd(r2, x, s20), s21 = hn::MulAdd(r2, y, s21);
     s30 = hn::MulAdd(r3, x, s30), s31 = hn::MulAdd(r3, y, s31);
-    const auto r4 = hn::LoadU(d, a4 + k), r5 = hn::LoadU(d, a4 + as + k);
+    const auto r4 = load_once(d, a4 + k), r5 = load_once(d, a4 + as + k);
     s40 = hn::MulAdd(r4, x, s40), s41 = hn::MulAdd(r4, y, s41);
     s50 = hn::MulAdd(r5, x, s50), s51 = hn::MulAdd(r5, y, s51);
-    const auto r6 = hn::LoadU(d, a4 + 2 * as + k), r7 = hn::LoadU(d, a4 + 3 * as + k);
+    const auto r6 = load_once(d, a4 + 2 * as + k), r7 = load_once(d, a4 + 3 * as + k);
     s60 = hn::MulAdd(r6, x, s60), s61 = hn::MulAdd(r6, y, s61);
     s70 = hn::MulAdd(r7, x, s70), s71 = hn::MulAdd(r7, y, s71);
   }

@@ -96,7 +96,6 @@ void add_policy(Cases& cases) {
 
 // Losses are coupled not at all, by pair and by the batch; some have a reference that runs in the same call.
 void add_preference(Cases& cases) {
-  constexpr size_t kTight = size_t{200} << 10;
   for (const PreferenceLoss loss :
        {PreferenceLoss::kSft, PreferenceLoss::kOrpo, PreferenceLoss::kSigmoid, PreferenceLoss::kAotUnpaired}) {
     PreferenceTester pairs;
@@ -104,9 +103,8 @@ void add_preference(Cases& cases) {
     if (needs_reference(loss)) pairs.reference(ReferenceForm::kModel);
     pairs.run_once();
     for (const PlanKind plan : kPlans) {
-      add("preference_loss", pairs.plan(plan).workspace(size_t{64} << 20), cases);
-      const bool fits = plan == PlanKind::kTwoPass || loss != PreferenceLoss::kAotUnpaired;
-      if (fits) add("preference_loss", pairs.workspace(kTight), cases);
+      add("preference_loss", pairs.plan(plan).tightest_workspace(), cases);
+      add("preference_loss", pairs.workspace(size_t{64} << 20), cases);
     }
   }
   for (const ReferenceForm form : {ReferenceForm::kTokens, ReferenceForm::kModel}) {
@@ -114,8 +112,8 @@ void add_preference(Cases& cases) {
     kto.tokens(12 * 14).batch(12).hidden(33).vocab(317).tiles(16, 96).reference(form);
     kto.run_once();
     for (const PlanKind plan : kPlans) {
-      add("kto_loss", kto.plan(plan).workspace(size_t{64} << 20), cases);
-      add("kto_loss", kto.workspace(kTight), cases);
+      add("kto_loss", kto.plan(plan).tightest_workspace(), cases);
+      add("kto_loss", kto.workspace(size_t{64} << 20), cases);
     }
   }
 }

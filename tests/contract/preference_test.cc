@@ -190,9 +190,23 @@ TEST(Preference, AotRunsOnePassWhereTheBatchFits) {
   }
 }
 
+// The reference's model runs in the same budget, and may need more of it than the model that is trained.
 TEST(Preference, ReferenceInATightWorkspace) {
-  PreferenceTester tester = small().loss(PreferenceLoss::kSigmoid).reference(ReferenceForm::kModel);
-  for (const PlanKind plan : kPlans) tester.plan(plan).tightest_workspace().matches_oracle();
+  const auto fits_exactly = [](auto tester) {
+    for (const PlanKind plan : kPlans) {
+      tester.plan(plan).tightest_workspace().matches_oracle();
+      const Plan least = tester.planned();
+      EXPECT_EQ(tester.run_once().result.plan.workspace_bytes, least.workspace_bytes);
+      tester.workspace(least.least_workspace_bytes - 1);
+      EXPECT_THROW(tester.planned(), InvalidInput);
+      EXPECT_THROW(tester.run_once(), InvalidInput);
+    }
+  };
+  fits_exactly(small().loss(PreferenceLoss::kSigmoid).reference(ReferenceForm::kModel));
+  fits_exactly(KtoTester().hidden(7).vocab(23).tiles(4, 9).reference(ReferenceForm::kModel));
+  // Without gradients both run forward, and logits of a reference in float64 are the larger ones.
+  fits_exactly(
+      KtoTester().hidden(33).vocab(317).tiles(16, 96).gradients(false, false, false).reference(ReferenceForm::kModel));
 }
 
 TEST(Preference, SameBytesForEveryNumberOfThreads) {

@@ -199,19 +199,14 @@ SequenceRun<PreferenceResult> PreferenceTester::run_once() {
   return call(own, outputs);
 }
 
-PreferenceTester& PreferenceTester::tightest_workspace() {
-  // It is found to 64 bytes, because each step is a call.
-  size_t too_small = 0, enough = size_t{1} << 22;
-  while (enough - too_small > 64) {
-    const size_t middle = too_small + (enough - too_small) / 2;
-    try {
-      workspace(middle).run_once();
-      enough = middle;
-    } catch (const InvalidInput&) {
-      too_small = middle;
-    }
-  }
-  return workspace(enough);
+Plan PreferenceTester::planned() {
+  SequenceData& own = given();
+  GradientOutputs outputs(own.inputs, run_);
+  Plan plan;
+  with_source(own.inputs, outputs, [&](const auto& gradients, const auto&... source) {
+    plan = plan_preference_loss(context(), source..., own.inputs.targets_view(), own.reference, options_, gradients);
+  });
+  return plan;
 }
 
 void PreferenceTester::matches_oracle() {
@@ -241,14 +236,12 @@ SequenceData& KtoTester::given() {
   return data;
 }
 
-SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outputs) const {
-  SequenceRun<KtoResult> run;
-  const Inputs& inputs = data.inputs;
+void KtoTester::with_batch(const SequenceData& data, const std::function<void(const KtoBatch&)>& call) const {
   const oracle::KtoInput input = kto_input(data.batch, case_);
   const HostArray<uint8_t> labels(input.labels, spec_.allocate);
   const HostArray<double> kl_logps(input.kl_logps, spec_.allocate), kl_ref_logps(input.kl_ref_logps, spec_.allocate);
   KtoBatch batch;
-  batch.targets = inputs.targets_view();
+  batch.targets = data.inputs.targets_view();
   batch.labels = labels.span();
   batch.reference = data.reference;
   batch.kl_logps = ConstVector(kl_logps.data(), kl_logps.size());
@@ -256,21 +249,40 @@ SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outp
   const HostArray<double> weights(input.sequence_weights, spec_.allocate), fits(input.reward_targets, spec_.allocate);
   if (!input.sequence_weights.empty()) batch.sequence_weights = ConstVector(weights.data(), weights.size());
   if (!input.reward_targets.empty()) batch.reward_targets = ConstVector(fits.data(), fits.size());
+  call(batch);
+}
+
+SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outputs) const {
+  SequenceRun<KtoResult> run;
   const Context context = this->context();
-  with_source(inputs, outputs, [&](const auto& gradients, const auto&... source) {
-    if (form_ == Form::kSplit) {
-      const KtoForward forward = kto_loss_forward(context, source..., batch, case_.options);
-      run.backward_plan =
-          kto_loss_backward(context, source..., batch, case_.options, forward, upstream_value(), gradients);
-      run.result = forward.result;
-    } else {
-      run.result = kto_loss(context, source..., batch, case_.options, gradients);
-    }
+  with_batch(data, [&](const KtoBatch& batch) {
+    with_source(data.inputs, outputs, [&](const auto& gradients, const auto&... source) {
+      if (form_ == Form::kSplit) {
+        const KtoForward forward = kto_loss_forward(context, source..., batch, case_.options);
+        run.backward_plan =
+            kto_loss_backward(context, source..., batch, case_.options, forward, upstream_value(), gradients);
+        run.result = forward.result;
+      } else {
+        run.result = kto_loss(context, source..., batch, case_.options, gradients);
+      }
+    });
   });
   run.bytes = bytes_of(run.result, outputs);
   const auto losses = std::as_bytes(std::span(run.result.sequence_losses));
   run.bytes.insert(run.bytes.end(), losses.begin(), losses.end());
   return run;
+}
+
+Plan KtoTester::planned() {
+  SequenceData& own = given();
+  GradientOutputs outputs(own.inputs, run_);
+  Plan plan;
+  with_batch(own, [&](const KtoBatch& batch) {
+    with_source(own.inputs, outputs, [&](const auto& gradients, const auto&... source) {
+      plan = plan_kto_loss(context(), source..., batch, case_.options, gradients);
+    });
+  });
+  return plan;
 }
 
 SequenceRun<KtoResult> KtoTester::run_once() {

@@ -4,6 +4,7 @@
 //   PreferenceTester().batch(6).loss(PreferenceLoss::kIpo).reference(ReferenceForm::kModel).matches_oracle();
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -81,8 +82,7 @@ class PreferenceTester : public SequenceTester<PreferenceTester> {
 
   void matches_oracle();
   SequenceRun<PreferenceResult> run_once();
-  /// Finds the smallest workspace that the call runs in, but for a few bytes.
-  PreferenceTester& tightest_workspace();
+  Plan planned();
 
  private:
   SequenceData& given();  // with the options of the call in place
@@ -100,9 +100,11 @@ class KtoTester : public SequenceTester<KtoTester> {
 
   void matches_oracle();
   SequenceRun<KtoResult> run_once();
+  Plan planned();
 
  private:
   SequenceData& given();  // with the options of the call in place
+  void with_batch(const SequenceData& data, const std::function<void(const KtoBatch&)>& call) const;
   SequenceRun<KtoResult> call(SequenceData& data, GradientOutputs& outputs) const;
 
   KtoCase case_ = kto_cases()[1];
