@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What stands behind the times of calls, which `logitless bench` measures: the row kernels' share of a tile,
 // the rate of its products on each backend, what a sweep over logits costs the memory alone, and what a call
-// costs besides its products. Parts take turns, so that whatever slows the machine down slows all of them down.
+// costs besides its products. Parts take turns, so that whatever slows the machine down slows all of them.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>

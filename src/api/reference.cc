@@ -38,7 +38,7 @@ void state_logps(ranks::Statement& statement, const problem::TokenProblem& probl
                 }));
 }
 
-// Returns what work(call) returns of the call that computes the tokens' statistics under the reference's model.
+// Returns what work(call) returns, of the call of the tokens' statistics under the reference's model.
 template <class Work>
 auto with_model(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                 const TokenOptions& token, const Work& work) {

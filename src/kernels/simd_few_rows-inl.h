@@ -35,8 +35,8 @@ HWY_INLINE hn::Vec<D> load_as(D d, const float16* from) {
   return load_f16(d, reinterpret_cast<const uint16_t*>(from));
 }
 
-// Returns the vector at `from`, in a register. GCC would else read it again for each multiply-add that uses it,
-// and 512-bit reads are what these loops then wait for.
+// Returns the vector at `from`, in a register. Else GCC reads it again for each multiply-add that uses it,
+// and the loops wait for reads of 512 bits.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_once(D d, const T* from) {
   hn::Vec<D> out = hn::LoadU(d, from);
