@@ -115,8 +115,6 @@ struct Rank {
   void call(ContextOptions options) {
     options.plan = of.plan;
     options.vocab_tile = kVocabTile;
-    if (of.more_chunks && number == 1) options.workspace_bytes = 1 << 20;
-    const Context context(options);
     const HiddenStates states(hidden.data(), 1, kTokens, kHidden);
     const Targets of_states(targets.data(), kTokens);
     const LmHead head = Head::instance().view(of);
@@ -130,6 +128,12 @@ struct Rank {
     }
     if (of.accumulate) gradients.d_weight_mode = WriteMode::kAccumulate;
     gradients.d_bias = {d_bias.data(), kVocab};
+    if (of.more_chunks && number == 1) {
+      const Context one_thread({.threads = 1, .plan = of.plan, .vocab_tile = kVocabTile});
+      const Plan whole = plan_cross_entropy(one_thread, states, head, of_states, {}, gradients);
+      options.workspace_bytes = (whole.least_workspace_bytes + whole.workspace_bytes) / 2;
+    }
+    const Context context(options);
     if (!of.halves) {
       cross_entropy(context, states, head, of_states, {}, gradients);
       return;
