@@ -7,9 +7,8 @@ file's GEMM rate, plus the bytes that they move at the memory's rate. Nothing ov
     python bench/predicted.py bench.jsonl --memory 14                # GB/s
     python bench/predicted.py bench.jsonl --memory 23 --gemm 1600    # GFLOP/s of tiles, by bin/parts products
 
-The memory's rate is that of a plain sum of the head; `build/release/bin/parts memory` comes near it: it moves 12 bytes a
-logit, two reads and a write, in the seconds that it prints. Loss and both gradients are assumed, or the loss alone for
-`forward`.
+The memory's rate is that of a plain sum of the head, which `build/release/bin/parts memory --tokens H --vocab V` prints.
+Loss and both gradients are assumed, or the loss alone for `forward`.
 """
 
 import argparse

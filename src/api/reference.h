@@ -31,7 +31,8 @@ struct ReferenceSums {
 ReferenceSums reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                              const TokenOptions& token, std::span<const double> weights = {});
 
-/// Gives the plan of `whole` what the reference's model takes: the two run one after the other.
+/// Gives the plan of `whole` what the reference's model takes: the two run one after the other in the same
+/// budget, so each figure is the larger of the two.
 void add_to_plan(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                  const TokenOptions& token, Plan& plan);
 
