@@ -80,7 +80,7 @@ void declare(CLI::App& app, CommandLine& line) {
   add_choice("--gradient-precision", line.gradient_precision, {"native", "split", "float32"},
              "Of dL/dlogits, where a bfloat16 head is multiplied as it stands");
   add_choice("--backward", line.backward, {"exact", "sampled", "certified"},
-             "The fused head's gradients: of all words, of a random part without bias, or of all but the least");
+             "The fused head's gradients: of the whole vocabulary, of a random part without bias, or of all but the least");
   add_number("--noise", train.backward.noise, "Of sampled gradients, relative to exact ones", not_negative);
   add_number("--tolerance", train.backward.tolerance, "Of certified gradients: the probability that is left out",
              not_negative);
@@ -88,7 +88,7 @@ void declare(CLI::App& app, CommandLine& line) {
              "AdamW takes the head's gradient as a whole, tile by tile without a buffer, or both and compared");
 #ifdef TRAIN_LM_WITH_MPI
   add_choice("--split", line.split, {"none", "vocab", "data"},
-             "Under mpirun: ranks share the head's words, or the tokens of each batch");
+             "Under mpirun: ranks share the head's vocabulary, or the tokens of each batch");
 #endif
   app.add_flag("--quiet", line.quiet, "No line a step");
   app.add_option("--json", line.json, "Write a summary for scripts, - = stdout")->type_name("FILE");

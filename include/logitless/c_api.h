@@ -461,7 +461,7 @@ typedef struct logitless_context_options {
   size_t slice_count;
   int32_t own_d_hidden;                     /**< not 0: d_hidden is the sum over this rank's own vocabulary entries */
   const logitless_communicator* data_ranks; /**< ranks that have parts of the batch, or NULL */
-  int32_t sum_d_weight;                     /**< not 0: d_weight and d_bias are summed over data_ranks */
+  int32_t sum_d_weight;                     /**< not 0: gradients of the head are summed over data_ranks, see Ranks */
   /** A slice of a vocabulary that meets nobody (VocabSlice): where it begins, the size of the whole, which is 0 where
    * there is no such slice, and the bytes of all slices, or NULL, which must outlive the calls of the context. */
   int64_t slice_first, slice_vocab_size;

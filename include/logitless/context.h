@@ -48,9 +48,9 @@ struct ContextOptions {
   /// Calls take their memory from here (workspace.h), or from the heap where this is null. It must outlive
   /// the calls of all contexts that name it.
   Workspace* workspace = nullptr;
-  /// One of kAuto, kOnePass, kTwoPass or kDense (the baseline of dense.h). A plan that cannot run (its
-  /// budget, a sink, 16-bit outputs) is an InvalidInput. On finished logits (logits.h) kOnePass is one walk,
-  /// kTwoPass and kDense are two.
+  /// One of kAuto, kOnePass, kTwoPass, kExpectedRow or kDense (the baseline of dense.h). A plan that cannot
+  /// run (for its budget or its outputs) is an InvalidInput. On finished logits (logits.h) kOnePass is one
+  /// walk, kTwoPass and kDense are two.
   PlanKind plan = PlanKind::kAuto;
   /// The number of rows of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;
@@ -71,7 +71,7 @@ struct ContextOptions {
   std::string gemm_backend = "auto";
   /// Plan kDense takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;
-  /// "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable version
+  /// "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference
   /// kernels).
   std::string simd_target = "auto";
   /// The part that this rank has of calls that several share; by default it has all.

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// This header includes the whole public API.
+/// This header includes the whole public API, but for mpi.h and profile.h, which need libraries of their own,
+/// and the C API, c_api.h.
 #pragma once
 
 #include "logitless/backward.h"
@@ -31,4 +32,3 @@
 #include "logitless/token_stats.h"
 #include "logitless/version.h"
 #include "logitless/workspace.h"
-/// This header includes the whole public API.

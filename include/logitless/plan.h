@@ -81,8 +81,8 @@ struct LOGITLESS_API Plan {
   double d_weight_bound = 0;  ///< the same of d_weight; a LoRA's gradients have none
   size_t blas_bytes = 0;      ///< estimate of the BLAS's own packing buffers, not part of workspace_bytes
 
-  /// Describes the plan in one line, e.g. "two_pass: 2048 of 2048 rows, tiles 256 x 1024, 4 alive, 6.1 MiB
-  /// workspace, openblas".
+  /// Describes the plan in one line, e.g. "two_pass: 2048 of 2048 rows in chunks of 2048, tiles 256 x 1024,
+  /// 4 alive, 6.1 MiB workspace, openblas".
   std::string describe() const;
 };
 

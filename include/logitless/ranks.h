@@ -86,7 +86,8 @@ struct Ranks {
   /// These ranks have parts of the batch: other tokens, as many as each likes, and the same head. Means are
   /// over the tokens, sequences or pairs of all of them; loss and metrics are those of the whole batch,
   /// values with an entry a token or a sequence are the rank's own, and so are its gradients, unless they
-  /// are summed. A loss that sorts the whole batch (top_entropy_quantile, aot) is refused. Null: this rank
+  /// are summed. A loss that sorts or sums what other ranks hold (top_entropy_quantile, clip_cov, kl_cov,
+  /// m2_threshold, aot) is refused. Null: this rank
   /// has the whole batch. With `vocab` too, ranks are a grid: those of one `data` group hold the same
   /// vocabulary entries, and those of one `vocab` group have the same tokens.
   Communicator* data = nullptr;

@@ -192,16 +192,29 @@ void Call::meet_data() const {
   if (meeting_) meeting_->data.agree();
 }
 
+void Call::count_part(const Plan& part) {
+  workspace_of_parts_ = std::max(workspace_of_parts_, part.workspace_bytes);
+  least_workspace_of_parts_ = std::max(least_workspace_of_parts_, part.least_workspace_bytes);
+}
+
+Plan Call::with_parts(Plan plan) const {
+  plan.workspace_bytes = std::max(plan.workspace_bytes, workspace_of_parts_);
+  plan.least_workspace_bytes = std::max(plan.least_workspace_bytes, least_workspace_of_parts_);
+  return plan;
+}
+
 stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
   meet_data();
   if (context_.options().ranks.slice && !shared_.cut->left && shared_.cut->gathered.empty() && problem().tokens > 0) {
     core::fail("ranks.slice.gathered is empty: a call needs the statistics of all slices");
   }
-  return std::visit(
+  stream::Ran ran = std::visit(
       [&](const auto& source) {
         return stream::run(context_, *source.problem, source.outputs, shared_, loss, returned);
       },
       source_);
+  ran.plan = with_parts(std::move(ran.plan));
+  return ran;
 }
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const {
@@ -227,9 +240,9 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
 
 Plan Call::plan(const TokenLoss* loss) const {
   meet_data();
-  return std::visit(
+  return with_parts(std::visit(
       [&](const auto& source) { return stream::plan_run(context_, *source.problem, source.outputs, shared_, loss); },
-      source_);
+      source_));
 }
 
 }  // namespace logitless::api

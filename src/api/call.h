@@ -102,6 +102,10 @@ class Call {
   /// Returns the plan of run().
   Plan plan(const TokenLoss* loss) const;
 
+  /// Counts a part in the plans of this call. The two run one after the other in the same budget, so each
+  /// figure becomes the larger of the two.
+  void count_part(const Plan& part);
+
  private:
   template <class Tensors, class Problem, class Outputs>
   struct Source {
@@ -116,6 +120,7 @@ class Call {
   void check_slice() const;
   size_t slice_bytes() const;
   void meet_data() const;
+  Plan with_parts(Plan plan) const;
   FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
                          const Gradients& outputs);
   FromLogits from_logits(const Logits& logits, const Teacher* teacher, const LogitsGradient& outputs);
@@ -127,6 +132,7 @@ class Call {
   std::optional<ranks::Meeting::Scope> stated_;  // what a part states is forgotten with it
   ranks::Shared shared_;
   std::variant<FromHidden, FromLogits> source_;
+  size_t workspace_of_parts_ = 0, least_workspace_of_parts_ = 0;  // bytes
 };
 
 }  // namespace logitless::api

@@ -7,13 +7,10 @@
 //     Loss, Forward         the TokenLoss, and what the forward half returns
 //     kKept                 which columns the forward half leaves for the backward half
 //     make_loss(call)       checks the batch and gives the call its task
-//     prepare(call, loss)   does what must come before the loss is evaluated; where it computes, it returns the
-//                           bytes of workspace that it took
-//     add_to_plan(call, loss, plan)   where prepare() computes: gives the plan what that takes
+//     prepare(call, loss)   does what must come before the loss is evaluated
+//     plan_parts(call, loss)  where prepare() runs a part of the call: counts the plan of that part
 #pragma once
 
-#include <algorithm>
-#include <type_traits>
 #include <utility>
 
 #include "api/call.h"
@@ -22,27 +19,13 @@
 
 namespace logitless::api {
 
-/// Prepares the loss and runs the call.
-template <class Batch>
-stream::Ran run_prepared(const Call& call, const Batch& batch, typename Batch::Loss& loss,
-                         stats::Returned returned = {}) {
-  if constexpr (std::is_void_v<decltype(batch.prepare(call, loss))>) {
-    batch.prepare(call, loss);
-    return call.run(&loss, returned);
-  } else {
-    const size_t taken = batch.prepare(call, loss);
-    stream::Ran ran = call.run(&loss, returned);
-    ran.plan.workspace_bytes = std::max(ran.plan.workspace_bytes, taken);
-    return ran;
-  }
-}
-
 template <class Batch>
 auto run(Call whole, const Batch& batch) {
   return whole.complete([&](Call& call) {
     call.state(Batch::kName, batch.options);
     typename Batch::Loss loss = batch.make_loss(call);
-    const stream::Ran ran = run_prepared(call, batch, loss);
+    batch.prepare(call, loss);
+    const stream::Ran ran = call.run(&loss);
     return loss.result(ran.stats, ran.plan);
   });
 }
@@ -54,7 +37,8 @@ typename Batch::Forward run_forward(Call whole, const Batch& batch) {
     typename Batch::Loss loss = batch.make_loss(call);
     stats::Returned kept = Batch::kKept;
     kept.expected = true;
-    stream::Ran ran = run_prepared(call, batch, loss, kept);
+    batch.prepare(call, loss);
+    stream::Ran ran = call.run(&loss, kept);
     typename Batch::Forward out;
     out.result = loss.result(ran.stats, ran.plan);
     out.stats = std::move(ran.stats);
@@ -79,9 +63,8 @@ Plan plan(Call whole, const Batch& batch) {
   return whole.complete([&](Call& call) {
     call.state(Batch::kName, batch.options);
     const typename Batch::Loss loss = batch.make_loss(call);
-    Plan plan = call.plan(&loss);
-    if constexpr (requires { batch.add_to_plan(call, loss, plan); }) batch.add_to_plan(call, loss, plan);
-    return plan;
+    if constexpr (requires { batch.plan_parts(call, loss); }) batch.plan_parts(call, loss);
+    return call.plan(&loss);
   });
 }
 

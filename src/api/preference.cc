@@ -30,13 +30,6 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Ref
                 std::move(reads));
 }
 
-// Returns the bytes of workspace that the sums took.
-template <class Loss>
-size_t set_reference(Loss& loss, api::ReferenceSums reference) {
-  loss.set_reference(std::move(reference.sums));
-  return reference.workspace_bytes;
-}
-
 struct Pairs {
   static constexpr const char* kName = "preference_loss";
   using Loss = loss::PairLoss;
@@ -72,13 +65,12 @@ struct Pairs {
     set_task(call, loss, options.token, reference, {core::range_of("targets", targets)});
     return loss;
   }
-  size_t prepare(const Call& call, Loss& loss) const {
-    if (!needs_reference()) return 0;
-    return set_reference(loss,
-                         api::reference_sums(call, reference, loss.tokens(), options.token, loss.token_weights()));
+  void prepare(Call& call, Loss& loss) const {
+    if (!needs_reference()) return;
+    loss.set_reference(api::reference_sums(call, reference, loss.tokens(), options.token, loss.token_weights()));
   }
-  void add_to_plan(const Call& call, const Loss& loss, Plan& plan) const {
-    if (needs_reference()) api::add_to_plan(call, reference, loss.tokens(), options.token, plan);
+  void plan_parts(Call& call, const Loss& loss) const {
+    if (needs_reference()) api::plan_reference(call, reference, loss.tokens(), options.token);
   }
 };
 
@@ -108,11 +100,11 @@ struct Singles {
     call.state_tokens([&](ranks::Statement& statement) { state_batch(statement, loss.tokens()); });
     return loss;
   }
-  size_t prepare(const Call& call, Loss& loss) const {
-    return set_reference(loss, api::reference_sums(call, batch.reference, loss.tokens(), options.token));
+  void prepare(Call& call, Loss& loss) const {
+    loss.set_reference(api::reference_sums(call, batch.reference, loss.tokens(), options.token));
   }
-  void add_to_plan(const Call& call, const Loss& loss, Plan& plan) const {
-    api::add_to_plan(call, batch.reference, loss.tokens(), options.token, plan);
+  void plan_parts(Call& call, const Loss& loss) const {
+    api::plan_reference(call, batch.reference, loss.tokens(), options.token);
   }
   void state_batch(ranks::Statement& statement, const loss::SequenceTokens& tokens) const {
     const auto say = [&](const char* name, int64_t size, const std::function<double(int64_t)>& value) {

@@ -83,11 +83,10 @@ bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
          !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
 }
 
-ReferenceSums reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                             const TokenOptions& token, std::span<const double> weights) {
-  ReferenceSums out{core::Array<double>(tokens.counts.size(), 0)};
-  core::Array<double>& sums = out.sums;
-  if (tokens.tokens() == 0) return out;
+core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                                   const TokenOptions& token, std::span<const double> weights) {
+  core::Array<double> sums(tokens.counts.size(), 0);
+  if (tokens.tokens() == 0) return sums;
   const ConstVector& logps = reference.logps;
   whole.state_tokens([&](ranks::Statement& statement) { state_logps(statement, whole.problem(), tokens, logps); });
   if (is_sums(reference, tokens)) {
@@ -95,12 +94,12 @@ ReferenceSums reference_sums(const Call& whole, const Reference& reference, cons
       if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
       sums[static_cast<size_t>(s)] = loss::finite_entry("reference.logps", logps, s);
     }
-    return out;
+    return sums;
   }
   stream::Ran model;
   if (logps.size == 0) {
     model = with_model(whole, reference, tokens, token, [](const Call& call) { return call.run(nullptr); });
-    out.workspace_bytes = model.plan.workspace_bytes;
+    whole.count_part(model.plan);
   }
   for (int64_t row = 0; row < tokens.tokens(); ++row) {
     const auto i = static_cast<size_t>(row);
@@ -108,15 +107,13 @@ ReferenceSums reference_sums(const Call& whole, const Reference& reference, cons
     const double logp = logps.size == 0 ? model.stats.logp[i] : loss::finite_entry("reference.logps", logps, row);
     sums[static_cast<size_t>(tokens.sequence[i])] += loss::weighted(weights.empty() ? 1 : weights[i], logp);
   }
-  return out;
+  return sums;
 }
 
-void add_to_plan(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                 const TokenOptions& token, Plan& plan) {
+void plan_reference(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                    const TokenOptions& token) {
   if (tokens.tokens() == 0 || reference.logps.size != 0) return;
-  const Plan model = with_model(whole, reference, tokens, token, [](const Call& call) { return call.plan(nullptr); });
-  plan.workspace_bytes = std::max(plan.workspace_bytes, model.workspace_bytes);
-  plan.least_workspace_bytes = std::max(plan.least_workspace_bytes, model.least_workspace_bytes);
+  whole.count_part(with_model(whole, reference, tokens, token, [](const Call& call) { return call.plan(nullptr); }));
 }
 
 core::Array<core::ByteRange> ranges_of(const Reference& reference) {

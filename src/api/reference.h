@@ -21,20 +21,14 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
 /// Returns what a reference reads: no output may overlap it.
 core::Array<core::ByteRange> ranges_of(const Reference& reference);
 
-struct ReferenceSums {
-  core::Array<double> sums;    // Σ_t log-probability, [S]
-  size_t workspace_bytes = 0;  // what the reference's model took to compute them
-};
+/// Returns Σ_t log-probability, [S]: computes them, as a part of `whole`, where hidden states were given.
+/// `weights`, [N], are factors of the tokens; empty: all are 1.
+core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                                   const TokenOptions& token, std::span<const double> weights = {});
 
-/// Computes them, as a part of `whole`, where hidden states were given. `weights`, [N], are factors of the
-/// tokens; empty: all are 1.
-ReferenceSums reference_sums(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                             const TokenOptions& token, std::span<const double> weights = {});
-
-/// Gives the plan of `whole` what the reference's model takes: the two run one after the other in the same
-/// budget, so each figure is the larger of the two.
-void add_to_plan(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                 const TokenOptions& token, Plan& plan);
+/// Counts the part that reference_sums() runs in the plan of `whole`.
+void plan_reference(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                    const TokenOptions& token);
 
 /// Tells whether the reference is one log-probability a sequence.
 bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens);
