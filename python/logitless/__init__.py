@@ -359,6 +359,7 @@ _PLANS = {
     "soft_cross_entropy": _core.plan_soft_cross_entropy,
     "set_distillation_loss": _core.plan_set_distillation_loss,
     "id_logps": _core.plan_id_logps,
+    "token_stats": _core.plan_token_stats,
     "distillation_loss": _core.plan_distillation_loss,
 }
 

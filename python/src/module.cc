@@ -38,20 +38,33 @@ nb::dict to_dict(const TokenStats& stats) {
   return out;
 }
 
+// The arguments of token_stats, its plan and its gradients.
+struct TokenStatsCall {
+  static constexpr const char* kName = "token_stats";
+  Targets targets;
+  TokenOptions options;
+  StatsRequest request;
+
+  TokenStatsCall(Keywords& keywords, Arrays& arrays)
+      : targets(take_targets(keywords, arrays)),
+        options(take_fields<TokenOptions>(keywords, arrays)),
+        request(take_fields<StatsRequest>(keywords, arrays)) {}
+};
+
 void define_token_stats(nb::module_& m) {
   nb::class_<TokenStats>(m, "TokenStats").def("columns", &to_dict);
-  m.def("token_stats", [](const Context& context, nb::dict given) {
-    Arrays arrays;
-    Keywords keywords(std::move(given), "token_stats");
-    const CallTensors call(keywords, arrays);
-    const Targets targets = take_targets(keywords, arrays);
-    const auto options = take_fields<TokenOptions>(keywords, arrays);
-    const auto request = take_fields<StatsRequest>(keywords, arrays);
-    keywords.check_all_known();
+  m.def("token_stats", [](const Context& context, nb::dict keywords) {
+    const Read<TokenStatsCall> read(std::move(keywords));
     return unlocked([&] {
-      return call.with([&](const auto&, const auto&... source) {
-        return compute_token_stats(context, source..., targets, options, request);
+      return read.call.with([&](const auto&, const auto&... source) {
+        return compute_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
       });
+    });
+  });
+  m.def("plan_token_stats", [](const Context& context, nb::dict keywords) {
+    const Read<TokenStatsCall> read(std::move(keywords));
+    return read.call.with([&](const auto&, const auto&... source) {
+      return plan_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
     });
   });
   m.def("top_overlaps", [](nb::handle a, nb::handle b, int64_t rows) {
@@ -65,14 +78,9 @@ void define_token_stats(nb::module_& m) {
     TopUnions unions = unlocked([&] { return top_unions(a_ids, b_ids, rows); });
     return nb::make_tuple(to_numpy(std::move(unions.ids)), to_numpy(std::move(unions.offsets)));
   });
-  m.def("token_grads", [](const Context& context, nb::dict given, const TokenStats& stats, nb::dict given_grads) {
+  m.def("token_grads", [](const Context& context, nb::dict keywords, const TokenStats& stats, nb::dict given_grads) {
+    const Read<TokenStatsCall> read(std::move(keywords));
     Arrays arrays;
-    Keywords keywords(std::move(given), "token_grads");
-    const CallTensors call(keywords, arrays);
-    const Targets targets = take_targets(keywords, arrays);
-    const auto options = take_fields<TokenOptions>(keywords, arrays);
-    const auto request = take_fields<StatsRequest>(keywords, arrays);
-    keywords.check_all_known();
     Keywords columns(std::move(given_grads), "grads");
     TokenGrads grads;
     const auto take_column = [&](const Field& field, std::vector<double>& out) {
@@ -83,10 +91,11 @@ void define_token_stats(nb::module_& m) {
     };
     visit_fields(FieldsOf<TokenGrads>(), take_column, grads);
     columns.check_all_known();
-    return writing(arrays, [&] {
+    return writing(read.arrays, [&] {
       Plan plan;
-      call.with([&](const auto& outputs, const auto&... source) {
-        backpropagate_token_grads(context, source..., targets, options, request, stats, grads, outputs, &plan);
+      read.call.with([&](const auto& outputs, const auto&... source) {
+        backpropagate_token_grads(context, source..., read.loss.targets, read.loss.options, read.loss.request, stats,
+                                  grads, outputs, &plan);
       });
       return plan;
     });

@@ -104,6 +104,8 @@ def test_options_reach_the_library():
     assert nothing.logp.shape == nothing.entropy.shape == (0,) and nothing.rank is None
     plan = logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=targets)
     assert plan.kind == "forward_only" and plan.least_workspace_bytes > 0
+    planned = logitless.plan("token_stats", hidden=hidden, weight=weight, targets=targets, top_k=5)
+    assert planned.kind == "forward_only" and planned.workspace_bytes > plan.workspace_bytes
 
 
 def test_top_k():

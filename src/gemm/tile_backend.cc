@@ -235,12 +235,13 @@ Product<float> rows_of(const Sizes& sizes, const Product<float>& p, int64_t begi
   return out;
 }
 
-// Returns what the environment leaves of the CPU's unit, which is null where there is none.
-const TileUnit* chosen_unit(const TileUnit* cpu_unit, const TileUnit& emulated_unit) {
+// Returns what the environment leaves of the CPU's unit. cpu_unit() is null where there is none, and not
+// called where the environment wants another.
+const TileUnit* chosen_unit(const TileUnit* (*cpu_unit)(), const TileUnit& emulated_unit) {
   const char* value = std::getenv(emulated_unit.variable);
   const std::string_view setting = value ? value : "";
   if (setting == "emulated") return &emulated_unit;
-  return setting != "0" ? cpu_unit : nullptr;
+  return setting != "0" ? cpu_unit() : nullptr;
 }
 
 class TileBackend final : public Delegating {
@@ -363,12 +364,12 @@ class TileBackend final : public Delegating {
 
 const TileUnit* amx_unit() {
   static const TileUnit* const unit =
-      chosen_unit(amx::cpu_unit_available() ? amx::cpu_unit() : nullptr, amx::emulated_unit());
+      chosen_unit([] { return amx::cpu_unit_available() ? amx::cpu_unit() : nullptr; }, amx::emulated_unit());
   return unit;
 }
 
 const TileUnit* bfmmla_unit() {
-  static const TileUnit* const unit = chosen_unit(bfmmla::cpu_unit(), bfmmla::emulated_unit());
+  static const TileUnit* const unit = chosen_unit(bfmmla::cpu_unit, bfmmla::emulated_unit());
   return unit;
 }
 

@@ -245,7 +245,7 @@ inline constexpr int64_t kFewRowsPart = 256;
 /// Computes C [rows, cols] (+)= A [rows, depth] · op(B), where B is [depth, cols], or [cols, depth] when
 /// `b_transposed`, row-major, and read once. Each element of C is summed in an order that follows from depth
 /// and b_transposed alone. B is float64 for double, and else float32, bfloat16 or float16.
-///   scratch [scratch_elements()] where B is float16; may hold anything on entry.
+///   scratch [scratch_elements()] where B is float16 and there are more than 4 rows; may hold anything on entry.
 template <class T>
 struct FewRowsArgs {
   int64_t rows = 0;

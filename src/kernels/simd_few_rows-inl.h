@@ -267,8 +267,8 @@ HWY_INLINE void dot_1x4(const Stretch<T, Stored>& of) {
   for (int64_t next = 0; k + lanes <= of.depth; k += lanes, next += of.step) {
     of.fetch(b0 + next);
     of.fetch(b1 + next);
-    of.fetch(b2 + k);
-    of.fetch(b3 + k);
+    of.fetch(b2 + next);
+    of.fetch(b3 + next);
     const auto x = hn::LoadU(d, of.a + k);
     s0 = hn::MulAdd(x, load_as(d, b0 + k), s0);
     s1 = hn::MulAdd(x, load_as(d, b1 + k), s1);

@@ -36,6 +36,13 @@ int64_t most_picks(const problem::TokenProblem& problem, const RunPlan& run) {
   return most;
 }
 
+// Returns the columns of the widest states: hidden states, or those of a LoRA, whose rank may be larger.
+int64_t widest_states(const Source& source) {
+  int64_t most = 0;
+  for (const source::Product& product : source.differentiated()) most = std::max(most, product.states.cols());
+  return most;
+}
+
 // Returns what tells the scratch of a product on one thread.
 auto scratch_of(const gemm::Backend& gemm) {
   return [&gemm](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
@@ -170,9 +177,7 @@ SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const sink::SinkInputs& in
                                   const RunPlan& run)
     : threads(static_cast<size_t>(run.plan.threads)) {
   const HiddenProblem& problem = inputs.problem;
-  int64_t most = 0;
-  for (const source::Product& product : inputs.source.differentiated()) most = std::max(most, product.states.cols());
-  const int64_t width = inputs.source.width();
+  const int64_t most = widest_states(inputs.source), width = inputs.source.width();
   for (PerThread& thread : threads) {
     thread.total = arena.take<double>(width);
     thread.sums = arena.take<Sum>(width);
@@ -198,6 +203,7 @@ sink::Sizes segment_sink_sizes(const RunPlan& run) {
   sink::Sizes sizes = sink_sizes(run);
   sizes.part = {kPartRows, kernels::kSegment, kHiddenColumns, run.grid.hidden_size};
   sizes.weight_tiles = kWaveSegments;
+  sizes.keeps_residuals = false;
   sizes.scatter = false;
   return sizes;
 }
@@ -220,6 +226,7 @@ SegmentBuffers<Types>::SegmentBuffers(core::Arena& arena, const problem::TokenPr
     gemm_bytes =
         std::max(gemm_bytes, scratch_of(*run.gemm)({kernels::kSegment, h, part, gradient, source.states_type()}));
   }
+  const int64_t states = widest_states(source);
   threads.resize(static_cast<size_t>(run.plan.threads));
   for (PerThread& thread : threads) {
     thread.gathered = source.take_room(arena, kPartRows);
@@ -229,7 +236,7 @@ SegmentBuffers<Types>::SegmentBuffers(core::Arena& arena, const problem::TokenPr
     thread.gradients = arena.take<kernels::RowGradient<Logit>>(kPartRows);
     if (problem.divergence) thread.divergences = arena.take<kernels::RowDivergence<Logit>>(kPartRows);
     thread.rows = arena.take<int64_t>(kPartRows);
-    thread.sums = arena.take<Sum>(kHiddenRows * std::min(kHiddenColumns, h));
+    thread.sums = arena.take<Sum>(kHiddenRows * std::min(kHiddenColumns, states));
     if (!by_noise) continue;
     thread.weights = arena.take<Sum>(kernels::kSegment * h);
     thread.states = arena.take<Sum>(h);

@@ -55,8 +55,8 @@ struct RunPlan {
   const gemm::Backend* gemm = nullptr;
   /// The gradients of a tile are this many terms of bfloat16, or of the logits' own type where it is 0.
   int gradient_terms = 0;
-  /// What rounding gradients to a single term leaves is summed and put back.
-  bool keeps_residuals() const { return gradient_terms == 1 && !chooses_segments; }
+  /// What rounding gradients to a single term leaves is summed and put back, but where segments are chosen.
+  bool keeps_residuals() const { return gradient_terms == 1; }
   TileGrid grid;
   RowBlocks blocks;
   /// Each chunk begins at the block of this index, and the last entry is the end. Only one pass has several

@@ -37,6 +37,7 @@ struct GradientPart {
       term.data = core::element(term.data, term.dtype, first);
     }
     if (out.residuals.columns) out.residuals.columns += first;
+    if (out.entry_weights) out.entry_weights += first;
     out.first_entry += first;
     out.entries = count;
     return out;

@@ -1,16 +1,21 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 Gradients of logits that are
-// multiplied as bfloat16 lose what rounding leaves of them, r = d - bf16(d). A direction that all rows of a
-// matrix share turns the sum of these into an error: with w̄ the mean row of the head and x̄ that of the
-// states, Σ_v r_iv w_v = (Σ_v r_iv) w̄ + Σ_v r_iv (w_v - w̄),    Σ_i r_iv x_i = (Σ_i r_iv) x̄ + Σ_i r_iv
-// (x_i - x̄). The sums in brackets come from the row kernels (kernels::Residuals); the first terms are put
-// back here. What is left has no direction in common, so that roundings cancel in it.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Gradients of logits that are multiplied as bfloat16 lose what rounding leaves of them, r = d - bf16(d). A
+// direction that all rows of a matrix share turns the sum of these into an error: with w̄ the mean row of the
+// head and x̄ that of the states,
+//
+//     Σ_v r_iv w_v = (Σ_v r_iv) w̄ + Σ_v r_iv (w_v - w̄)    Σ_i r_iv x_i = (Σ_i r_iv) x̄ + Σ_i r_iv (x_i - x̄)
+//
+// The sums in brackets come from the row kernels (kernels::Residuals); the first terms are put back here.
+// What is left has no direction in common, so that roundings cancel in it.
 #pragma once
 
 #include <omp.h>
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <numeric>
 #include <span>
 
 #include "core/arena.h"
@@ -24,13 +29,15 @@
 namespace logitless::sink {
 
 /// Puts (Σ_v r_iv) w̄ back, for the sums of a chunk's rows. In w̄ an entry weighs what the first rows'
-/// gradients come to there: entries that hardly ever matter may share what the others do not.
+/// gradients come to there: entries that hardly ever matter may share what the others do not. Any weights are
+/// right, if w̄ is finite; where it is not, because the weights are too large to be summed, nothing is put
+/// back.
 template <class Sum>
 class RowResiduals {
  public:
   void take_lasting(core::Arena& arena, int64_t cols) {
     cols_ = cols;
-    total_ = arena.take<Sum>(cols);
+    mean_ = arena.take<Sum>(cols);
   }
   void take(core::Arena& arena, int64_t rows) { left_ = arena.take<double>(rows); }
 
@@ -46,7 +53,8 @@ class RowResiduals {
         left += part.residuals.rows[r];
       }
     }
-    if (!part.entry_weights || has_total_) return;
+    if (!part.entry_weights || has_mean_) return;
+    if (!first && part.row_scales) scale(mean_of(part.row_scales, part.rows.size()), component, product.n);
     if (component == 0) {
       if (first) mass_ = 0;
       for (int64_t v = 0; v < part.entries; ++v) mass_ += widened(part.entry_weights[v]);
@@ -54,7 +62,7 @@ class RowResiduals {
     // The chain of the first rows also sums the head, whose part is at hand.
     product.a = {part.entry_weights, DType::kBFloat16, product.k, false};
     product.m = 1;
-    product.c = total_ + component;
+    product.c = mean_ + component;
     product.ldc = cols_;
     product.accumulate = !first;
     multiply(product);
@@ -63,12 +71,12 @@ class RowResiduals {
   /// Adds them to sums(i, rows[i]) for each row i of the chunk.
   template <class Sums>
   void put_back(const kernels::RowKernels& kernels, std::span<const int64_t> rows, int threads, const Sums& sums) {
-    has_total_ |= !rows.empty();
+    if (!rows.empty() && !has_mean_) find_mean();
     if (!(mass_ > 0)) return;
     core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const auto share = static_cast<Sum>(left_[i] / mass_);
-        kernels.typed<Sum>().add_scaled(total_, share, cols_, sums(i, rows[static_cast<size_t>(i)]));
+        const auto share = static_cast<Sum>(left_[i]);
+        kernels.typed<Sum>().add_scaled(mean_, share, cols_, sums(i, rows[static_cast<size_t>(i)]));
       }
     });
   }
@@ -76,11 +84,33 @@ class RowResiduals {
  private:
   static double widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 
+  static double mean_of(const double* scales, size_t count) {
+    return std::accumulate(scales, scales + count, 0.0) / static_cast<double>(count);
+  }
+
+  // Multiplies what the weights so far have come to.
+  void scale(double by, int64_t component, int64_t components) {
+    if (by == 1) return;
+    if (component == 0) mass_ *= by;
+    for (int64_t c = component; c < component + components; ++c) mean_[c] *= static_cast<Sum>(by);
+  }
+
+  void find_mean() {
+    has_mean_ = true;
+    if (mass_ == 0) return;
+    for (int64_t c = 0; c < cols_; ++c) {
+      mean_[c] = static_cast<Sum>(mean_[c] / mass_);
+      if (std::isfinite(mean_[c])) continue;
+      mass_ = 0;
+      return;
+    }
+  }
+
   int64_t cols_ = 0;
-  Sum* total_ = nullptr;    // [cols]: the sum of the head's rows, each with its weight
+  Sum* mean_ = nullptr;     // [cols]: the sum of the head's rows, each with its weight, and then their mean
   double* left_ = nullptr;  // [rows]
-  double mass_ = 0;         // the sum of the weights
-  bool has_total_ = false;
+  double mass_ = 0;         // the sum of the weights; 0: nothing is put back
+  bool has_mean_ = false;
 };
 
 /// Puts (Σ_i r_iv) x̄ back, for the sums of vocabulary entries over the rows of a chunk.

@@ -83,11 +83,24 @@ class OneCall {
     }
   }
 
+  /// Makes entries from `begin` on ones that never occur, which share another direction.
+  void hide(int64_t begin, int64_t count) {
+    for (int64_t v = begin; v < begin + count; ++v) {
+      inputs_.bias.set(0, v, -1000);
+      for (int64_t h = 0; h < inputs_.spec.hidden; ++h) {
+        inputs_.set_weight(v, h, inputs_.weight_at(v, h) + 40 * std::cos(5.0 * static_cast<double>(h)));
+      }
+    }
+  }
+
   GradientOutputs gradients(GradientPrecision precision, PlanKind plan, int threads = 2, bool d_weight = true,
-                            size_t workspace = size_t{256} << 20) {
+                            size_t workspace = size_t{256} << 20, const BackwardOptions& backward = {},
+                            const CrossEntropyOptions& loss = {}) {
     RunSpec run;
     run.d_weight = run.d_bias = d_weight;
     GradientOutputs outputs(inputs_, run);
+    Gradients gradients = outputs.gradients();
+    gradients.backward = backward;
     ContextOptions options;
     options.gemm_backend = bfloat16_backend();
     options.gradient_precision = precision;
@@ -96,8 +109,8 @@ class OneCall {
     options.row_tile = 16;
     options.vocab_tile = 64;
     options.workspace_bytes = workspace;
-    cross_entropy(Context(options), inputs_.hidden_view(), inputs_.head_view(), inputs_.targets_view(), {},
-                  outputs.gradients());
+    cross_entropy(Context(options), inputs_.hidden_view(), inputs_.head_view(), inputs_.targets_view(), loss,
+                  gradients);
     return outputs;
   }
   HostTensor d_hidden(GradientPrecision precision, PlanKind plan) { return gradients(precision, plan).all_d_hidden(); }
@@ -166,6 +179,52 @@ TEST(GradientPrecision, PutsBackWhatRowsShare) {
     expect_small(PlanKind::kOnePass, kEnough);
     expect_small(PlanKind::kOnePass, kForChunks);
     expect_small(PlanKind::kExpectedRow, kEnough, false);
+  }
+}
+
+// Entries that never occur have no part in what the head's rows share, wherever they stand.
+TEST(GradientPrecision, PutsBackNothingOfEntriesThatNeverOccur) {
+  if (!multiplies_bfloat16()) GTEST_SKIP() << "no backend of this machine multiplies bfloat16";
+  for (const PlanKind plan : {PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
+    for (const int64_t begin : {0, 250}) {
+      OneCall call(HeadLayout::kVocabHidden, 2);
+      call.hide(begin, 250);
+      const auto exact = call.gradients(GradientPrecision::kFloat32, PlanKind::kTwoPass, 2, false);
+      const auto native = call.gradients(GradientPrecision::kNative, plan, 2, false);
+      EXPECT_LT(distance(native.d_hidden(), exact.d_hidden()), plan == PlanKind::kTwoPass ? 4e-3 : 3e-5)
+          << name_of(plan) << " from entry " << begin;
+    }
+  }
+}
+
+// A sample that would take nearly everything is not drawn: what is made then is exact, with its bits.
+TEST(GradientPrecision, PutsBackWhereNoSampleIsDrawn) {
+  OneCall call(HeadLayout::kVocabHidden, 2);
+  BackwardOptions all;
+  all.mode = BackwardMode::kSampled;
+  all.theta = 1e-12;
+  for (const GradientPrecision precision : kPrecisions) {
+    constexpr size_t kEnough = size_t{256} << 20;
+    const auto exact = call.gradients(precision, PlanKind::kTwoPass);
+    EXPECT_TRUE(call.gradients(precision, PlanKind::kAuto, 2, true, kEnough, all).bytes() == exact.bytes())
+        << name_of(precision);
+  }
+}
+
+// What is put back must not overflow where the gradients themselves do not.
+TEST(GradientPrecision, StaysFiniteWhereGradientsAreHuge) {
+  OneCall call;
+  CrossEntropyOptions loss;
+  loss.reduction = Reduction::kSum;
+  for (const double scale : {1e37, 1e38}) {
+    loss.loss_scale = scale;
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      const auto got = call.gradients(GradientPrecision::kNative, plan, 2, false, size_t{256} << 20, {}, loss);
+      const HostTensor d_hidden = got.all_d_hidden();
+      for (int64_t row = 0; row < d_hidden.rows(); ++row) {
+        for (int64_t col = 0; col < d_hidden.cols(); ++col) ASSERT_TRUE(std::isfinite(d_hidden.get(row, col)));
+      }
+    }
   }
 }
 
