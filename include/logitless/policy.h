@@ -220,11 +220,13 @@ struct PolicyOptions {
   double dro_tau = 0.1;                ///< dro: twice the weight of (logp − old)²; >= 0
   double topr_weight_pos = 1.0;        ///< topr, where the score is above 0; >= 0
   double topr_weight_neg = 1.0;        ///< topr elsewhere; >= 0
-  double cov_share = 0.0002;           ///< clip_cov, kl_cov: the share of tokens that they choose; in (0, 1]
-  double cov_low = 1.0;                ///< clip_cov chooses among covariances above this
-  double cov_high = 5.0;               ///< and below this
-  int64_t cov_seed = 0;                ///< of the choice of clip_cov
-  double cov_kl_weight = 0.1;          ///< kl_cov: the weight of |logp − old| at the chosen tokens; >= 0
+  /// clip_cov, kl_cov: the share of tokens that they choose; in (0, 1]. kl_cov: the largest covariances, of
+  /// equal ones the first. Where only two tokens take part, theirs are equal, and rounding decides.
+  double cov_share = 0.0002;
+  double cov_low = 1.0;        ///< clip_cov chooses among covariances above this
+  double cov_high = 5.0;       ///< and below this
+  int64_t cov_seed = 0;        ///< of the choice of clip_cov
+  double cov_kl_weight = 0.1;  ///< kl_cov: the weight of |logp − old| at the chosen tokens; >= 0
 
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy

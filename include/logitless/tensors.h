@@ -313,8 +313,9 @@ inline constexpr std::array kNamesOf<WriteMode> = {"overwrite", "accumulate"};
 /// The tiles come in vocabulary order, one call at a time, from any thread of the team. `tile` is in the
 /// head's layout (vocab_hidden: [count, H], hidden_vocab: [H, count]; rows may be further apart than they are
 /// long: honour its stride), float32 (float64 for a float64 head), and lives until the callback returns. The
-/// callback may overwrite these vocabulary entries of the weight: nothing reads them afterwards. What it
-/// throws reaches the caller of the library.
+/// callback may overwrite these vocabulary entries of the weight: nothing reads them afterwards (but where an
+/// id stands twice in LmHead::ids, whose row is read for each of its entries). What it throws reaches the
+/// caller of the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
 /// Where the gradients go. No output may overlap an input or another output; a matrix covers

@@ -238,10 +238,12 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
   return run_gradients(stats, scaled);
 }
 
-Plan Call::plan(const TokenLoss* loss) const {
+Plan Call::plan(const TokenLoss* loss, stats::Returned returned) const {
   meet_data();
   return with_parts(std::visit(
-      [&](const auto& source) { return stream::plan_run(context_, *source.problem, source.outputs, shared_, loss); },
+      [&](const auto& source) {
+        return stream::plan_run(context_, *source.problem, source.outputs, shared_, loss, returned);
+      },
       source_));
 }
 

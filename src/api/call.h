@@ -26,6 +26,9 @@
 
 namespace logitless::api {
 
+/// What a caller gets of a call of statistics.
+inline constexpr stats::Returned kStatistics = {.stats = true, .expected = true};
+
 /// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
 /// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
 /// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is
@@ -100,7 +103,7 @@ class Call {
   /// take no part are zeros.
   std::vector<std::byte> fold_slice();
   /// Returns the plan of run().
-  Plan plan(const TokenLoss* loss) const;
+  Plan plan(const TokenLoss* loss, stats::Returned returned = {}) const;
 
   /// Counts a part in the plans of this call. The two run one after the other in the same budget, so each
   /// figure becomes the larger of the two.

@@ -32,7 +32,7 @@ IdLogps forward(Call whole, const IdSets& sets, const IdLogpsOptions& options) {
   return whole.complete([&](Call& call) {
     call.state("id_logps", options);
     const core::Array<int64_t> entries = set_task(call, sets, options);
-    stream::Ran ran = call.run(nullptr, {.stats = true, .expected = true});
+    stream::Ran ran = call.run(nullptr, api::kStatistics);
     IdLogps out;
     out.logps.assign(static_cast<size_t>(sets.entries()), 0);
     for (size_t pick = 0; pick < entries.size(); ++pick) {
@@ -72,7 +72,7 @@ Plan planned(Call whole, const IdSets& sets, const IdLogpsOptions& options) {
   return whole.complete([&](Call& call) {
     call.state("id_logps", options);
     set_task(call, sets, options);
-    return call.plan(nullptr);
+    return call.plan(nullptr, api::kStatistics);
   });
 }
 

@@ -42,6 +42,11 @@ void state_logps(ranks::Statement& statement, const problem::TokenProblem& probl
 template <class Work>
 auto with_model(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                 const TokenOptions& token, const Work& work) {
+  if (whole.context().options().ranks.slice) {
+    fail(
+        "reference.hidden is given beside ranks.slice, which gathers the statistics of one model: compute the "
+        "reference's log-probabilities first, and give reference.logps");
+  }
   try {
     Call call(whole, "reference.", reference.hidden, reference.head);
     call.set_task({.options = token, .request = {}, .picks = problem::target_picks(tokens.targets)});

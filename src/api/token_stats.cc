@@ -23,6 +23,9 @@ void set_task(Call& call, const Targets& targets, const TokenOptions& options, c
 }
 
 void set_task(Call& call, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
+  if (loss.gradients().divergence) {
+    core::fail("the loss has a gradient of the divergence, but the call has no teacher");
+  }
   StatsRequest request = loss.needs();
   // Their gradients are functions of the statistics themselves.
   request.entropy |= loss.gradients().entropy;
@@ -45,7 +48,7 @@ TokenStats statistics(Call whole, const Targets& targets, const TokenOptions& op
   return whole.complete([&](Call& call) {
     call.state("token_stats", options, request);
     set_task(call, targets, options, request);
-    stream::Ran ran = call.run(nullptr, {.stats = true, .expected = true});
+    stream::Ran ran = call.run(nullptr, api::kStatistics);
     if (plan) *plan = ran.plan;
     return std::move(ran.stats);
   });
@@ -76,7 +79,7 @@ Plan plan_statistics(Call whole, const Targets& targets, const TokenOptions& opt
   return whole.complete([&](Call& call) {
     call.state("plan_token_stats", options, request);
     set_task(call, targets, options, request);
-    return call.plan(nullptr);
+    return call.plan(nullptr, api::kStatistics);
   });
 }
 

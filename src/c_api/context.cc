@@ -136,7 +136,7 @@ logitless_status logitless_context_create(const logitless_context_options* optio
     auto data_ranks = communicator_of(in.data_ranks, "data_ranks");
     made.ranks.vocab = vocab_ranks.get();
     made.ranks.data = data_ranks.get();
-    if (in.slice_vocab_size != 0) {
+    if (in.slice_vocab_size != 0 || in.slice_first != 0 || in.gathered || in.gathered_bytes != 0) {
       made.ranks.slice = VocabSlice{in.slice_first, in.slice_vocab_size,
                                     span_of(static_cast<const std::byte*>(in.gathered), in.gathered_bytes, "gathered")};
     }

@@ -33,7 +33,7 @@ Teacher teacher_of(const logitless_teacher* given) {
   Teacher out;
   if (in.logits) {
     if (in.hidden || in.head) core::fail("teacher has logits, and hidden states or a head beside them");
-    out.logits = logits_of(in.logits);
+    out.logits = logits_of(in.logits, "teacher.logits");
   } else {
     out.hidden = hidden_of(there(in.hidden, "teacher.hidden"), "teacher.hidden");
     out.head = head_of(there(in.head, "teacher.head"), "teacher.head");

@@ -163,10 +163,10 @@ SetTeacher set_teacher_of(const logitless_set_teacher* given) {
 
 Targets optional_targets(const logitless_targets* given) { return given ? targets_of(given, "targets") : Targets(); }
 
-Logits logits_of(const logitless_logits* given) {
-  const logitless_logits in = read(&there(given, "logits"), "logits");
-  return Logits(in.data, dtype_of(in.dtype, "logits.dtype"), in.batch, in.time, in.vocab, step_of(in.batch_stride),
-                step_of(in.row_stride));
+Logits logits_of(const logitless_logits* given, const char* name) {
+  const logitless_logits in = read(&there(given, name), name);
+  return Logits(in.data, dtype_of(in.dtype, (std::string(name) + ".dtype").c_str()), in.batch, in.time, in.vocab,
+                step_of(in.batch_stride), step_of(in.row_stride));
 }
 
 void check_of_logits_alone(const logitless_gradients& in) {

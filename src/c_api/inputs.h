@@ -83,7 +83,7 @@ class CallTensors {
 };
 
 /// Returns logits that are asked for by themselves.
-Logits logits_of(const logitless_logits* in);
+Logits logits_of(const logitless_logits* in, const char* name = "logits");
 /// Throws InvalidInput where gradients of hidden states or a head are wanted, of which there are none.
 void check_of_logits_alone(const logitless_gradients& in);
 /// Returns where the gradient of `logits` goes.

@@ -27,7 +27,8 @@ class CrossEntropyLoss final : public TokenLoss {
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradsFilled gradients() const override;
-  bool may_drop_rows() const override { return !options_.class_weights.empty(); }
+  // The weight of a class may be 0, and so may the probability that dft multiplies with.
+  bool may_drop_rows() const override { return !options_.class_weights.empty() || options_.dft; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
   /// Sets ∂L/∂loss, which is 1 otherwise: one value, under kNone that of each token; or a span, which under

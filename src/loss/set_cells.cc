@@ -21,7 +21,7 @@ struct Part {
 // Returns x log(x / y) − x + y.
 double excess(double log_x, double log_y) {
   const double x = std::exp(log_x), apart = log_y - log_x;
-  if (log_x == kNothing) return std::exp(log_y);
+  if (x == 0) return std::exp(log_y);
   if (apart < 1) return x * (std::expm1(apart) - apart);
   return std::exp(log_y) - x * (1 + apart);
 }

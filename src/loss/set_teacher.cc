@@ -100,6 +100,10 @@ void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options
     outside = core::read(teacher.outside_logps, of.row);
     if (!(outside <= 0))
       fail("teacher.outside_logps[", of.row, "] = ", outside, " must be a log-probability: at most 0");
+    if (const double all = mass + std::exp(outside); all > kMostMass) {
+      fail("teacher.outside_logps[", of.row, "] = ", outside, " and teacher.logps of row ", of.row,
+           " are of probabilities that sum to ", all, ", which is more than 1");
+    }
   }
   if (outside == kNothing && needs_teacher_mass(options)) {
     fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,

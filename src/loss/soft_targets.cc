@@ -28,7 +28,7 @@ double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
 bool is_given(const ConstMatrix& rows) { return rows.data || rows.rows != 0 || rows.cols != 0; }
 bool is_given(const SoftTargets& targets) {
   return targets.weights.data || targets.weights.size != 0 || targets.sets.ids.size != 0 ||
-         !targets.sets.offsets.empty();
+         !targets.sets.offsets.empty() || !targets.sets.counts.empty();
 }
 
 // Fills what a row's weights become; those of one id add up.

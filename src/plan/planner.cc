@@ -105,15 +105,19 @@ class Planner {
 
   // Two heads are walked twice: one pass keeps their logits from one walk to the next, where that pays.
   RunPlan without_gradients() const {
-    if (work_.leaves_expected_rows) {
-      RunPlan expected = tiled(PlanKind::kExpectedRow, rows());
-      if (fits(expected)) return expected;
-    }
+    if (work_.leaves_expected_rows) return or_forward_only(tiled(PlanKind::kExpectedRow, rows()));
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
     RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
-    if (fits(one) && (asked || keeping_pays(cutter_.source(), outputs_, 1, one))) return one;
+    if (asked || keeping_pays(cutter_.source(), outputs_, 1, one)) return or_forward_only(std::move(one));
     return forward_only();
+  }
+
+  // Returns the plan, or the one that needs no gradients where that does not fit, or the smaller of the two.
+  RunPlan or_forward_only(RunPlan run) const {
+    if (fits(run)) return run;
+    RunPlan other = forward_only();
+    return fits(other) ? other : smaller(run, other);
   }
 
   // Returns the plan with all rows in one chunk, or, where their lists of the largest logits do not fit, one

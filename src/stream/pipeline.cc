@@ -342,13 +342,13 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
 
 template <class Problem, class Outputs>
 Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
-              const TokenLoss* loss) {
+              const TokenLoss* loss, stats::Returned returned) {
   plan::Work work = work_of(problem, loss, loss && shared.wants_gradients(is_wanted(outputs)));
   leave_out_forward(problem, shared, work);
   const TokenLoss::GradsFilled filled = loss ? loss->gradients() : TokenLoss::GradsFilled();
   judge_segments(context, problem, outputs, shared, filled, work);
   judge_expected_rows(problem, outputs, filled, work);
-  work.leaves_expected_rows = !loss && leaves_expected_rows(context, problem, shared, work);
+  work.leaves_expected_rows = returned.expected && leaves_expected_rows(context, problem, shared, work);
   return plan_work(context, problem, outputs, shared, work);
 }
 
@@ -373,12 +373,12 @@ Plan run_gradients(const Context& context, const LogitsProblem& problem, const L
 }
 
 Plan plan_run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
-              const TokenLoss* loss) {
-  return plan_any(context, problem, outputs, shared, loss);
+              const TokenLoss* loss, stats::Returned returned) {
+  return plan_any(context, problem, outputs, shared, loss, returned);
 }
 Plan plan_run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, const Shared& shared,
-              const TokenLoss* loss) {
-  return plan_any(context, problem, outputs, shared, loss);
+              const TokenLoss* loss, stats::Returned returned) {
+  return plan_any(context, problem, outputs, shared, loss, returned);
 }
 
 }  // namespace logitless::stream

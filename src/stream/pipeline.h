@@ -39,8 +39,8 @@ Plan run_gradients(const Context& context, const problem::LogitsProblem& problem
 
 /// Returns the plan of run().
 Plan plan_run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
-              const ranks::Shared& shared, const TokenLoss* loss);
+              const ranks::Shared& shared, const TokenLoss* loss, stats::Returned returned);
 Plan plan_run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-              const ranks::Shared& shared, const TokenLoss* loss);
+              const ranks::Shared& shared, const TokenLoss* loss, stats::Returned returned);
 
 }  // namespace logitless::stream

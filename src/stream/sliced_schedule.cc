@@ -131,6 +131,7 @@ class SlicedSchedule final : public Schedule {
   void give_sums(size_t slice, Gradients& outputs) {
     if (hidden_sums_.in_place()) {
       outputs.d_hidden = outputs_.d_hidden;
+      outputs.d_hidden_batch_stride = outputs_.d_hidden_batch_stride;
     } else if (hidden_sums_.wanted()) {
       ranks::set_sums(problem_, hidden_sums_.take(slice), outputs);
     }

@@ -158,6 +158,18 @@ TEST_F(CBorders, ABatchStrideOfMinusOneIsNoDefault) {
   }
 }
 
+TEST_F(CBorders, ASliceOfNoVocabularyIsNoWholeOne) {
+  auto w = world();
+  w->context_options.vocab_ranks = w->context_options.data_ranks = nullptr;
+  w->context_options.slice_count = 0;
+  w->context_options.slice_first = 3;
+  logitless_context_free(w->made);
+  w->made = nullptr;
+  ASSERT_EQ(logitless_context_create(&w->context_options, &w->made), LOGITLESS_OK) << logitless_last_error();
+  w->given.context = w->made;
+  expect_status(run(*w), LOGITLESS_INVALID_INPUT, {"ranks.slice", "a vocabulary of 0"});
+}
+
 TEST_F(CBorders, AnArrayThatStandsWhereItsElementsMayNotIsRefusedByName) {
   auto w = world();
   w->targets.data64 = reinterpret_cast<const int64_t*>(reinterpret_cast<uintptr_t>(w->ids.data) + 4);

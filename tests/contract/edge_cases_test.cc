@@ -7,6 +7,7 @@
 
 #include "logitless/logitless.h"
 #include "support/problem.h"
+#include "support/refusal.h"
 
 namespace logitless::testing {
 namespace {
@@ -130,9 +131,9 @@ Context context_of(PlanKind plan) {
 class MadeUpLoss final : public TokenLoss {
  public:
   bool promises = false;  // that no row is dropped
-  bool entropy = false;
+  bool entropy = false, divergence = false;
   StatsRequest needs() const override { return {}; }
-  GradsFilled gradients() const override { return {.entropy = entropy}; }
+  GradsFilled gradients() const override { return {.entropy = entropy, .divergence = divergence}; }
   bool may_drop_rows() const override { return !promises; }
   void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
     for (const int64_t row : rows) {
@@ -141,6 +142,36 @@ class MadeUpLoss final : public TokenLoss {
     }
   }
 };
+
+// The factor of dft is a probability, which may be 0: that token has no gradient, and the others keep theirs.
+TEST(CrossEntropyDft, OfATokenThatCannotOccur) {
+  constexpr int64_t kTokens = 20, kHidden = 3, kVocab = 50;
+  std::vector<float> hidden(kTokens * kHidden), weight(kVocab * kHidden), bias(kVocab, 0.0F);
+  for (size_t i = 0; i < hidden.size(); ++i) hidden[i] = static_cast<float>(i % 7) / 4 - 1;
+  for (size_t i = 0; i < weight.size(); ++i) weight[i] = static_cast<float>(i % 11) / 8 - 0.5F;
+  bias[7] = -std::numeric_limits<float>::infinity();
+  std::vector<int64_t> targets(kTokens, 3);
+  targets[4] = 7;
+  LmHead head({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden);
+  head.bias = {bias.data(), kVocab};
+  CrossEntropyOptions options;
+  options.dft = true;
+  std::vector<std::vector<float>> all;
+  for (const PlanKind plan : {PlanKind::kDense, PlanKind::kTwoPass, PlanKind::kOnePass, PlanKind::kExpectedRow}) {
+    std::vector<float>& d_hidden = all.emplace_back(hidden.size(), NAN);
+    Gradients gradients;
+    gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
+    cross_entropy(Context({.plan = plan, .row_tile = 4, .vocab_tile = 16}),
+                  ConstMatrix(hidden.data(), kTokens, kHidden), head, std::span<const int64_t>(targets), options,
+                  gradients);
+    for (size_t i = 0; i < hidden.size(); ++i) {
+      EXPECT_NEAR(d_hidden[i], all[0][i], 1e-6) << name_of(plan) << " " << i;
+      if (i / kHidden == 4) {
+        EXPECT_EQ(d_hidden[i], 0) << name_of(plan);
+      }
+    }
+  }
+}
 
 TEST(TokenLossContract, DroppingRowsThatWerePromisedIsALogicError) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
@@ -154,6 +185,16 @@ TEST(TokenLossContract, DroppingRowsThatWerePromisedIsALogicError) {
     run_token_loss(context_of(plan), small.states(), small.head(), small.ids(), {}, loss, small.gradients());
     for (size_t k = 0; k < 24; ++k) EXPECT_EQ(small.d_hidden[k] == 0, k / 4 % 2 == 1) << k;
   }
+}
+
+TEST(TokenLossContract, ADivergenceNeedsATeacher) {
+  SmallCase small;
+  MadeUpLoss loss;
+  loss.divergence = true;
+  expect_invalid_input({"a gradient of the divergence", "no teacher"}, [&] {
+    run_token_loss(Context(), small.states(), small.head(), small.ids(), {}, loss, small.gradients());
+  });
+  for (const float x : small.d_hidden) EXPECT_TRUE(std::isnan(x));
 }
 
 TEST(TokenLossContract, AnEntropyGradientBringsTheEntropyAlong) {

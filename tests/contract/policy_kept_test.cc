@@ -168,6 +168,9 @@ TEST(PolicyKept, BadInputIsRefused) {
   const std::vector<int64_t> short_offsets(kept.offsets.begin(), kept.offsets.end() - 1);
   bad.kept.offsets = short_offsets;
   EXPECT_NE(refused({}, {}, bad).find("kept.offsets has 23 entries but must have 24"), std::string::npos);
+  bad = good;
+  bad.kept = IdSets(Targets(static_cast<const int64_t*>(nullptr), kN, 3));
+  EXPECT_NE(refused({}, {}, bad).find("kept.ids"), std::string::npos) << refused({}, {}, bad);
   kept.ids[0] = kV;
   EXPECT_NE(refused({}, {}, kept.batch({})).find("kept.ids of row 0, entry 0, = 157 is outside [0, 157)"),
             std::string::npos);

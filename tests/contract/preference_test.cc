@@ -204,6 +204,10 @@ TEST(Preference, ReferenceInATightWorkspace) {
   };
   fits_exactly(small().loss(PreferenceLoss::kSigmoid).reference(ReferenceForm::kModel));
   fits_exactly(KtoTester().hidden(7).vocab(23).tiles(4, 9).reference(ReferenceForm::kModel));
+  // A reference leaves no expected rows: its log-probabilities are all that is wanted.
+  auto tester = small().loss(PreferenceLoss::kSigmoid).reference(ReferenceForm::kModel);
+  tester.gradients(false, false, false).plan(PlanKind::kExpectedRow);
+  EXPECT_EQ(tester.run_once().result.plan.workspace_bytes, tester.planned().workspace_bytes);
   // Without gradients both run forward, and logits of a reference in float64 are the larger ones.
   fits_exactly(
       KtoTester().hidden(33).vocab(317).tiles(16, 96).gradients(false, false, false).reference(ReferenceForm::kModel));

@@ -35,6 +35,12 @@ TEST(SetDistillationBadInput, RefusesWhatIsWrongAndWritesNothing) {
       {"teacher.logps has", [](SetCase&, SetTeacher& t, O&, Targets&) { --t.logps.size; }},
       {"teacher.outside_logps has 3 entries",
        [](SetCase& c, SetTeacher& t, O&, Targets&) { t.outside_logps = ConstVector(c.logps.data(), 3); }},
+      {" and teacher.logps of row 1 are of probabilities that sum to 1.",
+       [](SetCase& c, SetTeacher& t, O&, Targets&) {
+         static const std::vector<double> outside(kN, -0.01);
+         c.logps[1] = -0.1;
+         t.outside_logps = ConstVector(outside.data(), kN);
+       }},
       {"none is left for the tail",
        [](SetCase& c, SetTeacher&, O& o, Targets&) {
          c.logps[0] = 0;

@@ -273,6 +273,30 @@ TEST(SetDistillation, StaysFiniteWhereStudentAndTeacherAreFarApart) {
   }
 }
 
+// A probability that underflows weighs nothing, also where the other side's is none.
+TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  const std::vector<int64_t> ids = {0, 1, 2}, offsets = {0, 3};
+  const auto expect_finite = [&](std::vector<double> logits, std::vector<double> logps, Divergence kind) {
+    SetTeacher teacher;
+    teacher.sets = IdSets(Targets(std::span(ids)), offsets);
+    teacher.logps = ConstVector(logps.data(), 3);
+    for (const OutsideSet outside : all_of<OutsideSet>()) {
+      SetDistillationOptions o;
+      o.outside = outside;
+      o.divergence = kind;
+      SCOPED_TRACE(name(o));
+      std::vector<double> d(4, 99);
+      const SetDistillationResult got = set_distillation_loss(Context(), Logits(logits.data(), 1, 1, 4), teacher, {}, o,
+                                                              LogitsGradient(d.data(), 1, 1, 4));
+      EXPECT_TRUE(std::isfinite(got.loss)) << got.loss;
+      for (const double x : d) EXPECT_TRUE(std::isfinite(x)) << x;
+    }
+  };
+  expect_finite({0, 1, kNothing, 0}, {-1, -1, -800}, Divergence::kForwardKl);
+  expect_finite({0, 1, -2000, 0}, {-1, -1, kNothing}, Divergence::kReverseKl);
+}
+
 TEST(SetDistillation, TheTailIsASumOfItsOwn) {
   // The set has all but 1e-12 of the mass: 1 - S would have four digits.
   std::vector<double> logits = {0, 1, -27.6, -28};

@@ -199,6 +199,14 @@ TEST(Slices, AreRefusedWhereTheyFitNothing) {
             std::string::npos);
   EXPECT_NE(refused([](ContextOptions& o) { o.ranks.slices = {40}; }).find("beside other ranks"), std::string::npos);
   EXPECT_NE(refused([](ContextOptions&) {}, {.rank = true}).find("rank is wanted"), std::string::npos);
+  // What is gathered is of one model.
+  const std::vector<std::byte> gathered(3 * 320);
+  Reference model;
+  model.hidden = source.states();
+  model.head = source.head();
+  expect_invalid_input({"reference.hidden is given beside ranks.slice"}, [&] {
+    kto_loss(Context(context_of(source, gathered)), source.states(), source.head(), batch.kto(model));
+  });
   EXPECT_THROW(token_stats_slice(Context(), source.states(), source.head(), batch.targets()), InvalidInput);
 }
 

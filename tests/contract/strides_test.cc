@@ -52,6 +52,13 @@ TEST(Strides, EveryTypeLayoutAndPlan) {
   }
 }
 
+// The only slice of a vocabulary sums where the call has its rows.
+TEST(Strides, OnePositionASequenceOfASlice) {
+  with_all_rows(small().tokens(7).batch(7).vocab(150).slices({150}), [](CrossEntropyTester tester) {
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) tester.plan(plan).matches_oracle();
+  });
+}
+
 TEST(Strides, IgnoredRowsAndShift) {
   for (const double ignored : {0.1, 0.6}) {
     for (const bool shift : {false, true}) {
