@@ -197,10 +197,9 @@ void Call::count_part(const Plan& part) {
   least_workspace_of_parts_ = std::max(least_workspace_of_parts_, part.least_workspace_bytes);
 }
 
-Plan Call::with_parts(Plan plan) const {
+void Call::add_parts(Plan& plan) const {
   plan.workspace_bytes = std::max(plan.workspace_bytes, workspace_of_parts_);
   plan.least_workspace_bytes = std::max(plan.least_workspace_bytes, least_workspace_of_parts_);
-  return plan;
 }
 
 stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
@@ -213,7 +212,7 @@ stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
         return stream::run(context_, *source.problem, source.outputs, shared_, loss, returned);
       },
       source_);
-  ran.plan = with_parts(std::move(ran.plan));
+  add_parts(ran.plan);
   return ran;
 }
 
@@ -240,11 +239,13 @@ Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads, doubl
 
 Plan Call::plan(const TokenLoss* loss, stats::Returned returned) const {
   meet_data();
-  return with_parts(std::visit(
+  Plan plan = std::visit(
       [&](const auto& source) {
         return stream::plan_run(context_, *source.problem, source.outputs, shared_, loss, returned);
       },
-      source_));
+      source_);
+  add_parts(plan);
+  return plan;
 }
 
 }  // namespace logitless::api

@@ -123,7 +123,7 @@ class Call {
   void check_slice() const;
   size_t slice_bytes() const;
   void meet_data() const;
-  Plan with_parts(Plan plan) const;
+  void add_parts(Plan& plan) const;
   FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
                          const Gradients& outputs);
   FromLogits from_logits(const Logits& logits, const Teacher* teacher, const LogitsGradient& outputs);
