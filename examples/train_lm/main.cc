@@ -79,8 +79,9 @@ void declare(CLI::App& app, CommandLine& line) {
              "Of the states and the weight that the head reads");
   add_choice("--gradient-precision", line.gradient_precision, {"native", "split", "float32"},
              "Of dL/dlogits, where a bfloat16 head is multiplied as it stands");
-  add_choice("--backward", line.backward, {"exact", "sampled", "certified"},
-             "The fused head's gradients: of the whole vocabulary, of a random part without bias, or of all but the least");
+  add_choice(
+      "--backward", line.backward, {"exact", "sampled", "certified"},
+      "The fused head's gradients: of the whole vocabulary, of a random part without bias, or of all but the least");
   add_number("--noise", train.backward.noise, "Of sampled gradients, relative to exact ones", not_negative);
   add_number("--tolerance", train.backward.tolerance, "Of certified gradients: the probability that is left out",
              not_negative);

@@ -199,9 +199,9 @@ def patch(trainer: Any) -> Any:
     without labels (generate(), logits for compute_metrics) runs as it did.
 
     A ValueError names what cannot be had: an adapter on the head, a head of a class that neither torch, bitsandbytes
-    nor torchao has, or that is not on the CPU, a loss that TRL makes of logits (SFTTrainer's label_smoothing_factor, and a compute_loss_func that is not
-    logitless.transformers.compute_loss_func()), a trainer that takes no log-probabilities from such a head. A
-    RuntimeError says that the installed TRL has another one.
+    nor torchao has, or that is not on the CPU, a loss that TRL makes of logits (SFTTrainer's label_smoothing_factor,
+    and a compute_loss_func that is not logitless.transformers.compute_loss_func()), a trainer that takes no
+    log-probabilities from such a head. A RuntimeError says that the installed TRL has another one.
     """
     forwards = _forwards_of(trainer)
     if any(_is_patched(forward) for forward in forwards.values()):
