@@ -24,7 +24,8 @@ void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch
 
 /// Tells whether probabilities are over the sampler's kept ids.
 inline bool has_kept(const PolicyBatch& batch) {
-  return batch.kept.ids.data32 || batch.kept.ids.data64 || batch.kept.ids.size != 0 || !batch.kept.offsets.empty() || !batch.kept.counts.empty();
+  return batch.kept.ids.data32 || batch.kept.ids.data64 || batch.kept.ids.size != 0 || !batch.kept.offsets.empty() ||
+         !batch.kept.counts.empty();
 }
 
 /// Tells whether a correction takes the ratio of a whole sequence.
