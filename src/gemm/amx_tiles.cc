@@ -18,30 +18,13 @@
 #include <algorithm>
 
 #include "gemm/amx_kernels-inl.h"
+#include "gemm/cpu_bfloat16.h"
 
 // These functions run on CPUs that cpu_can_pack() has found; the rest of the library is compiled for any.
 #define LOGITLESS_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 namespace logitless::gemm::amx {
 namespace {
-
-// Returns whether the system saves these parts of a thread's state, of XCR0.
-bool system_saves(unsigned parts) {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
-  unsigned low = 0, high = 0;
-  __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & parts) == parts;
-}
-
-bool cpu_has_avx512() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
-  constexpr unsigned kAvx512 = 1u << 16 | 1u << 30 | 1u << 31;  // F, BW, VL
-  if ((b & kAvx512) != kAvx512 || !__get_cpuid_count(7, 1, &a, &b, &c, &d)) return false;
-  constexpr unsigned kBFloat16 = 1u << 5;
-  return (a & kBFloat16) != 0 && system_saves(0xe6);  // SSE, AVX, AVX-512
-}
 
 bool cpu_has_amx() {
   unsigned a = 0, b = 0, c = 0, d = 0;
@@ -285,10 +268,10 @@ const TileUnit* cpu_unit() {
   return &unit;
 }
 
-bool cpu_can_pack() { return cpu_has_avx512(); }
+bool cpu_can_pack() { return cpu_has_avx512_bfloat16(); }
 
 bool cpu_unit_available() {
-  static const bool usable = cpu_has_avx512() && cpu_has_amx() && system_permits_tiles();
+  static const bool usable = cpu_has_avx512_bfloat16() && cpu_has_amx() && system_permits_tiles();
   return usable;
 }
 

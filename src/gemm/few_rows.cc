@@ -7,6 +7,7 @@
 
 #include "core/integers.h"
 #include "core/views.h"
+#include "gemm/bfloat16_dots.h"
 #include "gemm/delegating.h"
 #include "kernels/row_kernels.h"
 
@@ -34,7 +35,8 @@ kernels::FewRowsArgs<T> arguments(const Product<T>& p, const T* a, int64_t a_str
 
 class FewRows final : public Delegating {
  public:
-  explicit FewRows(const Backend& others) : Delegating(others) {}
+  explicit FewRows(const Backend& others)
+      : Delegating(others), dots_(others.reads(DType::kBFloat16, DType::kBFloat16) ? bfloat16_dots() : nullptr) {}
 
   const char* library_of(DType, DType) const override { return "logitless"; }
 
@@ -55,6 +57,7 @@ class FewRows final : public Delegating {
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_ours(p)) return others_.multiply(p, kernels, scratch);
     if (write_empty(p)) return;
+    if (dots_ && p.a.dtype == DType::kBFloat16 && p.b.dtype == DType::kBFloat16) return multiply_dots(p, scratch);
     auto* const rows = static_cast<float*>(scratch);
     const int64_t stride = aligned_stride(p.k);
     for (int64_t row = 0; row < p.m; ++row) {
@@ -84,11 +87,37 @@ class FewRows final : public Delegating {
   static bool is_stored_narrow(DType dtype) { return size_of(dtype) == 2; }
   static int64_t few_rows_scratch(int64_t k) { return kernels::FewRowsArgs<float>::scratch_elements(k); }
 
+  void multiply_dots(const Product<float>& p, void* scratch) const {
+    auto* const rows = static_cast<uint16_t*>(scratch);
+    const int64_t stride = core::round_up(p.k, Bfloat16Dots::kStep);
+    for (int64_t row = 0; row < p.m; ++row) {
+      uint16_t* const to = rows + row * stride;
+      std::fill(std::copy_n(static_cast<const uint16_t*>(p.a.data) + row * p.a.stride, p.k, to), to + stride,
+                uint16_t{0});
+    }
+    Bfloat16Dots dots;
+    dots.rows = p.m;
+    dots.cols = p.n;
+    dots.depth = p.k;
+    dots.a = rows;
+    dots.a_stride = stride;
+    dots.b = static_cast<const uint16_t*>(p.b.data);
+    dots.b_stride = p.b.stride;
+    dots.b_transposed = p.b.transposed;
+    dots.c = p.c;
+    dots.c_stride = p.ldc;
+    dots.accumulate = p.accumulate;
+    dots_(dots);
+  }
+
   // d_weight has A transposed: its rows are vocabulary entries, or components of hidden.
   template <class T>
   static bool is_ours(const Product<T>& p) {
     return p.m <= kFewRows && !p.a.transposed;
   }
+
+  // Multiplies bfloat16 as it stands, where the other backend does that, too; else null.
+  void (*const dots_)(const Bfloat16Dots&);
 };
 
 }  // namespace

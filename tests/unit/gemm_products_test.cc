@@ -198,18 +198,18 @@ TEST(Products, OfEveryTypeFormAndEdge) {
 }
 
 template <class T>
-void multiplies_few_rows(DType a, DType b) {
-  const gemm::Backend& backend = gemm::backend_for_rows(*gemm::find_backend("openblas"), 16, a, b);
+void multiplies_few_rows(const gemm::Backend& others, DType a, DType b) {
+  const gemm::Backend& backend = gemm::backend_for_rows(others, 1, a, b);
   std::vector<const kernels::RowKernels*> tables = kernels::simd_kernels();
   tables.push_back(&kernels::plain_kernels());
-  for (const Shape& shape :
-       {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{16, 33, 131}, Shape{64, 19, 70}}) {
+  for (const Shape& shape : {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{15, 47, 301},
+                             Shape{16, 33, 131}, Shape{64, 19, 70}}) {
     for (const bool b_transposed : {false, true}) {
       Case<T> product(backend, a, b, shape, false, b_transposed);
       for (const kernels::RowKernels* kernels : tables) {
         SCOPED_TRACE(::testing::Message()
-                     << kernels->name << " " << name_of(a) << " x " << name_of(b) << " " << shape.m << " x " << shape.n
-                     << " x " << shape.k << (b_transposed ? ", B transposed" : ""));
+                     << others.name() << " " << kernels->name << " " << name_of(a) << " x " << name_of(b) << " "
+                     << shape.m << " x " << shape.n << " x " << shape.k << (b_transposed ? ", B transposed" : ""));
         product.expect_right(product.multiply(std::nullopt, 0, *kernels), 0);
         product.expect_right(product.multiply(T{2}, 0, *kernels), 2);
       }
@@ -218,11 +218,50 @@ void multiplies_few_rows(DType a, DType b) {
 }
 
 TEST(Products, OfFewRowsByEveryInstructionSet) {
-  multiplies_few_rows<float>(DType::kFloat32, DType::kFloat32);
-  multiplies_few_rows<float>(DType::kBFloat16, DType::kBFloat16);
-  multiplies_few_rows<float>(DType::kFloat16, DType::kFloat16);
-  multiplies_few_rows<float>(DType::kFloat32, DType::kFloat16);
-  multiplies_few_rows<double>(DType::kFloat64, DType::kFloat64);
+  const gemm::Backend& openblas = *gemm::find_backend("openblas");
+  multiplies_few_rows<float>(openblas, DType::kFloat32, DType::kFloat32);
+  multiplies_few_rows<float>(openblas, DType::kFloat16, DType::kFloat16);
+  multiplies_few_rows<float>(openblas, DType::kFloat32, DType::kFloat16);
+  multiplies_few_rows<double>(openblas, DType::kFloat64, DType::kFloat64);
+  // Beside one that multiplies it as it stands, bfloat16 may have an instruction of its own.
+  for (const gemm::Backend* others : named_backends()) {
+    multiplies_few_rows<float>(*others, DType::kBFloat16, DType::kBFloat16);
+  }
+}
+
+// The instruction multiplies pairs of elements; what a row of 32 does not fill is no element.
+TEST(Products, OfFewRowsReadNothingBesideTheirOperands) {
+  constexpr int64_t kRows = 9, kCols = 11;
+  for (const gemm::Backend* others : named_backends()) {
+    for (const int64_t depth : {1, 2, 31, 33}) {
+      for (const bool b_transposed : {false, true}) {
+        const auto wide = [](int64_t count) { return (count + 31) / 32 * 32 + 32; };
+        const int64_t b_rows = b_transposed ? kCols : depth, b_cols = b_transposed ? depth : kCols;
+        // Ones in a field of NaN.
+        const auto field = [&](int64_t rows, int64_t cols) {
+          std::vector<uint16_t> out(static_cast<size_t>((rows + 2) * wide(cols)), 0x7fc0);
+          for (int64_t r = 0; r < rows; ++r) std::fill_n(out.begin() + r * wide(cols), cols, uint16_t{0x3f80});
+          return out;
+        };
+        const std::vector<uint16_t> a = field(kRows, depth), b = field(b_rows, b_cols);
+        std::vector<float> c(kRows * kCols);
+        const gemm::Backend& backend = gemm::backend_for_rows(*others, 1, DType::kBFloat16, DType::kBFloat16);
+        std::vector<std::byte> scratch(backend.scratch_bytes(kRows, kCols, depth, DType::kBFloat16, DType::kBFloat16));
+        gemm::Product<float> product;
+        product.m = kRows;
+        product.n = kCols;
+        product.k = depth;
+        product.a = {a.data(), DType::kBFloat16, wide(depth), false};
+        product.b = {b.data(), DType::kBFloat16, wide(b_cols), b_transposed};
+        product.c = c.data();
+        product.ldc = kCols;
+        backend.multiply(product, *kernels::find_kernels("auto"), scratch.data());
+        for (const float element : c) {
+          ASSERT_EQ(element, static_cast<float>(depth)) << others->name() << (b_transposed ? ", B transposed" : "");
+        }
+      }
+    }
+  }
 }
 
 // One large term comes first, as the target's does in a softmax's gradient, and each that follows would be
