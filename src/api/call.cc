@@ -123,6 +123,7 @@ void Call::set_task(problem::Task task, core::Array<core::ByteRange> reads) {
         }
         const core::Array<core::ByteRange> tensors = reads_of(problem, source.outputs);
         reads.insert(reads.end(), tensors.begin(), tensors.end());
+        reads.insert(reads.end(), reads_.begin(), reads_.end());
         core::check_overlaps(writes_of(problem, source.outputs), reads);
         source.problem = std::move(problem);
       },

@@ -89,6 +89,8 @@ class Call {
     if (meeting_ && meeting_->vocab.is_shared()) visit(meeting_->vocab.statement());
   }
 
+  /// Says that the call reads these bytes besides what set_task() is told: no output may overlap them.
+  void reads(const core::ByteRange& range) { reads_.push_back(range); }
   /// Gives the call its task. `reads` are inputs beyond the tensors: no output may overlap them.
   void set_task(problem::Task task, core::Array<core::ByteRange> reads = {});
 
@@ -134,6 +136,7 @@ class Call {
   std::shared_ptr<ranks::Meeting> meeting_;      // of the whole call and its parts; null: there are no ranks
   std::optional<ranks::Meeting::Scope> stated_;  // what a part states is forgotten with it
   ranks::Shared shared_;
+  core::Array<core::ByteRange> reads_;
   std::variant<FromHidden, FromLogits> source_;
   size_t workspace_of_parts_ = 0, least_workspace_of_parts_ = 0;  // bytes
 };

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/check_fields.h"
 #include "core/checks.h"
 #include "gemm/gemm.h"
 #include "plan/context_state.h"
@@ -23,6 +24,7 @@ std::string joined(const std::vector<std::string>& names) {
 
 Context::Context(ContextOptions options) {
   using core::fail;
+  core::check_fields(options);
   if (options.threads < 0) fail("threads = ", options.threads, " must be positive, or 0 for the OpenMP default");
   for (const auto& [name, edge] : {std::pair{"row_tile", options.row_tile}, std::pair{"vocab_tile", options.vocab_tile},
                                    std::pair{"row_block", options.row_block}}) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "api/call.h"
+#include "api/upstream.h"
 #include "core/check_fields.h"
 #include "logitless/logits.h"
 #include "problem/id_sets.h"
@@ -48,6 +49,7 @@ Plan backward(Call whole, const IdSets& sets, const IdLogpsOptions& options, con
               std::span<const double> upstream) {
   return whole.complete([&](Call& call) {
     call.state("id_logps", options);
+    api::read_upstream(call, upstream);
     const core::Array<int64_t> entries = set_task(call, sets, options);
     core::check_aligned("upstream", upstream);
     if (static_cast<int64_t>(upstream.size()) != sets.entries()) {

@@ -13,6 +13,11 @@
 
 namespace logitless::api {
 
+inline void read_upstream(Call&, double) {}
+inline void read_upstream(Call& call, std::span<const double> upstream) {
+  call.reads(core::range_of("upstream", upstream.data(), upstream.size_bytes()));
+}
+
 inline void state_upstream(ranks::Statement& statement, const problem::TokenProblem&, double upstream) {
   statement.say("upstream", upstream);
 }
@@ -49,6 +54,7 @@ template <class Batch, class Upstream>
 Plan run_backward(Call whole, const Batch& batch, const TokenStats& stats, const Upstream& upstream) {
   return whole.complete([&](Call& call) {
     call.state(Batch::kName, batch.options);
+    read_upstream(call, upstream);
     typename Batch::Loss loss = batch.make_loss(call);
     batch.prepare(call, loss);
     return evaluate_backward(call, loss, stats, upstream);

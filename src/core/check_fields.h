@@ -12,6 +12,7 @@
 
 #include "core/checks.h"
 #include "logitless/fields.h"
+#include "logitless/names.h"
 
 namespace logitless::core {
 
@@ -20,19 +21,35 @@ inline void check_field(std::string_view name, const Interval& range, double val
   if (!range.holds(value)) fail(prefix, name, " = ", value, " must be ", range.text);
 }
 
-/// Throws InvalidInput where a number is none of those that its field takes. Entries of spans are not looked
-/// at: there may be one a token, of which some take no part.
+/// Throws InvalidInput where a value is none of its enumeration's.
+template <Named Enum>
+void check_named(std::string_view name, Enum value, std::string_view prefix = "") {
+  const auto number = static_cast<std::underlying_type_t<Enum>>(value);
+  if (number >= 0 && static_cast<size_t>(number) < kNamesOf<Enum>.size()) return;
+  fail(prefix, name, " = ", static_cast<int64_t>(number), " is none of ", kNamesOf<Enum>.size(), " enumerators");
+}
+
+/// Throws InvalidInput where a number is none of those that its field takes, or an enumerator none of its
+/// type's. Entries of spans are not looked at: there may be one a token, of which some take no part.
 template <class Options>
 void check_fields(const Options& options, std::string_view prefix = "") {
   const auto check = [&](const Field& field, const auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
-    if constexpr (std::is_same_v<T, double>) {
+    if constexpr (Named<T>) {
+      check_named(field.name, value, prefix);
+    } else if constexpr (std::is_same_v<T, std::optional<DType>>) {
+      if (value) check_named(field.name, *value, prefix);
+    } else if constexpr (std::is_same_v<T, double>) {
       check_field(field.name, field.range, value, prefix);
     } else if constexpr (std::is_same_v<T, std::optional<double>> || std::is_same_v<T, std::optional<int64_t>>) {
       if (value) check_field(field.name, field.range, static_cast<double>(*value), prefix);
     } else if constexpr (std::is_same_v<T, std::vector<double>>) {
       for (size_t k = 0; k < value.size(); ++k) {
         check_field(std::string(field.name) + "[" + std::to_string(k) + "]", field.range, value[k], prefix);
+      }
+    } else if constexpr (std::is_same_v<T, std::vector<PreferenceLoss>>) {
+      for (size_t k = 0; k < value.size(); ++k) {
+        check_named(std::string(field.name) + "[" + std::to_string(k) + "]", value[k], prefix);
       }
     }
   };

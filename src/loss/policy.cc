@@ -175,9 +175,9 @@ bool PolicyLoss::is_trusted(size_t i, double logp) const {
   if (region == TrustRegion::kTvBoth) return !(moved > high || moved < -low);
   if (region == TrustRegion::kTv) return !(a > 0 ? moved > high : moved < -low);
   if (a > 0 ? moved <= 0 : moved >= 0) return true;
-  // KL of two outcomes. What is added to 1 − p is verl's.
+  // KL of two outcomes. What is added to 1 − p is verl's. Where p is 1, rounding may have left more.
   constexpr double kRest = 1e-8;
-  const double rest = -std::expm1(logp), old_rest = -std::expm1(old_[i]);
+  const double rest = std::max(0.0, -std::expm1(logp)), old_rest = std::max(0.0, -std::expm1(old_[i]));
   const double kl = std::exp(old_[i]) * (old_[i] - logp) + old_rest * std::log((old_rest + kRest) / (rest + kRest));
   return !(kl > (a > 0 ? high : low));
 }

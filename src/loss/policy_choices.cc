@@ -64,12 +64,16 @@ void PolicyLoss::drop_large_moments(std::span<const int64_t> rows, const TokenSt
 
 // Marks the tokens that clip_cov drops, or kl_cov penalises.
 void PolicyLoss::choose_by_covariance(std::span<const int64_t> rows, const TokenStats& stats) {
-  double mean_advantage = 0, mean_logp = 0;
   const auto count = static_cast<double>(rows.size());
-  for (const int64_t row : rows) {
-    mean_advantage += advantage_[static_cast<size_t>(row)] / count;
-    mean_logp += stats.logp[pick_of(static_cast<size_t>(row))] / count;
-  }
+  // Means of what equal numbers have in common are these numbers, to the bit: their covariances are 0.
+  const auto mean_of = [&](const auto& value) {
+    const double first = rows.empty() ? 0 : value(static_cast<size_t>(rows[0]));
+    double above = 0;
+    for (const int64_t row : rows) above += (value(static_cast<size_t>(row)) - first) / count;
+    return first + above;
+  };
+  const double mean_advantage = mean_of([&](size_t i) { return advantage_[i]; });
+  const double mean_logp = mean_of([&](size_t i) { return stats.logp[pick_of(i)]; });
   if (!std::isfinite(mean_logp) || !std::isfinite(mean_advantage)) return;  // No covariance is a number.
   const bool drops = variant().covariance == CovarianceRule::kDrop;
   struct Candidate {

@@ -28,7 +28,7 @@ PolicyTokenLoss clipped_surrogate(const Token& t, const Options& o) {
 // CISPO: MiniMax-M1 2025, eq. 4.
 PolicyTokenLoss truncated_weight(const Token& t, const Options& o) {
   const double weight = std::clamp(t.ratio, least_ratio(o), epsilon_high(o)) * t.advantage;
-  return {-weight * t.logp, -weight, 0};
+  return {weighted(-weight, t.logp), -weight, 0};
 }
 
 // SAPO: Gao et al. 2025.
@@ -47,7 +47,7 @@ PolicyTokenLoss sequence_weight(const Token& t, const Options& o) {
   const double lambda = std::max(positive ? o.vespo_lambda_pos : o.vespo_lambda_neg, 1e-4);
   const double phi = std::exp(std::min(lambda + k * log_weight - lambda * std::exp(log_weight), kMostLogRatio));
   const double weight = phi * t.advantage;
-  return {-weight * t.logp, -weight, 0};
+  return {weighted(-weight, t.logp), -weight, 0};
 }
 
 // REINFORCE: Williams 1992.

@@ -50,7 +50,7 @@ PairValue exo_pair(const PairLogps& p, const Options& o) {
   const double z = margin_of(p, o), smoothing = o.label_smoothing;
   const double win = log_sigmoid(z) - std::log1p(-smoothing), lose = log_sigmoid(-z) - std::log(smoothing);
   const double q = sigmoid(z), rest = sigmoid(-z);
-  return of_margin(q * win + rest * lose, q * rest * (win - lose), o);
+  return of_margin(weighted(q, win) + weighted(rest, lose), weighted(q * rest, win - lose), o);
 }
 
 // NCA: Chen et al. 2024.
@@ -64,7 +64,7 @@ PairValue nca_pair(const PairLogps& p, const Options& o) {
 PairValue robust(const PairLogps& p, const Options& o) {
   const double z = margin_of(p, o), smoothing = o.label_smoothing;
   const double scale = 1 / (1 - 2 * smoothing);
-  return of_margin(scale * ((smoothing - 1) * log_sigmoid(z) + smoothing * log_sigmoid(-z)),
+  return of_margin(scale * ((smoothing - 1) * log_sigmoid(z) + weighted(smoothing, log_sigmoid(-z))),
                    scale * ((smoothing - 1) * sigmoid(-z) - smoothing * sigmoid(z)), o);
 }
 
@@ -99,11 +99,12 @@ PairValue discopop(const PairLogps& p, const Options& o) {
   const double z = margin_of(p, o), x = z / o.discopop_tau;
   // mix is σ(x), and mix_slope the slope of log σ(x).
   const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / o.discopop_tau;
-  const double exponent = log_sigmoid(x) - z;
-  const double exponential = bounded_exp(exponent, kMostExponent);  // m e^{−z}
+  // log(m e^{−z}); for z < 0 without a difference of what both grow with.
+  const double exponent = x < 0 ? weighted(1 / o.discopop_tau - 1, z) - std::log1p(std::exp(x)) : log_sigmoid(x) - z;
+  const double exponential = bounded_exp(exponent, kMostExponent);
   const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
-  return of_margin(-rest * log_sigmoid(z) + exponential, mix_slope * mix * log_sigmoid(z) - rest * sigmoid(-z) + slope,
-                   o);
+  return of_margin(weighted(-rest, log_sigmoid(z)) + exponential,
+                   weighted(mix_slope * mix, log_sigmoid(z)) - rest * sigmoid(-z) + slope, o);
 }
 
 // Up to this x, 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.

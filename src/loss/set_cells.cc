@@ -28,10 +28,16 @@ double excess(double log_x, double log_y) {
 
 double times(double mass, double log_ratio) { return mass == 0 ? 0 : mass * log_ratio; }
 
-// Returns log(w a + (1 − w) b) for 0 < w < 1, close to log a where a and b are close.
+// Returns log(v a + w b) for v + w = 1 and a >= b, close to log a where a and b are close.
+double log_mixture_of_larger(double log_a, double v, double log_b, double w) {
+  const double change = w * std::expm1(log_b - log_a);
+  if (change > -0.5) return log_a + std::log1p(change);
+  return log_a + std::log(v + w * std::exp(log_b - log_a));
+}
+// Returns log(w a + (1 − w) b) for 0 < w < 1.
 double log_mixture(double log_a, double log_b, double w) {
-  if (log_a < log_b) return log_mixture(log_b, log_a, 1 - w);
-  return log_a + std::log1p((1 - w) * std::expm1(log_b - log_a));
+  if (log_a < log_b) return log_mixture_of_larger(log_b, 1 - w, log_a, w);
+  return log_mixture_of_larger(log_a, w, log_b, 1 - w);
 }
 
 Part forward_kl(double log_s, double log_t) {

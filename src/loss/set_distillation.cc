@@ -81,8 +81,12 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
     teacher_.push_back(rows_.logps[k]);
   }
   if (has_tail()) {
+    // Where the student has nothing outside of the set, neither has a teacher of whom only rounding is left
+    // there.
+    const double entries = static_cast<double>(student_.size()) + 16;
+    const bool nothing = student_outside == kNothing && std::exp(rows_.outside[i]) <= entries * rows_.rounding;
     student_.push_back(student_outside);
-    teacher_.push_back(rows_.outside[i]);
+    teacher_.push_back(nothing ? kNothing : rows_.outside[i]);
   }
   return divergence_of_cells({options_.divergence, divergence_parameter(options_)}, cell_masses(options_.outside),
                              student_, teacher_, slopes_);

@@ -30,6 +30,8 @@ struct SetRows {
   core::Array<double> logps;
   core::Array<double> outside;  // [N]: log(1 − T), where there is a tail
   core::Array<double> masses;   // [N]: T
+  // How far rounding moves each probability of T, where 1 − T is computed from it; else 0.
+  double rounding = 0;
   core::Array<int64_t> target;  // [N]: the pick that is the target, with hard_weight
 };
 

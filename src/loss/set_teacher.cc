@@ -22,6 +22,21 @@ constexpr double kNothing = -std::numeric_limits<double>::infinity();
 // Log-probabilities in bfloat16 err by 2^-9 of themselves: a row's may sum to a little more than 1.
 constexpr double kMostMass = 1 + 0x1p-6;
 
+// Returns by how much of itself a number of that type may be rounded.
+double rounding_of(DType dtype) {
+  switch (dtype) {
+    case DType::kBFloat16:
+      return 0x1p-9;
+    case DType::kFloat16:
+      return 0x1p-11;
+    case DType::kFloat32:
+      return 0x1p-24;
+    case DType::kFloat64:
+      break;
+  }
+  return 0x1p-53;
+}
+
 // Tells whether the divergence is infinite where the student has mass and the teacher none.
 bool needs_teacher_mass(const SetDistillationOptions& options) {
   switch (options.divergence) {
@@ -82,8 +97,8 @@ double add_row(const SetTeacher& teacher, const problem::SetPicks& sets, const R
 }
 
 // Sets what the options make of a row whose mass is e^log_mass.
-void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options, const Row& of, double log_mass,
-                SetRows& out) {
+void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options, const Row& of, int64_t vocab_size,
+                double log_mass, SetRows& out) {
   const auto r = static_cast<size_t>(of.row);
   const double mass = std::exp(log_mass);
   if (mass > kMostMass) {
@@ -95,7 +110,9 @@ void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options
     for (auto k = static_cast<size_t>(out.picks.offsets.back()); k < out.logps.size(); ++k) out.logps[k] -= log_mass;
   }
   if (options.outside != OutsideSet::kTail) return;
-  double outside = mass < 1 ? std::log1p(-mass) : kNothing;
+  // A set of the whole vocabulary has no tail, whatever rounding has left of it.
+  const bool whole = of.end - of.begin == vocab_size;
+  double outside = mass < 1 && !whole ? std::log1p(-mass) : kNothing;
   if (teacher.outside_logps.size != 0) {
     outside = core::read(teacher.outside_logps, of.row);
     if (!(outside <= 0))
@@ -105,7 +122,7 @@ void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options
            " are of probabilities that sum to ", all, ", which is more than 1");
     }
   }
-  if (outside == kNothing && needs_teacher_mass(options)) {
+  if (outside == kNothing && !whole && needs_teacher_mass(options)) {
     fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
          ": none is left for the tail, and divergence = ", name_of(options.divergence),
          " would be infinite. Give teacher.outside_logps, or set outside = renormalised");
@@ -169,6 +186,7 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
   SetRows out;
   out.masses.assign(n, 0);
   if (options.outside == OutsideSet::kTail) out.outside.assign(n, 0);
+  if (teacher.outside_logps.size == 0) out.rounding = rounding_of(teacher.logps.dtype);
   if (options.hard_weight != 0) out.target.assign(n, 0);
   out.picks.rows = sets.picks.rows;
   out.picks.offsets.push_back(0);
@@ -177,7 +195,7 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
     if (of.begin < of.end) {
       of.first_entry = *std::min_element(sets.entries.begin() + of.begin, sets.entries.begin() + of.end);
       if (options.hard_weight != 0) of.target = ids[static_cast<size_t>(row)];
-      finish_row(teacher, options, of, add_row(teacher, sets, of, out), out);
+      finish_row(teacher, options, of, shape.vocab_size, add_row(teacher, sets, of, out), out);
     }
     out.picks.offsets.push_back(static_cast<int64_t>(out.picks.ids.size()));
   }

@@ -68,9 +68,13 @@ void check_lora(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, b
     check_sum_type("lora.b", lora.b.dtype, hidden.dtype, "hidden");
   }
   core::check_field("lora.scale", kFinite, lora.scale);
+  if (!core::sums_in_double(hidden.dtype) && std::abs(lora.scale) > std::numeric_limits<float>::max()) {
+    fail("lora.scale = ", lora.scale, " is no number of float32, the type of the sums");
+  }
 }
 
 void check_head(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
+  core::check_named("layout", head.layout);
   if (head.packed.given()) {
     check_packed(head);
     if (head.packed.rows == 0 && !may_be_empty) fail("lm_head.rows = 0 must be positive");
@@ -291,6 +295,7 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
   operands.hidden = hidden.states;
   operands.hidden_second = hidden.second;
   operands.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
+  operands.offsets = hidden.offsets;
   operands.hidden_places = first_places(hidden);
   operands.second_places = second_places(hidden);
   operands.head = head;
@@ -334,10 +339,11 @@ void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tenso
 namespace {
 
 // Appends what is read of states and a head.
-void append_reads(const StatesAndHead& of, const std::array<std::string_view, 4>& names,
+void append_reads(const StatesAndHead& of, const std::array<std::string_view, 5>& names,
                   core::Array<core::ByteRange>& reads) {
   reads.push_back(core::range_of(names[0], of.hidden.data, of.hidden.dtype, of.hidden_places));
   reads.push_back(core::range_of(names[1], of.hidden_second.data, of.hidden_second.dtype, of.second_places));
+  reads.push_back(core::range_of(names[4], of.offsets.data(), of.offsets.size_bytes()));
   problem::append_reads(of.head, of.given_bias, names[2], names[3], reads);
 }
 
@@ -359,10 +365,12 @@ void append_reads(const LmHead& head, const ConstVector& bias, std::string_view 
 
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
   core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
-  append_reads(problem, {"hidden", "hidden.second", "lm_head", "bias"}, reads);
+  append_reads(problem, {"hidden", "hidden.second", "lm_head", "bias", "hidden.offsets"}, reads);
   if (problem.teacher) {
-    append_reads(*problem.teacher, {"teacher.hidden", "teacher.hidden.second", "teacher.head", "teacher.head.bias"},
-                 reads);
+    append_reads(
+        *problem.teacher,
+        {"teacher.hidden", "teacher.hidden.second", "teacher.head", "teacher.head.bias", "teacher.hidden.offsets"},
+        reads);
   }
   if (problem.teacher_logits) reads.push_back(range_of("teacher.logits", *problem.teacher_logits));
   return reads;
@@ -385,10 +393,34 @@ void check_d_lora(const HiddenProblem& problem, const Gradients& outputs) {
   if (problem.entries > 0 || !lora.given()) check("d_lora_b", outputs.d_lora_b, of_entries, "lora.b");
 }
 
+// What only another mode reads is refused, unless it is at its default. A seed may stand there for all modes.
+void check_backward(const BackwardOptions& of) {
+  core::check_fields(of, "backward.");
+  constexpr BackwardOptions kDefaults;
+  const auto check = [&](std::string_view name, double value, double by_default, BackwardMode mode) {
+    if (value == by_default || of.mode == mode) return;
+    fail("backward.", name, " = ", value, " is set, but backward.mode = ", name_of(of.mode), " does not read it");
+  };
+  check("noise", of.noise, kDefaults.noise, BackwardMode::kSampled);
+  check("theta", of.theta, kDefaults.theta, BackwardMode::kSampled);
+  check("tolerance", of.tolerance, kDefaults.tolerance, BackwardMode::kCertified);
+  if (of.theta != 0 && of.noise != kDefaults.noise) {
+    fail("backward.noise = ", of.noise, " and backward.theta = ", of.theta, " are both set: theta takes its place");
+  }
+}
+
+void check_modes(const Gradients& outputs) {
+  core::check_named("d_hidden_mode", outputs.d_hidden_mode);
+  core::check_named("d_weight_mode", outputs.d_weight_mode);
+  core::check_named("d_bias_mode", outputs.d_bias_mode);
+  core::check_named("d_lora_mode", outputs.d_lora_mode);
+}
+
 }  // namespace
 
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
-  core::check_fields(outputs.backward, "backward.");
+  check_backward(outputs.backward);
+  check_modes(outputs);
   check_d_hidden(problem, outputs);
   check_d_lora(problem, outputs);
   if (problem.head.packed.given() && (outputs.d_weight.data || outputs.weight_sink)) {

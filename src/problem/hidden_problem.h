@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -21,9 +22,10 @@ namespace logitless::problem {
 
 /// Hidden states and a head, whose product is logits.
 struct StatesAndHead {
-  ConstMatrix hidden;         // rows [0, hidden.rows); hidden_places tell where a row stands
-  ConstMatrix hidden_second;  // the rows after them, if any
-  int64_t sequences = 0;      // of equal length in each matrix; 0: they are packed
+  ConstMatrix hidden;                // rows [0, hidden.rows); hidden_places tell where a row stands
+  ConstMatrix hidden_second;         // the rows after them, if any
+  int64_t sequences = 0;             // of equal length in each matrix; 0: they are packed
+  std::span<const int64_t> offsets;  // of packed ones, as the caller has them
   core::BatchedRows hidden_places;
   core::BatchedRows second_places;
   LmHead head;  // the vocabulary entries that are here; its bias has one number for each of them

@@ -102,21 +102,24 @@ SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8
   } else {
     each = check_counts(sets, shape, name);
   }
+  // The entries of a row that takes part, else none.
+  const auto entries_of = [&](int64_t row) -> RowEntries {
+    const auto r = static_cast<size_t>(row);
+    if (!mask.empty() && mask[r] == 0) return {};
+    if (by_offsets) return {sets.offsets[r], sets.offsets[r + 1]};
+    return {row * each, row * each + (sets.counts.empty() ? each : sets.counts[r])};
+  };
+  int64_t most = 0;
+  for (int64_t row = 0; row < shape.tokens; ++row) most += entries_of(row).end - entries_of(row).begin;
   SetPicks out;
-  out.picks.ids.reserve(static_cast<size_t>(sets.ids.size));
-  out.entries.reserve(static_cast<size_t>(sets.ids.size));
+  out.picks.ids.reserve(static_cast<size_t>(most));
+  out.entries.reserve(static_cast<size_t>(most));
   out.picks.offsets.reserve(static_cast<size_t>(shape.tokens + 1));
   out.picks.offsets.push_back(0);
   core::Array<std::pair<int64_t, int64_t>> scratch;
   for (int64_t row = 0; row < shape.tokens; ++row) {
-    const auto r = static_cast<size_t>(row);
-    RowEntries entries;
-    if (by_offsets) {
-      entries = {sets.offsets[r], sets.offsets[r + 1]};
-    } else {
-      entries = {row * each, row * each + (sets.counts.empty() ? each : sets.counts[r])};
-    }
-    if (entries.end > entries.begin && (mask.empty() || mask[r] != 0)) {
+    const RowEntries entries = entries_of(row);
+    if (entries.end > entries.begin) {
       add_row(sets, shape, name, row, entries, scratch, out);
       out.picks.rows.push_back(row);
     }

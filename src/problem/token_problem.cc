@@ -31,6 +31,7 @@ void check_rounding(std::string_view name, DType dtype) {
 
 void check_token_options(const TokenProblem& problem) {
   const TokenOptions& options = problem.options;
+  core::check_named("temperature_meaning", options.temperature_meaning);
   if (options.round_logits_to) check_rounding("round_logits_to", *options.round_logits_to);
   core::check_aligned("temperatures", options.temperatures);
   if (options.temperatures.empty()) {

@@ -238,6 +238,44 @@ TEST(BadInput, Types) {
   });
 }
 
+TEST(BadInput, ValuesThatAreNoEnumerators) {
+  expect_refused_everywhere({
+      {"hidden", [](Call& c) { c.hidden.states.dtype = DType{9}; }, {"hidden.dtype = 9"}},
+      {"lm_head", [](Call& c) { c.head.weight.dtype = DType{4}; }, {"lm_head.dtype = 4"}},
+      {"bias", [](Call& c) { c.head.bias.dtype = DType{-1}; }, {"bias.dtype = -1"}},
+      {"layout", [](Call& c) { c.head.layout = HeadLayout{5}; }, {"layout = 5"}},
+      {"reduction", [](Call& c) { c.options.reduction = Reduction{7}; }, {"reduction = 7"}},
+      {"meaning",
+       [](Call& c) { c.options.token.temperature_meaning = TemperatureMeaning{9}; },
+       {"temperature_meaning = 9"}},
+      {"mode", [](Call& c) { c.gradients.d_weight_mode = WriteMode{9}; }, {"d_weight_mode = 9"}},
+      {"backward", [](Call& c) { c.gradients.backward.mode = BackwardMode{9}; }, {"backward.mode = 9"}},
+  });
+}
+
+TEST(BadInput, OptionsOfAnotherBackwardMode) {
+  const auto with = [](BackwardMode mode, auto set) {
+    return [=](Call& c) {
+      c.gradients.backward.mode = mode;
+      set(c.gradients.backward);
+    };
+  };
+  using enum BackwardMode;
+  const auto noise = [](BackwardOptions& o) { o.noise = 0.5; };
+  const auto theta = [](BackwardOptions& o) { o.theta = 3; };
+  const auto tolerance = [](BackwardOptions& o) { o.tolerance = 0.5; };
+  expect_refused_everywhere({
+      {"noise", with(kExact, noise), {"backward.noise = 0.5", "exact does not read it"}},
+      {"theta", with(kExact, theta), {"backward.theta = 3", "exact"}},
+      {"tolerance", with(kExact, tolerance), {"backward.tolerance = 0.5", "exact"}},
+      {"theta, certified", with(kCertified, theta), {"backward.theta = 3", "certified"}},
+      {"tolerance, sampled", with(kSampled, tolerance), {"backward.tolerance = 0.5", "sampled"}},
+      {"noise beside theta",
+       with(kSampled, [=](BackwardOptions& o) { noise(o), theta(o); }),
+       {"backward.noise = 0.5", "theta = 3"}},
+  });
+}
+
 TEST(BadInput, Overlaps) {
   const auto data_of = [](const ConstMatrix& matrix) { return const_cast<void*>(matrix.data); };
   expect_refused_everywhere({
@@ -277,7 +315,29 @@ TEST(BadInput, Overlaps) {
          c.gradients.d_hidden.data = c.doubles.data();
        },
        {"d_hidden", "overlaps", "temperatures"}},
+      {"d_hidden over offsets",
+       [](Call& c) {
+         c.integers = std::vector<int64_t>(12, 0);
+         c.integers[1] = 6;
+         c.hidden.offsets = std::span<const int64_t>(c.integers).first(2);
+         c.gradients.d_hidden.data = c.integers.data();
+       },
+       {"d_hidden", "overlaps", "hidden.offsets"}},
   });
+}
+
+TEST(BadInput, UpstreamThatAnOutputOverlaps) {
+  Call call;
+  call.options.reduction = Reduction::kNone;
+  const CrossEntropyForward forward =
+      cross_entropy_forward(Context(), call.hidden, call.head, call.targets, call.options);
+  std::vector<double> upstream(12, 1.0);
+  call.gradients.d_hidden.data = upstream.data();
+  expect_refused(call, {"d_hidden", "overlaps", "upstream"}, [&] {
+    cross_entropy_backward(Context(), call.hidden, call.head, call.targets, call.options, forward,
+                           std::span<const double>(upstream).first(6), call.gradients);
+  });
+  EXPECT_EQ(upstream, std::vector<double>(12, 1.0));
 }
 
 TEST(BadInput, WeightSink) {
@@ -328,6 +388,8 @@ TEST(BadInput, Contexts) {
   expect_refused_options([](auto& o) { o.gemm_backend = "abacus"; }, {"gemm_backend", "abacus", gemm_backends()[0]});
   expect_refused_options([](auto& o) { o.simd_target = "MMX"; }, {"simd_target", "MMX", simd_targets()[0], "plain"});
   expect_refused_options([](auto& o) { o.plan = PlanKind::kForwardOnly; }, {"plan", "forward_only"});
+  expect_refused_options([](auto& o) { o.plan = PlanKind{9}; }, {"plan = 9"});
+  expect_refused_options([](auto& o) { o.gradient_precision = GradientPrecision{9}; }, {"gradient_precision = 9"});
 }
 
 TEST(BadInput, SplitCalls) {

@@ -124,6 +124,8 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
     if (loss == L::kAot || loss == L::kAotUnpaired || loss == L::kSft) {
       add("use_weighting", [](auto& o) { o.use_weighting = true; });
     }
+    if (loss != L::kDiscopop) add("discopop_tau = 3", [](auto& o) { o.discopop_tau = 3; });
+    if (loss != L::kSimpo) add("simpo_gamma = 3", [](auto& o) { o.simpo_gamma = 3; });
     if (loss != L::kSimpo && loss != L::kCpo) add("reward_alpha = 0.5", [](auto& o) { o.reward_alpha = 0.5; });
   }
   cases.push_back({"sft alone, ld_alpha",
@@ -132,6 +134,8 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
   cases.push_back({"sft alone, f_divergence",
                    [](Call& c) { c.use_loss(L::kSft, 0), c.options.f_divergence = FDivergence::kJs; },
                    {"f_divergence = js_divergence", "sft"}});
+  cases.push_back(
+      {"no loss", [](Call& c) { c.options.losses = {PreferenceLoss{99}}; }, {"losses[0] = 99", "enumerators"}});
   cases.push_back({"f_alpha alone", [](Call& c) { c.options.f_alpha = 2; }, {"f_alpha = 2", "reverse_kl"}});
   expect_refused_by({run_preference}, cases);
 }

@@ -297,6 +297,60 @@ TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
   expect_finite({0, 1, -2000, 0}, {-1, -1, kNothing}, Divergence::kReverseKl);
 }
 
+// Where the student has nothing outside of the set, what rounding leaves of 1 - T is no probability: the loss
+// is that of renormalised sets. So it is where the set is the whole vocabulary.
+TEST(SetDistillation, ATailThatIsEmpty) {
+  constexpr double kNothing = -std::numeric_limits<double>::infinity();
+  const std::vector<int64_t> ids = {0, 1, 2, 3, 4}, offsets = {0, 5};
+  for (const bool masked : {false, true}) {
+    for (const double more : {-3e-8, 0.0, 3e-8}) {
+      std::vector<double> logits = {0.5, -1, 0.25, 2, 0};
+      if (masked) logits.push_back(kNothing);
+      const auto vocab = static_cast<int64_t>(logits.size());
+      std::vector<float> logps;
+      for (const double p : {0.1, 0.2, 0.3, 0.15, 0.25}) logps.push_back(static_cast<float>(std::log(p) + more));
+      SetTeacher teacher;
+      teacher.sets = IdSets(Targets(std::span(ids)), offsets);
+      teacher.logps = ConstVector(logps.data(), 5);
+      for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl}) {
+        if (masked && kind == Divergence::kReverseKl) continue;  // refused before the student is known
+        SetDistillationOptions o;
+        o.divergence = kind;
+        SCOPED_TRACE(name(o) + (masked ? " masked " : " ") + std::to_string(more * 1e8));
+        std::vector<double> d(logits.size(), 99), d_set(logits.size(), 99);
+        const Logits given(logits.data(), 1, 1, vocab);
+        const double loss =
+            set_distillation_loss(Context(), given, teacher, {}, o, LogitsGradient(d.data(), 1, 1, vocab)).loss;
+        o.outside = OutsideSet::kRenormalised;
+        const double of_set =
+            set_distillation_loss(Context(), given, teacher, {}, o, LogitsGradient(d_set.data(), 1, 1, vocab)).loss;
+        EXPECT_NEAR(loss, of_set, 1e-6);
+        expect_near("d_logits", d, d_set, 1e-6);
+      }
+    }
+  }
+}
+
+// A tiny share of one side is not lost where the other side has nothing.
+TEST(SetDistillation, SmallSharesOfAMixture) {
+  const std::vector<int64_t> ids = {0, 1}, offsets = {0, 2};
+  const std::vector<double> logits = {-std::numeric_limits<double>::infinity(), 0.5, 0},
+                            logps = {std::log(0.3), std::log(0.6)};
+  SetTeacher teacher;
+  teacher.sets = IdSets(Targets(std::span(ids)), offsets);
+  teacher.logps = ConstVector(logps.data(), 2);
+  const double whole = std::exp(0.5) + 1;
+  for (const double share : {1e-15, 1e-17}) {
+    SetDistillationOptions o;
+    o.divergence = Divergence::kSkewKl;
+    o.skew = share;
+    const double got = set_distillation_loss(Context(), Logits(logits.data(), 1, 1, 3), teacher, {}, o).loss;
+    const double want =
+        -0.3 * std::log(share) + 0.6 * std::log(0.6 * whole / std::exp(0.5)) + 0.1 * std::log(0.1 * whole);
+    EXPECT_NEAR(got, want, 1e-12) << share;
+  }
+}
+
 TEST(SetDistillation, TheTailIsASumOfItsOwn) {
   // The set has all but 1e-12 of the mass: 1 - S would have four digits.
   std::vector<double> logits = {0, 1, -27.6, -28};

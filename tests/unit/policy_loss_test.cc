@@ -150,14 +150,47 @@ TEST(PolicyLoss, WithoutAWeightNothingIsInfinite) {
   dro.options.dro_tau = 0;
   PolicyCase topr = one_case(PolicyVariant::kTopr, "topr without good answers");
   topr.options.topr_weight_pos = 0;
-  for (const PolicyCase& c : {dro, topr}) {
+  PolicyCase cispo = one_case(PolicyVariant::kCispo, "cispo without a weight");
+  cispo.options.epsilon_high = 0;
+  PolicyCase vespo = one_case(PolicyVariant::kVespo, "vespo whose weight underflows");
+  for (const PolicyCase& c : {dro, topr, cispo, vespo}) {
     SCOPED_TRACE(c.name);
-    PolicyData data = data_of({{0.25}, {0.125}}, {c.options.variant == PolicyVariant::kDro ? 0.0 : 1.0, -1});
+    const bool of_sequence = c.options.variant == PolicyVariant::kVespo;
+    const std::vector<double> first =
+        of_sequence ? std::vector<double>{0.25, 12, 12, 12, 12} : std::vector<double>{0.25};
+    PolicyData data = data_of({first, {0.125}}, {c.options.variant == PolicyVariant::kDro ? 0.0 : 1.0, -1});
     data.at.logp[0] = -std::numeric_limits<double>::infinity();
     const Evaluated got = evaluate(c, data);
     EXPECT_EQ(got.result.per_token_loss[0], 0);
     EXPECT_EQ(got.grads.logp[0], 0);
     EXPECT_TRUE(std::isfinite(got.grads.logp[1]));
+  }
+}
+
+// Equal covariances take the first token: all are 0 where advantages are equal.
+TEST(PolicyLoss, KlCovOfEqualAdvantagesTakesTheFirstToken) {
+  PolicyCase c = one_case(PolicyVariant::kKlCov, "one sequence");
+  c.options.cov_share = 0.2;
+  PolicyCase without = c;
+  c.options.cov_kl_weight = 100;
+  without.options.cov_kl_weight = 0;
+  for (const double advantage : {0.1, 0.3, -0.7, 0.5, 1.0}) {
+    const PolicyData data = data_of({{0.1, 0.2, -0.3, 0.4, 0.15, -0.25, 0.35}}, {advantage});
+    const std::vector<double> with = evaluate(c, data).result.per_token_loss;
+    const std::vector<double> plain = evaluate(without, data).result.per_token_loss;
+    for (size_t i = 0; i < with.size(); ++i) EXPECT_EQ(with[i] != plain[i], i == 0) << advantage << ", token " << i;
+  }
+}
+
+// A sure token's log-probability that rounding has put above 0 is in the trust region as one of 0 is.
+TEST(PolicyLoss, TrustRegionOfATokenThatWasSure) {
+  PolicyCase c = one_case(PolicyVariant::kDppo, "from 1 to e^-1.6");
+  c.options.trust_region = TrustRegion::kKl;
+  PolicyData data = data_of({{-1.6}}, {-1});
+  data.at.logp[0] = -1.6;
+  for (const double old : {0.0, 1.2e-7, 2.4e-7}) {
+    data.old_logps[0] = old;
+    EXPECT_EQ(evaluate(c, data).result.per_token_loss[0], 0) << old;
   }
 }
 

@@ -155,6 +155,29 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
   }
 }
 
+// An answer that a bias makes impossible: each loss has its limit.
+TEST(PreferenceLossFunction, AnswersOfProbability0) {
+  const auto of = [](PreferenceLoss loss, double smoothing, double chosen, double rejected) {
+    PreferenceOptions options = options_of(loss);
+    options.beta = 1;
+    options.nll_weight = 0.0;
+    options.label_smoothing = smoothing;
+    return run_pairs(one_token_batch({chosen, rejected}, {-3, -3}), options);
+  };
+  using L = PreferenceLoss;
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  EXPECT_EQ(of(L::kRobust, 0, -3, kNever).result.loss, 0);
+  EXPECT_NEAR(of(L::kExoPair, 0.1, -3, kNever).result.loss, -std::log(0.9), 1e-15);
+  EXPECT_NEAR(of(L::kExoPair, 0.1, kNever, -3).result.loss, -std::log(0.1), 1e-15);
+  EXPECT_LT(of(L::kDiscopop, 0, -3, kNever).result.loss, 1e-300);
+  EXPECT_EQ(of(L::kDiscopop, 0, kNever, -3).result.loss, std::numeric_limits<double>::infinity());
+  for (const auto& [loss, smoothing] : {std::pair(L::kRobust, 0.0), {L::kExoPair, 0.1}}) {
+    for (const double slope : of(loss, smoothing, -3, kNever).d_logp) EXPECT_EQ(slope, 0) << name_of(loss);
+  }
+  for (const double slope : of(L::kExoPair, 0.1, kNever, -3).d_logp) EXPECT_EQ(slope, 0);
+  EXPECT_EQ(of(L::kDiscopop, 0, kNever, -3).d_logp, (std::vector<double>{-1, 1}));
+}
+
 TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
   // With tau above 1, m e^{−z} grows without bound for negative z; it is held below e^700. With 2 it gets
   // there at -1400.

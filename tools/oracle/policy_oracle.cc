@@ -227,14 +227,15 @@ class Evaluation {
     if (region == TrustRegion::kTvBoth) return !kinks_.above(moved, high) && !kinks_.below(moved, -low);
     if (region == TrustRegion::kTv) return up ? !kinks_.above(moved, high) : !kinks_.below(moved, -low);
     if (up ? !kinks_.above(moved, 0) : !kinks_.below(moved, 0)) return true;
-    // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 in both.
+    // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 in both. No less than 0 is left of 1.
+    const auto left = [](double log_p) { return std::exp(log_p) > 1 ? 0 : 1 - std::exp(log_p); };
     const auto of = [&](double log_p) {
-      const double log_q = (*tokens_.old_logps)[i], rest = 1 - std::exp(log_q) + 1e-8;
+      const double log_q = (*tokens_.old_logps)[i];
       return std::exp(log_q) * (log_q - log_p) +
-             (1 - std::exp(log_q)) * (std::log(rest) - std::log(1 - std::exp(log_p) + 1e-8));
+             left(log_q) * (std::log(left(log_q) + 1e-8) - std::log(left(log_p) + 1e-8));
     };
     if (std::isnan(of(x.value))) return true;
-    const double slope = -q.value + (1 - q.value) * p.value / (1 - p.value + 1e-8);
+    const double slope = -q.value + (p.value > 1 ? 0 : left((*tokens_.old_logps)[i]) * p.value / (1 - p.value + 1e-8));
     return !kinks_.above(detail::function(of(x.value), of(x.held), slope, x), up ? high : low);
   }
 
