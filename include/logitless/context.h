@@ -41,9 +41,9 @@ struct ContextOptions {
   /// The number of threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results
   /// have the same bits for every value (except under plan dense).
   int threads = 0;
-  /// The upper bound of a call's workspace (Plan::workspace_bytes). Vectors with an entry a token,
-  /// below 200 bytes a token, and the BLAS's packing buffers come on top. Where it is small, fewer threads
-  /// work. Plan kDense takes what it needs.
+  /// The upper bound of a call's workspace (Plan::workspace_bytes). Vectors with an entry a token, below 220
+  /// bytes a token and 40 for each id of its set, and the BLAS's packing buffers come on top. Where it is
+  /// small, fewer threads work. Plan kDense takes what it needs.
   size_t workspace_bytes = size_t{256} << 20;
   /// Calls take their memory from here (workspace.h), or from the heap where this is null. It must outlive
   /// the calls of all contexts that name it.

@@ -59,8 +59,8 @@ struct LOGITLESS_API Plan {
   int threads = 1;      ///< threads that can work with the tiles that fit
   int tiles_alive = 1;  ///< logits tiles in memory at once
   /// The most that the call allocates: tiles, widened tiles, gathered rows, accumulators and partial
-  /// statistics. Vectors with an entry a token (statistics, row lists) come on top: they take below 200 bytes
-  /// a token.
+  /// statistics. Vectors with an entry a token (statistics, row lists) come on top: they take below 220 bytes
+  /// a token, 40 more for each id of a token's set, and a byte for each tile.
   size_t workspace_bytes = 0;
   /// Of these bytes so many hold a pass's hidden states in the form that the backend multiplies; it is 0
   /// where it takes them as they stand, or where the budget has no room.
