@@ -53,22 +53,12 @@ void check_preference_options(const PreferenceOptions& o) {
     fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for sft alone");
   }
   if (!looks_at_pairs && o.ld_alpha) fail("ld_alpha = ", *o.ld_alpha, " has no meaning for sft alone");
-  // Not those of PreferenceOptions(), which allocates.
-  constexpr double kDefaultAlpha = 0.5, kDefaultTau = 0.05, kDefaultGamma = 0.5;
+  constexpr double kDefaultAlpha = 0.5;  // Not PreferenceOptions(), which allocates.
   if (o.f_alpha != kDefaultAlpha && o.f_divergence != FDivergence::kAlpha) {
     fail("f_alpha = ", o.f_alpha, " is set but f_divergence = ", name_of(o.f_divergence));
   }
   if (o.reward_alpha != 0 && !any_row(o, [](const PairLossRow& row) { return row.takes_rewards; })) {
     fail("reward_alpha = ", o.reward_alpha, " has no meaning for ", name_of(o.losses[0]));
-  }
-  const auto has = [&](PreferenceLoss loss) {
-    return any_row(o, [loss](const PairLossRow& row) { return row.loss == loss; });
-  };
-  if (o.discopop_tau != kDefaultTau && !has(PreferenceLoss::kDiscopop)) {
-    fail("discopop_tau = ", o.discopop_tau, " has no meaning for ", name_of(o.losses[0]));
-  }
-  if (o.simpo_gamma != kDefaultGamma && !has(PreferenceLoss::kSimpo)) {
-    fail("simpo_gamma = ", o.simpo_gamma, " has no meaning for ", name_of(o.losses[0]));
   }
   if (smoothing != 0 && !any_row(o, [](const PairLossRow& row) { return row.smooths; })) {
     fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.losses[0]));

@@ -393,22 +393,6 @@ void check_d_lora(const HiddenProblem& problem, const Gradients& outputs) {
   if (problem.entries > 0 || !lora.given()) check("d_lora_b", outputs.d_lora_b, of_entries, "lora.b");
 }
 
-// What only another mode reads is refused, unless it is at its default. A seed may stand there for all modes.
-void check_backward(const BackwardOptions& of) {
-  core::check_fields(of, "backward.");
-  constexpr BackwardOptions kDefaults;
-  const auto check = [&](std::string_view name, double value, double by_default, BackwardMode mode) {
-    if (value == by_default || of.mode == mode) return;
-    fail("backward.", name, " = ", value, " is set, but backward.mode = ", name_of(of.mode), " does not read it");
-  };
-  check("noise", of.noise, kDefaults.noise, BackwardMode::kSampled);
-  check("theta", of.theta, kDefaults.theta, BackwardMode::kSampled);
-  check("tolerance", of.tolerance, kDefaults.tolerance, BackwardMode::kCertified);
-  if (of.theta != 0 && of.noise != kDefaults.noise) {
-    fail("backward.noise = ", of.noise, " and backward.theta = ", of.theta, " are both set: theta takes its place");
-  }
-}
-
 void check_modes(const Gradients& outputs) {
   core::check_named("d_hidden_mode", outputs.d_hidden_mode);
   core::check_named("d_weight_mode", outputs.d_weight_mode);
@@ -419,7 +403,7 @@ void check_modes(const Gradients& outputs) {
 }  // namespace
 
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
-  check_backward(outputs.backward);
+  core::check_fields(outputs.backward, "backward.");
   check_modes(outputs);
   check_d_hidden(problem, outputs);
   check_d_lora(problem, outputs);

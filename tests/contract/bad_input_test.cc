@@ -253,29 +253,6 @@ TEST(BadInput, ValuesThatAreNoEnumerators) {
   });
 }
 
-TEST(BadInput, OptionsOfAnotherBackwardMode) {
-  const auto with = [](BackwardMode mode, auto set) {
-    return [=](Call& c) {
-      c.gradients.backward.mode = mode;
-      set(c.gradients.backward);
-    };
-  };
-  using enum BackwardMode;
-  const auto noise = [](BackwardOptions& o) { o.noise = 0.5; };
-  const auto theta = [](BackwardOptions& o) { o.theta = 3; };
-  const auto tolerance = [](BackwardOptions& o) { o.tolerance = 0.5; };
-  expect_refused_everywhere({
-      {"noise", with(kExact, noise), {"backward.noise = 0.5", "exact does not read it"}},
-      {"theta", with(kExact, theta), {"backward.theta = 3", "exact"}},
-      {"tolerance", with(kExact, tolerance), {"backward.tolerance = 0.5", "exact"}},
-      {"theta, certified", with(kCertified, theta), {"backward.theta = 3", "certified"}},
-      {"tolerance, sampled", with(kSampled, tolerance), {"backward.tolerance = 0.5", "sampled"}},
-      {"noise beside theta",
-       with(kSampled, [=](BackwardOptions& o) { noise(o), theta(o); }),
-       {"backward.noise = 0.5", "theta = 3"}},
-  });
-}
-
 TEST(BadInput, Overlaps) {
   const auto data_of = [](const ConstMatrix& matrix) { return const_cast<void*>(matrix.data); };
   expect_refused_everywhere({

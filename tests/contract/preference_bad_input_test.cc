@@ -124,8 +124,6 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
     if (loss == L::kAot || loss == L::kAotUnpaired || loss == L::kSft) {
       add("use_weighting", [](auto& o) { o.use_weighting = true; });
     }
-    if (loss != L::kDiscopop) add("discopop_tau = 3", [](auto& o) { o.discopop_tau = 3; });
-    if (loss != L::kSimpo) add("simpo_gamma = 3", [](auto& o) { o.simpo_gamma = 3; });
     if (loss != L::kSimpo && loss != L::kCpo) add("reward_alpha = 0.5", [](auto& o) { o.reward_alpha = 0.5; });
   }
   cases.push_back({"sft alone, ld_alpha",
