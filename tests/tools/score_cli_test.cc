@@ -431,6 +431,17 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
     EXPECT_EQ(got.rank, want.rank);
     EXPECT_EQ(got.argmax, want.argmax);
   }
+  // So is its bias, unless the config wants none.
+  std::vector<float> bias;
+  for (int v = 0; v < kVocab; ++v) bias.push_back(0.25F * static_cast<float>(v));
+  write("biased.gguf", GgufBytes()
+                           .architecture("qwen2")
+                           .tensor("output.weight", {kHidden, kVocab}, 8, head.rows)
+                           .floats("output.bias", {kVocab}, bias)
+                           .bytes());
+  const Scores biased = scores(path("biased.gguf"), {});
+  expect_same(scores(path("biased.gguf"), {"--set", "model.bias=true"}).logp, biased.logp);
+  EXPECT_NE(scores(path("biased.gguf"), {"--set", "model.bias=false"}).logp[0], biased.logp[0]);
   const auto refused = [&](std::vector<std::string> words, const std::string& why) {
     words.insert(words.end(), both.begin(), both.end());
     const Finished finished = score(words);
@@ -443,6 +454,7 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
   refused({"--lm-head", path("pipe")}, "is not a regular file: tensors are read in place");
   refused({"--lm-head", path("q8.gguf"), "--set", "model.vocab_size=8"}, "model.vocab_size");
   refused({"--lm-head", path("q8.gguf"), "--set", "model.dtype=float64"}, "float64");
+  refused({"--lm-head", path("q8.gguf"), "--set", "model.bias=true"}, "model.bias is true: real tensors need --bias");
 }
 
 TEST_F(ScoreTest, ChosenEntriesHaveTheScoresOfAHeadOfThem) {

@@ -116,7 +116,9 @@ void add_bias(const Config& config, const TensorPaths& paths, bool teacher, Inpu
   const std::string flag = teacher ? "--teacher-bias" : "--bias";
   const bool wanted = teacher ? config.teacher.bias : config.model.bias;
   if (!paths.has(id)) {
-    if (wanted) throw Error(config.place_of(key) + " is true: real tensors need " + flag + " FILE for it");
+    const bool in_file_of_head = !teacher && inputs.job.head && inputs.job.head->bias.data;
+    if (wanted && !in_file_of_head)
+      throw Error(config.place_of(key) + " is true: real tensors need " + flag + " FILE for it");
     return;
   }
   if (config.is_set(key) && !wanted) throw Error(config.place_of(key) + " is false, but " + flag + " was given");
