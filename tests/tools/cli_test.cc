@@ -201,7 +201,9 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
   };
   const std::vector<Case> cases = {
       {{}, "A subcommand is required"},
-      {{kTiny}, "A subcommand is required"},
+      {{kTiny}, kTiny + " is not a command"},
+      {{"nope", "--set", "seed=1"}, "nope is not a command"},
+      {{"no\npe"}, "no pe is not a command"},
       {{"compare", "--bogus"}, "--bogus"},
       {{"compare", kTiny, "--repeat", "0"}, "--repeat"},
       {{"compare", kTiny, "--repeat", "x"}, "--repeat"},
@@ -222,7 +224,11 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
       {{"compare", kTiny, "--set", "model.hidden_size=1000000000000"}, "choose a smaller shape"},
       {{"compare", kTiny, "--set", "model={hidden_size: 1000000000000, vocab_size: 1000000000000}"},
        "more than 2^63 bytes"},
+      {{"compare", kTiny, "--set", "top_k=5"}, "--set top_k has no effect on compare, which lists no largest logits"},
       {{"info", "--set", "threads=0"}, "--set threads must be an integer from 1"},
+      {{"info", "--set", "seed=3"},
+       "--set seed has no effect on info, which takes threads, kernel.simd_target, kernel.gemm_backend"},
+      {{"info", "--set", "kernel.plan=dense"}, "--set kernel.plan has no effect on info"},
   };
   for (const Case& c : cases) {
     const Finished result = run(c.arguments);

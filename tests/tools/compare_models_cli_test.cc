@@ -12,14 +12,15 @@ namespace {
 
 constexpr size_t kTokens = 6, kWide = 5, kNarrow = 3, kVocab = 7;
 const std::vector<int64_t> kTargets = {0, 1, 6, -100, 3, 2};
+constexpr size_t kPoisoned = 4;  // of each kTokens, the one that `fewer` ignores too
 
 // A model on the text.
 struct Model {
   size_t width;
   std::vector<float> hidden, head, bias;
 
-  Model(size_t width_, double at) : width(width_) {
-    for (size_t i = 0; i < kTokens * width; ++i) hidden.push_back(static_cast<float>(2 * std::sin(at + double(i))));
+  Model(size_t width_, double at, size_t tokens = kTokens) : width(width_) {
+    for (size_t i = 0; i < tokens * width; ++i) hidden.push_back(static_cast<float>(2 * std::sin(at + double(i))));
     for (size_t i = 0; i < kVocab * width; ++i) head.push_back(static_cast<float>(std::cos(at + double(i))));
     for (size_t v = 0; v < kVocab; ++v) bias.push_back(static_cast<float>(0.1 * at * double(v % 3)));
   }
@@ -51,11 +52,18 @@ class CompareModelsTest : public CliTest {
         for (size_t h = 0; h < of.width; ++h) head[h * kVocab + v] = of.head[v * of.width + h];
       }
     }
+    const auto tokens = static_cast<int64_t>(of.hidden.size() / of.width);
+    std::vector<int64_t> targets, fewer;
+    for (size_t i = 0; i < of.hidden.size() / of.width; ++i) {
+      targets.push_back(kTargets[i % kTokens]);
+      fewer.push_back(i % kTokens == kPoisoned ? -100 : targets.back());
+    }
     const std::vector<TensorToWrite> tensors = {
-        {"hidden", "F32", {kTokens, static_cast<int64_t>(of.width)}, of.hidden.data()},
+        {"hidden", "F32", {tokens, static_cast<int64_t>(of.width)}, of.hidden.data()},
         {"lm_head", "F32", shape, head.data()},
         {"bias", "F32", {kVocab}, of.bias.data()},
-        {"targets", "I64", {kTokens}, kTargets.data()}};
+        {"targets", "I64", {tokens}, targets.data()},
+        {"fewer", "I64", {tokens}, fewer.data()}};
     io::write_safetensors(path(name), tensors);
   }
   void write_both() const {
@@ -68,8 +76,8 @@ class CompareModelsTest : public CliTest {
             path("base") + ":hidden",   "--base-lm-head", path("base") + ":lm_head", "--base-bias",
             path("base") + ":bias"};
   }
-  std::vector<std::string> with_targets() const {
-    return arguments() + std::vector<std::string>{"--targets", path("base") + ":targets"};
+  std::vector<std::string> with_targets(const std::string& tensor = "targets") const {
+    return arguments() + std::vector<std::string>{"--targets", path("base") + ":" + tensor};
   }
 };
 
@@ -141,6 +149,33 @@ TEST_F(CompareModelsTest, AModelIsAsFarFromItselfAsRoundingIs) {
   EXPECT_EQ(got["kl"]["percentiles"]["max"], 0.0);
   EXPECT_EQ(got["same_top"]["share"], 1.0);
   EXPECT_EQ(got["perplexity"]["ratio"], 1.0);
+}
+
+TEST_F(CompareModelsTest, TokensThatAreNaNAreCountedAndLeftOut) {
+  constexpr size_t kTimes = 20;
+  Model model(kWide, 0.3, kTimes * kTokens), base(kNarrow, 1.7, kTimes * kTokens);
+  for (size_t i = 0; i < kTimes; ++i) {
+    const size_t row = i * kTokens + kPoisoned;
+    (i % 2 ? model.hidden[row * kWide] : base.hidden[row * kNarrow]) = std::nanf("");
+  }
+  write_model("model", model);
+  write_model("base", base);
+  const Finished finished = run(with_targets() + std::vector<std::string>{"--json", path("json")});
+  ASSERT_EQ(finished.exit_code(), 0) << finished.err;
+  EXPECT_TRUE(has(finished.out, "NaN tokens, left out       20\n"));
+  const json got = json::parse(read("json"));
+  const json want = json::parse(run(with_targets("fewer") + std::vector<std::string>{"--json", "-"}).out);
+  EXPECT_EQ(got["tokens"], 100);
+  EXPECT_EQ(got["nan_tokens"], kTimes);
+  EXPECT_EQ(want["tokens"], 80);
+  EXPECT_EQ(want["nan_tokens"], 0);
+  EXPECT_GT(want["kl"]["percentiles"]["max"], want["kl"]["percentiles"]["min"]);
+  for (const char* figures : {"kl", "same_top", "perplexity", "probability_change"}) {
+    EXPECT_EQ(got[figures], want[figures]) << figures;
+  }
+  const json all = json::parse(run(arguments() + std::vector<std::string>{"--json", "-"}).out);
+  EXPECT_EQ(all["tokens"], 120);
+  EXPECT_EQ(all["nan_tokens"], kTimes);
 }
 
 TEST_F(CompareModelsTest, AHeadOfAGgufFileIsReadAsItStands) {

@@ -259,11 +259,22 @@ TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
             "c.yaml:1: kernel.in_place needs level logits: at level fused there are no logits to replace");
   EXPECT_EQ(error("level: logits\ngradients: {d_hidden: false}\n"),
             "c.yaml:2: gradients.d_hidden needs level fused: at level logits there is no head");
+  EXPECT_EQ(error("level: logits\nbackward: {mode: exact, theta: 2}\n"),
+            "c.yaml:2: backward.theta needs level fused: at level logits there is no head");
+  EXPECT_EQ(error("level: logits\nkernel: {gradient_precision: float32}\n"),
+            "c.yaml:2: kernel.gradient_precision needs level fused: at level logits there is no head");
   EXPECT_EQ(error("level: logits\nmodel: {softcap: 30}\n"),
             "c.yaml:2: model.softcap needs level fused: logits are final");
   EXPECT_EQ(error("level: logits\ntask: kto\n"), "c.yaml:1: level is logits, but task kto has level fused alone");
   EXPECT_EQ(error("level: logits\nmodel: {dtype: bfloat16}\ngradients: {dtype: float32}\nkernel: {in_place: true}\n"),
             "c.yaml:4: kernel.in_place needs gradients.dtype same: the gradient replaces the logits");
+}
+
+TEST_F(ConfigTest, AConfigThatSpellsOutDefaultsServesBothLevels) {
+  const Config config = load_config((kConfigs / "tiny.yaml").string(), std::vector<std::string>{"level=logits"});
+  EXPECT_EQ(config.level, Level::kLogits);
+  EXPECT_TRUE(config.is_set("backward.mode"));
+  EXPECT_EQ(load_config(std::nullopt, config.settings).level, Level::kLogits);
 }
 
 TEST_F(ConfigTest, TasksOfDistributionsSayWhatTheyHaveNoUseFor) {

@@ -94,6 +94,13 @@ TEST_F(GradcheckTest, EveryTaskAndLevelPassesWithItsOwnMetricsAndGates) {
   EXPECT_EQ(all[4]["level"], "logits");
 }
 
+TEST_F(GradcheckTest, AConfigForBothLevelsPassesAtLogits) {
+  for (const char* config : {"tiny", "tiny-grpo"}) {
+    const json all = checks({config_named(config)}, {"level=logits", "model.dtype=float16"});
+    EXPECT_EQ(all[0]["level"], "logits");
+  }
+}
+
 TEST_F(GradcheckTest, EveryTaskOfDistributionsPassesWithItsOwnMetricsAndGates) {
   const json all =
       checks({config_named("tiny-distillation"), config_named("tiny-set_distillation"),

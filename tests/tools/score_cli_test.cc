@@ -335,6 +335,7 @@ TEST_F(ScoreTest, BatchesWithoutAToken) {
 
 TEST_F(ScoreTest, BadInputIsOneLineAndLeavesNothing) {
   const std::vector<std::string> tensors = write_tensors(true);
+  const std::vector<std::string> packed = tensors + std::vector<std::string>{"--lengths", path("states")};
   const std::vector<std::string> out = {"-o", output()};
   struct Case {
     std::vector<std::string> arguments;
@@ -364,6 +365,10 @@ TEST_F(ScoreTest, BadInputIsOneLineAndLeavesNothing) {
       {{write("own.yaml", "seed: 1"), "-o", path("own.yaml")}, "own.yaml: is the config"},
       {out + tensors + std::vector<std::string>{"--set", "ignore_index=-1"}, "targets[3] = -100 is outside [0, 7)"},
       {out + tensors + std::vector<std::string>{"--lengths", path("states") + ":short"}, "the lengths sum to 5"},
+      {out + packed + std::vector<std::string>{"--set", "batch_size=4"},
+       "--set batch_size is 4, but the tensors have 2 sequences; correct it with --set batch_size=2"},
+      {out + packed + std::vector<std::string>{"--set", "seq_len=3"},
+       "--set seq_len is 3, but " + path("states") + ": tensor lengths: lengths[0] = 2; leave seq_len out"},
       {out + tensors + std::vector<std::string>{"--bias", path("states") + ":nothing"}, "has no tensor nothing"},
   };
   std::filesystem::create_directory(path("x"));
@@ -431,6 +436,17 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
     EXPECT_EQ(got.rank, want.rank);
     EXPECT_EQ(got.argmax, want.argmax);
   }
+  // So is its bias, unless the config wants none.
+  std::vector<float> bias;
+  for (int v = 0; v < kVocab; ++v) bias.push_back(0.25F * static_cast<float>(v));
+  write("biased.gguf", GgufBytes()
+                           .architecture("qwen2")
+                           .tensor("output.weight", {kHidden, kVocab}, 8, head.rows)
+                           .floats("output.bias", {kVocab}, bias)
+                           .bytes());
+  const Scores biased = scores(path("biased.gguf"), {});
+  expect_same(scores(path("biased.gguf"), {"--set", "model.bias=true"}).logp, biased.logp);
+  EXPECT_NE(scores(path("biased.gguf"), {"--set", "model.bias=false"}).logp[0], biased.logp[0]);
   const auto refused = [&](std::vector<std::string> words, const std::string& why) {
     words.insert(words.end(), both.begin(), both.end());
     const Finished finished = score(words);
@@ -443,6 +459,9 @@ TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
   refused({"--lm-head", path("pipe")}, "is not a regular file: tensors are read in place");
   refused({"--lm-head", path("q8.gguf"), "--set", "model.vocab_size=8"}, "model.vocab_size");
   refused({"--lm-head", path("q8.gguf"), "--set", "model.dtype=float64"}, "float64");
+  refused({"--lm-head", path("q8.gguf"), "--set", "model.layout=hidden_vocab"},
+          "--set model.layout is hidden_vocab, but the head of a GGUF file is vocab_hidden");
+  refused({"--lm-head", path("q8.gguf"), "--set", "model.bias=true"}, "model.bias is true: real tensors need --bias");
 }
 
 TEST_F(ScoreTest, ChosenEntriesHaveTheScoresOfAHeadOfThem) {

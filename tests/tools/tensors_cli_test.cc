@@ -51,7 +51,8 @@ TEST_F(CliTest, LengthsAndBiasOfRealTensorsCount) {
   // case.
   EXPECT_EQ(tokens({"--set", "shift=true"}), 4);                               // [0] 1 6 -100 3 2
   EXPECT_EQ(tokens({"--set", "shift=true", "--lengths", path("states")}), 3);  // [0] 1 | [6] -100 3 2
-  EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=3"}), 2);      // [0] 1 | [6] -100 | [3] 2
+  EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=2", "--lengths", path("states")}), 3);
+  EXPECT_EQ(tokens({"--set", "shift=true", "--set", "batch_size=3"}), 2);  // [0] 1 | [6] -100 | [3] 2
 }
 
 TEST_F(CliTest, AHeadOfAGgufFileIsComparedAsItStands) {
@@ -215,8 +216,13 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
                   "--set teacher.hidden_size is 4, but "));
   EXPECT_TRUE(has(error("soft_targets", given + std::vector<std::string>{"--set-values", sets + ":half"}),
                   "--set-values has 6 entries, but --set-ids has 12"));
-  EXPECT_TRUE(has(error("soft_targets", weighed + std::vector<std::string>{"--soft-rows", sets}),
-                  "--soft-rows and --set-ids were given"));
+  const std::vector<std::string> dense = {"--soft-rows", sets + ":soft_rows"};
+  EXPECT_TRUE(has(error("soft_targets", dense + given), "--soft-rows and --set-ids were given"));
+  EXPECT_TRUE(has(error("soft_targets", dense + counted), "--soft-rows and --set-counts were given"));
+  EXPECT_TRUE(has(error("soft_targets", dense + std::vector<std::string>{"--set-values", sets + ":set_values"}),
+                  "--soft-rows and --set-values were given"));
+  EXPECT_TRUE(has(error("soft_targets", dense + std::vector<std::string>{"--set", "sets.ids=2"}),
+                  "--set sets.ids has no effect on --soft-rows"));
   EXPECT_TRUE(has(error("id_logps", weighed + std::vector<std::string>{"--set", "sets.ids=3"}),
                   "--set sets.ids is 3, but --set-ids has 12 entries for 6 tokens"));
   EXPECT_TRUE(has(error("id_logps", weighed + std::vector<std::string>{"--set-counts", sets + ":few"}), "counts"));

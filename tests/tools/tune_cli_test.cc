@@ -99,6 +99,7 @@ TEST_F(TuneTest, ErrorsNameWhatIsWrongAndLeaveTheFile) {
       {{write("dense.yaml", "model: {hidden_size: 8, vocab_size: 9}\nkernel: {plan: dense}\n")},
        "kernel.plan is dense, which has no plan"},
       {{kTiny, "--set", "tolerances.loss_atol=1"}, "tolerances.loss_atol has no effect on tune"},
+      {{kTiny, "--set", "top_k=5"}, "--set top_k has no effect on tune, which lists no largest logits"},
       {{kTiny, "--budget-s", "0"}, "--budget-s"},
       {{kTiny, "--budget-s", "nan"}, "--budget-s: must be a number from 1"},
       // No core makes these 35 GFLOP a call, fifteen times, within a second.

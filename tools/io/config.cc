@@ -12,6 +12,7 @@
 #include "io/config_value.h"
 #include "io/error.h"
 #include "io/yaml_file.h"
+#include "logitless/fields.h"
 
 namespace logitless::io {
 namespace {
@@ -203,6 +204,27 @@ void check_task(const Config& config) {
   if (config.policy.on_policy) reject_set(config, {"policy.log_ratio_deviation"}, "needs policy.on_policy false");
 }
 
+// Keys of a head, which level logits has not. A config for both levels may spell out their defaults.
+void check_no_head(const Config& config) {
+  const Config defaults;
+  const auto check = [&](const std::string& key, const auto& value, const auto& by_default) {
+    if (value != by_default) reject(config, key, "needs level fused: at level logits there is no head");
+  };
+  const auto check_backward = [&](const Field& field, const auto& value, const auto& by_default) {
+    check(std::string("backward.") + field.name, value, by_default);
+  };
+  visit_fields(FieldsOf<BackwardOptions>(), check_backward, config.backward, defaults.backward);
+  const GradientConfig &gradients = config.gradients, &all = defaults.gradients;
+  check("gradients.d_hidden", gradients.d_hidden, all.d_hidden);
+  check("gradients.d_weight", gradients.d_weight, all.d_weight);
+  check("gradients.d_bias", gradients.d_bias, all.d_bias);
+  check("gradients.d_lora_a", gradients.d_lora_a, all.d_lora_a);
+  check("gradients.d_lora_b", gradients.d_lora_b, all.d_lora_b);
+  const KernelConfig &kernel = config.kernel, &usual = defaults.kernel;
+  check("kernel.gemm_backend", kernel.gemm_backend, usual.gemm_backend);
+  check("kernel.gradient_precision", kernel.gradient_precision, usual.gradient_precision);
+}
+
 void check_level(const Config& config) {
   if (config.level == Level::kFused) {
     reject_set(config, {"kernel.in_place"}, "needs level logits: at level fused there are no logits to replace");
@@ -211,8 +233,7 @@ void check_level(const Config& config) {
   if (config.task != Task::kCrossEntropy && config.task != Task::kGrpo) {
     reject(config, "level", "is logits, but task " + std::string(name_of(config.task)) + " has level fused alone");
   }
-  reject_set(config, {"gradients.d_", "backward.", "kernel.gemm_backend", "kernel.gradient_precision"},
-             "needs level fused: at level logits there is no head");
+  check_no_head(config);
   if (config.model.softcap != 0) reject(config, "model.softcap", "needs level fused: logits are final");
   if (config.model.bias) reject(config, "model.bias", "needs level fused: logits are final");
   if (config.model.lora.rank != 0) reject(config, "model.lora.rank", "needs level fused: logits are final");

@@ -5,7 +5,8 @@
 
 namespace logitless::timing {
 
-/// The value below which the share `rank` (0 to 1) of a non-empty list lies, linear between neighbours.
+/// The value below which the share `rank` (0 to 1) of a non-empty list without NaN lies, linear between
+/// neighbours.
 double quantile(std::vector<double> values, double rank);
 
 /// The mean of the middle two where their number is even.

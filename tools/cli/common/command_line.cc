@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "cli/common/output.h"
+#include "io/error.h"
 #include "logitless/environment.h"
 
 namespace logitless::cli {
@@ -146,7 +147,11 @@ int CommandLine::run(int argc, char** argv, int bad_input) {
     print(text.str());
     return status;
   } catch (const CLI::ParseError& e) {
-    std::fprintf(stderr, "logitless: %s; see logitless --help\n", e.what());
+    // A word that is not the name of a command counts as left over.
+    const std::vector<std::string> words = app_->remaining();
+    const bool unknown = app_->get_subcommands().empty() && !words.empty();
+    const std::string why = unknown ? io::one_line(words.front()) + " is not a command" : e.what();
+    std::fprintf(stderr, "logitless: %s; see logitless --help\n", why.c_str());
     return bad_input;
   }
   const int status = action_();

@@ -139,6 +139,7 @@ void reject_by_hand(const io::Config& config, const HasNoUse& has_no_use, const 
 }
 /// Throws io::Error where the config splits the call over ranks, for a command that knows none.
 void reject_ranks(const io::Config& config);
+inline bool is_top_k(const std::string& key) { return key == "top_k"; }
 inline bool is_tolerance(const std::string& key) { return key.starts_with("tolerances."); }
 
 /// rows · cols · element_bytes; throws io::Error that names `what` where that is more than any machine holds.

@@ -67,7 +67,8 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
     head = head_of(job, TensorId::kWeight, TensorId::kBias, job.dtype, job.hidden_size, config.model.softcap);
     if (job.head) {
       // Its own bias and softcap count where nothing else is said.
-      if (!config.is_set("model.bias") && !head.bias.data) head.bias = job.head->bias;
+      const bool takes_bias = config.model.bias || !config.is_set("model.bias");
+      if (takes_bias && !head.bias.data) head.bias = job.head->bias;
       if (!config.is_set("model.softcap")) head.softcap = job.head->softcap;
       head.weight = job.head->weight;
       head.packed = job.head->packed;

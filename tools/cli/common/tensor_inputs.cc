@@ -56,15 +56,15 @@ DType dtype_of(const std::optional<DType>& said, const std::string& key, const i
 }
 
 // What a config says about the shape must be what the tensors have: a config for another model is a mistake.
+void check_size(const Config& config, const char* key, int64_t said, int64_t found, const char* what) {
+  if (!config.is_set(key) || said == found) return;
+  throw Error(config.place_of(key) + " is " + std::to_string(said) + ", but the tensors have " + std::to_string(found) +
+              " " + what + "; correct it with --set " + key + "=" + std::to_string(found));
+}
+
 void check_shape(const Config& config, const Job& job) {
-  const auto check = [&](const char* key, int64_t said, int64_t found, const char* what) {
-    if (!config.is_set(key) || said == found) return;
-    throw Error(config.place_of(key) + " is " + std::to_string(said) + ", but the tensors have " +
-                std::to_string(found) + " " + what + "; correct it with --set " + key + "=" + std::to_string(found));
-  };
-  check("model.hidden_size", config.model.hidden_size, job.hidden_size, "hidden columns");
-  check("model.vocab_size", config.model.vocab_size, job.stored_entries, "vocabulary entries");
-  check("seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
+  check_size(config, "model.hidden_size", config.model.hidden_size, job.hidden_size, "hidden columns");
+  check_size(config, "model.vocab_size", config.model.vocab_size, job.stored_entries, "vocabulary entries");
 }
 
 // [B, T, ...] says how many sequences there are, [N, ...] leaves it to the config.
@@ -89,15 +89,23 @@ void check_targets(const io::TensorHandle& targets, const io::TensorHandle& stat
               " rows of " + name + (same_batch ? "" : " " + states.tensor->shape_text()));
 }
 
-void add_sequences(const TensorPaths& paths, Inputs& inputs) {
+void add_sequences(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
-  if (!paths.has(TensorId::kOffsets)) return;
+  if (!paths.has(TensorId::kOffsets)) {
+    check_size(config, "seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
+    return;
+  }
   const io::TensorHandle handle = inputs.open(paths[TensorId::kOffsets], {"lengths", io::TensorClass::kInteger, 1});
   std::vector<int64_t> offsets = {0};
   for (const int64_t length : io::read_integers(*handle.tensor)) {
+    const std::string entry = "lengths[" + std::to_string(offsets.size() - 1) + "] = " + std::to_string(length);
     if (length < 0 || length > job.tokens - offsets.back()) {
-      throw Error(handle.place() + ": lengths[" + std::to_string(offsets.size() - 1) + "] = " + std::to_string(length) +
-                  "; lengths are >= 0 and sum to the " + std::to_string(job.tokens) + " rows of hidden");
+      throw Error(handle.place() + ": " + entry + "; lengths are >= 0 and sum to the " + std::to_string(job.tokens) +
+                  " rows of hidden");
+    }
+    if (config.is_set("seq_len") && length != config.seq_len) {
+      throw Error(config.place_of("seq_len") + " is " + std::to_string(config.seq_len) + ", but " + handle.place() +
+                  ": " + entry + "; leave seq_len out");
     }
     offsets.push_back(offsets.back() + length);
   }
@@ -106,6 +114,7 @@ void add_sequences(const TensorPaths& paths, Inputs& inputs) {
                 std::to_string(job.tokens) + " rows");
   }
   job.sequences = static_cast<int64_t>(offsets.size()) - 1;
+  check_size(config, "batch_size", config.batch_size, job.sequences, "sequences");
   inputs.add_values(TensorId::kOffsets, "offsets", offsets);
 }
 
@@ -116,7 +125,9 @@ void add_bias(const Config& config, const TensorPaths& paths, bool teacher, Inpu
   const std::string flag = teacher ? "--teacher-bias" : "--bias";
   const bool wanted = teacher ? config.teacher.bias : config.model.bias;
   if (!paths.has(id)) {
-    if (wanted) throw Error(config.place_of(key) + " is true: real tensors need " + flag + " FILE for it");
+    const bool in_file_of_head = !teacher && inputs.job.head && inputs.job.head->bias.data;
+    if (wanted && !in_file_of_head)
+      throw Error(config.place_of(key) + " is true: real tensors need " + flag + " FILE for it");
     return;
   }
   if (config.is_set(key) && !wanted) throw Error(config.place_of(key) + " is false, but " + flag + " was given");
@@ -160,12 +171,15 @@ bool is_of_teacher(TensorId id) {
   return id == TensorId::kTeacherHidden || id == TensorId::kTeacherWeight || id == TensorId::kTeacherBias;
 }
 
+const TensorFlag& flag_of(TensorId id) {
+  const auto& flags = tensor_flags();
+  return *std::find_if(flags.begin(), flags.end(), [id](const TensorFlag& f) { return f.id == id; });
+}
+
 // Throws where a tensor is missing that a task cannot do without.
 void check_given(const Config& config, const TensorPaths& paths, TensorId id) {
   if (paths.has(id)) return;
-  const auto& flags = tensor_flags();
-  const auto flag = std::find_if(flags.begin(), flags.end(), [id](const TensorFlag& f) { return f.id == id; });
-  throw Error("task " + std::string(io::name_of(config.task)) + " of real tensors needs " + flag->flag);
+  throw Error("task " + std::string(io::name_of(config.task)) + " of real tensors needs " + flag_of(id).flag);
 }
 
 void check_rows(const io::TensorHandle& handle, const Job& job) {
@@ -209,8 +223,13 @@ void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) 
                 " --soft-rows" + (dense ? " was given" : " FILE for it"));
   }
   if (dense) {
-    if (paths.has(TensorId::kSetIds))
-      throw Error("--soft-rows and --set-ids were given: soft targets are one or the other");
+    for (const TensorId id : {TensorId::kSetIds, TensorId::kSetCounts, TensorId::kSetValues}) {
+      if (!paths.has(id)) continue;
+      throw Error(std::string("--soft-rows and ") + flag_of(id).flag +
+                  " were given: soft targets are dense rows or sets of ids");
+    }
+    reject_by_hand(
+        config, [](const std::string& key) { return key == "sets.ids"; }, "has no effect on --soft-rows");
     return;
   }
   for (const TensorId id : {TensorId::kSetIds, TensorId::kSetValues}) check_given(config, paths, id);
@@ -282,11 +301,15 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
   check_targets(targets, hidden, "hidden");
   job.tokens = hidden.tensor->rows();
   job.hidden_size = hidden.tensor->shape.back();
-  job.sequences = sequences_of(config, hidden);
+  job.sequences = packed ? 1 : sequences_of(config, hidden);
   if (gguf) {
     inputs.models = std::make_shared<ModelFiles>();
     job.head = inputs.models->head(spec, "lm_head", job.hidden_size);
     job.layout = job.head->layout;
+    if (config.is_set("model.layout") && config.model.layout != job.layout) {
+      throw Error(config.place_of("model.layout") + " is " + io::name_of(config.model.layout) +
+                  ", but the head of a GGUF file is " + io::name_of(job.layout));
+    }
     job.vocab_size = job.stored_entries = job.head->vocab_size();
     job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*hidden.tensor);
     check_shape(config, job);
@@ -404,7 +427,7 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   read_model(config, paths, targets, heads, inputs);
   inputs.choose_entries(config, paths[TensorId::kVocabIds]);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
-  add_sequences(paths, inputs);
+  add_sequences(config, paths, inputs);
   read_batch(config, paths, inputs);
   inputs.add_what_the_config_draws(config);
   inputs.check_files();

@@ -142,6 +142,7 @@ int run_compare(const CompareOptions& options) {
   if (config.level == io::Level::kLogits) {
     throw io::Error(config.place_of("level") + " is logits: compare works on hidden states and a head");
   }
+  reject_by_hand(config, is_top_k, "has no effect on compare, which lists no largest logits");
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   if (config.parallel.ranks() > 1) return run_on_rank(options, config);
   check_outputs_of(options);

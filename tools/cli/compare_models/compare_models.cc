@@ -44,11 +44,10 @@ struct Options {
   bool quiet = false;
 };
 
-// Numbers of the tokens that take part.
+// Numbers of the tokens that take part, none of them NaN.
 class Numbers {
  public:
   void add(double value) { values_.push_back(value); }
-  size_t count() const { return values_.size(); }
 
   double mean() const {
     double sum = 0;
@@ -111,8 +110,14 @@ struct Model {
 
 Json summary(const DistillationResult& result, const TokenStats& base, const std::vector<int64_t>& targets) {
   Numbers kl, same, model_nll, base_nll, log_ratio, change;
+  int64_t tokens = 0, nan_tokens = 0;
   for (size_t i = 0; i < result.per_token_divergence.size(); ++i) {
     if (!targets.empty() && targets[i] == -100) continue;
+    ++tokens;
+    if (std::isnan(result.per_token_divergence[i])) {
+      ++nan_tokens;
+      continue;
+    }
     kl.add(result.per_token_divergence[i]);
     same.add(result.per_token_agreement[i]);
     if (targets.empty()) continue;
@@ -122,7 +127,8 @@ Json summary(const DistillationResult& result, const TokenStats& base, const std
     log_ratio.add(of_base - of_model);
     change.add(std::exp(of_model) - std::exp(of_base));
   }
-  Json out = {{"tokens", kl.count()},
+  Json out = {{"tokens", tokens},
+              {"nan_tokens", nan_tokens},
               {"kl", {{"mean", kl.mean()}, {"standard_error", kl.standard_error()}, {"percentiles", percentiles(kl)}}},
               {"same_top", {{"share", same.mean()}, {"standard_error", same.standard_error()}}}};
   if (targets.empty()) return out;
@@ -154,6 +160,7 @@ std::string table_of(const Json& json) {
     return figure("%.6f", value) + " ± " + figure("%.6f", error);
   };
   line("tokens", json["tokens"].dump());
+  if (json["nan_tokens"] != 0) line("NaN tokens, left out", json["nan_tokens"].dump());
   const Json& kl = json["kl"];
   line("mean KL(base || model)", with_error(kl["mean"], kl["standard_error"]) + " nats");
   for (const char* name : {"median", "p90", "p99", "p99.9", "max"}) {

@@ -1,7 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless info`: what runs on this machine.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
 #include "cli/common/command_line.h"
 #include "cli/common/output.h"
@@ -14,9 +17,11 @@ namespace {
 constexpr const char* kInfoHelp = "Prints what runs on this machine: CPU, instruction set, BLAS, and warnings";
 constexpr const char* kInfoFooter = "Example: logitless info --set threads=1";
 
+const std::vector<std::string> kAppliedKeys = {"threads", "kernel.simd_target", "kernel.gemm_backend"};
+
 struct InfoOptions {
-  BlasKernels blas;         ///< what the command did to the BLAS at its start
-  ConfigFlags config = {};  ///< the keys of the context matter: threads, kernel.*
+  BlasKernels blas;  ///< what the command did to the BLAS at its start
+  ConfigFlags config = {};
   bool json = false;
 };
 
@@ -52,6 +57,8 @@ void print_lines(const Environment& e, const BlasKernels& blas) {
 
 int run_info(const InfoOptions& options) {
   const io::Config config = options.config.load();
+  const auto has_no_use = [](const std::string& key) { return std::ranges::count(kAppliedKeys, key) == 0; };
+  reject_by_hand(config, has_no_use, "has no effect on info, which takes " + joined(kAppliedKeys));
   const Environment environment = describe_environment(Context(context_options_of(config)));
   if (options.json) {
     Json json = environment_json(environment);

@@ -150,6 +150,7 @@ io::Config read_config(const TuneOptions& options) {
   const auto is_tuned = [](const std::string& key) { return std::ranges::count(kTunedKeys, key) > 0; };
   reject_by_hand(config, is_tuned, "cannot be set: tune chooses it");
   reject_by_hand(config, is_tolerance, "has no effect on tune");
+  reject_by_hand(config, is_top_k, "has no effect on tune, which lists no largest logits");
   if (config.kernel.plan == PlanKind::kDense) {
     throw io::Error(config.place_of("kernel.plan") + " is dense, which has no plan and no tiles to tune");
   }
