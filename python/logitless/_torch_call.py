@@ -50,6 +50,12 @@ def check_cpu(**tensors: Tensor | None) -> None:
             raise ValueError(f"{name} is on {tensor.device}: logitless computes on the CPU")
 
 
+def without_gradient(**tensors: Tensor | None) -> None:
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.requires_grad:
+            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
+
+
 def values_of(tensor: Tensor) -> Tensor:
     """The tensor without its history, and with the values in memory that it stands for."""
     return tensor.detach().resolve_neg()

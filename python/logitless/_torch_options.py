@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import check_cpu, values_of
+from ._torch_call import check_cpu, values_of, without_gradient
 
 # What the library has an option for and these functions do not take, with the reason.
 NOT_TAKEN = {
@@ -43,7 +43,7 @@ def _plain_fields(structure: str) -> dict[str, Field]:
     return {
         name: Field(_TYPES.get(field["type"], field["type"]), field["default"], field.get("optional", False))
         for name, field in _core.fields(structure).items()
-        if not field["type"].endswith("array")
+        if not field["type"].endswith(("array", "sets", "reference"))
     }
 
 
@@ -58,6 +58,10 @@ for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
 DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation"), **BACKWARD}
 del DISTILLATION["normaliser"]
+POLICY = {**_plain_fields("policy"), "advantages_per": _plain_fields("policy_batch")["advantages_per"], **BACKWARD}
+_REFERENCE = {"ref_softcap": Field("float", 0.0), "ref_logps_per": POLICY["advantages_per"]}
+PREFERENCE = {**_plain_fields("preference"), **_REFERENCE, **BACKWARD}
+KTO = {**_plain_fields("kto"), **_REFERENCE, **BACKWARD}
 TOKEN = {**_plain_fields("token"), **BACKWARD}
 WITHOUT_TARGETS = {
     name: field for name, field in _plain_fields("token").items() if name not in NOT_TAKEN["topk_logps"]
@@ -111,7 +115,7 @@ class Options:
             value = name_of(value)
             if field.type == "int" and isinstance(value, bool):
                 value = int(value)  # an operator takes no bool for it
-            if value != field.default:
+            if isinstance(field.default, list) or value != field.default:
                 given.append((name, value))
         return Options(tuple(given))
 
@@ -137,6 +141,5 @@ def temperatures_of(temperatures: Any) -> Tensor | None:
     if temperatures is None:
         return None
     check_cpu(temperatures=temperatures)
-    if temperatures.requires_grad:
-        raise ValueError("temperatures requires a gradient, and none flows to it: detach it")
+    without_gradient(temperatures=temperatures)
     return values_of(temperatures).double().flatten().contiguous()

@@ -9,18 +9,21 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import check_versions, handed_over, ids_of, not_compiled, rows_of, values_of, versions_of
+from ._torch_call import (
+    check_versions,
+    handed_over,
+    ids_of,
+    not_compiled,
+    rows_of,
+    values_of,
+    versions_of,
+    without_gradient,
+)
 from ._torch_head import HeadTensors, read_head, shaped_like
 from ._torch_loss import loss_of
 from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
 from .lora import HeadWeight
-
-
-def _without_gradient(**tensors: Tensor | None) -> None:
-    for name, tensor in tensors.items():
-        if tensor is not None and tensor.requires_grad:
-            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
 
 
 def _rows(tensor: Tensor, lead: torch.Size) -> Tensor:
@@ -153,7 +156,7 @@ def soft_cross_entropy(
         weights=weights,
         mask=mask,
     )
-    _without_gradient(probabilities=probabilities, weights=weights)
+    without_gradient(probabilities=probabilities, weights=weights)
     if (probabilities is None) == (ids is None or weights is None):
         raise ValueError("give probabilities, or ids and weights")
     options["reduction"] = reduction
@@ -224,7 +227,7 @@ def set_distillation_loss(
         teacher_outside_logps=teacher_outside_logps,
         target=target,
     )
-    _without_gradient(teacher_logps=teacher_logps, teacher_outside_logps=teacher_outside_logps)
+    without_gradient(teacher_logps=teacher_logps, teacher_outside_logps=teacher_outside_logps)
     if teacher_logps.shape != ids.shape:
         raise ValueError(f"teacher_logps has shape {tuple(teacher_logps.shape)} but ids has {tuple(ids.shape)}")
     lead = input.shape[:-1]

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import batched, check_cpu, not_compiled, set_options, values_of
+from ._torch_call import batched, check_cpu, not_compiled, set_options, values_of, without_gradient
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
 from ._torch_head import checked_ids, entries_of, read_head
@@ -227,8 +227,7 @@ def linear_cross_entropy(
         weight = values_of(weight).float().contiguous()
     if isinstance(normaliser, Tensor):
         check_cpu(normaliser=normaliser)
-        if normaliser.requires_grad:
-            raise ValueError("normaliser requires a gradient, and none flows to it: detach it")
+        without_gradient(normaliser=normaliser)
     temperatures = temperatures_of(temperatures)
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     shape = target.shape

@@ -52,7 +52,7 @@ def test_policy_loss():
         torch.testing.assert_close(grad, wanted)
     with pytest.raises(ValueError, match="old_logps requires a gradient"):
         policy_loss(x, w, y, advantages, old_logps=logps)
-    with pytest.raises(TypeError, match="no argument 'epsilon'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilon'"):
         policy_loss(x, w, y, advantages, epsilon=0.1)
 
 
@@ -81,6 +81,37 @@ def test_kto_loss():
     torch.testing.assert_close(got, want)
     for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
         torch.testing.assert_close(grad, wanted)
+
+
+@pytest.mark.parametrize("function", [policy_loss, preference_loss, kto_loss], ids=lambda f: f.__name__)
+def test_what_the_library_takes_beside_a_loss_is_no_argument_of_it(function):
+    x, w, y, logps = sequences()
+    batch = {"old_logps": logps.detach(), "advantages": torch.ones(4)}
+    if function is not policy_loss:
+        batch = {"ref_logps": logps.detach(), **({"labels": torch.ones(4)} if function is kto_loss else {})}
+    beside = {"hidden": x, "weight": w, "d_hidden": x, "d_weight": w, "accumulate": True, "weight_sink": print}
+    beside.update(logits=logps, bias=w[:, 0], layout="hidden_vocab", class_weights=w[:, 0], lora_scale=2.0, kept_ids=y)
+    for name, value in beside.items():
+        if (function, name) != (policy_loss, "kept_ids"):
+            with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected .* '{name}'$"):
+                function(x, w, y, **batch, **{name: value})
+
+
+def test_packed_sequences_are_those_of_a_batch():
+    x, w, y, logps = sequences()
+    packed = (x.flatten(0, 1), w, y.flatten())
+    more = {"offsets": torch.arange(0, 21, 5), "temperatures": torch.linspace(0.5, 2, 20)}
+    each, old = torch.linspace(-1, 1, 4), logps.detach() - 0.1
+    ref = {"ref_input": x * 2, "ref_weight": w, "ref_bias": w[:, 0].detach(), "ref_softcap": 3.0}
+    for function, batch, of_tokens in (
+        (policy_loss, {"advantages": each}, {"old_logps": old}),
+        (preference_loss, {}, {"ref_logps": old}),
+        (kto_loss, {"labels": each > 0}, {"ref_logps": old}),
+        (preference_loss, {k: v for k, v in ref.items() if k != "ref_input"}, {"ref_input": ref["ref_input"]}),
+    ):
+        got = function(*packed, **batch, **more, **{name: t.flatten(0, 1) for name, t in of_tokens.items()})
+        want = function(x, w, y, **batch, temperatures=more["temperatures"].view(4, 5), **of_tokens)
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
 
 
 ZEROS = torch.zeros(4, 6)
