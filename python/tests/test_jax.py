@@ -65,6 +65,23 @@ def test_value_and_gradients(dtype, layout, compiled):
         )
 
 
+@pytest.mark.parametrize("vocab_ids", [None, jnp.arange(V)], ids=["all", "chosen"])
+def test_gradients_of_float16_are_rounded_once_they_are_scaled(vocab_ids):
+    """A loss scale keeps what float16 has no number for."""
+    x, w, b, y = arrays(jnp.float16)
+    x, w = x * jnp.float16(1e-3), w * jnp.float16(1e-3)
+
+    def step(x, w, b):
+        loss = linear_cross_entropy(x, w, y, bias=b, vocab_ids=vocab_ids, loss_scale=1e-6)
+        return loss * 2.0**16
+
+    grads = jax.grad(step, argnums=(0, 1, 2))(x, w, b)
+    wide = jax.grad(step, argnums=(0, 1, 2))(*(a.astype(jnp.float32) for a in (x, w, b)))
+    for grad, want in zip(grads, wide):
+        assert grad.dtype == jnp.float16 and (grad != 0).any()
+        np.testing.assert_allclose(grad.astype(jnp.float32), want, rtol=2e-3, atol=2**-24)
+
+
 def test_leading_axes_sums_and_vmap():
     x, w, b, y = arrays(jnp.float32)
     total = linear_cross_entropy(x.reshape(3, 4, H), w, y.reshape(3, 4), bias=b, reduction="sum")
