@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import check_cpu, ids_of, not_compiled, rows_of, values_of, without_gradient
-from ._torch_head import Head, checked_ids, other_weight_of, read_head
+from ._torch_call import check_cpu, ids_of, not_compiled, values_of, without_gradient
+from ._torch_head import Head, other_head, read_head
 from ._torch_loss import loss_of
 from ._torch_options import KTO, POLICY, PREFERENCE, arguments_of
 from ._torch_sets import sets_of
@@ -55,19 +55,12 @@ def _sequence_loss(
 def _reference(
     input: Tensor | None, weight: HeadWeight | None, bias: Tensor | None, vocab_ids: Tensor | None
 ) -> dict[str, Any]:
-    """The arguments of a reference that has states and a head of its own."""
-    check_cpu(ref_input=input, ref_weight=weight if isinstance(weight, Tensor) else None, ref_bias=bias)
-    without_gradient(ref_bias=bias)
-    given: dict[str, Any] = {}
-    if input is not None:
-        given["ref_hidden"] = rows_of(values_of(input))
-    if weight is not None:
-        given["ref_weight"] = other_weight_of(weight)
-    if bias is not None:
-        given["ref_bias"] = values_of(bias).contiguous()
-    if vocab_ids is not None:
-        given["ref_vocab_ids"] = checked_ids("ref_vocab_ids", vocab_ids)
-    return given
+    """The arguments of a reference that has states and a head of its own, or of none."""
+    if input is not None and weight is not None:
+        return other_head("ref_", input, weight, bias, vocab_ids)
+    if any(x is not None for x in (input, weight, bias, vocab_ids)):
+        raise ValueError("a reference of its own states and head has ref_input and ref_weight: one of them is not given")
+    return {}
 
 
 @not_compiled

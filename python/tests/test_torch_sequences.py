@@ -1,12 +1,21 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Policy, preference and KTO losses of logitless.torch against their formulas, written out."""
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-from logitless.torch import kto_loss, policy_loss, preference_loss, token_logps  # noqa: E402
+from logitless.lora import LoraWeight  # noqa: E402
+from logitless.torch import (  # noqa: E402
+    distillation_loss,
+    kto_loss,
+    policy_loss,
+    preference_loss,
+    token_logps,
+)
 
 H, V = 7, 41
 
@@ -112,6 +121,27 @@ def test_packed_sequences_are_those_of_a_batch():
         got = function(*packed, **batch, **more, **{name: t.flatten(0, 1) for name, t in of_tokens.items()})
         want = function(x, w, y, **batch, temperatures=more["temperatures"].view(4, 5), **of_tokens)
         torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("lora", [False, True], ids=["matrix", "lora"])
+def test_a_reference_or_teacher_is_cast_as_the_model_is_under_autocast(lora):
+    """Two that are the same have the same log-probabilities, bit for bit."""
+    x, w, y, _ = sequences(torch.float32)
+    b = torch.randn(V)
+    weight = LoraWeight(w, torch.randn(2, H), torch.randn(V, 2), 3.7, torch.nn.Identity()) if lora else w
+    reference = {"ref_input": x, "ref_weight": weight, "ref_bias": b, "linear_bias": b}
+    with torch.autocast("cpu", torch.bfloat16):
+        pairs = preference_loss(x, weight, y, **reference)
+        kto = kto_loss(x, weight, y, torch.ones(4), loss="apo_zero_unpaired", **reference)
+        distilled = distillation_loss(x, weight, x, weight, linear_bias=b, teacher_bias=b)
+    assert (pairs.item(), kto.item(), distilled.item()) == (pytest.approx(math.log(2), abs=1e-7), 0.5, 0)
+
+
+def test_a_reference_has_states_and_a_head():
+    x, w, y, _ = sequences()
+    for part in ({"ref_input": x}, {"ref_weight": w}, {"ref_bias": w[:, 0]}, {"ref_vocab_ids": torch.arange(V)}):
+        with pytest.raises(ValueError, match="has ref_input and ref_weight: one of them is not given"):
+            preference_loss(x, w, y, ref_logps=torch.zeros(4), **part)
 
 
 ZEROS = torch.zeros(4, 6)
