@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
@@ -218,6 +219,16 @@ def check_targets(hidden: Any, targets: Any) -> None:
         raise TypeError(f"targets is {targets.dtype}: token ids are int32 or int64")
     if targets.shape != hidden.shape[:-1]:
         raise ValueError(f"targets has shape {targets.shape}: hidden's leading axes are {hidden.shape[:-1]}")
+
+
+def temperatures_of(given: Any, lead: tuple[int, ...]) -> Any:
+    """One temperature a token, of hidden's leading axes or flat; none where they are not given."""
+    exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+    if given is None:
+        return jnp.zeros((0,), exact)
+    if jnp.shape(given) not in (lead, (math.prod(lead),)):
+        raise ValueError(f"temperatures has shape {jnp.shape(given)}: hidden's leading axes are {lead}")
+    return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
 
 
 def attribute(value: Any) -> Any:

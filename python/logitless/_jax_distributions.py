@@ -29,6 +29,7 @@ from ._jax_call import (
     read_head,
     seed_of,
     spread,
+    temperatures_of,
 )
 from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
 
@@ -97,7 +98,7 @@ class _Call:
         self.others = (
             targets,
             jnp.zeros((0,), jnp.float32),  # class weights
-            self._temperatures(temperatures),
+            temperatures_of(temperatures, self.lead),
             seed_of(given),
             *self.head.beside,
             jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
@@ -112,12 +113,6 @@ class _Call:
         if array.shape != wanted:
             raise ValueError(f"{name} has shape {array.shape}: it must be {wanted}, as hidden's leading axes are")
         return array
-
-    def _temperatures(self, given: Any) -> Any:
-        exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
-        if given is None:
-            return jnp.zeros((0,), exact)
-        return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
 
     def ids(self, name: str, ids: Any, behind: tuple[int, ...]) -> Any:
         check_narrowed(name, ids)

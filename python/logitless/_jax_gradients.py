@@ -50,7 +50,7 @@ def gradient_types(wanted: Any, vocab_ids: Any, options: Any) -> Any:
 
 
 def kept_of(grads: Any, arrays: Any) -> Any:
-    """What a forward that has made the gradients leaves for scaled(): of the tensors their types alone where that does."""
+    """What a forward that has made the gradients leaves for scaled(); of the tensors their types, where these do."""
     chosen = arrays[VOCAB_IDS].shape[0] > 0
     like = tuple(x if chosen else jnp.zeros((0,), x.dtype) for x in arrays[:_TENSORS])
     return tuple(grads), like, arrays[VOCAB_IDS]

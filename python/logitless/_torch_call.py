@@ -61,6 +61,20 @@ def values_of(tensor: Tensor) -> Tensor:
     return tensor.detach().resolve_neg()
 
 
+def row_of(name: str, tensor: Tensor, *shapes: tuple[int, ...]) -> Tensor:
+    """The values of a tensor in one row, as the library takes them. It has one of the shapes: another one of the same
+    size would stand in another order."""
+    if tuple(tensor.shape) not in shapes:
+        wanted = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
+        raise ValueError(f"expected {name} of shape {wanted}, got {tuple(tensor.shape)}")
+    return values_of(tensor).flatten().contiguous()
+
+
+def row_of_tokens(name: str, tensor: Tensor, lead: torch.Size) -> Tensor:
+    """row_of() of a tensor with an entry a token: of the leading axes of hidden states, or flat."""
+    return row_of(name, tensor, tuple(lead), (lead.numel(),))
+
+
 def _has_rows(tensor: Tensor, axis: int) -> bool:
     """Tells whether elements along the axis follow one another in rows of which no two overlap, as those of expanded
     tensors do."""

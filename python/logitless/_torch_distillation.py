@@ -105,7 +105,7 @@ def distillation_loss(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
     options["reduction"] = reduction
-    arguments = arguments_of("distillation_loss", DISTILLATION, options, temperatures, normaliser)
+    arguments = arguments_of("distillation_loss", DISTILLATION, options, input.shape[:-1], temperatures, normaliser)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
     given = (teacher_input, teacher_weight, teacher_bias, teacher_logits, teacher_vocab_ids)

@@ -68,7 +68,7 @@ def read_head(
     check_cpu(**{f"{prefix}input": input, f"{linear}weight": weight, f"{linear}bias": linear_bias}, **others)
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids(f"{prefix}vocab_ids", vocab_ids)
-    return Head(tuple(cast_for_autocast(input, weight, linear_bias, *beside)), arguments, group)  # type: ignore[arg-type]
+    return Head(tuple(cast_for_autocast(input, weight, linear_bias, *beside)), arguments, group)
 
 
 def lora_states(lora: LoraWeight, hidden: Tensor) -> Tensor:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import check_cpu, values_of, without_gradient
+from ._torch_call import check_cpu, row_of_tokens, without_gradient
 
 # What the library has an option for and these functions do not take, with the reason.
 NOT_TAKEN = {
@@ -125,21 +125,27 @@ class Options:
 
 
 def arguments_of(
-    function: str, fields: dict[str, Field], options: dict[str, Any], temperatures: Any = None, normaliser: Any = None
+    function: str,
+    fields: dict[str, Field],
+    options: dict[str, Any],
+    lead: torch.Size,
+    temperatures: Any = None,
+    normaliser: Any = None,
 ) -> dict[str, Any]:
-    """The arguments of a call of _core: its options, and those that may be tensors."""
+    """The arguments of a call of _core on hidden states with these leading axes: its options, and those that may be
+    tensors."""
     arguments = Options.of(function, fields, options).arguments()
     if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
+        arguments["temperatures"] = temperatures_of(temperatures, lead)
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
     return arguments
 
 
-def temperatures_of(temperatures: Any) -> Tensor | None:
+def temperatures_of(temperatures: Any, lead: torch.Size) -> Tensor | None:
     """One temperature a token, as the library takes them."""
     if temperatures is None:
         return None
     check_cpu(temperatures=temperatures)
     without_gradient(temperatures=temperatures)
-    return values_of(temperatures).double().flatten().contiguous()
+    return row_of_tokens("temperatures", temperatures, lead).double()

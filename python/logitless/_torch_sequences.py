@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import check_cpu, ids_of, not_compiled, values_of, without_gradient
+from ._torch_call import check_cpu, ids_of, not_compiled, row_of, without_gradient
 from ._torch_head import Head, other_head, read_head
 from ._torch_loss import loss_of
 from ._torch_options import KTO, POLICY, PREFERENCE, arguments_of
@@ -17,6 +17,12 @@ from .lora import HeadWeight
 
 
 _FIELDS = {"policy_loss": POLICY, "preference_loss": PREFERENCE, "kto_loss": KTO}
+# What a tensor has an entry for; the others are lists.
+_PER = {
+    **dict.fromkeys(("old_logps", "sampling_logps", "teacher_logps", "mask"), ("token",)),
+    **dict.fromkeys(("scores", "labels", "sequence_weights", "reward_targets"), ("sequence",)),
+    **dict.fromkeys(("advantages", "ref_logps"), ("sequence", "token")),
+}
 
 
 def _sequence_loss(
@@ -35,20 +41,23 @@ def _sequence_loss(
     check_cpu(**ids, **tensors)
     if input.dim() not in (2, 3):
         raise ValueError(f"input has shape {tuple(input.shape)}: it must be [B, T, H] or [N, H]")
-    if chosen.shape != input.shape[:-1]:
-        raise ValueError(
-            f"expected {ids_name} of shape {tuple(input.shape[:-1])}, as input has, got {tuple(chosen.shape)}"
-        )
-    arguments = arguments_of(function, _FIELDS[function], options, tensors.pop("temperatures"))
+    lead = input.shape[:-1]
+    if chosen.shape != lead:
+        raise ValueError(f"expected {ids_name} of shape {tuple(lead)}, as input has, got {tuple(chosen.shape)}")
+    arguments = arguments_of(function, _FIELDS[function], options, lead, tensors.pop("temperatures"))
     arguments.update(beside)
     arguments[ids_name] = ids_of(chosen)
+    offsets = tensors["offsets"]
+    sequences = (1 if input.dim() == 2 else lead[0]) if offsets is None else offsets.numel() - 1
+    shapes = {"token": (tuple(lead), (lead.numel(),)), "sequence": ((sequences,), (sequences, 1))}
     without_gradient(**tensors)
     for name, tensor in tensors.items():
         if tensor is not None:
-            tensor = tensor.to(torch.uint8) if tensor.dtype == torch.bool else tensor
-            arguments[name] = values_of(tensor).flatten().contiguous()
+            given = [shape for per in _PER.get(name, ()) for shape in shapes[per]] or [(tensor.numel(),)]
+            row = row_of(name, tensor, *given)
+            arguments[name] = row.to(torch.uint8) if row.dtype == torch.bool else row
     report: dict[str, Any] = {}
-    loss = loss_of(function, head, None, arguments, None, input.shape[:-1], report)
+    loss = loss_of(function, head, None, arguments, None, lead, report)
     return (loss, report["metrics"]) if return_metrics else loss
 
 
@@ -59,7 +68,7 @@ def _reference(
     if input is not None and weight is not None:
         return other_head("ref_", input, weight, bias, vocab_ids)
     if any(x is not None for x in (input, weight, bias, vocab_ids)):
-        raise ValueError("a reference of its own states and head has ref_input and ref_weight: one of them is not given")
+        raise ValueError("a reference of its own states and head has ref_input and ref_weight, and one is not given")
     return {}
 
 

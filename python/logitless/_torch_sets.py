@@ -14,6 +14,8 @@ from ._torch_call import (
     handed_over,
     ids_of,
     not_compiled,
+    row_of,
+    row_of_tokens,
     rows_of,
     values_of,
     versions_of,
@@ -31,11 +33,18 @@ def _rows(tensor: Tensor, lead: torch.Size) -> Tensor:
     return tensor.reshape(lead.numel(), tensor.shape[-1])
 
 
+_INTEGERS = (torch.int64, torch.int32)
+
+
 def sets_of(
     ids: Tensor, lead: torch.Size, id_counts: Tensor | None, id_offsets: Tensor | None, name: str = "ids"
 ) -> dict[str, Tensor]:
     """The arguments of sets of token ids, which messages call `name`."""
-    if ids.dtype not in (torch.int64, torch.int32):
+    begin = name.removesuffix("ids") or "id_"
+    for of, tensor in (("counts", id_counts), ("offsets", id_offsets)):
+        if tensor is not None and tensor.dtype not in _INTEGERS:
+            raise TypeError(f"{begin}{of} must be int64 or int32, not {tensor.dtype}")
+    if ids.dtype not in _INTEGERS:
         raise TypeError(f"{name} must be int64 or int32, not {ids.dtype}")
     sets = {}
     if id_offsets is not None:
@@ -49,7 +58,7 @@ def sets_of(
     else:
         ids = _rows(ids, lead)
     if id_counts is not None:
-        sets["id_counts"] = id_counts.long().flatten().contiguous()
+        sets["id_counts"] = row_of_tokens(f"{begin}counts", id_counts, lead).long()
     return {"ids": ids_of(ids).contiguous(), **sets}
 
 
@@ -105,8 +114,8 @@ def id_logps(
     TokenOptions; temperatures, vocab_ids and group are those of linear_cross_entropy(). Over sets there is no group.
     """
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
-    arguments = seeded(arguments_of("id_logps", ID_SET, options, temperatures))
     lead = input.shape[:-1]
+    arguments = seeded(arguments_of("id_logps", ID_SET, options, lead, temperatures))
     arguments.update({**head.arguments, **sets_of(ids, lead, id_counts, id_offsets)})
     head = head.of(_rows(head.input, lead))
     logps = _IdLogps.apply(arguments, head.group, head.is_frozen, *head.tensors)
@@ -160,8 +169,8 @@ def soft_cross_entropy(
     if (probabilities is None) == (ids is None or weights is None):
         raise ValueError("give probabilities, or ids and weights")
     options["reduction"] = reduction
-    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, temperatures, normaliser)
     lead = input.shape[:-1]
+    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, lead, temperatures, normaliser)
     if probabilities is not None:
         if probabilities.shape[:-1] != lead:
             raise ValueError(
@@ -172,12 +181,10 @@ def soft_cross_entropy(
         arguments["probabilities"] = rows_of(_rows(values_of(probabilities).to(sums), lead))
     else:
         assert ids is not None and weights is not None
-        if weights.shape != ids.shape:
-            raise ValueError(f"weights has shape {tuple(weights.shape)} but ids has {tuple(ids.shape)}")
         arguments.update(sets_of(ids, lead, id_counts, id_offsets))
-        arguments["weights"] = values_of(weights).flatten().contiguous()
+        arguments["weights"] = row_of("weights", weights, tuple(ids.shape))
     if mask is not None:
-        arguments["mask"] = (mask != 0).to(torch.uint8).flatten().contiguous()
+        arguments["mask"] = row_of_tokens("mask", mask != 0, lead).to(torch.uint8)
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     return loss_of("soft_cross_entropy", head.of(_rows(head.input, lead)), reduction, arguments, dtype, lead)
 
@@ -228,18 +235,15 @@ def set_distillation_loss(
         target=target,
     )
     without_gradient(teacher_logps=teacher_logps, teacher_outside_logps=teacher_outside_logps)
-    if teacher_logps.shape != ids.shape:
-        raise ValueError(f"teacher_logps has shape {tuple(teacher_logps.shape)} but ids has {tuple(ids.shape)}")
     lead = input.shape[:-1]
-    for name, tensor in (("target", target), ("teacher_outside_logps", teacher_outside_logps)):
-        if tensor is not None and tensor.shape != lead:
-            raise ValueError(f"expected {name} of shape {tuple(lead)}, as input has, got {tuple(tensor.shape)}")
+    if target is not None and target.shape != lead:
+        raise ValueError(f"expected target of shape {tuple(lead)}, as input has, got {tuple(target.shape)}")
     options["reduction"] = reduction
-    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, temperatures, normaliser)
+    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, lead, temperatures, normaliser)
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
-    arguments["teacher_logps"] = values_of(teacher_logps).flatten().contiguous()
+    arguments["teacher_logps"] = row_of("teacher_logps", teacher_logps, tuple(ids.shape))
     if teacher_outside_logps is not None:
-        arguments["teacher_outside_logps"] = values_of(teacher_outside_logps).flatten().contiguous()
+        arguments["teacher_outside_logps"] = row_of_tokens("teacher_outside_logps", teacher_outside_logps, lead)
     # All leading axes but the last count sequences.
     rows = head.input.flatten(0, -3) if input.dim() > 2 else _rows(head.input, lead)
     if target is not None:

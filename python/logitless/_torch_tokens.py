@@ -105,7 +105,7 @@ def token_logps(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    arguments = seeded(arguments_of("token_logps", TOKEN, options, temperatures))
+    arguments = seeded(arguments_of("token_logps", TOKEN, options, target.shape, temperatures))
     wanted = ("entropy",) if entropy else ()
     columns = token_columns(
         head,
@@ -144,7 +144,7 @@ def topk_logps(
     if not 1 <= k <= 256:
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, temperatures)
+    arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, input.shape[:-1], temperatures)
     target = torch.zeros(input.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
     rows, ids = batched(head.input, target)
     call = HeadTensors(head.of(rows).tensors, {**head.arguments, "targets": ids, **arguments, "top_k": k})

@@ -30,6 +30,7 @@ from ._jax_call import (
     seed_of,
     slices,
     spread,
+    temperatures_of,
 )
 from ._jax_distributions import (
     distillation_loss,
@@ -114,11 +115,12 @@ def _run(
     hidden, targets = jnp.asarray(hidden), jnp.asarray(targets)
     check_targets(hidden, targets)
     head = read_head(hidden, weight, bias, vocab_ids, layout)
-    exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
-    class_weights, temperatures = (
-        jnp.zeros((0,), dtype) if x is None else jax.lax.stop_gradient(jnp.asarray(x, dtype)).reshape(-1)
-        for x, dtype in zip(vectors, (jnp.float32, exact))
-    )
+    class_weights, temperatures = vectors
+    class_weights = jnp.zeros((0,)) if class_weights is None else jax.lax.stop_gradient(jnp.asarray(class_weights))
+    if class_weights.ndim != 1:
+        raise ValueError(f"class_weights has shape {class_weights.shape}: it must have one axis")
+    class_weights = class_weights.astype(jnp.float32)
+    temperatures = temperatures_of(temperatures, targets.shape)
     seed = seed_of(given)
     options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
     options.update(head.options, sequences=np.int64(math.prod(targets.shape[:-1])))

@@ -228,7 +228,7 @@ def linear_cross_entropy(
     if isinstance(normaliser, Tensor):
         check_cpu(normaliser=normaliser)
         without_gradient(normaliser=normaliser)
-    temperatures = temperatures_of(temperatures)
+    temperatures = temperatures_of(temperatures, target.shape)
     dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
     shape = target.shape
     rows, ids = batched(head.input, target)

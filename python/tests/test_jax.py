@@ -15,7 +15,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import logitless  # noqa: E402
 from logitless import _core  # noqa: E402
-from logitless.jax import linear_cross_entropy, token_logps  # noqa: E402
+from logitless.jax import linear_cross_entropy, token_logps, topk_logps  # noqa: E402
 
 N, H, V = 12, 7, 41
 BOUND = {jnp.float32: 1e-5, jnp.bfloat16: 3e-2}
@@ -80,6 +80,20 @@ def test_gradients_of_float16_are_rounded_once_they_are_scaled(vocab_ids):
     for grad, want in zip(grads, wide):
         assert grad.dtype == jnp.float16 and (grad != 0).any()
         np.testing.assert_allclose(grad.astype(jnp.float32), want, rtol=2e-3, atol=2**-24)
+
+
+def test_shapes_are_those_of_tokens():
+    x, w, _, y = arrays(jnp.float32)
+    x, y, each = x.reshape(3, 4, H), y.reshape(3, 4), jnp.linspace(0.5, 2, N).reshape(3, 4)
+    calls = (linear_cross_entropy, token_logps, lambda *a, **k: topk_logps(*a[:2], 2, **k))
+    for function in calls:
+        want = function(x, w, y, temperatures=each)
+        jax.tree.map(np.testing.assert_array_equal, function(x, w, y, temperatures=each.reshape(-1)), want)
+        for wrong in (each.T, each[:2], each[None], jnp.ones(())):
+            with pytest.raises(ValueError, match=r"^temperatures has shape .*: hidden's leading axes are \(3, 4\)$"):
+                function(x, w, y, temperatures=wrong)
+    with pytest.raises(ValueError, match="^class_weights has shape .*: it must have one axis$"):
+        linear_cross_entropy(x, w, y, class_weights=jnp.ones((1, V)))
 
 
 def test_leading_axes_sums_and_vmap():

@@ -119,7 +119,7 @@ def test_what_is_wrong_is_named():
         call(hidden, weight, ids, logps.exp())
     with pytest.raises(ValueError, match="requires a gradient, and none flows to it"):
         call(hidden, weight, ids, logps.clone().requires_grad_())
-    with pytest.raises(ValueError, match="teacher_logps has shape"):
+    with pytest.raises(ValueError, match="expected teacher_logps of shape"):
         call(hidden, weight, ids, logps[..., :3])
     with pytest.raises(ValueError, match="expected target of shape"):
         call(hidden, weight, ids, logps, targets[:, :2])
