@@ -12,13 +12,15 @@ from ._torch_call import batched, not_compiled, rows_of, values_of
 from ._torch_head import other_head, read_head
 from ._torch_loss import loss_of
 from ._torch_options import DISTILLATION, arguments_of
-from .lora import HeadWeight
+from .lora import HeadWeight, LoraWeight
 
 
 def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
     """Tells whoever has swapped the two, or has detached the student."""
 
-    def trained(tensors: tuple[Any, ...]) -> bool:
+    def trained(given: tuple[Any, ...]) -> bool:
+        loras = [x for x in given if isinstance(x, LoraWeight)]
+        tensors = [*given, *(part for x in loras for part in (x.weight, x.a, x.b))]
         return any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
 
     if torch.is_grad_enabled() and trained(teacher) and not trained(student):
