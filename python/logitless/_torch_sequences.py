@@ -151,6 +151,15 @@ def preference_loss(
     return _sequence_loss("preference_loss", head, {"targets": target}, tensors, reference, options, return_metrics)
 
 
+def _flags(name: str, tensor: Tensor) -> Tensor:
+    """What stands for yes and no, as bools."""
+    check_cpu(**{name: tensor})
+    others = tensor[(tensor != 0) & (tensor != 1)]
+    if others.numel():
+        raise ValueError(f"{name} has {others[0].item()}: each must be 0 or 1, or a bool")
+    return tensor.detach() != 0
+
+
 @not_compiled
 def kto_loss(
     input: Tensor,
@@ -181,7 +190,7 @@ def kto_loss(
     sequence_weights multiply the losses. The reference, temperatures, offsets and vocab_ids are those of
     preference_loss()."""
     tensors: dict[str, Tensor | None] = {"ref_logps": ref_logps, "kl_logps": kl_logps, "kl_ref_logps": kl_ref_logps}
-    tensors["labels"] = None if labels is None else labels.to(torch.uint8)
+    tensors["labels"] = None if labels is None else _flags("labels", labels)
     tensors.update(sequence_weights=sequence_weights, reward_targets=reward_targets)
     tensors.update(temperatures=temperatures, offsets=offsets)
     reference = _reference(ref_input, ref_weight, ref_bias, ref_vocab_ids)

@@ -121,6 +121,8 @@ def test_what_is_wrong_is_named():
         call(hidden, weight, ids, logps.clone().requires_grad_())
     with pytest.raises(ValueError, match="expected teacher_logps of shape"):
         call(hidden, weight, ids, logps[..., :3])
+    with pytest.raises(TypeError, match="^id_counts must be int64 or int32, not torch.float32$"):
+        call(hidden, weight, ids, logps, id_counts=torch.full(ids.shape[:-1], 2.7))
     with pytest.raises(ValueError, match="expected target of shape"):
         call(hidden, weight, ids, logps, targets[:, :2])
     with pytest.raises(ValueError, match="is not a sum over token ids"):

@@ -92,6 +92,17 @@ def test_kto_loss():
         torch.testing.assert_close(grad, wanted)
 
 
+@pytest.mark.parametrize("labels", [[1, -1, 1, 0], [0.5, 1, 0, 0], [256, 0, 1, 0], [math.nan, 0, 0, 1]], ids=str)
+def test_labels_are_0_or_1(labels):
+    x, w, y, _ = sequences()
+    kind = {"ref_logps": torch.zeros(4), "loss": "apo_zero_unpaired"}
+    with pytest.raises(ValueError, match=f"^labels has {labels[labels[0] == 1]}: each must be 0 or 1, or a bool$"):
+        kto_loss(x, w, y, torch.tensor(labels), **kind)
+    want = kto_loss(x, w, y, torch.tensor([True, False, True, False]), **kind)
+    for dtype in (torch.uint8, torch.int64, torch.bfloat16):
+        assert kto_loss(x, w, y, torch.tensor([1, 0, 1, 0], dtype=dtype), **kind) == want
+
+
 @pytest.mark.parametrize("function", [policy_loss, preference_loss, kto_loss], ids=lambda f: f.__name__)
 def test_what_the_library_takes_beside_a_loss_is_no_argument_of_it(function):
     x, w, y, logps = sequences()
