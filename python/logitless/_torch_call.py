@@ -45,8 +45,13 @@ def current_context(frozen: bool = False) -> Context:
 
 
 def check_cpu(**tensors: Tensor | None) -> None:
+    """Raises a TypeError for what is no tensor, and a ValueError for one that is not on the CPU."""
     for name, tensor in tensors.items():
-        if tensor is not None and tensor.device.type != "cpu":
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(tensor).__name__}")
+        if tensor.device.type != "cpu":
             raise ValueError(f"{name} is on {tensor.device}: logitless computes on the CPU")
 
 
@@ -167,6 +172,20 @@ def handed_over(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -
     if not torch.is_grad_enabled():
         return grads
     return [None if grad is None else NoSecondDerivative.apply(grad, *inputs) for grad in grads]
+
+
+def type_of_loss(loss_dtype: Any, otherwise: torch.dtype) -> torch.dtype:
+    """The type that a caller has asked for, or the other one."""
+    if loss_dtype is None:
+        return otherwise
+    if not (isinstance(loss_dtype, torch.dtype) and loss_dtype.is_floating_point):
+        raise TypeError(f"loss_dtype = {loss_dtype} must be a floating-point torch.dtype, such as torch.float32")
+    return loss_dtype
+
+
+def type_of_logits(input: Tensor) -> torch.dtype:
+    """The type that PyTorch's loss of these hidden states has."""
+    return torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype
 
 
 def loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:

@@ -17,6 +17,8 @@ from ._torch_call import (
     row_of,
     row_of_tokens,
     rows_of,
+    type_of_logits,
+    type_of_loss,
     values_of,
     versions_of,
     without_gradient,
@@ -185,7 +187,7 @@ def soft_cross_entropy(
         arguments["weights"] = row_of("weights", weights, tuple(ids.shape))
     if mask is not None:
         arguments["mask"] = row_of_tokens("mask", mask != 0, lead).to(torch.uint8)
-    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
+    dtype = type_of_loss(loss_dtype, type_of_logits(input))
     return loss_of("soft_cross_entropy", head.of(_rows(head.input, lead)), reduction, arguments, dtype, lead)
 
 

@@ -16,7 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import batched, check_cpu, not_compiled, set_options, values_of, without_gradient
+from ._torch_call import (
+    batched,
+    check_cpu,
+    not_compiled,
+    set_options,
+    type_of_logits,
+    type_of_loss,
+    values_of,
+    without_gradient,
+)
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
 from ._torch_head import checked_ids, entries_of, read_head
@@ -229,7 +238,7 @@ def linear_cross_entropy(
         check_cpu(normaliser=normaliser)
         without_gradient(normaliser=normaliser)
     temperatures = temperatures_of(temperatures, target.shape)
-    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
+    dtype = type_of_loss(loss_dtype, type_of_logits(input))
     shape = target.shape
     rows, ids = batched(head.input, target)
     if compiling or _is_traced(rows, linear_weight, linear_bias, ids, weight):

@@ -77,6 +77,21 @@ def test_mistakes_are_named(change, error, message):
         linear_cross_entropy(*change(x, w, y))
 
 
+@pytest.mark.parametrize("wrong", [torch.int64, torch.bool, torch.complex64, "float32", float], ids=str)
+def test_the_type_of_a_loss_is_one_of_floating_point(wrong):
+    x, w, _, y = tensors(torch.float32)
+    y, p = y.clamp(min=0), torch.full((N, V), 1 / V)
+    for call in (
+        lambda: linear_cross_entropy(x, w, y, loss_dtype=wrong),
+        lambda: linear_cross_entropy(x, w, p, loss_dtype=wrong),
+        lambda: soft_cross_entropy(x, w, p, loss_dtype=wrong, reduction="none"),
+        lambda: distillation_loss(x, w, x, w, loss_dtype=wrong),
+        lambda: set_distillation_loss(x, w, y[:, None], -torch.ones(N, 1), loss_dtype=wrong),
+    ):
+        with pytest.raises(TypeError, match=r"^loss_dtype = .* must be a floating-point torch.dtype, such as"):
+            call()
+
+
 def test_views_that_negate():
     x, w, b, y = tensors(torch.float32)
     got = linear_cross_entropy(torch._neg_view(x), torch._neg_view(w), y, linear_bias=torch._neg_view(b))
