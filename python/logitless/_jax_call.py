@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _core
+from . import Context, _core
 from .lora import LoraWeight
 from .packed import PackedWeight
 
@@ -231,7 +231,10 @@ def temperatures_of(given: Any, lead: tuple[int, ...]) -> Any:
     return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
 
 
-def attribute(value: Any) -> Any:
-    """A Python value as XLA takes it."""
+def attributes_of(task: str, given: dict[str, Any], context: Context | None) -> dict[str, Any]:
+    """The options of a call as XLA takes them."""
+    if given.get("reduction", "mean") is None:
+        raise ValueError("None is not a valid value for reduction")
     types = {bool: np.bool_, int: np.int64, float: np.float64}
-    return types.get(type(value), lambda x: x)(value)
+    attributes = _core.jax_attributes(task, given, context)
+    return {name: types.get(type(value), lambda x: x)(value) for name, value in attributes.items()}

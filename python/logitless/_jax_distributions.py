@@ -19,10 +19,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import Context, _core
+from . import Context
 from ._jax_call import (
     VOCAB_IDS,
-    attribute,
+    attributes_of,
     call,
     check_narrowed,
     float_type,
@@ -104,7 +104,7 @@ class _Call:
             jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
             jnp.zeros((0,), jnp.uint8),  # and what all slices have left
         )
-        options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
+        options = attributes_of(task, given, context)
         options.update(self.head.options, sequences=np.int64(math.prod(self.lead[:-1])))
         self.options = options
 
@@ -173,7 +173,8 @@ def soft_cross_entropy(
     The other options are layout, softcap and those of SoftCrossEntropyOptions, with those of its token options that
     targets do not decide.
     """
-    if (probabilities is None) == (ids is None or weights is None):
+    given = [x is not None for x in (ids, weights)]
+    if not all(given) if probabilities is None else any(given):
         raise ValueError("give probabilities, or ids and weights")
     made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "soft_targets", options, context)
     size = jnp.shape(ids if ids is not None else probabilities)[-1]

@@ -113,6 +113,10 @@ class Options:
         for name, value in options.items():
             field = fields.get(name) or refuse(function, name)
             value = name_of(value)
+            if value is None and name == "reduction":
+                raise ValueError("None is not a valid value for reduction")
+            if value is None and not field.optional:
+                continue  # as if it were not given
             if field.type == "int" and isinstance(value, bool):
                 value = int(value)  # an operator takes no bool for it
             if isinstance(field.default, list) or value != field.default:

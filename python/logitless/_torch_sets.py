@@ -168,7 +168,8 @@ def soft_cross_entropy(
         mask=mask,
     )
     without_gradient(probabilities=probabilities, weights=weights)
-    if (probabilities is None) == (ids is None or weights is None):
+    given = [x is not None for x in (ids, weights, id_counts, id_offsets)]
+    if not all(given[:2]) if probabilities is None else any(given):
         raise ValueError("give probabilities, or ids and weights")
     options["reduction"] = reduction
     lead = input.shape[:-1]

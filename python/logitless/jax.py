@@ -19,7 +19,7 @@ import numpy as np
 from . import Context, _core
 from ._jax_call import (
     VOCAB_IDS,
-    attribute,
+    attributes_of,
     call,
     check_narrowed,
     check_targets,
@@ -122,7 +122,7 @@ def _run(
     class_weights = class_weights.astype(jnp.float32)
     temperatures = temperatures_of(temperatures, targets.shape)
     seed = seed_of(given)
-    options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
+    options = attributes_of(task, given, context)
     options.update(head.options, sequences=np.int64(math.prod(targets.shape[:-1])))
     split = None
     if vocab_axis is not None:

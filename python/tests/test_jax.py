@@ -96,6 +96,12 @@ def test_shapes_are_those_of_tokens():
         linear_cross_entropy(x, w, y, class_weights=jnp.ones((1, V)))
 
 
+def test_a_reduction_is_named():
+    x, w, _, y = arrays(jnp.float32)
+    with pytest.raises(ValueError, match="^None is not a valid value for reduction$"):
+        linear_cross_entropy(x, w, y, reduction=None)
+
+
 def test_leading_axes_sums_and_vmap():
     x, w, b, y = arrays(jnp.float32)
     total = linear_cross_entropy(x.reshape(3, 4, H), w, y.reshape(3, 4), bias=b, reduction="sum")
