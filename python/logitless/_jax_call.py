@@ -198,10 +198,18 @@ def same(values: Any, split: Any) -> Any:
 
 
 def seed_of(given: dict[str, Any]) -> Any:
-    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace."""
+    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace. Of one that
+    is traced a call has the lower 32 bits."""
     seed = given.pop("seed", None)
     if seed is None:
         return jnp.zeros((0,), jnp.int32)
+    seed = seed if hasattr(seed, "dtype") else np.asarray(seed)
+    if not jnp.issubdtype(seed.dtype, jnp.integer):
+        raise TypeError(f"seed is {seed.dtype}: it must be an integer")
+    if not isinstance(seed, jax.core.Tracer) and seed.dtype.itemsize > 4:
+        value = np.asarray(seed).item()
+        if not -(2**31) <= value < 2**31:
+            raise ValueError(f"seed = {value} must be from -2^31 to 2^31 - 1: a call of JAX has 32 bits of it")
     return jax.lax.stop_gradient(jnp.asarray(seed)).astype(jnp.int32).reshape(1)
 
 

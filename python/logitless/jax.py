@@ -163,7 +163,7 @@ def linear_cross_entropy(
         softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
         temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, normaliser.
     backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
-        seed is an int or an array of one, which jit reads at run time; each step should have its own.
+        seed is an int of 32 bits or an array of one, which jit reads at run time; each step should have its own.
     context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
     vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
         entries, an equal number on each, or vocab_ids chooses an equal number of them; all else is the same on all,

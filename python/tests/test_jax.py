@@ -96,6 +96,26 @@ def test_shapes_are_those_of_tokens():
         linear_cross_entropy(x, w, y, class_weights=jnp.ones((1, V)))
 
 
+def test_a_seed_has_32_bits():
+    x, w, _, y = arrays(jnp.float32)
+
+    def gradient(seed):
+        return jax.grad(lambda x: linear_cross_entropy(x, w, y, backward="sampled", theta=5.0, seed=seed))(x)
+
+    for wrong in (2**31, 2**32 + 5, -(2**31) - 1, np.int64(2**40), np.array(2**40)):
+        with pytest.raises(ValueError, match=rf"^seed = {wrong} must be from -2\^31 to 2\^31 - 1"):
+            gradient(wrong)
+    with pytest.raises(TypeError, match="^seed is float64: it must be an integer"):
+        gradient(2.5)
+    want = gradient(5)
+    for same in (jnp.uint32(5), np.int64(5), jnp.array([5])):
+        np.testing.assert_array_equal(gradient(same), want)
+    assert np.isfinite(gradient(jnp.uint32(2**32 - 1))).all()
+    np.testing.assert_array_equal(jax.jit(gradient)(5), want)
+    with jax.enable_x64(True), pytest.raises(ValueError, match=r"^seed = 4294967301 must be"):
+        gradient(2**32 + 5)
+
+
 def test_a_reduction_is_named():
     x, w, _, y = arrays(jnp.float32)
     with pytest.raises(ValueError, match="^None is not a valid value for reduction$"):
