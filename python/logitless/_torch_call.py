@@ -4,8 +4,10 @@ with its gradients to autograd."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -117,6 +119,17 @@ def memory_like(tensor: Tensor, rows: int | None = None) -> Tensor:
     if tensor.dim() == 2 and tensor.shape[1] > 1 and tensor.stride(1) != 1:
         return torch.empty((tensor.shape[1], rows), dtype=dtype).t()
     return torch.empty((rows, *tensor.shape[1:]), dtype=dtype)
+
+
+@contextlib.contextmanager
+def targets_checked_as_pytorch() -> Iterator[None]:
+    """Turns the error of a target outside of the vocabulary into PyTorch's."""
+    try:
+        yield
+    except ValueError as error:
+        if str(error).startswith("targets["):
+            raise IndexError(f"Target out of bounds: {error}") from None
+        raise
 
 
 # torch.compiler.disable without its import of the compiler, which takes a second.

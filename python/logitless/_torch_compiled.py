@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import current_context, handed_over, loss_tensor, memory_like
+from ._torch_call import current_context, handed_over, loss_tensor, memory_like, targets_checked_as_pytorch
 from ._torch_head import HeadTensors
 from ._torch_options import CROSS_ENTROPY, seeded
 
@@ -75,7 +75,8 @@ def linear_cross_entropy_op(
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
-    result = _core.cross_entropy(current_context(), arguments)
+    with targets_checked_as_pytorch():
+        result = _core.cross_entropy(current_context(), arguments)
     if per_token:
         loss = torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
     else:

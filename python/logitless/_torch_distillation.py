@@ -97,6 +97,7 @@ def distillation_loss(
         linear_bias,
         vocab_ids=vocab_ids,
         group=group,
+        teacher_input=teacher_input,
         teacher_logits=teacher_logits,
         target=target,
     )

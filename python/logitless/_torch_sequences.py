@@ -46,7 +46,7 @@ def _sequence_loss(
         raise ValueError(f"expected {ids_name} of shape {tuple(lead)}, as input has, got {tuple(chosen.shape)}")
     arguments = arguments_of(function, _FIELDS[function], options, lead, tensors.pop("temperatures"))
     arguments.update(beside)
-    arguments[ids_name] = ids_of(chosen)
+    arguments["targets" if ids_name == "target" else ids_name] = ids_of(chosen)
     offsets = tensors["offsets"]
     sequences = (1 if input.dim() == 2 else lead[0]) if offsets is None else offsets.numel() - 1
     shapes = {"token": (tuple(lead), (lead.numel(),)), "sequence": ((sequences,), (sequences, 1))}
@@ -110,13 +110,13 @@ def policy_loss(
     tensors = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
     tensors.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, scores=scores)
     tensors.update(temperatures=temperatures, offsets=offsets)
+    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
     kept: dict[str, Tensor] = {}
     if kept_ids is not None:
         sets = sets_of(kept_ids, input.shape[:-1], kept_counts, kept_offsets, "kept_ids")
         kept = {"kept_" + name.removeprefix("id_"): tensor for name, tensor in sets.items()}
     elif kept_counts is not None or kept_offsets is not None:
         raise ValueError("kept_counts and kept_offsets belong to kept_ids, which are not given")
-    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
     return _sequence_loss("policy_loss", head, {"chosen_ids": chosen_ids}, tensors, kept, options, return_metrics)
 
 
@@ -148,7 +148,7 @@ def preference_loss(
     tensors = {"ref_logps": ref_logps, "temperatures": temperatures, "offsets": offsets}
     reference = _reference(ref_input, ref_weight, ref_bias, ref_vocab_ids)
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    return _sequence_loss("preference_loss", head, {"targets": target}, tensors, reference, options, return_metrics)
+    return _sequence_loss("preference_loss", head, {"target": target}, tensors, reference, options, return_metrics)
 
 
 def _flags(name: str, tensor: Tensor) -> Tensor:
@@ -195,4 +195,4 @@ def kto_loss(
     tensors.update(temperatures=temperatures, offsets=offsets)
     reference = _reference(ref_input, ref_weight, ref_bias, ref_vocab_ids)
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    return _sequence_loss("kto_loss", head, {"targets": target}, tensors, reference, options, return_metrics)
+    return _sequence_loss("kto_loss", head, {"target": target}, tensors, reference, options, return_metrics)

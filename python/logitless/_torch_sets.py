@@ -10,6 +10,7 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import (
+    check_cpu,
     check_versions,
     handed_over,
     ids_of,
@@ -43,6 +44,7 @@ def sets_of(
 ) -> dict[str, Tensor]:
     """The arguments of sets of token ids, which messages call `name`."""
     begin = name.removesuffix("ids") or "id_"
+    check_cpu(**{name: ids, f"{begin}counts": id_counts, f"{begin}offsets": id_offsets})
     for of, tensor in (("counts", id_counts), ("offsets", id_offsets)):
         if tensor is not None and tensor.dtype not in _INTEGERS:
             raise TypeError(f"{begin}{of} must be int64 or int32, not {tensor.dtype}")

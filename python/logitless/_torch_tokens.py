@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
-from ._torch_call import batched, check_versions, handed_over, not_compiled, values_of, versions_of
+from ._torch_call import batched, check_cpu, check_versions, handed_over, not_compiled, values_of, versions_of
 from ._torch_head import Head, HeadTensors, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
@@ -160,5 +160,6 @@ def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
 
     Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
     """
+    check_cpu(a_ids=a_ids, b_ids=b_ids)
     ids, offsets = topk_union_of_arrays(a_ids.numpy(), b_ids.numpy())
     return torch.from_numpy(ids), torch.from_numpy(offsets)

@@ -21,6 +21,7 @@ from ._torch_call import (
     check_cpu,
     not_compiled,
     set_options,
+    targets_checked_as_pytorch,
     type_of_logits,
     type_of_loss,
     values_of,
@@ -143,8 +144,9 @@ def linear_cross_entropy(
         )
     if not whole:
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
-        if not isinstance(value, Tensor) and not (whole and name == "linear_weight"):
+    needed = {"input": input, "target": target, **({} if whole else {"linear_weight": linear_weight})}
+    for name, value in {**needed, "linear_bias": linear_bias, "weight": weight}.items():
+        if not isinstance(value, Tensor) and (value is not None or name in needed):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
@@ -271,12 +273,8 @@ def linear_cross_entropy(
         arguments["temperatures"] = temperatures
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
-    try:
+    with targets_checked_as_pytorch():
         return loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape)
-    except ValueError as error:
-        if str(error).startswith("targets["):
-            raise IndexError(f"Target out of bounds: {error}") from None
-        raise
 
 
 # torch.compile breaks its graph here: the operator takes whole matrices.

@@ -6,6 +6,7 @@ import gc
 import pytest
 from torch_cases import F, H, N, V, tensors, torch
 
+from logitless.lora import LoraWeight
 from logitless.torch import (
     distillation_loss,
     id_logps,
@@ -90,6 +91,40 @@ def test_the_type_of_a_loss_is_one_of_floating_point(wrong):
     ):
         with pytest.raises(TypeError, match=r"^loss_dtype = .* must be a floating-point torch.dtype, such as"):
             call()
+
+
+ROW, FLAGS, COUNTS = torch.ones(N), torch.ones(N) > 0, torch.ones(N, dtype=torch.int64)
+STATES, HEAD, LIST = torch.randn(N, H), torch.randn(V, H), torch.arange(N)[:, None]
+COLUMN = {"linear_bias": torch.ones(V), "temperatures": ROW}
+# All tensors of each function beside hidden states and head.
+TENSORS = {
+    linear_cross_entropy: {"target": COUNTS, "weight": torch.ones(V), **COLUMN},
+    token_logps: {"target": COUNTS, **COLUMN},
+    topk_logps: {"k": 2, **COLUMN},
+    id_logps: {"ids": LIST, "id_counts": COUNTS, **COLUMN},
+    soft_cross_entropy: {"ids": LIST, "weights": LIST / V, "id_counts": COUNTS, "mask": FLAGS, **COLUMN},
+    set_distillation_loss: {"ids": LIST, "teacher_logps": -2 - LIST.float(), "teacher_outside_logps": -ROW, "target": COUNTS},
+    distillation_loss: {"teacher_input": STATES, "teacher_weight": HEAD, "teacher_bias": torch.ones(V), "target": COUNTS},
+    policy_loss: {"chosen_ids": LIST[:, 0], "advantages": ROW, "old_logps": -ROW, "mask": FLAGS, "kept_ids": LIST, **COLUMN},
+    preference_loss: {"ref_input": STATES[:, None], "ref_weight": HEAD, "ref_bias": torch.ones(V), "target": LIST},
+    kto_loss: {"target": LIST, "labels": ROW, "ref_logps": -ROW, "kl_logps": -ROW, "kl_ref_logps": -ROW},
+}
+
+
+@pytest.mark.parametrize("function", TENSORS, ids=lambda f: f.__name__)
+def test_what_is_no_tensor_is_a_type_error_that_names_it(function):
+    given = {"input": STATES, "linear_weight": HEAD, **TENSORS[function]}
+    if function in (preference_loss, kto_loss):
+        given["input"] = STATES[:, None]
+        given = {name: t[:12] if len(t) == N else t for name, t in given.items()}  # pairs
+    function(**given)
+    for name, tensor in given.items():
+        for wrong in (tensor.tolist(), tensor.numpy()) if isinstance(tensor, torch.Tensor) else ():
+            with pytest.raises(TypeError, match=rf"^{name} must be a torch.Tensor, not {type(wrong).__name__}$"):
+                function(**{**given, name: wrong})
+    lora = LoraWeight(HEAD, HEAD[:2], HEAD[:, :2])
+    with pytest.raises(TypeError, match="^input must be a torch.Tensor, not ndarray$"):
+        function(**{**given, "input": given["input"].numpy(), "linear_weight": lora})
 
 
 def test_views_that_negate():
