@@ -122,6 +122,20 @@ def memory_like(tensor: Tensor, rows: int | None = None) -> Tensor:
 
 
 @contextlib.contextmanager
+def not_finite_handed_on(upstream: Tensor, grads: list[Tensor | None]) -> Iterator[None]:
+    """Makes gradients NaN where the library refuses an upstream gradient that is not finite: who scales losses looks for
+    that, and skips the step."""
+    try:
+        yield
+    except ValueError:
+        if upstream.isfinite().all():
+            raise
+        for grad in grads:
+            if grad is not None:
+                grad.fill_(torch.nan)
+
+
+@contextlib.contextmanager
 def targets_checked_as_pytorch() -> Iterator[None]:
     """Turns the error of a target outside of the vocabulary into PyTorch's."""
     try:

@@ -9,7 +9,14 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import current_context, handed_over, loss_tensor, memory_like, targets_checked_as_pytorch
+from ._torch_call import (
+    current_context,
+    handed_over,
+    loss_tensor,
+    memory_like,
+    not_finite_handed_on,
+    targets_checked_as_pytorch,
+)
 from ._torch_head import HeadTensors
 from ._torch_options import CROSS_ENTROPY, seeded
 
@@ -115,7 +122,8 @@ def backward_op(
     _, half = _core.cross_entropy_forward(current_context(frozen=list(needs) == [True, False, False]), arguments)
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
-    _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())
+    with not_finite_handed_on(upstream, grads):
+        _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())
     return _returned(grads, (input, weight, bias))
 
 

@@ -10,7 +10,15 @@ from torch import Tensor
 
 from . import _core
 from ._heads import with_weights
-from ._torch_call import check_versions, current_context, handed_over, loss_tensor, type_of_loss, versions_of
+from ._torch_call import (
+    check_versions,
+    current_context,
+    handed_over,
+    loss_tensor,
+    not_finite_handed_on,
+    type_of_loss,
+    versions_of,
+)
 from ._torch_head import Head, HeadTensors, shaped_like
 from ._torch_options import seeded
 from ._torch_ranks import in_group, run_in
@@ -93,7 +101,8 @@ class PerToken(torch.autograd.Function):
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
         call = HeadTensors(inputs, arguments)
         grads = call.outputs(needs)
-        run_in(group, backward, call.arguments, ctx.half, upstream.double().tolist())
+        with not_finite_handed_on(upstream, grads):
+            run_in(group, backward, call.arguments, ctx.half, upstream.double().tolist())
         grads = shaped_like(grads, inputs, arguments.get("vocab_ids"))
         return (*[None] * 6, *handed_over(grads, (upstream, *inputs)))
 

@@ -107,6 +107,24 @@ def test_compiled_calls_refuse_what_eager_ones_refuse_and_take_what_they_take():
         assert function(x, w, y, softcap=None, z_loss=None, temperature=None) == linear_cross_entropy(x, w, y)
 
 
+@pytest.mark.parametrize("compiled", [False, True], ids=["eager", "compiled"])
+@pytest.mark.parametrize("number", [torch.nan, torch.inf])
+def test_a_loss_scale_that_overflowed_is_seen_in_the_gradients(number, compiled):
+    x, w, _, y = tensors(torch.float32)
+    x, w = x.requires_grad_(), w.requires_grad_()
+    function = linear_cross_entropy
+    if compiled:
+        function = torch.compile(function, backend="aot_eager", fullgraph=True)
+    upstream = torch.ones(N)
+    upstream[3] = number  # of a token that takes no part
+    grads = torch.autograd.grad(function(x, w, y, reduction="none"), (x, w), upstream)
+    assert all(grad.isfinite().all() for grad in grads)
+    upstream[4] = number
+    for reduction, given in (("none", upstream), ("mean", torch.tensor(number))):
+        grads = torch.autograd.grad(function(x, w, y, reduction=reduction), (x, w), given)
+        assert not any(grad.isfinite().all() for grad in grads)
+
+
 def test_sizes_that_only_the_run_knows():
     x, w, _, y = tensors(torch.float32)
     x, w, kept = x.requires_grad_(), w.requires_grad_(), y > 15
