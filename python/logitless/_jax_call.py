@@ -198,8 +198,8 @@ def same(values: Any, split: Any) -> Any:
 
 
 def seed_of(given: dict[str, Any]) -> Any:
-    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace. Of one that
-    is traced a call has the lower 32 bits."""
+    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace. A call has
+    the lower 32 bits of one that is traced."""
     seed = given.pop("seed", None)
     if seed is None:
         return jnp.zeros((0,), jnp.int32)

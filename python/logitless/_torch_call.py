@@ -123,8 +123,8 @@ def memory_like(tensor: Tensor, rows: int | None = None) -> Tensor:
 
 @contextlib.contextmanager
 def not_finite_handed_on(upstream: Tensor, grads: list[Tensor | None]) -> Iterator[None]:
-    """Makes gradients NaN where the library refuses an upstream gradient that is not finite: who scales losses looks for
-    that, and skips the step."""
+    """Makes gradients NaN where the library refuses an upstream gradient that is not finite: who scales losses looks
+    for that, and skips the step."""
     try:
         yield
     except ValueError:

@@ -103,9 +103,9 @@ TENSORS = {
     topk_logps: {"k": 2, **COLUMN},
     id_logps: {"ids": LIST, "id_counts": COUNTS, **COLUMN},
     soft_cross_entropy: {"ids": LIST, "weights": LIST / V, "id_counts": COUNTS, "mask": FLAGS, **COLUMN},
-    set_distillation_loss: {"ids": LIST, "teacher_logps": -2 - LIST.float(), "teacher_outside_logps": -ROW, "target": COUNTS},
-    distillation_loss: {"teacher_input": STATES, "teacher_weight": HEAD, "teacher_bias": torch.ones(V), "target": COUNTS},
-    policy_loss: {"chosen_ids": LIST[:, 0], "advantages": ROW, "old_logps": -ROW, "mask": FLAGS, "kept_ids": LIST, **COLUMN},
+    set_distillation_loss: {"ids": LIST, "teacher_logps": -2.0 - LIST, "teacher_outside_logps": -ROW, "target": COUNTS},
+    distillation_loss: {"teacher_input": STATES, "teacher_weight": HEAD, "teacher_bias": HEAD[:, 0], "target": COUNTS},
+    policy_loss: {"chosen_ids": LIST[:, 0], "advantages": ROW, "mask": FLAGS, "kept_ids": LIST, **COLUMN},
     preference_loss: {"ref_input": STATES[:, None], "ref_weight": HEAD, "ref_bias": torch.ones(V), "target": LIST},
     kto_loss: {"target": LIST, "labels": ROW, "ref_logps": -ROW, "kl_logps": -ROW, "kl_ref_logps": -ROW},
 }
