@@ -135,15 +135,9 @@ def not_finite_handed_on(upstream: Tensor, grads: list[Tensor | None]) -> Iterat
                 grad.fill_(torch.nan)
 
 
-@contextlib.contextmanager
-def targets_checked_as_pytorch() -> Iterator[None]:
-    """Turns the error of a target outside of the vocabulary into PyTorch's."""
-    try:
-        yield
-    except ValueError as error:
-        if str(error).startswith("targets["):
-            raise IndexError(f"Target out of bounds: {error}") from None
-        raise
+def as_pytorch_raises(error: ValueError) -> Exception:
+    """The error, or PyTorch's where a target is outside of the vocabulary."""
+    return IndexError(f"Target out of bounds: {error}") if str(error).startswith("targets[") else error
 
 
 # torch.compiler.disable without its import of the compiler, which takes a second.

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import (
+    as_pytorch_raises,
     current_context,
     handed_over,
     loss_tensor,
     memory_like,
     not_finite_handed_on,
-    targets_checked_as_pytorch,
 )
 from ._torch_head import HeadTensors
 from ._torch_options import CROSS_ENTROPY, seeded
@@ -82,8 +82,10 @@ def linear_cross_entropy_op(
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
-    with targets_checked_as_pytorch():
+    try:
         result = _core.cross_entropy(current_context(), arguments)
+    except ValueError as error:
+        raise as_pytorch_raises(error) from None
     if per_token:
         loss = torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
     else:

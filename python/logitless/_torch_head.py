@@ -59,14 +59,15 @@ def read_head(
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
     lora = linear_weight if isinstance(linear_weight, LoraWeight) else None
-    check_cpu(**{f"{prefix}input": input})
+    if lora:
+        check_cpu(**{f"{prefix}input": input})
     beside: tuple[Tensor, ...] = (lora_states(lora, input), lora.b) if lora else ()
     weight = lora.weight if lora else linear_weight
     if isinstance(weight, PackedWeight):
         arguments = with_weights({**arguments, "weight": weight})
         weight = None
     linear = prefix or "linear_"
-    check_cpu(**{f"{linear}weight": weight, f"{linear}bias": linear_bias}, **others)
+    check_cpu(**{f"{prefix}input": input, f"{linear}weight": weight, f"{linear}bias": linear_bias}, **others)
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids(f"{prefix}vocab_ids", vocab_ids)
     return Head(tuple(cast_for_autocast(input, weight, linear_bias, *beside)), arguments, group)

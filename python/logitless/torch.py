@@ -17,11 +17,11 @@ import torch
 from torch import Tensor
 
 from ._torch_call import (
+    as_pytorch_raises,
     batched,
     check_cpu,
     not_compiled,
     set_options,
-    targets_checked_as_pytorch,
     type_of_logits,
     type_of_loss,
     values_of,
@@ -144,9 +144,11 @@ def linear_cross_entropy(
         )
     if not whole:
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
-    needed = {"input": input, "target": target, **({} if whole else {"linear_weight": linear_weight})}
-    for name, value in {**needed, "linear_bias": linear_bias, "weight": weight}.items():
-        if not isinstance(value, Tensor) and (value is not None or name in needed):
+    for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
+        if not isinstance(value, Tensor) and not (whole and name == "linear_weight"):
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
+    for name, value in (("linear_bias", linear_bias), ("weight", weight)):
+        if value is not None and not isinstance(value, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
@@ -273,8 +275,10 @@ def linear_cross_entropy(
         arguments["temperatures"] = temperatures
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
-    with targets_checked_as_pytorch():
+    try:
         return loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape)
+    except ValueError as error:
+        raise as_pytorch_raises(error) from None
 
 
 # torch.compile breaks its graph here: the operator takes whole matrices.
