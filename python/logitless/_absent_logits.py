@@ -121,8 +121,9 @@ class AbsentLogits:
         parts = key if isinstance(key, tuple) else (key,)
         if not all(isinstance(part, slice) or part is Ellipsis for part in parts):
             self.refuse("read")
-        every_axis_named = Ellipsis in parts or len(parts) == self._hidden.dim()
-        if every_axis_named and parts[-1] is not Ellipsis and parts[-1] != slice(None):
+        named = [part for part in parts if part is not Ellipsis]
+        last_axis_named = len(named) == self._hidden.dim() or (Ellipsis in parts and parts[-1] is not Ellipsis)
+        if last_axis_named and named[-1] != slice(None):
             self.refuse("read")
         return self._with(self._hidden[key], self._scale, self._softcap, self.dtype)
 

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import _core
+from . import Context, _core
 from .lora import LoraWeight
 from .packed import PackedWeight
 
@@ -197,10 +198,18 @@ def same(values: Any, split: Any) -> Any:
 
 
 def seed_of(given: dict[str, Any]) -> Any:
-    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace."""
+    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace. A call has
+    the lower 32 bits of one that is traced."""
     seed = given.pop("seed", None)
     if seed is None:
         return jnp.zeros((0,), jnp.int32)
+    seed = seed if hasattr(seed, "dtype") else np.asarray(seed)
+    if not jnp.issubdtype(seed.dtype, jnp.integer):
+        raise TypeError(f"seed is {seed.dtype}: it must be an integer")
+    if not isinstance(seed, jax.core.Tracer) and seed.dtype.itemsize > 4:
+        value = np.asarray(seed).item()
+        if not -(2**31) <= value < 2**31:
+            raise ValueError(f"seed = {value} must be from -2^31 to 2^31 - 1: a call of JAX has 32 bits of it")
     return jax.lax.stop_gradient(jnp.asarray(seed)).astype(jnp.int32).reshape(1)
 
 
@@ -220,7 +229,20 @@ def check_targets(hidden: Any, targets: Any) -> None:
         raise ValueError(f"targets has shape {targets.shape}: hidden's leading axes are {hidden.shape[:-1]}")
 
 
-def attribute(value: Any) -> Any:
-    """A Python value as XLA takes it."""
+def temperatures_of(given: Any, lead: tuple[int, ...]) -> Any:
+    """One temperature a token, of hidden's leading axes or flat; none where they are not given."""
+    exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
+    if given is None:
+        return jnp.zeros((0,), exact)
+    if jnp.shape(given) not in (lead, (math.prod(lead),)):
+        raise ValueError(f"temperatures has shape {jnp.shape(given)}: hidden's leading axes are {lead}")
+    return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
+
+
+def attributes_of(task: str, given: dict[str, Any], context: Context | None) -> dict[str, Any]:
+    """The options of a call as XLA takes them."""
+    if given.get("reduction", "mean") is None:
+        raise ValueError("None is not a valid value for reduction")
     types = {bool: np.bool_, int: np.int64, float: np.float64}
-    return types.get(type(value), lambda x: x)(value)
+    attributes = _core.jax_attributes(task, given, context)
+    return {name: types.get(type(value), lambda x: x)(value) for name, value in attributes.items()}

@@ -19,16 +19,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import Context, _core
+from . import Context
 from ._jax_call import (
     VOCAB_IDS,
-    attribute,
+    attributes_of,
     call,
     check_narrowed,
     float_type,
     read_head,
     seed_of,
     spread,
+    temperatures_of,
 )
 from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
 
@@ -97,13 +98,13 @@ class _Call:
         self.others = (
             targets,
             jnp.zeros((0,), jnp.float32),  # class weights
-            self._temperatures(temperatures),
+            temperatures_of(temperatures, self.lead),
             seed_of(given),
             *self.head.beside,
             jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
             jnp.zeros((0,), jnp.uint8),  # and what all slices have left
         )
-        options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
+        options = attributes_of(task, given, context)
         options.update(self.head.options, sequences=np.int64(math.prod(self.lead[:-1])))
         self.options = options
 
@@ -112,12 +113,6 @@ class _Call:
         if array.shape != wanted:
             raise ValueError(f"{name} has shape {array.shape}: it must be {wanted}, as hidden's leading axes are")
         return array
-
-    def _temperatures(self, given: Any) -> Any:
-        exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
-        if given is None:
-            return jnp.zeros((0,), exact)
-        return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
 
     def ids(self, name: str, ids: Any, behind: tuple[int, ...]) -> Any:
         check_narrowed(name, ids)
@@ -178,7 +173,8 @@ def soft_cross_entropy(
     The other options are layout, softcap and those of SoftCrossEntropyOptions, with those of its token options that
     targets do not decide.
     """
-    if (probabilities is None) == (ids is None or weights is None):
+    given = [x is not None for x in (ids, weights)]
+    if not all(given) if probabilities is None else any(given):
         raise ValueError("give probabilities, or ids and weights")
     made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "soft_targets", options, context)
     size = jnp.shape(ids if ids is not None else probabilities)[-1]

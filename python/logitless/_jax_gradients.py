@@ -35,7 +35,7 @@ def opened(tensors: Any, others: Any) -> tuple[Any, Any]:
 
 def gradient_types(wanted: Any, vocab_ids: Any, options: Any) -> Any:
     """What a call gives for its tensors: nothing for those that are not wanted, and of a head the entries that the call
-    is over."""
+    is over. What float16 would lose before it is scaled stays in float32."""
     entries = vocab_ids.shape[0]
 
     def of(i: int, like: Any) -> Any:
@@ -44,23 +44,24 @@ def gradient_types(wanted: Any, vocab_ids: Any, options: Any) -> Any:
         shape = list(like.shape)
         if entries and i in _OF_ENTRIES:
             shape[_entry_axis(i, options)] = entries
-        return jax.ShapeDtypeStruct(shape, like.dtype)
+        return jax.ShapeDtypeStruct(shape, jnp.float32 if like.dtype == jnp.float16 else like.dtype)
 
     return tuple(of(i, like) for i, like in enumerate(wanted))
 
 
 def kept_of(grads: Any, arrays: Any) -> Any:
-    """What a forward that has made the gradients leaves for scaled()."""
+    """What a forward that has made the gradients leaves for scaled(); of the tensors their types, where these do."""
     chosen = arrays[VOCAB_IDS].shape[0] > 0
-    return tuple(grads), arrays[:_TENSORS] if chosen else (None,) * _TENSORS, arrays[VOCAB_IDS]
+    like = tuple(x if chosen else jnp.zeros((0,), x.dtype) for x in arrays[:_TENSORS])
+    return tuple(grads), like, arrays[VOCAB_IDS]
 
 
 def scaled(kept: Any, upstream: Any, options: Any, split: Any = None) -> Any:
     """The gradients that kept_of() has kept, times the one of the loss."""
-    grads, whole, vocab_ids = kept
+    grads, like, vocab_ids = kept
     upstream = _upstream_of(upstream, grads, split)
-    grads = tuple((grad * upstream).astype(grad.dtype) if grad.size else None for grad in grads)
-    return _among_zeros(grads, whole, vocab_ids, options)
+    grads = tuple(grad * upstream if grad.size else None for grad in grads)
+    return _of_tensors(grads, like, vocab_ids, options)
 
 
 def marked(arrays: Any, wanted: Any) -> Any:
@@ -78,25 +79,28 @@ def made_again(name: str, kept: Any, upstream: Any, options: Any, split: Any = N
     vocab_ids = arrays[VOCAB_IDS]
     grads = call(name, gradient_types(wanted, vocab_ids, options), (*arrays, *upstream), options)
     grads = tuple(None if like is None else grad for grad, like in zip(grads, wanted))
-    return _among_zeros(grads, wanted, vocab_ids, options)
+    return _of_tensors(grads, wanted, vocab_ids, options)
 
 
 def _entry_axis(i: int, options: Any) -> int:
     return 1 if i == 1 and dict(options)["layout"] == "hidden_vocab" else 0
 
 
-def _among_zeros(grads: Any, whole: Any, vocab_ids: Any, options: Any) -> Any:
-    """Gradients of chosen entries, where there are such, in the places of these. Those of an entry that is chosen twice
-    are added."""
+def _of_tensors(grads: Any, tensors: Any, vocab_ids: Any, options: Any) -> Any:
+    """Gradients of the tensors' types, and those of chosen entries, where there are such, in the places of these, among
+    zeros. Those of an entry that is chosen twice are added."""
 
-    def spread_out(i: int, part: Any, like: Any) -> Any:
-        if part is None or i not in _OF_ENTRIES or not vocab_ids.shape[0]:
+    def of(i: int, part: Any, like: Any) -> Any:
+        if part is None:
+            return None
+        part = part.astype(like.dtype)
+        if i not in _OF_ENTRIES or not vocab_ids.shape[0]:
             return part
         zeros = jnp.zeros_like(like)
         at = (slice(None), vocab_ids) if _entry_axis(i, options) else vocab_ids
         return vary(zeros, axes_of(part) - axes_of(zeros)).at[at].add(part)
 
-    return tuple(spread_out(i, part, like) for i, (part, like) in enumerate(zip(grads, whole)))
+    return tuple(of(i, part, like) for i, (part, like) in enumerate(zip(grads, tensors)))
 
 
 def _upstream_of(upstream: Any, tensors: Any, split: Any) -> Any:

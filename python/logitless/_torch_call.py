@@ -4,8 +4,10 @@ with its gradients to autograd."""
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -45,14 +47,39 @@ def current_context(frozen: bool = False) -> Context:
 
 
 def check_cpu(**tensors: Tensor | None) -> None:
+    """Raises a TypeError for what is no tensor, and a ValueError for one that is not on the CPU."""
     for name, tensor in tensors.items():
-        if tensor is not None and tensor.device.type != "cpu":
+        if tensor is None:
+            continue
+        if not isinstance(tensor, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(tensor).__name__}")
+        if tensor.device.type != "cpu":
             raise ValueError(f"{name} is on {tensor.device}: logitless computes on the CPU")
+
+
+def without_gradient(**tensors: Tensor | None) -> None:
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.requires_grad:
+            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
 
 
 def values_of(tensor: Tensor) -> Tensor:
     """The tensor without its history, and with the values in memory that it stands for."""
     return tensor.detach().resolve_neg()
+
+
+def row_of(name: str, tensor: Tensor, *shapes: tuple[int, ...]) -> Tensor:
+    """The values of a tensor in one row, as the library takes them. It has one of the shapes: another one of the same
+    size would stand in another order."""
+    if tuple(tensor.shape) not in shapes:
+        wanted = " or ".join(str(shape) for shape in dict.fromkeys(shapes))
+        raise ValueError(f"expected {name} of shape {wanted}, got {tuple(tensor.shape)}")
+    return values_of(tensor).flatten().contiguous()
+
+
+def row_of_tokens(name: str, tensor: Tensor, lead: torch.Size) -> Tensor:
+    """row_of() of a tensor with an entry a token: of the leading axes of hidden states, or flat."""
+    return row_of(name, tensor, tuple(lead), (lead.numel(),))
 
 
 def _has_rows(tensor: Tensor, axis: int) -> bool:
@@ -92,6 +119,25 @@ def memory_like(tensor: Tensor, rows: int | None = None) -> Tensor:
     if tensor.dim() == 2 and tensor.shape[1] > 1 and tensor.stride(1) != 1:
         return torch.empty((tensor.shape[1], rows), dtype=dtype).t()
     return torch.empty((rows, *tensor.shape[1:]), dtype=dtype)
+
+
+@contextlib.contextmanager
+def not_finite_handed_on(upstream: Tensor, grads: list[Tensor | None]) -> Iterator[None]:
+    """Makes gradients NaN where the library refuses an upstream gradient that is not finite: who scales losses looks
+    for that, and skips the step."""
+    try:
+        yield
+    except ValueError:
+        if upstream.isfinite().all():
+            raise
+        for grad in grads:
+            if grad is not None:
+                grad.fill_(torch.nan)
+
+
+def as_pytorch_raises(error: ValueError) -> Exception:
+    """The error, or PyTorch's where a target is outside of the vocabulary."""
+    return IndexError(f"Target out of bounds: {error}") if str(error).startswith("targets[") else error
 
 
 # torch.compiler.disable without its import of the compiler, which takes a second.
@@ -147,6 +193,20 @@ def handed_over(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -
     if not torch.is_grad_enabled():
         return grads
     return [None if grad is None else NoSecondDerivative.apply(grad, *inputs) for grad in grads]
+
+
+def type_of_loss(loss_dtype: Any, otherwise: torch.dtype) -> torch.dtype:
+    """The type that a caller has asked for, or the other one."""
+    if loss_dtype is None:
+        return otherwise
+    if not (isinstance(loss_dtype, torch.dtype) and loss_dtype.is_floating_point):
+        raise TypeError(f"loss_dtype = {loss_dtype} must be a floating-point torch.dtype, such as torch.float32")
+    return loss_dtype
+
+
+def type_of_logits(input: Tensor) -> torch.dtype:
+    """The type that PyTorch's loss of these hidden states has."""
+    return torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype
 
 
 def loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:

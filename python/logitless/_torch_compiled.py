@@ -9,8 +9,15 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import current_context, handed_over, loss_tensor
-from ._torch_head import HeadTensors, shaped_like
+from ._torch_call import (
+    as_pytorch_raises,
+    current_context,
+    handed_over,
+    loss_tensor,
+    memory_like,
+    not_finite_handed_on,
+)
+from ._torch_head import HeadTensors
 from ._torch_options import CROSS_ENTROPY, seeded
 
 
@@ -33,15 +40,21 @@ def _arguments(
     return {**call.arguments, **tensors, **seeded(options)}
 
 
-def _gradients_or_nothing(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor]:
-    """An operator returns no None: an empty tensor stands where no gradient is wanted."""
-    nothing = [inputs[0].new_empty(0) for _ in inputs]  # type: ignore[union-attr]
-    return [n if g is None else g for g, n in zip(grads, nothing)]
-
-
 def _fake_gradients(inputs: tuple[Tensor | None, ...], needs: list[bool]) -> list[Tensor]:
-    grads = [torch.empty_like(x) if need and x is not None else None for x, need in zip(inputs, needs)]
-    return _gradients_or_nothing(grads, inputs)
+    """Memory as an operator returns gradients in: in the order of the inputs, and of the type in which they are scaled.
+    It returns no None: an empty tensor stands where none is wanted."""
+    nothing = [inputs[0].new_empty(0) for _ in inputs]  # type: ignore[union-attr]
+    return [memory_like(x) if need and x is not None else n for x, need, n in zip(inputs, needs, nothing)]
+
+
+def _returned(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor]:
+    """Gradients as _fake_gradients() has promised them. Those of an input that was copied stand in the copy's order."""
+    out = _fake_gradients(inputs, [grad is not None for grad in grads])
+    for i, (grad, x) in enumerate(zip(grads, inputs)):
+        if grad is not None and x is not None:
+            grad = grad.view_as(x)
+            out[i] = grad if grad.stride() == out[i].stride() else out[i].copy_(grad)
+    return out
 
 
 @torch.library.custom_op(
@@ -69,13 +82,15 @@ def linear_cross_entropy_op(
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
-    result = _core.cross_entropy(current_context(), arguments)
+    try:
+        result = _core.cross_entropy(current_context(), arguments)
+    except ValueError as error:
+        raise as_pytorch_raises(error) from None
     if per_token:
         loss = torch.from_numpy(result["per_token_loss"]).to(dtype).view(target.shape)
     else:
         loss = loss_tensor(result["loss"], dtype)
-    inputs = (input, weight, bias)
-    return [loss, *_gradients_or_nothing(shaped_like(grads, inputs), inputs)]
+    return [loss, *_returned(grads, (input, weight, bias))]
 
 
 @linear_cross_entropy_op.register_fake
@@ -109,9 +124,9 @@ def backward_op(
     _, half = _core.cross_entropy_forward(current_context(frozen=list(needs) == [True, False, False]), arguments)
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
-    _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())
-    inputs = (input, weight, bias)
-    return _gradients_or_nothing(shaped_like(grads, inputs), inputs)
+    with not_finite_handed_on(upstream, grads):
+        _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())
+    return _returned(grads, (input, weight, bias))
 
 
 @backward_op.register_fake
@@ -122,6 +137,7 @@ def _(input, weight, bias, target, class_weights, temperatures, upstream, *, nee
 def _save(ctx: Any, inputs: tuple[Any, ...], keyword_only_inputs: dict[str, Any], output: list[Tensor]) -> None:
     ctx.options = {name: value for name, value in keyword_only_inputs.items() if name in CROSS_ENTROPY}
     ctx.needs = keyword_only_inputs["needs"]
+    ctx.types = [None if x is None else x.dtype for x in inputs[:3]]
     ctx.per_token = ctx.options["reduction"] == "none"
     if ctx.per_token:
         ctx.save_for_backward(*inputs[:6])
@@ -136,8 +152,8 @@ def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
     else:
         # The upstream gradient is a number, which is not rounded to grad's type.
         grads = [grad * upstream for grad in ctx.saved_tensors]
-    grads = handed_over(grads, (upstream, *ctx.saved_tensors))
-    return (*(g if need else None for g, need in zip(grads, ctx.needs)), *[None] * 4)
+    grads = [grad.to(dtype) if need else None for grad, dtype, need in zip(grads, ctx.types, ctx.needs)]
+    return (*handed_over(grads, (upstream, *ctx.saved_tensors)), *[None] * 4)
 
 
 linear_cross_entropy_op.register_autograd(_scaled, setup_context=_save)

@@ -8,17 +8,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import batched, cast_for_autocast, not_compiled, rows_of, values_of
-from ._torch_head import checked_ids, read_head, other_weight_of
+from ._torch_call import batched, not_compiled, rows_of, values_of
+from ._torch_head import other_head, read_head
 from ._torch_loss import loss_of
 from ._torch_options import DISTILLATION, arguments_of
-from .lora import HeadWeight
+from .lora import HeadWeight, LoraWeight
 
 
 def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
     """Tells whoever has swapped the two, or has detached the student."""
 
-    def trained(tensors: tuple[Any, ...]) -> bool:
+    def trained(given: tuple[Any, ...]) -> bool:
+        loras = [x for x in given if isinstance(x, LoraWeight)]
+        tensors = [*given, *(part for x in loras for part in (x.weight, x.a, x.b))]
         return any(isinstance(t, Tensor) and t.requires_grad for t in tensors)
 
     if torch.is_grad_enabled() and trained(teacher) and not trained(student):
@@ -51,18 +53,7 @@ def _teacher_arguments(
         raise ValueError(
             f"expected teacher_input of shape {(*input.shape[:-1], 'H')}, as input has, got {tuple(teacher_input.shape)}"
         )
-    teacher_input, teacher_bias = cast_for_autocast(teacher_input, teacher_bias)  # type: ignore[assignment]
-    if isinstance(teacher_weight, Tensor):
-        (teacher_weight,) = cast_for_autocast(teacher_weight)  # type: ignore[assignment]
-    given: dict[str, Any] = {
-        "teacher_hidden": rows_of(values_of(teacher_input)),  # type: ignore[arg-type]
-        "teacher_weight": other_weight_of(teacher_weight),  # type: ignore[arg-type]
-    }
-    if teacher_vocab_ids is not None:
-        given["teacher_vocab_ids"] = checked_ids("teacher_vocab_ids", teacher_vocab_ids)
-    if teacher_bias is not None:
-        given["teacher_bias"] = values_of(teacher_bias).contiguous()
-    return given
+    return other_head("teacher_", teacher_input, teacher_weight, teacher_bias, teacher_vocab_ids)
 
 
 @not_compiled
@@ -107,8 +98,6 @@ def distillation_loss(
         vocab_ids=vocab_ids,
         group=group,
         teacher_input=teacher_input,
-        teacher_weight=teacher_weight if isinstance(teacher_weight, Tensor) else None,
-        teacher_bias=teacher_bias,
         teacher_logits=teacher_logits,
         target=target,
     )
@@ -119,7 +108,7 @@ def distillation_loss(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
     options["reduction"] = reduction
-    arguments = arguments_of("distillation_loss", DISTILLATION, options, temperatures, normaliser)
+    arguments = arguments_of("distillation_loss", DISTILLATION, options, input.shape[:-1], temperatures, normaliser)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
     given = (teacher_input, teacher_weight, teacher_bias, teacher_logits, teacher_vocab_ids)

@@ -4,6 +4,7 @@ shape of its tensors."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import torch
@@ -49,22 +50,27 @@ def read_head(
     softcap: float = 0.0,
     vocab_ids: Tensor | None = None,
     group: Any = None,
+    prefix: str = "",
     **others: Tensor | None,
 ) -> Head:
-    """The head of a call; `others` are tensors that must be on the CPU like its own."""
+    """The head of a call, whose arguments begin with `prefix`; `others` are tensors that must be on the CPU like its
+    own."""
     if isinstance(linear_weight, Tensor):
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
     lora = linear_weight if isinstance(linear_weight, LoraWeight) else None
-    beside = (lora_states(lora, input), lora.b) if lora else ()
+    if lora:
+        check_cpu(**{f"{prefix}input": input})
+    beside: tuple[Tensor, ...] = (lora_states(lora, input), lora.b) if lora else ()
     weight = lora.weight if lora else linear_weight
     if isinstance(weight, PackedWeight):
         arguments = with_weights({**arguments, "weight": weight})
         weight = None
-    check_cpu(input=input, linear_weight=weight, linear_bias=linear_bias, **others)
+    linear = prefix or "linear_"
+    check_cpu(**{f"{prefix}input": input, f"{linear}weight": weight, f"{linear}bias": linear_bias}, **others)
     if vocab_ids is not None:
-        arguments["vocab_ids"] = checked_ids("vocab_ids", vocab_ids)
-    return Head((*cast_for_autocast(input, weight, linear_bias), *beside), arguments, group)  # type: ignore[arg-type]
+        arguments["vocab_ids"] = checked_ids(f"{prefix}vocab_ids", vocab_ids)
+    return Head(tuple(cast_for_autocast(input, weight, linear_bias, *beside)), arguments, group)
 
 
 def lora_states(lora: LoraWeight, hidden: Tensor) -> Tensor:
@@ -96,11 +102,6 @@ def entries_of(linear_weight: HeadWeight, vocab_ids: Tensor | None) -> int:
     if vocab_ids is not None:
         return vocab_ids.numel()
     return int(linear_weight.shape[0])
-
-
-def other_weight_of(weight: HeadWeight) -> Any:
-    """The weight of a teacher or a reference, which has no gradient, as _core takes it once with_weights() has read it."""
-    return matrix_of(values_of(weight)) if isinstance(weight, Tensor) else weight
 
 
 class HeadTensors:
@@ -152,3 +153,16 @@ def shaped_like(
         else:
             out.append(torch.zeros_like(x).index_add_(0, vocab_ids, grad.to(x.dtype)))
     return out
+
+
+@torch.no_grad()
+def other_head(
+    prefix: str, input: Tensor, weight: HeadWeight, bias: Tensor | None, vocab_ids: Tensor | None
+) -> dict[str, Any]:
+    """The arguments of a teacher or a reference: states and a head that are read as a student's are, and have no
+    gradient and no dropout."""
+    if isinstance(weight, LoraWeight):
+        weight = dataclasses.replace(weight, dropout=None)
+    head = read_head(input, weight, bias, vocab_ids=vocab_ids, prefix=prefix)
+    arguments = HeadTensors(head.tensors, head.arguments).arguments
+    return {prefix + name: value for name, value in arguments.items()}

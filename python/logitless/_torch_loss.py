@@ -10,7 +10,15 @@ from torch import Tensor
 
 from . import _core
 from ._heads import with_weights
-from ._torch_call import check_versions, current_context, handed_over, loss_tensor, versions_of
+from ._torch_call import (
+    check_versions,
+    current_context,
+    handed_over,
+    loss_tensor,
+    not_finite_handed_on,
+    type_of_loss,
+    versions_of,
+)
 from ._torch_head import Head, HeadTensors, shaped_like
 from ._torch_options import seeded
 from ._torch_ranks import in_group, run_in
@@ -93,7 +101,8 @@ class PerToken(torch.autograd.Function):
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
         call = HeadTensors(inputs, arguments)
         grads = call.outputs(needs)
-        run_in(group, backward, call.arguments, ctx.half, upstream.double().tolist())
+        with not_finite_handed_on(upstream, grads):
+            run_in(group, backward, call.arguments, ctx.half, upstream.double().tolist())
         grads = shaped_like(grads, inputs, arguments.get("vocab_ids"))
         return (*[None] * 6, *handed_over(grads, (upstream, *inputs)))
 
@@ -103,14 +112,14 @@ def loss_of(
     head: Head,
     reduction: str | None,
     arguments: dict[str, Any],
-    dtype: torch.dtype | None,
+    loss_dtype: torch.dtype | None,
     shape: torch.Size,
     report: dict[str, Any] | None = None,
 ) -> Tensor:
     """The loss of that name in _core: of this shape where its reduction is "none", and otherwise one number. Without a
-    dtype it is float32, or float64 for float64."""
+    loss_dtype it is float32, or float64 for float64."""
     arguments = seeded(with_weights({**head.arguments, **arguments}))
-    dtype = dtype or (torch.float64 if head.input.dtype == torch.float64 else torch.float32)
+    dtype = type_of_loss(loss_dtype, torch.float64 if head.input.dtype == torch.float64 else torch.float32)
     report = {} if report is None else report
     if reduction == "none":
         halves = (getattr(_core, name + "_forward"), getattr(_core, name + "_backward"))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import check_cpu, values_of
+from ._torch_call import check_cpu, row_of_tokens, without_gradient
 
 # What the library has an option for and these functions do not take, with the reason.
 NOT_TAKEN = {
@@ -43,7 +43,7 @@ def _plain_fields(structure: str) -> dict[str, Field]:
     return {
         name: Field(_TYPES.get(field["type"], field["type"]), field["default"], field.get("optional", False))
         for name, field in _core.fields(structure).items()
-        if not field["type"].endswith("array")
+        if not field["type"].endswith(("array", "sets", "reference"))
     }
 
 
@@ -58,6 +58,10 @@ for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
 DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation"), **BACKWARD}
 del DISTILLATION["normaliser"]
+POLICY = {**_plain_fields("policy"), "advantages_per": _plain_fields("policy_batch")["advantages_per"], **BACKWARD}
+_REFERENCE = {"ref_softcap": Field("float", 0.0), "ref_logps_per": POLICY["advantages_per"]}
+PREFERENCE = {**_plain_fields("preference"), **_REFERENCE, **BACKWARD}
+KTO = {**_plain_fields("kto"), **_REFERENCE, **BACKWARD}
 TOKEN = {**_plain_fields("token"), **BACKWARD}
 WITHOUT_TARGETS = {
     name: field for name, field in _plain_fields("token").items() if name not in NOT_TAKEN["topk_logps"]
@@ -109,9 +113,13 @@ class Options:
         for name, value in options.items():
             field = fields.get(name) or refuse(function, name)
             value = name_of(value)
+            if value is None and name == "reduction":
+                raise ValueError("None is not a valid value for reduction")
+            if value is None and not field.optional:
+                continue  # as if it were not given
             if field.type == "int" and isinstance(value, bool):
                 value = int(value)  # an operator takes no bool for it
-            if value != field.default:
+            if isinstance(field.default, list) or value != field.default:
                 given.append((name, value))
         return Options(tuple(given))
 
@@ -121,22 +129,27 @@ class Options:
 
 
 def arguments_of(
-    function: str, fields: dict[str, Field], options: dict[str, Any], temperatures: Any = None, normaliser: Any = None
+    function: str,
+    fields: dict[str, Field],
+    options: dict[str, Any],
+    lead: torch.Size,
+    temperatures: Any = None,
+    normaliser: Any = None,
 ) -> dict[str, Any]:
-    """The arguments of a call of _core: its options, and those that may be tensors."""
+    """The arguments of a call of _core on hidden states with these leading axes: its options, and those that may be
+    tensors."""
     arguments = Options.of(function, fields, options).arguments()
     if temperatures is not None:
-        arguments["temperatures"] = temperatures_of(temperatures)
+        arguments["temperatures"] = temperatures_of(temperatures, lead)
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
     return arguments
 
 
-def temperatures_of(temperatures: Any) -> Tensor | None:
+def temperatures_of(temperatures: Any, lead: torch.Size) -> Tensor | None:
     """One temperature a token, as the library takes them."""
     if temperatures is None:
         return None
     check_cpu(temperatures=temperatures)
-    if temperatures.requires_grad:
-        raise ValueError("temperatures requires a gradient, and none flows to it: detach it")
-    return values_of(temperatures).double().flatten().contiguous()
+    without_gradient(temperatures=temperatures)
+    return row_of_tokens("temperatures", temperatures, lead).double()

@@ -8,57 +8,68 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import check_cpu, ids_of, not_compiled, rows_of, values_of
-from ._torch_head import Head, checked_ids, other_weight_of, read_head
+from ._torch_call import check_cpu, ids_of, not_compiled, row_of, without_gradient
+from ._torch_head import Head, other_head, read_head
 from ._torch_loss import loss_of
-from ._torch_options import name_of, temperatures_of
+from ._torch_options import KTO, POLICY, PREFERENCE, arguments_of
 from ._torch_sets import sets_of
 from .lora import HeadWeight
+
+
+_FIELDS = {"policy_loss": POLICY, "preference_loss": PREFERENCE, "kto_loss": KTO}
+# What a tensor has an entry for; the others are lists.
+_PER = {
+    **dict.fromkeys(("old_logps", "sampling_logps", "teacher_logps", "mask"), ("token",)),
+    **dict.fromkeys(("scores", "labels", "sequence_weights", "reward_targets"), ("sequence",)),
+    **dict.fromkeys(("advantages", "ref_logps"), ("sequence", "token")),
+}
 
 
 def _sequence_loss(
     function: str,
     head: Head,
-    ids: Tensor,
-    ids_name: str,
+    ids: dict[str, Tensor],
+    tensors: dict[str, Tensor | None],
+    beside: dict[str, Any],
+    options: dict[str, Any],
     return_metrics: bool,
-    arguments: dict[str, Any],
 ) -> Any:
-    """The loss of sequences of that name in _core: input [B, T, H] and ids [B, T], or [N, H] and [N]."""
+    """The loss of sequences of that name in _core: input [B, T, H] and ids [B, T], or [N, H] and [N]. `tensors` have an
+    entry a token or a sequence, `beside` are arguments that are finished, and `options` what the caller has named."""
     input = head.input
-    check_cpu(**{ids_name: ids})
+    ((ids_name, chosen),) = ids.items()
+    check_cpu(**ids, **tensors)
     if input.dim() not in (2, 3):
         raise ValueError(f"input has shape {tuple(input.shape)}: it must be [B, T, H] or [N, H]")
-    if ids.shape != input.shape[:-1]:
-        raise ValueError(
-            f"expected {ids_name} of shape {tuple(input.shape[:-1])}, as input has, got {tuple(ids.shape)}"
-        )
-    given: dict[str, Any] = {ids_name: ids_of(ids)}
-    for name, value in arguments.items():
-        if not isinstance(value, Tensor):
-            given[name] = name_of(value)
-            continue
-        check_cpu(**{name: value})
-        if value.requires_grad and name != "ref_weight" and name != "ref_hidden":
-            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
-        if name == "temperatures":
-            given[name] = temperatures_of(value)
-            continue
-        if name == "ref_vocab_ids":
-            given[name] = checked_ids(name, value)
-            continue
-        value = values_of(value)
-        if name == "kept_ids":  # as sets_of() has made them
-            given[name] = value
-            continue
-        if name in ("ref_hidden", "ref_weight"):
-            given[name] = rows_of(value) if name == "ref_hidden" else other_weight_of(value)
-        else:
-            value = value.to(torch.uint8) if value.dtype == torch.bool else value
-            given[name] = value.flatten().contiguous()
+    lead = input.shape[:-1]
+    if chosen.shape != lead:
+        raise ValueError(f"expected {ids_name} of shape {tuple(lead)}, as input has, got {tuple(chosen.shape)}")
+    arguments = arguments_of(function, _FIELDS[function], options, lead, tensors.pop("temperatures"))
+    arguments.update(beside)
+    arguments["targets" if ids_name == "target" else ids_name] = ids_of(chosen)
+    offsets = tensors["offsets"]
+    sequences = (1 if input.dim() == 2 else lead[0]) if offsets is None else offsets.numel() - 1
+    shapes = {"token": (tuple(lead), (lead.numel(),)), "sequence": ((sequences,), (sequences, 1))}
+    without_gradient(**tensors)
+    for name, tensor in tensors.items():
+        if tensor is not None:
+            given = [shape for per in _PER.get(name, ()) for shape in shapes[per]] or [(tensor.numel(),)]
+            row = row_of(name, tensor, *given)
+            arguments[name] = row.to(torch.uint8) if row.dtype == torch.bool else row
     report: dict[str, Any] = {}
-    loss = loss_of(function, head, None, given, None, input.shape[:-1], report)
+    loss = loss_of(function, head, None, arguments, None, lead, report)
     return (loss, report["metrics"]) if return_metrics else loss
+
+
+def _reference(
+    input: Tensor | None, weight: HeadWeight | None, bias: Tensor | None, vocab_ids: Tensor | None
+) -> dict[str, Any]:
+    """The arguments of a reference that has states and a head of its own, or of none."""
+    if input is not None and weight is not None:
+        return other_head("ref_", input, weight, bias, vocab_ids)
+    if any(x is not None for x in (input, weight, bias, vocab_ids)):
+        raise ValueError("a reference of its own states and head has ref_input and ref_weight, and one is not given")
+    return {}
 
 
 @not_compiled
@@ -79,28 +90,34 @@ def policy_loss(
     kept_counts: Tensor | None = None,
     kept_offsets: Tensor | None = None,
     softcap: float = 0.0,
+    temperatures: Tensor | None = None,
+    offsets: Tensor | None = None,
     vocab_ids: Tensor | None = None,
     return_metrics: bool = False,
     group: Any = None,
     **options: Any,
 ) -> Any:
     """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), float32, with gradients of
-    input and head. advantages are one a sequence or one a token, logps and mask one a token; options are the
-    members of PolicyOptions. scores are one a sequence (variant="topr", positive_nll_weight). teacher_logps and teacher_weight=1.0 distil on-policy; advantages may be left out
-    then. With return_metrics=True a dict of them comes with the loss.
+    input and head. advantages are one a sequence or one a token, logps and mask one a token, scores one a sequence
+    (variant="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
+    teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
+    with the loss.
 
     kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
     tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11).
-    vocab_ids are those of linear_cross_entropy(); all ids mean places among them."""
-    arguments = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
-    arguments.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, scores=scores, **options)
+    temperatures and vocab_ids are those of linear_cross_entropy(); all ids mean places among the latter. offsets,
+    [B + 1], say where each of the sequences of input [N, H] begins, and where the last one ends."""
+    tensors = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
+    tensors.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, scores=scores)
+    tensors.update(temperatures=temperatures, offsets=offsets)
+    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
+    kept: dict[str, Tensor] = {}
     if kept_ids is not None:
-        kept = sets_of(kept_ids, input.shape[:-1], kept_counts, kept_offsets, "kept_ids")
-        arguments.update({"kept_" + name.removeprefix("id_"): tensor for name, tensor in kept.items()})
+        sets = sets_of(kept_ids, input.shape[:-1], kept_counts, kept_offsets, "kept_ids")
+        kept = {"kept_" + name.removeprefix("id_"): tensor for name, tensor in sets.items()}
     elif kept_counts is not None or kept_offsets is not None:
         raise ValueError("kept_counts and kept_offsets belong to kept_ids, which are not given")
-    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    return _sequence_loss("policy_loss", head, chosen_ids, "chosen_ids", return_metrics, arguments)
+    return _sequence_loss("policy_loss", head, {"chosen_ids": chosen_ids}, tensors, kept, options, return_metrics)
 
 
 @not_compiled
@@ -113,7 +130,11 @@ def preference_loss(
     ref_logps: Tensor | None = None,
     ref_input: Tensor | None = None,
     ref_weight: HeadWeight | None = None,
+    ref_bias: Tensor | None = None,
+    ref_vocab_ids: Tensor | None = None,
     softcap: float = 0.0,
+    temperatures: Tensor | None = None,
+    offsets: Tensor | None = None,
     vocab_ids: Tensor | None = None,
     return_metrics: bool = False,
     group: Any = None,
@@ -122,11 +143,21 @@ def preference_loss(
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO), float32: input [2B, T, H] holds the chosen sequences, then
     the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
     loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
-    are run forward in the same call. vocab_ids are those of linear_cross_entropy(), and ref_vocab_ids the
-    reference's."""
-    arguments = {"ref_logps": ref_logps, "ref_hidden": ref_input, "ref_weight": ref_weight, **options}
+    are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets and
+    vocab_ids are those of policy_loss()."""
+    tensors = {"ref_logps": ref_logps, "temperatures": temperatures, "offsets": offsets}
+    reference = _reference(ref_input, ref_weight, ref_bias, ref_vocab_ids)
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    return _sequence_loss("preference_loss", head, target, "targets", return_metrics, arguments)
+    return _sequence_loss("preference_loss", head, {"target": target}, tensors, reference, options, return_metrics)
+
+
+def _flags(name: str, tensor: Tensor) -> Tensor:
+    """What stands for yes and no, as bools."""
+    check_cpu(**{name: tensor})
+    others = tensor[(tensor != 0) & (tensor != 1)]
+    if others.numel():
+        raise ValueError(f"{name} has {others[0].item()}: each must be 0 or 1, or a bool")
+    return tensor.detach() != 0
 
 
 @not_compiled
@@ -140,11 +171,15 @@ def kto_loss(
     ref_logps: Tensor | None = None,
     ref_input: Tensor | None = None,
     ref_weight: HeadWeight | None = None,
+    ref_bias: Tensor | None = None,
+    ref_vocab_ids: Tensor | None = None,
     kl_logps: Tensor | None = None,
     kl_ref_logps: Tensor | None = None,
     sequence_weights: Tensor | None = None,
     reward_targets: Tensor | None = None,
     softcap: float = 0.0,
+    temperatures: Tensor | None = None,
+    offsets: Tensor | None = None,
     vocab_ids: Tensor | None = None,
     return_metrics: bool = False,
     group: Any = None,
@@ -152,13 +187,12 @@ def kto_loss(
 ) -> Any:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"), float32: labels is one a sequence,
     true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
-    sequence_weights multiply the losses. vocab_ids and ref_vocab_ids are those of preference_loss()."""
-    arguments: dict[str, Any] = {"ref_logps": ref_logps}
-    arguments["labels"] = None if labels is None else labels.to(torch.uint8)
-    arguments.update(
-        ref_hidden=ref_input, ref_weight=ref_weight, kl_logps=kl_logps, kl_ref_logps=kl_ref_logps
-    )
-    arguments.update(sequence_weights=sequence_weights, reward_targets=reward_targets)
-    arguments.update(options)
+    sequence_weights multiply the losses. The reference, temperatures, offsets and vocab_ids are those of
+    preference_loss()."""
+    tensors: dict[str, Tensor | None] = {"ref_logps": ref_logps, "kl_logps": kl_logps, "kl_ref_logps": kl_ref_logps}
+    tensors["labels"] = None if labels is None else _flags("labels", labels)
+    tensors.update(sequence_weights=sequence_weights, reward_targets=reward_targets)
+    tensors.update(temperatures=temperatures, offsets=offsets)
+    reference = _reference(ref_input, ref_weight, ref_bias, ref_vocab_ids)
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    return _sequence_loss("kto_loss", head, target, "targets", return_metrics, arguments)
+    return _sequence_loss("kto_loss", head, {"target": target}, tensors, reference, options, return_metrics)

@@ -9,7 +9,21 @@ import torch
 from torch import Tensor
 
 from . import _core
-from ._torch_call import check_versions, handed_over, ids_of, not_compiled, rows_of, values_of, versions_of
+from ._torch_call import (
+    check_cpu,
+    check_versions,
+    handed_over,
+    ids_of,
+    not_compiled,
+    row_of,
+    row_of_tokens,
+    rows_of,
+    type_of_logits,
+    type_of_loss,
+    values_of,
+    versions_of,
+    without_gradient,
+)
 from ._torch_head import HeadTensors, read_head, shaped_like
 from ._torch_loss import loss_of
 from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of, seeded
@@ -17,22 +31,24 @@ from ._torch_ranks import run_in
 from .lora import HeadWeight
 
 
-def _without_gradient(**tensors: Tensor | None) -> None:
-    for name, tensor in tensors.items():
-        if tensor is not None and tensor.requires_grad:
-            raise ValueError(f"{name} requires a gradient, and none flows to it: detach it")
-
-
 def _rows(tensor: Tensor, lead: torch.Size) -> Tensor:
     """The tensor with its leading axes as one."""
     return tensor.reshape(lead.numel(), tensor.shape[-1])
+
+
+_INTEGERS = (torch.int64, torch.int32)
 
 
 def sets_of(
     ids: Tensor, lead: torch.Size, id_counts: Tensor | None, id_offsets: Tensor | None, name: str = "ids"
 ) -> dict[str, Tensor]:
     """The arguments of sets of token ids, which messages call `name`."""
-    if ids.dtype not in (torch.int64, torch.int32):
+    begin = name.removesuffix("ids") or "id_"
+    check_cpu(**{name: ids, f"{begin}counts": id_counts, f"{begin}offsets": id_offsets})
+    for of, tensor in (("counts", id_counts), ("offsets", id_offsets)):
+        if tensor is not None and tensor.dtype not in _INTEGERS:
+            raise TypeError(f"{begin}{of} must be int64 or int32, not {tensor.dtype}")
+    if ids.dtype not in _INTEGERS:
         raise TypeError(f"{name} must be int64 or int32, not {ids.dtype}")
     sets = {}
     if id_offsets is not None:
@@ -46,7 +62,7 @@ def sets_of(
     else:
         ids = _rows(ids, lead)
     if id_counts is not None:
-        sets["id_counts"] = id_counts.long().flatten().contiguous()
+        sets["id_counts"] = row_of_tokens(f"{begin}counts", id_counts, lead).long()
     return {"ids": ids_of(ids).contiguous(), **sets}
 
 
@@ -102,8 +118,8 @@ def id_logps(
     TokenOptions; temperatures, vocab_ids and group are those of linear_cross_entropy(). Over sets there is no group.
     """
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
-    arguments = seeded(arguments_of("id_logps", ID_SET, options, temperatures))
     lead = input.shape[:-1]
+    arguments = seeded(arguments_of("id_logps", ID_SET, options, lead, temperatures))
     arguments.update({**head.arguments, **sets_of(ids, lead, id_counts, id_offsets)})
     head = head.of(_rows(head.input, lead))
     logps = _IdLogps.apply(arguments, head.group, head.is_frozen, *head.tensors)
@@ -153,12 +169,13 @@ def soft_cross_entropy(
         weights=weights,
         mask=mask,
     )
-    _without_gradient(probabilities=probabilities, weights=weights)
-    if (probabilities is None) == (ids is None or weights is None):
+    without_gradient(probabilities=probabilities, weights=weights)
+    given = [x is not None for x in (ids, weights, id_counts, id_offsets)]
+    if not all(given[:2]) if probabilities is None else any(given):
         raise ValueError("give probabilities, or ids and weights")
     options["reduction"] = reduction
-    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, temperatures, normaliser)
     lead = input.shape[:-1]
+    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, lead, temperatures, normaliser)
     if probabilities is not None:
         if probabilities.shape[:-1] != lead:
             raise ValueError(
@@ -169,13 +186,11 @@ def soft_cross_entropy(
         arguments["probabilities"] = rows_of(_rows(values_of(probabilities).to(sums), lead))
     else:
         assert ids is not None and weights is not None
-        if weights.shape != ids.shape:
-            raise ValueError(f"weights has shape {tuple(weights.shape)} but ids has {tuple(ids.shape)}")
         arguments.update(sets_of(ids, lead, id_counts, id_offsets))
-        arguments["weights"] = values_of(weights).flatten().contiguous()
+        arguments["weights"] = row_of("weights", weights, tuple(ids.shape))
     if mask is not None:
-        arguments["mask"] = (mask != 0).to(torch.uint8).flatten().contiguous()
-    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
+        arguments["mask"] = row_of_tokens("mask", mask != 0, lead).to(torch.uint8)
+    dtype = type_of_loss(loss_dtype, type_of_logits(input))
     return loss_of("soft_cross_entropy", head.of(_rows(head.input, lead)), reduction, arguments, dtype, lead)
 
 
@@ -224,19 +239,16 @@ def set_distillation_loss(
         teacher_outside_logps=teacher_outside_logps,
         target=target,
     )
-    _without_gradient(teacher_logps=teacher_logps, teacher_outside_logps=teacher_outside_logps)
-    if teacher_logps.shape != ids.shape:
-        raise ValueError(f"teacher_logps has shape {tuple(teacher_logps.shape)} but ids has {tuple(ids.shape)}")
+    without_gradient(teacher_logps=teacher_logps, teacher_outside_logps=teacher_outside_logps)
     lead = input.shape[:-1]
-    for name, tensor in (("target", target), ("teacher_outside_logps", teacher_outside_logps)):
-        if tensor is not None and tensor.shape != lead:
-            raise ValueError(f"expected {name} of shape {tuple(lead)}, as input has, got {tuple(tensor.shape)}")
+    if target is not None and target.shape != lead:
+        raise ValueError(f"expected target of shape {tuple(lead)}, as input has, got {tuple(target.shape)}")
     options["reduction"] = reduction
-    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, temperatures, normaliser)
+    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, lead, temperatures, normaliser)
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
-    arguments["teacher_logps"] = values_of(teacher_logps).flatten().contiguous()
+    arguments["teacher_logps"] = row_of("teacher_logps", teacher_logps, tuple(ids.shape))
     if teacher_outside_logps is not None:
-        arguments["teacher_outside_logps"] = values_of(teacher_outside_logps).flatten().contiguous()
+        arguments["teacher_outside_logps"] = row_of_tokens("teacher_outside_logps", teacher_outside_logps, lead)
     # All leading axes but the last count sequences.
     rows = head.input.flatten(0, -3) if input.dim() > 2 else _rows(head.input, lead)
     if target is not None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
-from ._torch_call import batched, check_versions, handed_over, not_compiled, values_of, versions_of
+from ._torch_call import batched, check_cpu, check_versions, handed_over, not_compiled, values_of, versions_of
 from ._torch_head import Head, HeadTensors, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
@@ -105,7 +105,7 @@ def token_logps(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    arguments = seeded(arguments_of("token_logps", TOKEN, options, temperatures))
+    arguments = seeded(arguments_of("token_logps", TOKEN, options, target.shape, temperatures))
     wanted = ("entropy",) if entropy else ()
     columns = token_columns(
         head,
@@ -144,7 +144,7 @@ def topk_logps(
     if not 1 <= k <= 256:
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, temperatures)
+    arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, input.shape[:-1], temperatures)
     target = torch.zeros(input.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
     rows, ids = batched(head.input, target)
     call = HeadTensors(head.of(rows).tensors, {**head.arguments, "targets": ids, **arguments, "top_k": k})
@@ -160,5 +160,6 @@ def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
 
     Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
     """
+    check_cpu(a_ids=a_ids, b_ids=b_ids)
     ids, offsets = topk_union_of_arrays(a_ids.numpy(), b_ids.numpy())
     return torch.from_numpy(ids), torch.from_numpy(offsets)

@@ -19,7 +19,7 @@ import numpy as np
 from . import Context, _core
 from ._jax_call import (
     VOCAB_IDS,
-    attribute,
+    attributes_of,
     call,
     check_narrowed,
     check_targets,
@@ -30,6 +30,7 @@ from ._jax_call import (
     seed_of,
     slices,
     spread,
+    temperatures_of,
 )
 from ._jax_distributions import (
     distillation_loss,
@@ -114,13 +115,14 @@ def _run(
     hidden, targets = jnp.asarray(hidden), jnp.asarray(targets)
     check_targets(hidden, targets)
     head = read_head(hidden, weight, bias, vocab_ids, layout)
-    exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
-    class_weights, temperatures = (
-        jnp.zeros((0,), dtype) if x is None else jax.lax.stop_gradient(jnp.asarray(x, dtype)).reshape(-1)
-        for x, dtype in zip(vectors, (jnp.float32, exact))
-    )
+    class_weights, temperatures = vectors
+    class_weights = jnp.zeros((0,)) if class_weights is None else jax.lax.stop_gradient(jnp.asarray(class_weights))
+    if class_weights.ndim != 1:
+        raise ValueError(f"class_weights has shape {class_weights.shape}: it must have one axis")
+    class_weights = class_weights.astype(jnp.float32)
+    temperatures = temperatures_of(temperatures, targets.shape)
     seed = seed_of(given)
-    options = {name: attribute(value) for name, value in _core.jax_attributes(task, given, context).items()}
+    options = attributes_of(task, given, context)
     options.update(head.options, sequences=np.int64(math.prod(targets.shape[:-1])))
     split = None
     if vocab_axis is not None:
@@ -161,7 +163,7 @@ def linear_cross_entropy(
         softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
         temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, normaliser.
     backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
-        seed is an int or an array of one, which jit reads at run time; each step should have its own.
+        seed is an int of 32 bits or an array of one, which jit reads at run time; each step should have its own.
     context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
     vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
         entries, an equal number on each, or vocab_ids chooses an equal number of them; all else is the same on all,

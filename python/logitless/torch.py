@@ -16,7 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ._torch_call import batched, check_cpu, not_compiled, set_options, values_of
+from ._torch_call import (
+    as_pytorch_raises,
+    batched,
+    check_cpu,
+    not_compiled,
+    set_options,
+    type_of_logits,
+    type_of_loss,
+    values_of,
+    without_gradient,
+)
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
 from ._torch_head import checked_ids, entries_of, read_head
@@ -137,6 +147,9 @@ def linear_cross_entropy(
     for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
         if not isinstance(value, Tensor) and not (whole and name == "linear_weight"):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
+    for name, value in (("linear_bias", linear_bias), ("weight", weight)):
+        if value is not None and not isinstance(value, Tensor):
+            raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
     if input.dim() < 1:
         raise RuntimeError(f"expected input with dimensionality at least 1, got {input.dim()}")
     axes = 2 if whole else linear_weight.dim()
@@ -227,10 +240,9 @@ def linear_cross_entropy(
         weight = values_of(weight).float().contiguous()
     if isinstance(normaliser, Tensor):
         check_cpu(normaliser=normaliser)
-        if normaliser.requires_grad:
-            raise ValueError("normaliser requires a gradient, and none flows to it: detach it")
-    temperatures = temperatures_of(temperatures)
-    dtype = loss_dtype or (torch.float32 if torch.is_autocast_enabled("cpu") else input.dtype)
+        without_gradient(normaliser=normaliser)
+    temperatures = temperatures_of(temperatures, target.shape)
+    dtype = type_of_loss(loss_dtype, type_of_logits(input))
     shape = target.shape
     rows, ids = batched(head.input, target)
     if compiling or _is_traced(rows, linear_weight, linear_bias, ids, weight):
@@ -266,9 +278,7 @@ def linear_cross_entropy(
     try:
         return loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape)
     except ValueError as error:
-        if str(error).startswith("targets["):
-            raise IndexError(f"Target out of bounds: {error}") from None
-        raise
+        raise as_pytorch_raises(error) from None
 
 
 # torch.compile breaks its graph here: the operator takes whole matrices.

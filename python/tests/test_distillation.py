@@ -8,6 +8,7 @@ import logitless
 
 torch = pytest.importorskip("torch")
 
+from logitless.lora import LoraWeight  # noqa: E402
 from logitless.torch import distillation_loss  # noqa: E402
 
 N, H, K, V = 12, 10, 14, 67
@@ -200,6 +201,17 @@ def test_a_student_that_is_its_teacher_learns_nothing():
     loss = distillation_loss(x, leaf, x, w, divergence="reverse_kl")
     loss.backward()
     assert loss.item() == 0 and leaf.grad.abs().max() < 1e-6
+
+
+def test_a_lora_is_trained_beside_hidden_states_that_are_not():
+    (x, w, _), (tx, tw, _), _ = inputs()
+    a, b = torch.ones(2, H, dtype=w.dtype, requires_grad=True), torch.zeros(V, 2, dtype=w.dtype, requires_grad=True)
+    other = torch.zeros(V, 2, dtype=w.dtype), torch.ones(2, K, dtype=w.dtype)
+    loss = distillation_loss(x, LoraWeight(w, a, b), tx, tw.clone().requires_grad_())
+    loss.backward()
+    assert b.grad.abs().sum() > 0 and loss == distillation_loss(x, w, tx, tw)
+    with pytest.raises(ValueError, match="the teacher requires a gradient and the student does not"):
+        distillation_loss(x, w, tx, LoraWeight(tw, other[1].requires_grad_(), other[0]))
 
 
 def test_types_may_differ():

@@ -15,7 +15,7 @@ import jax.numpy as jnp  # noqa: E402
 
 import logitless  # noqa: E402
 from logitless import _core  # noqa: E402
-from logitless.jax import linear_cross_entropy, token_logps  # noqa: E402
+from logitless.jax import linear_cross_entropy, token_logps, topk_logps  # noqa: E402
 
 N, H, V = 12, 7, 41
 BOUND = {jnp.float32: 1e-5, jnp.bfloat16: 3e-2}
@@ -63,6 +63,63 @@ def test_value_and_gradients(dtype, layout, compiled):
         np.testing.assert_allclose(
             grad.astype(jnp.float32), expected.astype(jnp.float32), atol=BOUND[dtype], rtol=1e-2
         )
+
+
+@pytest.mark.parametrize("vocab_ids", [None, jnp.arange(V)], ids=["all", "chosen"])
+def test_gradients_of_float16_are_rounded_once_they_are_scaled(vocab_ids):
+    """A loss scale keeps what float16 has no number for."""
+    x, w, b, y = arrays(jnp.float16)
+    x, w = x * jnp.float16(1e-3), w * jnp.float16(1e-3)
+
+    def step(x, w, b):
+        loss = linear_cross_entropy(x, w, y, bias=b, vocab_ids=vocab_ids, loss_scale=1e-6)
+        return loss * 2.0**16
+
+    grads = jax.grad(step, argnums=(0, 1, 2))(x, w, b)
+    wide = jax.grad(step, argnums=(0, 1, 2))(*(a.astype(jnp.float32) for a in (x, w, b)))
+    for grad, want in zip(grads, wide):
+        assert grad.dtype == jnp.float16 and (grad != 0).any()
+        np.testing.assert_allclose(grad.astype(jnp.float32), want, rtol=2e-3, atol=2**-24)
+
+
+def test_shapes_are_those_of_tokens():
+    x, w, _, y = arrays(jnp.float32)
+    x, y, each = x.reshape(3, 4, H), y.reshape(3, 4), jnp.linspace(0.5, 2, N).reshape(3, 4)
+    calls = (linear_cross_entropy, token_logps, lambda *a, **k: topk_logps(*a[:2], 2, **k))
+    for function in calls:
+        want = function(x, w, y, temperatures=each)
+        jax.tree.map(np.testing.assert_array_equal, function(x, w, y, temperatures=each.reshape(-1)), want)
+        for wrong in (each.T, each[:2], each[None], jnp.ones(())):
+            with pytest.raises(ValueError, match=r"^temperatures has shape .*: hidden's leading axes are \(3, 4\)$"):
+                function(x, w, y, temperatures=wrong)
+    with pytest.raises(ValueError, match="^class_weights has shape .*: it must have one axis$"):
+        linear_cross_entropy(x, w, y, class_weights=jnp.ones((1, V)))
+
+
+def test_a_seed_has_32_bits():
+    x, w, _, y = arrays(jnp.float32)
+
+    def gradient(seed):
+        return jax.grad(lambda x: linear_cross_entropy(x, w, y, backward="sampled", theta=5.0, seed=seed))(x)
+
+    for wrong in (2**31, 2**32 + 5, -(2**31) - 1, np.int64(2**40), np.array(2**40)):
+        with pytest.raises(ValueError, match=rf"^seed = {wrong} must be from -2\^31 to 2\^31 - 1"):
+            gradient(wrong)
+    with pytest.raises(TypeError, match="^seed is float64: it must be an integer"):
+        gradient(2.5)
+    want = gradient(5)
+    for same in (jnp.uint32(5), np.int64(5), jnp.array([5])):
+        np.testing.assert_array_equal(gradient(same), want)
+    assert np.isfinite(gradient(jnp.uint32(2**32 - 1))).all()
+    np.testing.assert_array_equal(jax.jit(gradient)(5), want)
+    with jax.enable_x64(True), pytest.raises(ValueError, match=r"^seed = 4294967301 must be"):
+        gradient(2**32 + 5)
+
+
+def test_a_reduction_is_named():
+    x, w, _, y = arrays(jnp.float32)
+    with pytest.raises(ValueError, match="^None is not a valid value for reduction$"):
+        linear_cross_entropy(x, w, y, reduction=None)
 
 
 def test_leading_axes_sums_and_vmap():

@@ -376,6 +376,10 @@ def test_what_is_refused():
     logps = jnp.log(c.share)
     for call, error, words in (
         (lambda: soft_cross_entropy(c.x, c.w), ValueError, "give probabilities, or ids and weights"),
+        (lambda: soft_cross_entropy(c.x, c.w, c.dense, ids=c.ids), ValueError, "give probabilities, or"),
+        (lambda: soft_cross_entropy(c.x, c.w, c.dense, weights=c.share), ValueError, "give probabilities, or"),
+        (lambda: soft_cross_entropy(c.x, c.w, c.dense, reduction=None), ValueError, "None is not a valid .* reduction"),
+        (lambda: distillation_loss(c.x, c.w, c.tx, c.tw, reduction=None), ValueError, "None is not a valid"),
         (lambda: soft_cross_entropy(c.x, c.w, c.dense[..., :-1]), Exception, "rows"),
         (lambda: soft_cross_entropy(c.x, c.w, ids=c.ids, weights=-c.share), Exception, "target weight of row 0"),
         (lambda: soft_cross_entropy(c.x, c.w, ids=c.ids, weights=c.share[:-1]), ValueError, "weights has shape"),

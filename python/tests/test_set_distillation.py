@@ -119,8 +119,10 @@ def test_what_is_wrong_is_named():
         call(hidden, weight, ids, logps.exp())
     with pytest.raises(ValueError, match="requires a gradient, and none flows to it"):
         call(hidden, weight, ids, logps.clone().requires_grad_())
-    with pytest.raises(ValueError, match="teacher_logps has shape"):
+    with pytest.raises(ValueError, match="expected teacher_logps of shape"):
         call(hidden, weight, ids, logps[..., :3])
+    with pytest.raises(TypeError, match="^id_counts must be int64 or int32, not torch.float32$"):
+        call(hidden, weight, ids, logps, id_counts=torch.full(ids.shape[:-1], 2.7))
     with pytest.raises(ValueError, match="expected target of shape"):
         call(hidden, weight, ids, logps, targets[:, :2])
     with pytest.raises(ValueError, match="is not a sum over token ids"):

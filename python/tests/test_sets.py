@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from logitless.torch import id_logps, linear_cross_entropy, soft_cross_entropy
+from logitless.torch import (
+    distillation_loss,
+    id_logps,
+    linear_cross_entropy,
+    set_distillation_loss,
+    soft_cross_entropy,
+)
 
 N, H, V, K = 11, 7, 53, 5
 
@@ -234,6 +240,17 @@ def test_what_is_refused():
         soft_cross_entropy(hidden, weight, ids=ids, weights=torch.log(torch.full((N, K), 0.5)))
     with pytest.raises(ValueError, match="probabilities, or ids and weights"):
         soft_cross_entropy(hidden, weight)
+    shares, counts = torch.full((N, K), 1 / K), torch.ones(N, dtype=torch.int64)
+    for beside in ({"ids": ids}, {"weights": shares}, {"id_counts": counts}, {"id_offsets": counts}):
+        with pytest.raises(ValueError, match="give probabilities, or ids and weights"):
+            soft_cross_entropy(hidden, weight, torch.rand(N, V), **beside)
+    for call in (
+        lambda **more: soft_cross_entropy(hidden, weight, torch.rand(N, V), **more),
+        lambda **more: set_distillation_loss(hidden, weight, ids, -torch.ones(N, K), **more),
+        lambda **more: distillation_loss(hidden, weight, hidden, weight, **more),
+    ):
+        with pytest.raises(ValueError, match="^None is not a valid value for reduction$"):
+            call(reduction=None)
     with pytest.raises(ValueError, match="requires a gradient"):
         soft_cross_entropy(hidden, weight, torch.rand(N, V).requires_grad_())
     with pytest.raises(ValueError, match="as input has"):

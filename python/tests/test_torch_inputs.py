@@ -6,7 +6,19 @@ import gc
 import pytest
 from torch_cases import F, H, N, V, tensors, torch
 
-from logitless.torch import kto_loss, linear_cross_entropy, policy_loss, preference_loss, token_logps
+from logitless.lora import LoraWeight
+from logitless.torch import (
+    distillation_loss,
+    id_logps,
+    kto_loss,
+    linear_cross_entropy,
+    policy_loss,
+    preference_loss,
+    set_distillation_loss,
+    soft_cross_entropy,
+    token_logps,
+    topk_logps,
+)
 
 
 def test_probabilities_that_require_a_gradient_take_pytorchs_path():
@@ -64,6 +76,55 @@ def test_mistakes_are_named(change, error, message):
     x, w, _, y = tensors(torch.float32)
     with pytest.raises(error, match=message):
         linear_cross_entropy(*change(x, w, y))
+
+
+@pytest.mark.parametrize("wrong", [torch.int64, torch.bool, torch.complex64, "float32", float], ids=str)
+def test_the_type_of_a_loss_is_one_of_floating_point(wrong):
+    x, w, _, y = tensors(torch.float32)
+    y, p = y.clamp(min=0), torch.full((N, V), 1 / V)
+    for call in (
+        lambda: linear_cross_entropy(x, w, y, loss_dtype=wrong),
+        lambda: linear_cross_entropy(x, w, p, loss_dtype=wrong),
+        lambda: soft_cross_entropy(x, w, p, loss_dtype=wrong, reduction="none"),
+        lambda: distillation_loss(x, w, x, w, loss_dtype=wrong),
+        lambda: set_distillation_loss(x, w, y[:, None], -torch.ones(N, 1), loss_dtype=wrong),
+    ):
+        with pytest.raises(TypeError, match=r"^loss_dtype = .* must be a floating-point torch.dtype, such as"):
+            call()
+
+
+ROW, FLAGS, COUNTS = torch.ones(N), torch.ones(N) > 0, torch.ones(N, dtype=torch.int64)
+STATES, HEAD, LIST = torch.randn(N, H), torch.randn(V, H), torch.arange(N)[:, None]
+COLUMN = {"linear_bias": torch.ones(V), "temperatures": ROW}
+# All tensors of each function beside hidden states and head.
+TENSORS = {
+    linear_cross_entropy: {"target": COUNTS, "weight": torch.ones(V), **COLUMN},
+    token_logps: {"target": COUNTS, **COLUMN},
+    topk_logps: {"k": 2, **COLUMN},
+    id_logps: {"ids": LIST, "id_counts": COUNTS, **COLUMN},
+    soft_cross_entropy: {"ids": LIST, "weights": LIST / V, "id_counts": COUNTS, "mask": FLAGS, **COLUMN},
+    set_distillation_loss: {"ids": LIST, "teacher_logps": -2.0 - LIST, "teacher_outside_logps": -ROW, "target": COUNTS},
+    distillation_loss: {"teacher_input": STATES, "teacher_weight": HEAD, "teacher_bias": HEAD[:, 0], "target": COUNTS},
+    policy_loss: {"chosen_ids": LIST[:, 0], "advantages": ROW, "mask": FLAGS, "kept_ids": LIST, **COLUMN},
+    preference_loss: {"ref_input": STATES[:, None], "ref_weight": HEAD, "ref_bias": torch.ones(V), "target": LIST},
+    kto_loss: {"target": LIST, "labels": ROW, "ref_logps": -ROW, "kl_logps": -ROW, "kl_ref_logps": -ROW},
+}
+
+
+@pytest.mark.parametrize("function", TENSORS, ids=lambda f: f.__name__)
+def test_what_is_no_tensor_is_a_type_error_that_names_it(function):
+    given = {"input": STATES, "linear_weight": HEAD, **TENSORS[function]}
+    if function in (preference_loss, kto_loss):
+        given["input"] = STATES[:, None]
+        given = {name: t[:12] if len(t) == N else t for name, t in given.items()}  # pairs
+    function(**given)
+    for name, tensor in given.items():
+        for wrong in (tensor.tolist(), tensor.numpy()) if isinstance(tensor, torch.Tensor) else ():
+            with pytest.raises(TypeError, match=rf"^{name} must be a torch.Tensor, not {type(wrong).__name__}$"):
+                function(**{**given, name: wrong})
+    lora = LoraWeight(HEAD, HEAD[:2], HEAD[:, :2])
+    with pytest.raises(TypeError, match="^input must be a torch.Tensor, not ndarray$"):
+        function(**{**given, "input": given["input"].numpy(), "linear_weight": lora})
 
 
 def test_views_that_negate():
@@ -137,6 +198,71 @@ def test_expanded_tensors_of_the_other_losses():
     assert preference_loss(*pairs, **reference) == preference_loss(*whole, **whole_reference)
     labels = expanded(torch.ones(4, dtype=torch.bool), 0)
     assert kto_loss(*pairs, labels, ref_logps=expanded(torch.zeros(4), 0)).isfinite()
+
+
+EACH = torch.rand(3, 4, generator=torch.Generator().manual_seed(1)) + 0.5  # an entry a token
+SETS = (torch.arange(36) * 7 % V).view(3, 4, 3)
+OF_TOKENS = {
+    "temperatures": (
+        lambda x, w, y, t: linear_cross_entropy(x, w, y, temperatures=t),
+        lambda x, w, y, t: token_logps(x, w, y, temperatures=t),
+        lambda x, w, y, t: topk_logps(x, w, 2, temperatures=t)[1],
+        lambda x, w, y, t: id_logps(x, w, SETS, temperatures=t),
+        lambda x, w, y, t: policy_loss(x, w, y, torch.ones(3), temperatures=t),
+        lambda x, w, y, t: kto_loss(x, w, y, torch.ones(3), ref_logps=-EACH, loss="apo_zero_unpaired", temperatures=t),
+        lambda x, w, y, t: distillation_loss(x, w, 2 * x, w, temperatures=t),
+        lambda x, w, y, t: soft_cross_entropy(x, w, ids=SETS, weights=SETS / V, temperatures=t),
+        lambda x, w, y, t: set_distillation_loss(x, w, SETS, -SETS.float() - 2, temperatures=t),
+    ),
+    "old_logps": (lambda x, w, y, t: policy_loss(x, w, y, torch.ones(3), old_logps=-3 * t),),
+    "mask": (
+        lambda x, w, y, t: policy_loss(x, w, y, torch.ones(3), mask=t > 1),
+        lambda x, w, y, t: soft_cross_entropy(x, w, ids=SETS, weights=SETS / V, mask=t > 1),
+    ),
+    "advantages": (lambda x, w, y, t: policy_loss(x, w, y, t),),
+    "ref_logps": (lambda x, w, y, t: kto_loss(x, w, y, torch.ones(3), ref_logps=-t, loss="apo_zero_unpaired"),),
+    "id_counts": (lambda x, w, y, t: id_logps(x, w, SETS, id_counts=t.mul(2).long()),),
+    "kept_counts": (
+        lambda x, w, y, t: policy_loss(
+            x, w, SETS[..., 0], torch.ones(3), kept_ids=SETS, kept_counts=t.add(1).long(), old_logps=-EACH
+        ),
+    ),
+    "teacher_outside_logps": (
+        lambda x, w, y, t: set_distillation_loss(x, w, SETS, -SETS.float() - 2, teacher_outside_logps=-9 * t),
+    ),
+}
+
+
+@pytest.mark.parametrize("name, call", [(name, call) for name, calls in OF_TOKENS.items() for call in calls])
+def test_shapes_are_those_of_tokens(name, call):
+    x, w, _, y = tensors(torch.float32)
+    x, y = x[:12].reshape(3, 4, H), y[:12].abs().reshape(3, 4) % V
+    assert torch.equal(call(x, w, y, EACH), call(x, w, y, EACH.flatten()))
+    for wrong in (EACH.t(), EACH[:2], EACH[None], EACH.view(2, 6)):
+        with pytest.raises(ValueError, match=rf"^expected {name} of shape .*\(3, 4\) or \(12,\), got "):
+            call(x, w, y, wrong)
+
+
+def test_shapes_are_those_of_sequences():
+    x, w, _, y = tensors(torch.float32)
+    x, y = x[:12].reshape(3, 4, H), y[:12].abs().reshape(3, 4) % V
+    each = torch.tensor([1.0, -2, 0.5])
+    kto = {"ref_logps": -EACH, "loss": "a2po", "reward_targets": each}
+    calls = {
+        "advantages": lambda t, x=x, y=y, **more: policy_loss(x, w, y, t, old_logps=-EACH.view(y.shape), **more),
+        "scores": lambda t: policy_loss(x, w, y, each, scores=t, variant="topr", old_logps=-EACH),
+        "ref_logps": lambda t: kto_loss(x, w, y, each > 0, loss="apo_zero_unpaired", ref_logps=-t.abs()),
+        "labels": lambda t: kto_loss(x, w, y, t > 0, **kto),
+        "sequence_weights": lambda t: kto_loss(x, w, y, sequence_weights=t.abs(), **kto),
+        "reward_targets": lambda t: kto_loss(x, w, y, **{**kto, "reward_targets": t}),
+    }
+    for name, call in calls.items():
+        assert torch.equal(call(each), call(each[:, None]))
+        for wrong in (each[None], each[:2], each[0]):
+            with pytest.raises(ValueError, match=rf"^expected {name} of shape \(3,\) or \(3, 1\)"):
+                call(wrong)
+    packed = {"x": x.flatten(0, 1), "y": y.flatten(), "offsets": torch.arange(0, 13, 4)}
+    torch.testing.assert_close(calls["advantages"](each, **packed), calls["advantages"](each))
 
 
 def test_bytes_are_targets():

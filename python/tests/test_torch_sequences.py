@@ -1,12 +1,21 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Policy, preference and KTO losses of logitless.torch against their formulas, written out."""
 
+import math
+
 import pytest
 
 torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
-from logitless.torch import kto_loss, policy_loss, preference_loss, token_logps  # noqa: E402
+from logitless.lora import LoraWeight  # noqa: E402
+from logitless.torch import (  # noqa: E402
+    distillation_loss,
+    kto_loss,
+    policy_loss,
+    preference_loss,
+    token_logps,
+)
 
 H, V = 7, 41
 
@@ -52,7 +61,7 @@ def test_policy_loss():
         torch.testing.assert_close(grad, wanted)
     with pytest.raises(ValueError, match="old_logps requires a gradient"):
         policy_loss(x, w, y, advantages, old_logps=logps)
-    with pytest.raises(TypeError, match="no argument 'epsilon'"):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'epsilon'"):
         policy_loss(x, w, y, advantages, epsilon=0.1)
 
 
@@ -81,6 +90,69 @@ def test_kto_loss():
     torch.testing.assert_close(got, want)
     for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
         torch.testing.assert_close(grad, wanted)
+
+
+@pytest.mark.parametrize("labels", [[1, -1, 1, 0], [0.5, 1, 0, 0], [256, 0, 1, 0], [math.nan, 0, 0, 1]], ids=str)
+def test_labels_are_0_or_1(labels):
+    x, w, y, _ = sequences()
+    kind = {"ref_logps": torch.zeros(4), "loss": "apo_zero_unpaired"}
+    with pytest.raises(ValueError, match=f"^labels has {labels[labels[0] == 1]}: each must be 0 or 1, or a bool$"):
+        kto_loss(x, w, y, torch.tensor(labels), **kind)
+    want = kto_loss(x, w, y, torch.tensor([True, False, True, False]), **kind)
+    for dtype in (torch.uint8, torch.int64, torch.bfloat16):
+        assert kto_loss(x, w, y, torch.tensor([1, 0, 1, 0], dtype=dtype), **kind) == want
+
+
+@pytest.mark.parametrize("function", [policy_loss, preference_loss, kto_loss], ids=lambda f: f.__name__)
+def test_what_the_library_takes_beside_a_loss_is_no_argument_of_it(function):
+    x, w, y, logps = sequences()
+    batch = {"old_logps": logps.detach(), "advantages": torch.ones(4)}
+    if function is not policy_loss:
+        batch = {"ref_logps": logps.detach(), **({"labels": torch.ones(4)} if function is kto_loss else {})}
+    beside = {"hidden": x, "weight": w, "d_hidden": x, "d_weight": w, "accumulate": True, "weight_sink": print}
+    beside.update(logits=logps, bias=w[:, 0], layout="hidden_vocab", class_weights=w[:, 0], lora_scale=2.0, kept_ids=y)
+    for name, value in beside.items():
+        if (function, name) != (policy_loss, "kept_ids"):
+            with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected .* '{name}'$"):
+                function(x, w, y, **batch, **{name: value})
+
+
+def test_packed_sequences_are_those_of_a_batch():
+    x, w, y, logps = sequences()
+    packed = (x.flatten(0, 1), w, y.flatten())
+    more = {"offsets": torch.arange(0, 21, 5), "temperatures": torch.linspace(0.5, 2, 20)}
+    each, old = torch.linspace(-1, 1, 4), logps.detach() - 0.1
+    ref = {"ref_input": x * 2, "ref_weight": w, "ref_bias": w[:, 0].detach(), "ref_softcap": 3.0}
+    for function, batch, of_tokens in (
+        (policy_loss, {"advantages": each}, {"old_logps": old}),
+        (preference_loss, {}, {"ref_logps": old}),
+        (kto_loss, {"labels": each > 0}, {"ref_logps": old}),
+        (preference_loss, {k: v for k, v in ref.items() if k != "ref_input"}, {"ref_input": ref["ref_input"]}),
+    ):
+        got = function(*packed, **batch, **more, **{name: t.flatten(0, 1) for name, t in of_tokens.items()})
+        want = function(x, w, y, **batch, temperatures=more["temperatures"].view(4, 5), **of_tokens)
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("lora", [False, True], ids=["matrix", "lora"])
+def test_a_reference_or_teacher_is_cast_as_the_model_is_under_autocast(lora):
+    """Two that are the same have the same log-probabilities, bit for bit."""
+    x, w, y, _ = sequences(torch.float32)
+    b = torch.randn(V)
+    weight = LoraWeight(w, torch.randn(2, H), torch.randn(V, 2), 3.7, torch.nn.Identity()) if lora else w
+    reference = {"ref_input": x, "ref_weight": weight, "ref_bias": b, "linear_bias": b}
+    with torch.autocast("cpu", torch.bfloat16):
+        pairs = preference_loss(x, weight, y, **reference)
+        kto = kto_loss(x, weight, y, torch.ones(4), loss="apo_zero_unpaired", **reference)
+        distilled = distillation_loss(x, weight, x, weight, linear_bias=b, teacher_bias=b)
+    assert (pairs.item(), kto.item(), distilled.item()) == (pytest.approx(math.log(2), abs=1e-7), 0.5, 0)
+
+
+def test_a_reference_has_states_and_a_head():
+    x, w, y, _ = sequences()
+    for part in ({"ref_input": x}, {"ref_weight": w}, {"ref_bias": w[:, 0]}, {"ref_vocab_ids": torch.arange(V)}):
+        with pytest.raises(ValueError, match="has ref_input and ref_weight, and one is not given"):
+            preference_loss(x, w, y, ref_logps=torch.zeros(4), **part)
 
 
 ZEROS = torch.zeros(4, 6)

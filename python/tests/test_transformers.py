@@ -169,6 +169,8 @@ def test_slices_of_logits_are_those_of_the_computed_ones():
     mask = labels != -100
     deferred = [most, ..., (..., most, every), (some, most), (some, most, every), (every, ...), (..., every)]
     read = [0, mask, (..., some), (some, some, some), (..., 3), (..., None), (every, -1, every), [0, 2]]
+    deferred += [(every, every, every, ...), (every, ..., most, every)]
+    read += [(every, every, some, ...), (every, ..., every, some), (..., every, every, some)]
     for key in deferred + read:
         logits = model(input_ids=ids, labels=labels).logits
         part = logits[key]
