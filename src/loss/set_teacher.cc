@@ -110,9 +110,7 @@ void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options
     for (auto k = static_cast<size_t>(out.picks.offsets.back()); k < out.logps.size(); ++k) out.logps[k] -= log_mass;
   }
   if (options.outside != OutsideSet::kTail) return;
-  // A set of the whole vocabulary has no tail, whatever rounding has left of it.
-  const bool whole = of.end - of.begin == vocab_size;
-  double outside = mass < 1 && !whole ? std::log1p(-mass) : kNothing;
+  double outside = mass < 1 ? std::log1p(-mass) : kNothing;
   if (teacher.outside_logps.size != 0) {
     outside = core::read(teacher.outside_logps, of.row);
     if (!(outside <= 0))
@@ -122,7 +120,9 @@ void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options
            " are of probabilities that sum to ", all, ", which is more than 1");
     }
   }
-  if (outside == kNothing && !whole && needs_teacher_mass(options)) {
+  // Outside of a set of the whole vocabulary the student has no mass either.
+  const bool is_whole = of.end - of.begin == vocab_size;
+  if (outside == kNothing && !is_whole && needs_teacher_mass(options)) {
     fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
          ": none is left for the tail, and divergence = ", name_of(options.divergence),
          " would be infinite. Give teacher.outside_logps, or set outside = renormalised");
