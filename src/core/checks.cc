@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/batched_rows.h"
+#include "core/check_fields.h"
 
 namespace logitless::core {
 namespace {
@@ -46,20 +47,9 @@ void check_sizes(std::string_view name, const void* data, int64_t rows, int64_t 
   if (rows > 0 && !data) fail(name, ".data is null");
 }
 
-namespace {
-
-void check_dtype(std::string_view name, DType dtype) {
-  const auto number = static_cast<int64_t>(dtype);
-  if (number < 0 || number >= static_cast<int64_t>(kNamesOf<DType>.size())) {
-    fail(name, ".dtype = ", number, " is no DType");
-  }
-}
-
-}  // namespace
-
 void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols) {
   check_sizes(name, data, rows, cols);
-  check_dtype(name, dtype);
+  check_named(".dtype", dtype, name);
   check_aligned(name, data, size_of(dtype), name_of(dtype));
 }
 
@@ -79,7 +69,7 @@ void check_matrix(std::string_view name, const void* data, DType dtype, int64_t 
 void check_vector(std::string_view name, const void* data, DType dtype, int64_t size) {
   if (size < 0) fail(name, ".size = ", size, " is negative");
   if (size > 0 && !data) fail(name, ".data is null");
-  check_dtype(name, dtype);
+  check_named(".dtype", dtype, name);
   check_aligned(name, data, size_of(dtype), name_of(dtype));
 }
 

@@ -4,24 +4,14 @@
 #if defined(__x86_64__) && defined(__linux__)
 
 #include <cpuid.h>
-// GCC's header leaves registers undefined on purpose, and warns of itself.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "gemm/amx_kernels-inl.h"
+#include "gemm/avx512_bfloat16-inl.h"
 #include "gemm/cpu_bfloat16.h"
-
-// These functions run on CPUs that cpu_can_pack() has found; the rest of the library is compiled for any.
-#define LOGITLESS_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
 
 namespace logitless::gemm::amx {
 namespace {

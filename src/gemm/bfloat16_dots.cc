@@ -3,22 +3,12 @@
 
 #if defined(__x86_64__) && defined(__linux__)
 
-// GCC's header leaves registers undefined on purpose, and warns of itself.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#ifndef __clang__
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-
 #include <algorithm>
 #include <cstring>
 
+#include "gemm/avx512_bfloat16-inl.h"
 #include "gemm/cpu_bfloat16.h"
-
-// These functions run on CPUs that bfloat16_dots() has found; the rest of the library is compiled for any.
-#define LOGITLESS_TARGET_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512bf16")))
+#include "kernels/row_kernels.h"
 
 namespace logitless::gemm {
 namespace {
@@ -30,8 +20,7 @@ constexpr int64_t kStep = Bfloat16Dots::kStep;
 // depth: both operands' parts stay in the nearest caches.
 constexpr int64_t kEntries = 8;
 constexpr int64_t kStretch = 1536;
-// Sums over the rows of B are made of parts of so many, as in kernels/row_kernels.h.
-constexpr int64_t kPart = 256;
+constexpr int64_t kPart = kernels::kFewRowsPart;
 
 // A register that the compiler does not read again from memory for each instruction that uses it.
 LOGITLESS_TARGET_AVX512 inline __m512i in_register(__m512i value) {

@@ -87,6 +87,7 @@ class FewRows final : public Delegating {
   static bool is_stored_narrow(DType dtype) { return size_of(dtype) == 2; }
   static int64_t few_rows_scratch(int64_t k) { return kernels::FewRowsArgs<float>::scratch_elements(k); }
 
+  // Its rows are half as large as the float ones that scratch_bytes() counts.
   void multiply_dots(const Product<float>& p, void* scratch) const {
     auto* const rows = static_cast<uint16_t*>(scratch);
     const int64_t stride = core::round_up(p.k, Bfloat16Dots::kStep);

@@ -83,8 +83,7 @@ class OneDnn final : public Delegating {
     return is_native(a, b) ? name() : others_.library_of(a, b);
   }
 
-  // More rows than these take longer than with AMX. Without it they take less time in any number (dots_ of
-  // few_rows.cc).
+  // With AMX, oneDNN is faster from 17 rows on. Without it, few_rows.cc is faster for all rows that it takes.
   int64_t few_rows(DType a, DType b) const override {
     return is_native(a, b) && cpu_has_amx() ? 16 : others_.few_rows(a, b);
   }

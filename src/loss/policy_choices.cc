@@ -65,7 +65,7 @@ void PolicyLoss::drop_large_moments(std::span<const int64_t> rows, const TokenSt
 // Marks the tokens that clip_cov drops, or kl_cov penalises.
 void PolicyLoss::choose_by_covariance(std::span<const int64_t> rows, const TokenStats& stats) {
   const auto count = static_cast<double>(rows.size());
-  // Means of what equal numbers have in common are these numbers, to the bit: their covariances are 0.
+  // The mean of equal numbers is that number, to the bit, so that their covariances are 0.
   const auto mean_of = [&](const auto& value) {
     const double first = rows.empty() ? 0 : value(static_cast<size_t>(rows[0]));
     double above = 0;

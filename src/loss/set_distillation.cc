@@ -81,8 +81,8 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
     teacher_.push_back(rows_.logps[k]);
   }
   if (has_tail()) {
-    // Where the student has nothing outside of the set, neither has a teacher of whom only rounding is left
-    // there.
+    // If the student has no mass outside of the set, and the teacher's mass there may be rounding alone, the
+    // teacher has none either.
     const double entries = static_cast<double>(student_.size()) + 16;
     const bool nothing = student_outside == kNothing && std::exp(rows_.outside[i]) <= entries * rows_.rounding;
     student_.push_back(student_outside);

@@ -227,7 +227,7 @@ class Evaluation {
     if (region == TrustRegion::kTvBoth) return !kinks_.above(moved, high) && !kinks_.below(moved, -low);
     if (region == TrustRegion::kTv) return up ? !kinks_.above(moved, high) : !kinks_.below(moved, -low);
     if (up ? !kinks_.above(moved, 0) : !kinks_.below(moved, 0)) return true;
-    // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 in both. No less than 0 is left of 1.
+    // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 in both. 1 − q and 1 − p are at least 0.
     const auto left = [](double log_p) { return std::exp(log_p) > 1 ? 0 : 1 - std::exp(log_p); };
     const auto of = [&](double log_p) {
       const double log_q = (*tokens_.old_logps)[i];
