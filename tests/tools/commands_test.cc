@@ -2,6 +2,7 @@
 // Parts of commands that no output shows by itself: the inputs that a config draws, and what becomes of a
 // process that measures.
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -113,6 +114,24 @@ TEST(RunApart, AChildThatDiesIsToldApartFromOneThatFails) {
   EXPECT_TRUE(refused.bad_input && !refused.died);
   EXPECT_EQ(refused.why, "no such file");
   EXPECT_EQ(run_apart([](const OnTurn&) { return Json{{"a", 1}}; }, nobody).result, "{\"a\":1}");
+}
+
+TEST(RunApart, AnInterruptInTheChildsFirstMomentIsNotLost) {
+  static bool interrupts = false;
+  ASSERT_EQ(pthread_atfork(nullptr, nullptr,
+                           [] {
+                             if (interrupts) raise(SIGINT);
+                           }),
+            0);
+  interrupts = true;
+  int signal = 0;
+  try {
+    run_apart([](const OnTurn&) { return Json{{"a", 1}}; }, [](const auto&, double) {});
+  } catch (const Interrupted& interrupted) {
+    signal = interrupted.signal;
+  }
+  interrupts = false;
+  EXPECT_EQ(signal, SIGINT);
 }
 
 TEST(Progress, TimeLeftIsToldInUnitsThatFit) {

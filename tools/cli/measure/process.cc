@@ -54,6 +54,26 @@ class SignalNote {
   struct sigaction before_[std::size(kSignals)] = {};
 };
 
+// While it lives, those signals wait: one that reaches the child before it has left its parent's note behind
+// would be noted there and lost.
+class SignalsHeld {
+ public:
+  SignalsHeld() {
+    sigset_t held;
+    sigemptyset(&held);
+    for (const int signal : kSignals) sigaddset(&held, signal);
+    pthread_sigmask(SIG_BLOCK, &held, &before_);
+  }
+  ~SignalsHeld() { end(); }
+  SignalsHeld(const SignalsHeld&) = delete;
+  SignalsHeld& operator=(const SignalsHeld&) = delete;
+
+  void end() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+
+ private:
+  sigset_t before_;
+};
+
 // A process that is not left behind, whatever is thrown.
 class Child {
  public:
@@ -110,12 +130,11 @@ void do_work(const std::function<Json(const OnTurn&)>& work) try {
   send_message(e.what(), false);
 }
 
-[[noreturn]] void live_as_child(pid_t parent, SignalNote& note, const std::function<Json(const OnTurn&)>& work) {
+[[noreturn]] void live_as_child(pid_t parent, const std::function<Json(const OnTurn&)>& work) {
   // The parent may be killed without a chance to stop this process.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   prctl(PR_SET_NAME, "logitless-turns");
-  note.end();
   dup2(STDERR_FILENO, STDOUT_FILENO);  // Standard output belongs to the report alone.
   // The command has to live to tell that memory ran out.
   volunteer_when_memory_runs_out();
@@ -207,12 +226,16 @@ Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& 
   }
   Pipe pipe;
   SignalNote note;
+  SignalsHeld held;
   const pid_t parent = getpid(), process = fork();
   if (process < 0) throw ChildFailure(std::string("no process can be started: ") + std::strerror(errno));
   if (process == 0) {
+    note.end();
+    held.end();
     answer_end = pipe.write_end;
-    live_as_child(parent, note, work);
+    live_as_child(parent, work);
   }
+  held.end();
   Child child(process);
   pipe.close_write_end();
   Outcome outcome;
