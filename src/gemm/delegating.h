@@ -21,7 +21,9 @@ class Delegating : public Backend {
   const char* library_of(DType a, DType b) const override { return others_.library_of(a, b); }
   double flops_per_byte(DType a, DType b) const override { return others_.flops_per_byte(a, b); }
   int64_t few_rows(DType a, DType b) const override { return others_.few_rows(a, b); }
-  int64_t tile_entries(DType a, DType b) const override { return others_.tile_entries(a, b); }
+  int64_t tile_entries(DType a, DType b, bool logits_stay) const override {
+    return others_.tile_entries(a, b, logits_stay);
+  }
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
     return others_.row_rule(family, most_rows);
   }

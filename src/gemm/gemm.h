@@ -114,9 +114,9 @@ class Backend {
   /// Returns up to how many rows of a call kernels that read the head once are faster (few_rows.h).
   virtual int64_t few_rows(DType a, DType b) const = 0;
   /// Returns how many vocabulary entries a tile of 512 rows of logits has where gradients are made of it: the
-  /// more, the more seldom its products read and write d_hidden; fewer stay in caches. It is a constant of
-  /// the kernels, too.
-  virtual int64_t tile_entries(DType a, DType b) const = 0;
+  /// more, the more seldom its products read and write d_hidden; fewer stay in caches, and where tiles do not
+  /// stay (one pass keeps them) fewer take less memory. It is a constant of the kernels, too.
+  virtual int64_t tile_entries(DType a, DType b, bool logits_stay) const = 0;
 
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
   /// rules of one family agree only where `most_rows` is the same. class_rows does not depend on n, k and

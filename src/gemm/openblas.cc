@@ -174,7 +174,7 @@ class OpenBlas final : public Backend {
   double flops_per_byte(DType, DType) const override { return 12; }
   // It packs a head, and widens a 16-bit one before: from so many rows on that no longer matters.
   int64_t few_rows(DType, DType b) const override { return size_of(b) == 2 ? kFewRows : 32; }
-  int64_t tile_entries(DType, DType) const override { return 1024; }
+  int64_t tile_entries(DType, DType, bool) const override { return 1024; }
   int max_threads() const override { return std::max(1, most_threads()); }
 
   RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {

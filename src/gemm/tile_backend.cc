@@ -278,8 +278,8 @@ class TileBackend final : public Delegating {
   int64_t few_rows(DType a, DType b) const override {
     return is_native(a, b) && a == DType::kBFloat16 ? unit_.few_rows : others_.few_rows(a, b);
   }
-  int64_t tile_entries(DType a, DType b) const override {
-    return is_native(a, b) ? unit_.tile_entries : others_.tile_entries(a, b);
+  int64_t tile_entries(DType a, DType b, bool logits_stay) const override {
+    return is_native(a, b) ? unit_.tile_entries : others_.tile_entries(a, b, logits_stay);
   }
 
   // Elements of C do not share sums.

@@ -81,8 +81,10 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     chunk_rows = chunks.largest;
   }
   const bool expected = kind == PlanKind::kExpectedRow;
-  set_grid(context_.options, gemm_, cap, source_, !work_.backward && !expected, std::min(rows(), chunk_rows), rows(),
-           run.grid);
+  const TileUse use = !work_.backward && !expected ? TileUse::kStatistics
+                      : kind == PlanKind::kOnePass ? TileUse::kKept
+                                                   : TileUse::kGradients;
+  set_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows(), run.grid);
   run.chooses_segments = work_.chooses_segments && kind == PlanKind::kTwoPass;
   if (run.chooses_segments) widen_to_segments(run.grid);
   if (kind == PlanKind::kOnePass && chunk_rows < rows()) {
@@ -163,7 +165,9 @@ bool Cutter::wants_sums_apart() const {
 
 bool Cutter::halve_tiles(TileCap& cap) const {
   TileGrid grid;
-  set_grid(context_.options, gemm_, cap, source_, !work_.backward, rows(), rows(), grid);
+  // The largest of the plans that may be cut.
+  const TileUse use = work_.backward ? TileUse::kKept : TileUse::kStatistics;
+  set_grid(context_.options, gemm_, cap, source_, use, rows(), rows(), grid);
   return plan::halve_tiles(context_.options, grid, cap);
 }
 

@@ -46,13 +46,14 @@ int64_t padded_stride(int64_t cols) {
 gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Source& source) { return source.row_rule(gemm, 1, 1); }
 
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
-              bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid) {
+              TileUse use, int64_t rows, int64_t all_rows, TileGrid& grid) {
   grid.vocab_size = source.entries();
   grid.hidden_size = source.hidden_size();
   const int64_t step = any_row_rule(gemm, source).row_step;
-  const bool high = forward_only && rows >= kForwardRowTile;
+  const bool high = use == TileUse::kStatistics && rows >= kForwardRowTile;
   const int64_t table_rows = high ? kForwardRowTile : kRowTile;
-  const int64_t table_words = high ? kForwardEntries : gemm.tile_entries(source.states_type(), source.head_type());
+  const int64_t table_words =
+      high ? kForwardEntries : gemm.tile_entries(source.states_type(), source.head_type(), use != TileUse::kGradients);
   const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(table_rows, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {

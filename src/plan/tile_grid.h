@@ -48,10 +48,16 @@ struct TileCap {
 /// same row_step up to the row count that gemm::Backend::row_rule() names.
 gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Source& source);
 
-/// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part. Where
-/// no gradients follow, tiles of many rows are higher.
+/// What becomes of a tile of logits.
+enum class TileUse {
+  kStatistics,  ///< nothing beside statistics: tiles of many rows are higher
+  kGradients,   ///< gradients, in its place
+  kKept         ///< gradients, once the tiles of the whole chunk are there (one pass)
+};
+
+/// Sets the edges of tiles, none above the cap, for blocks of `rows` of the `all_rows` that take part.
 void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
-              bool forward_only, int64_t rows, int64_t all_rows, TileGrid& grid);
+              TileUse use, int64_t rows, int64_t all_rows, TileGrid& grid);
 /// Lets tiles begin at segments of kernels::kSegment entries.
 void widen_to_segments(TileGrid& grid);
 /// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one of each of the slices

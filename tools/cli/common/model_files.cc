@@ -1,19 +1,22 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/common/model_files.h"
 
-#include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <string_view>
 
 #include "io/error.h"
-#include "io/mapped_file.h"
 #include "io/peft_lora.h"
 
 namespace logitless::cli {
 
 bool is_gguf(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
-  const io::MappedFile file(path);  // which a pipe is not, and would be waited for
-  return file.size() >= kMagic.size() && std::memcmp(file.data(), kMagic.data(), kMagic.size()) == 0;
+  std::error_code cannot_be_examined;
+  if (!std::filesystem::is_regular_file(path, cannot_be_examined)) return false;  // A pipe would be waited for.
+  std::string begin(kMagic.size(), '\0');
+  std::ifstream(path).read(begin.data(), static_cast<std::streamsize>(begin.size()));
+  return begin == kMagic;
 }
 
 io::TensorHandle ModelFiles::open(const std::string& spec, const io::TensorWish& wish) {
