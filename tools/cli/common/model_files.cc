@@ -12,8 +12,8 @@ namespace logitless::cli {
 
 bool is_gguf(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
-  std::error_code cannot_be_examined;
-  if (!std::filesystem::is_regular_file(path, cannot_be_examined)) return false;  // A pipe would be waited for.
+  std::error_code unknown;
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;  // A pipe would be waited for.
   std::string begin(kMagic.size(), '\0');
   std::ifstream(path).read(begin.data(), static_cast<std::streamsize>(begin.size()));
   return begin == kMagic;
