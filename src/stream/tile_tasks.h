@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
+#include <span>
 
 #include "core/first_error.h"
 #include "core/parallel.h"
@@ -20,11 +22,14 @@
 
 namespace logitless::stream {
 
-// For each thread, the tasks of this many tiles are submitted before they are done. OpenMP keeps a record of
-// each task that waits: this many keep the team busy while the submitting thread works on a task itself, and
-// bound the records whatever the shape. (libgomp's own bound, 64 tasks a thread, does not count tasks that
-// wait for others.)
-inline constexpr int64_t kTilesAhead = 16;
+// For each thread, the tasks of this many tiles are submitted before they are done. OpenMP runs tasks in the
+// order in which they may run, so that a chain moves on by one task while all others that may run have their
+// turn: with many of these it would stay behind, and be left to a single thread at the end. This many keep
+// the team busy, and what is made for a tile in caches until it is used.
+inline constexpr int64_t kTilesAhead = 2;
+// For the same reason sums over rows wait for sums over the vocabulary until these are no more than this
+// many tiles behind.
+inline constexpr int64_t kTilesBehind = 2;
 
 /// The tasks of one pass over the tiles of some row blocks. What one task does is the Steps', a class that is
 /// derived from this:
@@ -182,6 +187,7 @@ class TileTasks {
 
   /// The places that tasks depend on; only their addresses matter.
   struct Dependences {
+    int64_t row_blocks;
     int64_t slots;               // tiles that are alive: in two pass those of the plan, in one pass all
     core::Array<char> tile;      // [slots]: a tile is made, used, and free again
     core::Array<Chains> chains;  // [sinks]
@@ -189,6 +195,10 @@ class TileTasks {
     core::Array<char> entries;  // [vocabulary tiles]: the head's part is read no more
     // [tiles that are submitted before they are done]: all tasks of a tile are done
     core::Array<char> ahead;
+    // [places of tiles, splits of `leader`]: a tile is in the sums of its rows
+    core::Array<char> sums_of_rows;
+    core::Array<char> follow;                  // [places of tiles]: sums of the vocabulary may go on
+    std::optional<size_t> leader;              // in chains: the first whose sums are of rows
     core::Array<std::atomic<int>> unfinished;  // [vocabulary tiles]: sinks that still sum a tile
     core::Array<char> settled;                 // [row blocks], for steps in the order of the vocabulary
     char finished = 0;                         // tiles of sums are handed on one at a time, in order
@@ -196,7 +206,7 @@ class TileTasks {
     explicit Dependences(const TileTasks& tasks)
         : unfinished(tasks.batch_sums_ ? static_cast<size_t>(tasks.grid_.vocab_tiles()) : 0) {
       const plan::TileGrid& grid = tasks.grid_;
-      const auto row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
+      row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
       slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
       tile.resize(static_cast<size_t>(slots));
       chains.reserve(tasks.sinks_.size());
@@ -213,9 +223,30 @@ class TileTasks {
       entries.resize(static_cast<size_t>(grid.vocab_tiles()));
       if constexpr (Steps::kInOrder) settled.resize(static_cast<size_t>(row_blocks));
       ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
+      if (kTilesBehind * row_blocks < static_cast<int64_t>(ahead.size())) lead();
       const auto sinks_of_tiles =
           std::count_if(chains.begin(), chains.end(), [](const Chains& c) { return c.sums_tiles(); });
       for (std::atomic<int>& tile_sinks : unfinished) tile_sinks = static_cast<int>(sinks_of_tiles);
+    }
+
+    /// Has the sums over rows, in which tiles of d_weight are complete, follow the first sums over the
+    /// vocabulary, if there are both.
+    void lead() {
+      const auto of_rows = std::find_if(chains.begin(), chains.end(), [](const Chains& c) { return c.of_rows; });
+      const auto of_tiles = std::find_if(chains.begin(), chains.end(), [](const Chains& c) { return !c.of_rows; });
+      if (of_rows == chains.end() || of_tiles == chains.end()) return;
+      leader = static_cast<size_t>(of_rows - chains.begin());
+      // A place is used again when all tasks that name it are done.
+      follow.resize(static_cast<size_t>(kTilesBehind * row_blocks) + ahead.size());
+      sums_of_rows.resize(follow.size() * static_cast<size_t>(of_rows->splits));
+    }
+    size_t place(int64_t vocab_tile, int64_t row_block) const {
+      return static_cast<size_t>(vocab_tile * row_blocks + row_block) % follow.size();
+    }
+    /// Returns the places of a tile's sums of rows, one a split.
+    std::span<char> summed(int64_t vocab_tile, int64_t row_block) {
+      const auto splits = static_cast<size_t>(chains[*leader].splits);
+      return std::span<char>(sums_of_rows).subspan(place(vocab_tile, row_block) * splits, splits);
     }
 
     /// Returns the first of the chains that sink s has for a row block or a vocabulary tile.
@@ -246,18 +277,22 @@ class TileTasks {
 #pragma omp task depend(inout : done[0])
         {}
         tell_of_final_tiles(dependences, error, final_tiles);
-        [[maybe_unused]] char* tile_slot = &dependences.tile[static_cast<size_t>(slot)];
-#pragma omp task depend(inout : tile_slot[0]) depend(in : head_part[0], done[0])
+        [[maybe_unused]] char* made = &dependences.tile[static_cast<size_t>(slot)];
+#pragma omp task depend(inout : made[0]) depend(in : head_part[0], done[0])
         error->guard([&] { steps().make_tile(j, b, slot); });
         if constexpr (Steps::kInOrder) {
           [[maybe_unused]] char* settled = &dependences.settled[static_cast<size_t>(b)];
-#pragma omp task depend(inout : tile_slot[0], settled[0]) depend(in : done[0])
+#pragma omp task depend(inout : made[0], settled[0]) depend(in : done[0])
           error->guard([&] { steps().settle_tile(j, b, slot); });
         }
+        [[maybe_unused]] char* const followed = followed_sums(dependences, j, b, done);
         for (size_t s = 0; s < dependences.chains.size(); ++s) {
-          [[maybe_unused]] char* chain = dependences.chain(s, b, j);
+          [[maybe_unused]] char* const chain = dependences.chain(s, b, j);
+          [[maybe_unused]] char* const after = dependences.chains[s].of_rows ? done : followed;
           for (int64_t split = 0; split < dependences.chains[s].splits; ++split) {
-#pragma omp task depend(in : tile_slot[0], head_part[0], done[0]) depend(inout : chain[split])
+            [[maybe_unused]] char* const sum =
+                s == dependences.leader ? &dependences.summed(j, b)[split] : chain + split;
+#pragma omp task depend(in : made[0], head_part[0], done[0], after[0]) depend(inout : chain[split], sum[0])
             error->guard([&] { add(s, split, j, b, slot); });
           }
         }
@@ -298,6 +333,18 @@ class TileTasks {
       tell_of_final_tiles(dependences, error, final_tiles);
     }
 #pragma omp taskwait
+  }
+
+  // Returns the place that sums of a vocabulary tile wait for: sums of rows are kTilesBehind tiles behind.
+  static char* followed_sums(Dependences& dependences, int64_t j, int64_t b, char* done) {
+    if (!dependences.leader || j < kTilesBehind) return done;
+    const std::span<char> summed = dependences.summed(j - kTilesBehind, b);
+    [[maybe_unused]] char* const sums = summed.data();
+    [[maybe_unused]] const int splits = static_cast<int>(summed.size());
+    char* const follow = &dependences.follow[dependences.place(j, b)];
+#pragma omp task depend(iterator(h = 0 : splits), in : sums[h]) depend(out : follow[0])
+    {}
+    return follow;
   }
 
   // Where somebody wants to hear it, says how far vocabulary tiles are complete. It runs on the thread that
