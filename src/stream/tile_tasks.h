@@ -22,14 +22,16 @@
 
 namespace logitless::stream {
 
-// For each thread, the tasks of this many tiles are submitted before they are done. OpenMP runs tasks in the
-// order in which they may run, so that a chain moves on by one task while all others that may run have their
-// turn: with many of these it would stay behind, and be left to a single thread at the end. This many keep
-// the team busy, and what is made for a tile in caches until it is used.
-inline constexpr int64_t kTilesAhead = 2;
-// For the same reason sums over rows wait for sums over the vocabulary until these are no more than this
-// many tiles behind.
-inline constexpr int64_t kTilesBehind = 2;
+// For each thread, the tasks of this many vocabulary tiles, of all row blocks, are submitted before they are
+// done: those keep the team busy. OpenMP runs tasks in the order in which they may run, so that a chain moves
+// on by one task while all others that may run have their turn: with many of these it would stay behind, and
+// be left to a single thread at the end.
+inline constexpr int64_t kVocabTilesAhead = 2;
+// For the same reason sums over rows wait for sums over the vocabulary until these are no more than this many
+// tiles behind.
+inline constexpr int64_t kVocabTilesBehind = 3;
+// OpenMP keeps a record of each task that waits: this many tiles a thread bound them whatever the shape.
+inline constexpr int64_t kMostTilesAhead = 16;
 
 /// The tasks of one pass over the tiles of some row blocks. What one task does is the Steps', a class that is
 /// derived from this:
@@ -222,8 +224,9 @@ class TileTasks {
       chain_places.resize(static_cast<size_t>(places));
       entries.resize(static_cast<size_t>(grid.vocab_tiles()));
       if constexpr (Steps::kInOrder) settled.resize(static_cast<size_t>(row_blocks));
-      ahead.resize(static_cast<size_t>(kTilesAhead * tasks.pass_.run.plan.threads));
-      if (kTilesBehind * row_blocks < static_cast<int64_t>(ahead.size())) lead();
+      const int64_t tiles_ahead = std::clamp<int64_t>(kVocabTilesAhead * row_blocks, 1, kMostTilesAhead);
+      ahead.resize(static_cast<size_t>(tiles_ahead * tasks.pass_.run.plan.threads));
+      if (kVocabTilesBehind * row_blocks < static_cast<int64_t>(ahead.size())) lead();
       const auto sinks_of_tiles =
           std::count_if(chains.begin(), chains.end(), [](const Chains& c) { return c.sums_tiles(); });
       for (std::atomic<int>& tile_sinks : unfinished) tile_sinks = static_cast<int>(sinks_of_tiles);
@@ -237,7 +240,7 @@ class TileTasks {
       if (of_rows == chains.end() || of_tiles == chains.end()) return;
       leader = static_cast<size_t>(of_rows - chains.begin());
       // A place is used again when all tasks that name it are done.
-      follow.resize(static_cast<size_t>(kTilesBehind * row_blocks) + ahead.size());
+      follow.resize(static_cast<size_t>(kVocabTilesBehind * row_blocks) + ahead.size());
       sums_of_rows.resize(follow.size() * static_cast<size_t>(of_rows->splits));
     }
     size_t place(int64_t vocab_tile, int64_t row_block) const {
@@ -335,10 +338,10 @@ class TileTasks {
 #pragma omp taskwait
   }
 
-  // Returns the place that sums of a vocabulary tile wait for: sums of rows are kTilesBehind tiles behind.
+  // Returns the place that sums over the rows of a tile wait for.
   static char* followed_sums(Dependences& dependences, int64_t j, int64_t b, char* done) {
-    if (!dependences.leader || j < kTilesBehind) return done;
-    const std::span<char> summed = dependences.summed(j - kTilesBehind, b);
+    if (!dependences.leader || j < kVocabTilesBehind) return done;
+    const std::span<char> summed = dependences.summed(j - kVocabTilesBehind, b);
     [[maybe_unused]] char* const sums = summed.data();
     [[maybe_unused]] const int splits = static_cast<int>(summed.size());
     char* const follow = &dependences.follow[dependences.place(j, b)];
