@@ -216,10 +216,17 @@ class AbsentLogits:
         hidden, weight, bias = self._operands()
         if self.factor <= 0:
             self.refuse(f"scaled by {self.factor}")
+        if labels.numel() != hidden.shape[:-1].numel():
+            raise ValueError(f"labels have shape {tuple(labels.shape)}, and logits {tuple(self.shape)}")
+        labels = labels.reshape(hidden.shape[:-1])
+        if items is not None:
+            # A step without a label has 0 items: its loss is 0, as a mean over no token is.
+            predicted = labels[..., 1:] if shift else labels
+            items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
         return linear_cross_entropy(
             hidden,
             weight,
-            labels.reshape(hidden.shape[:-1]),
+            labels,
             linear_bias=bias,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,

@@ -16,6 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+if not hasattr(torch.nn, "LinearCrossEntropyLoss"):
+    raise ImportError(f"logitless.torch needs PyTorch 2.13 or later, and this is {torch.__version__}")
+
 from ._torch_call import (
     as_pytorch_raises,
     batched,

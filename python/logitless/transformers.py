@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.loss.loss_utils import ForCausalLMLoss
 
 from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
 from ._model_head import fused_head, unpatch_heads, without_logits
@@ -202,10 +203,12 @@ def _checked_loss(model: Any) -> None:
     name = type(model).__name__
     if "_loss_function" in vars(model):
         raise ValueError(f"{name}.loss_function is one of your own: logitless computes that of a causal LM")
+    # "ForConditionalGeneration", of models that read images or sound beside text, stands for the same function.
     loss_type = getattr(model, "loss_type", None)
+    of_causal_lm = getattr(model, "loss_function", None) is ForCausalLMLoss
     forwards = [inspect.unwrap(c.forward) for c in type(model).__mro__ if "forward" in vars(c)]
     calls_it = any("loss_function" in getattr(f, "__code__", forwards).co_names for f in forwards)
-    if loss_type not in (None, "ForCausalLM") or not calls_it:
+    if not of_causal_lm or not calls_it:
         raise ValueError(
             f"the loss of {name} ({loss_type or 'its own, in forward()'}) is not that of a causal LM, which "
             "self.loss_function computes"
