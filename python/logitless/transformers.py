@@ -161,7 +161,9 @@ def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -
         return logits.materialise()
     if torch.compiler.is_compiling():  # which traces no tensor that waits
         return logits if model.training else logits.materialise()
-    return LogitsOnRead(logits, may_be_read=labels is None or not model.training)
+    waiting = LogitsOnRead(logits, may_be_read=labels is None or not model.training)
+    for_a_loss = labels is None and model.training and torch.is_grad_enabled()
+    return waiting.waiting_for_a_loss() if for_a_loss else waiting
 
 
 def _loss(
@@ -294,9 +296,10 @@ def loss_of_output(
     if labels is None:
         raise ValueError("the batch has no labels")
     logits = output["logits"] if isinstance(output, dict) else output[0]
-    logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
-    if isinstance(logits, AbsentLogits):
-        return logits.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing, **backward)
+    absent = logits.absent if isinstance(logits, LogitsOnRead) else logits
+    if isinstance(absent, AbsentLogits):
+        loss = absent.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing, **backward)
+        return logits.reached_from(loss) if isinstance(logits, LogitsOnRead) else loss
     # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
     loss = torch.nn.functional.cross_entropy(
         logits[..., :-1, :].flatten(0, -2).float(),
