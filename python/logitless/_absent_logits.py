@@ -216,10 +216,17 @@ class AbsentLogits:
         hidden, weight, bias = self._operands()
         if self.factor <= 0:
             self.refuse(f"scaled by {self.factor}")
+        if labels.numel() != hidden.shape[:-1].numel():
+            raise ValueError(f"labels have shape {tuple(labels.shape)}, and logits {tuple(self.shape)}")
+        labels = labels.reshape(hidden.shape[:-1])
+        if items is not None:
+            # A step without a label has 0 items: its loss is 0, as a mean over no token is.
+            predicted = labels[..., 1:] if shift else labels
+            items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
         return linear_cross_entropy(
             hidden,
             weight,
-            labels.reshape(hidden.shape[:-1]),
+            labels,
             linear_bias=bias,
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
@@ -276,6 +283,31 @@ for _name in (
     )
 
 
+class _WithHistory(torch.autograd.Function):
+    """Logits as a result of what they are made of. Their gradient, [N, V], is never made: it is undefined."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: LogitsOnRead, *tensors: Tensor | None) -> LogitsOnRead:  # type: ignore[override]
+        ctx.set_materialize_grads(False)
+        return logits._copy()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Any) -> tuple[None, ...]:  # type: ignore[override]
+        return (None,) * len(ctx.needs_input_grad)
+
+
+class _Reaches(torch.autograd.Function):
+    """A loss, and the logits beside it without a gradient of theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, loss: Tensor, logits: LogitsOnRead) -> Tensor:  # type: ignore[override]
+        return loss.clone()
+
+    @staticmethod
+    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return upstream, None
+
+
 # What a tensor answers without its values.
 _OF_NO_VALUES = frozenset(
     getattr(Tensor, name).__get__
@@ -326,6 +358,13 @@ class LogitsOnRead(Tensor):
         result._versions = self._versions
         return result
 
+    def _copy(self) -> LogitsOnRead:
+        """The same, with its history also where gradients are off: DistributedDataParallel copies outputs in a function
+        of autograd."""
+        result = self._with(self.absent)
+        result._has_history = self._has_history
+        return result
+
     def _waits(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """The result of an operator that needs no logits; NotImplemented from another."""
         absent = self.absent
@@ -345,6 +384,8 @@ class LogitsOnRead(Tensor):
                 return NotImplemented
         if function in (Tensor.detach, torch.detach):
             return self._with(absent, has_history=False)
+        if function in (Tensor.clone, torch.clone) and self._has_history:
+            return self._copy()
         if function in (Tensor.contiguous, Tensor.cpu) and not arguments and not keywords:
             return self
         if function is Tensor.float and not keywords:
@@ -366,6 +407,8 @@ class LogitsOnRead(Tensor):
                 return function(*args, **kwargs)
         if args and isinstance(args[0], cls):
             result = args[0]._waits(function, args[1:], kwargs)
+            if isinstance(result, cls) and result._has_history and args[0].grad_fn is not None:
+                return _WithHistory.apply(result, args[0])
             if result is not NotImplemented:
                 return result
         return cls._of_values(function, args, kwargs)
@@ -379,6 +422,16 @@ class LogitsOnRead(Tensor):
         name = getattr(function, "__name__", str(function))
         args, kwargs = tree_map_only(cls, lambda logits: logits.compute(name), (args, kwargs))
         return function(*args, **kwargs)
+
+    def waiting_for_a_loss(self) -> LogitsOnRead:
+        """The same with the history of logits, in which DistributedDataParallel looks for parameters that are used."""
+        bias = getattr(self.absent._head, "bias", None)
+        tensors = (self.absent._hidden, *self.absent.head_tensors(), bias)
+        return _WithHistory.apply(self, *tensors)
+
+    def reached_from(self, loss: Tensor) -> Tensor:
+        """A loss of the absent logits, whose backward passes by what these have passed since."""
+        return _Reaches.apply(loss, self)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:
         if self._computed is not None:

@@ -16,6 +16,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+if not hasattr(torch.nn, "LinearCrossEntropyLoss"):
+    raise ImportError(f"logitless.torch needs PyTorch 2.13 or later, and this is {torch.__version__}")
+
 from ._torch_call import (
     as_pytorch_raises,
     batched,
@@ -167,8 +170,9 @@ def linear_cross_entropy(
     if ignore_index is not None:
         pytorchs["ignore_index"] = ignore_index
     chosen = Options.of("linear_cross_entropy", CROSS_ENTROPY, {**pytorchs, **beyond})
-    # PyTorch, too, tells probabilities by their shape.
-    probabilities = target.is_floating_point() or target.shape == (*input.shape[:-1], vocab)
+    # PyTorch, too, tells probabilities by their shape. Numbers of one a token are ids of a wrong type.
+    lead = input.shape[:-1]
+    probabilities = target.shape == (*lead, vocab) or (target.is_floating_point() and target.shape != lead)
     if group is not None and (axes > 2 or probabilities):
         raise ValueError("group is set: targets must be vocabulary entries, and linear_weight must have 2 axes")
     if probabilities and axes == 2 and _takes_probabilities(input, linear_weight, target, vocab):

@@ -21,6 +21,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from transformers.loss.loss_utils import ForCausalLMLoss
 
 from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
 from ._model_head import fused_head, unpatch_heads, without_logits
@@ -160,7 +161,9 @@ def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -
         return logits.materialise()
     if torch.compiler.is_compiling():  # which traces no tensor that waits
         return logits if model.training else logits.materialise()
-    return LogitsOnRead(logits, may_be_read=labels is None or not model.training)
+    waiting = LogitsOnRead(logits, may_be_read=labels is None or not model.training)
+    for_a_loss = labels is None and model.training and torch.is_grad_enabled()
+    return waiting.waiting_for_a_loss() if for_a_loss else waiting
 
 
 def _loss(
@@ -202,10 +205,12 @@ def _checked_loss(model: Any) -> None:
     name = type(model).__name__
     if "_loss_function" in vars(model):
         raise ValueError(f"{name}.loss_function is one of your own: logitless computes that of a causal LM")
+    # "ForConditionalGeneration", of models that read images or sound beside text, stands for the same function.
     loss_type = getattr(model, "loss_type", None)
+    of_causal_lm = getattr(model, "loss_function", None) is ForCausalLMLoss
     forwards = [inspect.unwrap(c.forward) for c in type(model).__mro__ if "forward" in vars(c)]
     calls_it = any("loss_function" in getattr(f, "__code__", forwards).co_names for f in forwards)
-    if loss_type not in (None, "ForCausalLM") or not calls_it:
+    if not of_causal_lm or not calls_it:
         raise ValueError(
             f"the loss of {name} ({loss_type or 'its own, in forward()'}) is not that of a causal LM, which "
             "self.loss_function computes"
@@ -291,9 +296,10 @@ def loss_of_output(
     if labels is None:
         raise ValueError("the batch has no labels")
     logits = output["logits"] if isinstance(output, dict) else output[0]
-    logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
-    if isinstance(logits, AbsentLogits):
-        return logits.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing, **backward)
+    absent = logits.absent if isinstance(logits, LogitsOnRead) else logits
+    if isinstance(absent, AbsentLogits):
+        loss = absent.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing, **backward)
+        return logits.reached_from(loss) if isinstance(logits, LogitsOnRead) else loss
     # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
     loss = torch.nn.functional.cross_entropy(
         logits[..., :-1, :].flatten(0, -2).float(),

@@ -2,6 +2,8 @@
 """logitless.torch against PyTorch's own functions."""
 
 import itertools
+import subprocess
+import sys
 
 import pytest
 from torch_cases import BOUND, F, H, N, V, both, tensors, torch
@@ -326,3 +328,11 @@ def test_options_of_the_context():
             set_options(plan="three_pass")
     finally:
         set_options()
+
+
+def test_an_older_pytorch_is_named():
+    """`logitless.torch` is made of what PyTorch 2.13 brings."""
+    older = "import torch; torch.__version__ = '2.8.0'; del torch.nn.LinearCrossEntropyLoss; import logitless.torch"
+    result = subprocess.run([sys.executable, "-c", older], capture_output=True, text=True)
+    assert result.returncode == 1
+    assert "ImportError: logitless.torch needs PyTorch 2.13 or later, and this is 2.8.0" in result.stderr

@@ -60,7 +60,8 @@ def test_bad_input_has_pytorchs_exceptions(change):
 @pytest.mark.parametrize(
     ("change", "error", "message"),
     [
-        (lambda x, w, y: (x, w, y.float()), RuntimeError, r"[Ee]xpected"),
+        (lambda x, w, y: (x, w, y.float()), RuntimeError, "target of dtype torch.int64, got torch.float32"),
+        (lambda x, w, y: (x[None], w, y[None].float()), RuntimeError, "torch.int64, got torch.float32"),
         (lambda x, w, y: (x.to("meta"), w, y), ValueError, "input is on meta: logitless computes on the CPU"),
         (lambda x, w, y: (x[:, 1:], w, y), RuntimeError, r"in_features.*got 6 and 7"),
         (lambda x, w, y: (x, w, y + 2**40), IndexError, r"10995116277\d\d is outside \[0, 41\)"),
