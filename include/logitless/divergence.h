@@ -53,7 +53,7 @@ struct Teacher {
   Teacher(Logits logits_) : logits(logits_) {}
 
   /// Tells whether it has logits in place of hidden and head.
-  bool has_logits() const { return logits.data || logits.tokens() != 0 || logits.vocab != 0; }
+  bool has_logits() const { return logits.data || logits.batch != 0 || logits.time != 0 || logits.vocab != 0; }
 };
 
 }  // namespace logitless

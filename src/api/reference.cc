@@ -19,7 +19,9 @@ using core::fail;
 // Lists the parts of the other form of a reference, and whether each is there.
 std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Reference& reference) {
   const LmHead& head = reference.head;
-  return {{{"reference.hidden", reference.hidden.states.data != nullptr},
+  const ConstMatrix& states = reference.hidden.states;
+  // Of no token they may have no memory.
+  return {{{"reference.hidden", states.data || states.cols != 0},
            {"reference.hidden.second", reference.hidden.second.data != nullptr},
            {"reference.head", head.weight.data || head.packed.given()},
            {"reference.head.bias", head.bias.data != nullptr},
@@ -91,7 +93,8 @@ bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
 core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                                    const TokenOptions& token, std::span<const double> weights) {
   core::Array<double> sums(tokens.counts.size(), 0);
-  if (tokens.tokens() == 0) return sums;
+  // Ranks of a batch run the model's part together, those without a token too.
+  if (!is_given(reference)) return sums;
   const ConstVector& logps = reference.logps;
   whole.state_tokens([&](ranks::Statement& statement) { state_logps(statement, whole.problem(), tokens, logps); });
   if (is_sums(reference, tokens)) {
@@ -117,7 +120,7 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, cons
 
 void plan_reference(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                     const TokenOptions& token) {
-  if (tokens.tokens() == 0 || reference.logps.size != 0) return;
+  if (!is_given(reference) || reference.logps.size != 0) return;
   whole.count_part(with_model(whole, reference, tokens, token, [](const Call& call) { return call.plan(nullptr); }));
 }
 

@@ -185,7 +185,9 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
     statement.say(of + "pick counts", std::move(counts));
   }
   statement.say(of + "targets", std::move(targets));
-  if (!problem.options.temperatures.empty()) {
+  if (problem.options.temperatures.empty()) {
+    statement.say(of + "temperatures", std::string("none"));
+  } else {
     statement.say(of + "temperatures", entries_of_tokens("temperature", problem,
                                                          [tokens](int64_t row) { return tokens->temperature(row); }));
   }
@@ -213,7 +215,9 @@ void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProb
   state_teacher(statement, problem);
   statement.say("teacher.round_logits_to", problem.divergence->teacher_rounding);
   const problem::Temperatures& temperatures = problem.divergence->student;
-  if (!temperatures.each.empty()) {
+  if (temperatures.each.empty()) {
+    statement.say("temperatures", std::string("none"));
+  } else {
     statement.say("temperatures", entries_of_tokens("temperature", problem,
                                                     [&temperatures](int64_t row) { return temperatures.of(row); }));
   }

@@ -24,16 +24,14 @@ ranks::Entries entries_of(std::string name, std::span<const float> values);
 ranks::Entries entries_of_tokens(std::string name, const problem::TokenProblem& problem,
                                  const std::function<double(int64_t)>& value);
 
-/// States all fields of an options structure. Entries of the tokens' temperatures are part of state_tokens().
+/// States all fields of an options structure but the tokens' temperatures, which are part of state_tokens().
 template <class Options>
 void state_options(ranks::Statement& statement, const Options& options) {
   const auto visit = [&](const Field& field, const auto& value) {
     using T = std::remove_cvref_t<decltype(value)>;
-    if constexpr (std::is_same_v<T, std::span<const double>>) {
-      statement.say(field.name, std::string(value.empty() ? "none" : "one a token"));
-    } else if constexpr (std::is_same_v<T, std::span<const float>>) {
+    if constexpr (std::is_same_v<T, std::span<const float>>) {
       statement.say(field.name, entries_of(field.name, value));
-    } else {
+    } else if constexpr (!std::is_same_v<T, std::span<const double>>) {
       statement.say(field.name, value);
     }
   };

@@ -382,7 +382,7 @@ void check_d_lora(const HiddenProblem& problem, const Gradients& outputs) {
   const LoraAdapter& lora = problem.head.lora;
   const auto check = [&](std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
     if (!out.data) return;
-    if (!in.data) fail(name, " is set but the head has no ", input_name);
+    if (!in.data && in.cols == 0) fail(name, " is set but the head has no ", input_name);
     check_output_shape(name, out, in, input_name);
     core::check_matrix(name, out.data, out.dtype, out.rows, out.cols, out.stride);
   };

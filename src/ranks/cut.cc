@@ -17,8 +17,8 @@ HeadTypes head_types(const Heads& heads, const Gradients& outputs) {
             of.packed.given() ? static_cast<int64_t>(of.packed.packing) : -1,
             of.packed.group,
             of.ids.empty() ? -1 : 1,
-            type_of(of.lora.a),
-            type_of(of.lora.states),
+            of.lora.given() && !of.lora.has_states() ? static_cast<int64_t>(of.lora.a.dtype) : -1,
+            of.lora.has_states() ? static_cast<int64_t>(of.lora.states.dtype) : -1,
             of.lora.given() ? static_cast<int64_t>(of.lora.b.dtype) : -1,
             of.lora.rank()};
   };

@@ -249,6 +249,58 @@ TEST(DataRanks, OfAGridEndTogether) {
   }
 }
 
+// A rank may have no token: it has nothing to give for each, and its reference's states have no row.
+TEST(DataRanks, MayHaveNoToken) {
+  const std::vector<std::vector<int64_t>> parts = {{0, 1, 2, 3}, {}};
+  Task of_temperatures = {
+      "cross_entropy", false, [](const Context& context, const Part& p, const Gradients& g) {
+        const std::vector<double> temperatures(p.batch.ids.size(), 1.5);
+        CrossEntropyOptions options;
+        options.token.temperatures = temperatures;
+        return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
+      }};
+  Task with_model = {
+      "preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
+        Reference reference;
+        reference.hidden = p.states();
+        reference.head = p.source.head();
+        reference.head.bias = {};
+        plan_preference_loss(context, p.states(), p.source.head(), p.targets(), reference, {}, g);
+        return numbers(preference_loss(context, p.states(), p.source.head(), p.targets(), reference, {}, g));
+      }};
+  Task with_states = {"LoRA", false, [](const Context& context, const Part& p, const Gradients& g) {
+                        constexpr int64_t kRank = 3;
+                        const int64_t rows = static_cast<int64_t>(p.batch.ids.size());
+                        const std::vector<float> states(p.batch.ids.size() * kRank, 0.5F), b(kVocab * kRank, 0.25F);
+                        std::vector<float> d_states(kTokens * kRank);
+                        LmHead head = p.source.head();
+                        head.lora.states = {states.empty() ? nullptr : states.data(), rows, kRank};
+                        head.lora.b = {b.data(), kVocab, kRank};
+                        Gradients with_lora = g;
+                        with_lora.d_lora_states = {d_states.data(), rows, kRank};
+                        ContextOptions cut = context.options();
+                        cut.ranks.slices = {40, kVocab - 40};
+                        return numbers(cross_entropy(Context(cut), p.states(), head, p.targets(), {}, with_lora));
+                      }};
+  for (const Task& task : {of_temperatures, with_model, with_states}) {
+    SCOPED_TRACE(task.name);
+    const Left one = run(task, {}, part_of(parts[0]));
+    ThreadGroup group(2);
+    std::vector<Left> left(2);
+    const auto errors = run_ranks(2, [&](int rank) {
+      ContextOptions options;
+      options.ranks.data = &group.of(rank);
+      options.ranks.sum_d_weight = true;
+      left[static_cast<size_t>(rank)] = run(task, options, part_of(parts[static_cast<size_t>(rank)]));
+    });
+    for (size_t rank = 0; rank < 2; ++rank) {
+      ASSERT_EQ(message_of(errors[rank]), "");
+      expect_near(left[rank].numbers, one.numbers, 1e-7, "numbers");
+      expect_near(left[rank].d_weight, one.d_weight, 1e-6, "d_weight");
+    }
+  }
+}
+
 TEST(DataRanks, RefuseWhatIsOfAWholeBatch) {
   const std::pair<const char*, std::function<void(PolicyOptions&)>> cases[] = {
       {"top_entropy_quantile = 0.5", [](auto& o) { o.top_entropy_quantile = 0.5; }},

@@ -62,6 +62,8 @@ void expect_noticed(Split split) {
     SCOPED_TRACE(one.field + " = " + one.value);
     // Their base is of a whole batch.
     if (split == Split::kBatch && one.field.starts_with("cov_")) continue;
+    // They are of a rank's own tokens.
+    if (split == Split::kBatch && one.field == "temperatures") continue;
     const auto errors = run_case(one, batch, split);
     for (const auto& error : errors) ASSERT_TRUE(error) << "a rank returned";
     const std::string own = message_of(errors[1]);
