@@ -263,9 +263,8 @@ class TileTasks {
   // Tiles go by vocabulary first and by rows second: a part of the head stays near while all row blocks use
   // it, and its part of d_weight is complete when the next one begins. Sums into one place form a chain in
   // that order, whatever the number of threads. Each task has its own copy of what it names.
-  void submit([[maybe_unused]] Dependences& dependences, core::FirstError* error) {
-    const auto row_blocks = static_cast<int64_t>(active_.blocks.blocks.size());
-    const int64_t vocab_tiles = grid_.vocab_tiles();
+  void submit(Dependences& dependences, core::FirstError* error) {
+    const int64_t row_blocks = dependences.row_blocks, vocab_tiles = grid_.vocab_tiles();
     int64_t slot = 0, final_tiles = 0;
     size_t ahead = 0;
     for (int64_t j = 0; j < vocab_tiles; ++j) {
@@ -293,6 +292,7 @@ class TileTasks {
           [[maybe_unused]] char* const chain = dependences.chain(s, b, j);
           [[maybe_unused]] char* const after = dependences.chains[s].of_rows ? done : followed;
           for (int64_t split = 0; split < dependences.chains[s].splits; ++split) {
+            // Sums that nothing follows name their chain twice.
             [[maybe_unused]] char* const sum =
                 s == dependences.leader ? &dependences.summed(j, b)[split] : chain + split;
 #pragma omp task depend(in : made[0], head_part[0], done[0], after[0]) depend(inout : chain[split], sum[0])
