@@ -88,7 +88,6 @@ def run(model_name, task, options):
     import logitless
     from logitless.lm_eval import LogitlessLM
 
-    logitless.use_best_blas_kernels()
     if options.real:
         import smollm2
 

@@ -269,7 +269,6 @@ void run_calls(int threads, int repeat) {
 
 int main(int argc, char** argv) {
   try {
-    logitless::use_best_blas_kernels();
     CLI::App app("Times of the parts of a call. Run it alone on the machine.");
     std::string what;
     int64_t tokens = 2048, hidden = 1536, vocab = 151936;

@@ -161,7 +161,6 @@ int main(int argc, char** argv) {
   CLI11_PARSE(app, argc, argv);
   int result = 0;
   try {
-    use_best_blas_kernels();
     run(options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "ranks: %s\n", error.what());

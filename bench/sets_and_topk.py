@@ -105,7 +105,6 @@ def main():
     parser.add_argument("--tokens", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
-    logitless.use_best_blas_kernels()
     hidden, weight = inputs(options)
     vocab = len(weight)
     targets = torch.randint(vocab, (len(hidden),))

@@ -98,7 +98,6 @@ def environment(options: argparse.Namespace) -> dict:
     """The command's own facts, and the peers' versions."""
     info = subprocess.run([options.command, "info", "--json"], capture_output=True, text=True, check=True)
     facts = json.loads(info.stdout)
-    facts.pop("blas_kernels", None)
     facts |= {"threads": options.threads, "python": platform.python_version()}
     facts |= machine.facts(torch.__config__.show(), process_environment(options.threads))
     for package in PACKAGES:

@@ -121,7 +121,6 @@ def logitless_package(job: Job) -> Loss:
     import logitless
     import logitless.torch as fused
 
-    logitless.use_best_blas_kernels()
     sequences = (job.shape.sequences, -1)
 
     def policy(batch: Batch) -> torch.Tensor:

@@ -37,7 +37,6 @@ class FocalLoss final : public logitless::TokenLoss {
 };
 
 int main() try {
-  logitless::use_best_blas_kernels();
   constexpr int64_t tokens = 64, hidden_size = 24, vocab = 500;
   std::mt19937 generator(1);
   std::normal_distribution<double> normal(0.0, 1.0);

@@ -187,7 +187,6 @@ int main(int argc, char** argv) {
   declare(app, line);
   CLI11_PARSE(app, argc, argv);
   try {
-    logitless::use_best_blas_kernels();
     return run(line);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "distil: %s\n", error.what());

@@ -227,9 +227,6 @@ void check_cross_entropy(const logitless::Context& context, const Model& model, 
 }  // namespace
 
 int main() try {
-  // [blas]
-  logitless::use_best_blas_kernels();  // first thing in main(): no other thread runs yet, and no BLAS call
-  // [/blas]
   // [context]
   const logitless::Context context({.workspace_bytes = size_t{256} << 20});  // make it once and keep it
   // [/context]

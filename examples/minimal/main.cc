@@ -4,8 +4,6 @@
 // [head]
 #include <logitless/logitless.h>
 
-// First thing in main(): logitless::use_best_blas_kernels(), for an OpenBLAS that is older than the CPU.
-
 // Writes both gradients. Everything is a view of your memory: nothing is copied. A context is made once,
 // say Context({.workspace_bytes = 256 << 20}).
 logitless::CrossEntropyResult fused_head(const logitless::Context& context, int64_t N, int64_t H, int64_t V,
@@ -26,8 +24,6 @@ logitless::CrossEntropyResult fused_head(const logitless::Context& context, int6
 #include <vector>
 
 int main() try {
-  logitless::use_best_blas_kernels();
-
   constexpr int64_t tokens = 512, hidden_size = 256, vocab = 16000;
 
   std::mt19937 generator(1);

@@ -81,8 +81,6 @@ def main():
     parser.add_argument("-o", "--output", help="writes losses, seconds and memory as JSON")
     parser.add_argument("--save", metavar="FILE", help="writes the teacher's states, head and ids, and stops")
     options = parser.parse_args()
-    if options.head != "plain":
-        logitless.use_best_blas_kernels()
     torch.manual_seed(0)
 
     model, tokenizer = smollm2.load(torch.float32)

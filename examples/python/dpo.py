@@ -77,8 +77,6 @@ def main():
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("-o", "--output", help="writes losses, seconds and memory as JSON")
     options = parser.parse_args()
-    if options.head == "fused":
-        logitless.use_best_blas_kernels()
     model, tokenizer = smollm2.load(torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=5e-6)
     head = {"plain": PlainHead, "fused": FusedHead}[options.head](model.lm_head)

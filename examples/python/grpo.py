@@ -99,8 +99,6 @@ def main():
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("-o", "--output", help="writes losses, rewards, seconds and memory as JSON")
     options = parser.parse_args()
-    if options.head == "fused":
-        logitless.use_best_blas_kernels()
     model, tokenizer = smollm2.load(torch.float32)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
     head = {"plain": PlainHead, "fused": FusedHead}[options.head](model.lm_head)

@@ -70,8 +70,6 @@ def main():
     parser.add_argument("--tokens", type=int, default=48)
     parser.add_argument("-o", "--output", help="writes losses, rewards, seconds and memory as JSON")
     options = parser.parse_args()
-    if options.head == "fused":
-        logitless.use_best_blas_kernels()
     model, tokenizer = smollm2.load(torch.float32)
     arguments = trl.GRPOConfig(
         output_dir=tempfile.mkdtemp(),

@@ -79,8 +79,6 @@ def main():
     parser.add_argument("--length", type=int, default=64)
     parser.add_argument("-o", "--output", help="writes losses, seconds and memory as JSON")
     options = parser.parse_args()
-    if options.head == "fused":
-        logitless.use_best_blas_kernels()
 
     ids, vocab = word_ids(options.text, options.vocab)
     params = init(jax.random.key(0), vocab, options.hidden, options.length, options.layers)

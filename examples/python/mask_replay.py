@@ -63,7 +63,6 @@ def main():
     parser.add_argument("--steps", type=int, default=64, help="tokens of each of the four answers")
     options = parser.parse_args()
     torch.manual_seed(0)
-    logitless.use_best_blas_kernels()
     model, tokenizer = smollm2.load(torch.float32)
     hidden, chosen, old, kept = sample(model.eval(), tokenizer, options.top_p, options.steps)
     weight = model.lm_head.weight.detach()

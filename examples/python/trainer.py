@@ -38,10 +38,8 @@ def main():
 
     model, tokenizer = smollm2.load(getattr(torch, options.dtype))
     if options.head == "fused":
-        import logitless
         from logitless.transformers import patch
 
-        logitless.use_best_blas_kernels()
         patch(model)
 
     run = smollm2.Run(options.head)

@@ -101,7 +101,6 @@ def main():
     parser.add_argument("--batch", type=int, default=2)
     parser.add_argument("--length", type=int, default=128)
     options = parser.parse_args()
-    logitless.use_best_blas_kernels()
     model, tokenizer = smollm2.load(torch.float32)
     data = blocks(tokenizer, options.text, options.length)
     print(

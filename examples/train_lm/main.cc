@@ -230,7 +230,6 @@ int main(int argc, char** argv) {
   declare(app, line);
   CLI11_PARSE(app, argc, argv);
   try {
-    logitless::use_best_blas_kernels();
     resolve(line);
     if (line.record_fd >= 0) {
       train_and_record(line.train, line.record_fd);

@@ -426,7 +426,7 @@ LOGITLESS_C_API void logitless_targets_init(logitless_targets* targets, size_t s
 LOGITLESS_C_API void logitless_backward_options_init(logitless_backward_options* options, size_t size);
 LOGITLESS_C_API void logitless_gradients_init(logitless_gradients* gradients, size_t size);
 
-/* ---- Context, workspace, environment (context.h, workspace.h, environment.h, blas.h) ---- */
+/* ---- Context, workspace, environment (context.h, workspace.h, environment.h) ---- */
 
 /** Memory that calls use again. */
 typedef struct logitless_workspace logitless_workspace;
@@ -474,11 +474,10 @@ LOGITLESS_C_API void logitless_context_options_init(logitless_context_options* o
 LOGITLESS_C_API logitless_status logitless_context_create(const logitless_context_options* options,
                                                           logitless_context** context);
 LOGITLESS_C_API void logitless_context_free(logitless_context* context);
-/** See Context. The texts live as long as the context; blas_warning as long as no call of this thread asks again. */
+/** See Context. The texts live as long as the context. */
 LOGITLESS_C_API int logitless_context_threads(const logitless_context* context);
 LOGITLESS_C_API const char* logitless_context_simd_target(const logitless_context* context);
 LOGITLESS_C_API const char* logitless_context_gemm_backend(const logitless_context* context);
-LOGITLESS_C_API const char* logitless_context_blas_warning(const logitless_context* context);
 
 LOGITLESS_C_API logitless_status logitless_workspace_create(logitless_workspace** workspace);
 LOGITLESS_C_API void logitless_workspace_free(logitless_workspace* workspace);
@@ -493,6 +492,7 @@ typedef struct logitless_environment {
   int64_t l1d_bytes, l2_bytes, l3_bytes;
   const char* simd_target;
   const char* gemm_backend;
+  const char* gemm_float32;
   const char* gemm_bf16;
   const char* blas_config;
   const char* blas_core;
@@ -509,11 +509,6 @@ typedef struct logitless_environment {
 LOGITLESS_C_API logitless_status logitless_environment_create(const logitless_context* context,
                                                               logitless_environment** environment);
 LOGITLESS_C_API void logitless_environment_free(logitless_environment* environment);
-
-/** See use_best_blas_kernels(): call it first thing in main(). Returns "switched", "fit", "user_chose", "unknown",
- * "fixed" or "failed", or NULL where memory is out; `reason` (if not NULL) gets one line that lives as long as
- * this thread does not call again. */
-LOGITLESS_C_API const char* logitless_use_best_blas_kernels(const char** reason);
 
 /* ---- Plans (plan.h) ---- */
 

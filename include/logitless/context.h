@@ -66,9 +66,10 @@ struct ContextOptions {
   /// Intel CPU by kernels of this library, where Linux lets a process use it; "amx_float32" also float32, as
   /// three bfloat16 terms, no less exactly than others do, and "amx_float32_two_terms" as two, so that
   /// products are off by 5e-6 of themselves; neither was ever timed. "bfmmla" multiplies bfloat16 by an
-  /// instruction of Arm's CPUs, and was never timed on one. "onednn" multiplies bfloat16 on the units that
-  /// the CPU has, where the build found oneDNN and there are any, and stands before "openblas" where these
-  /// are faster than float32. Each multiplies everything else as "openblas" does.
+  /// instruction of Arm's CPUs, and was never timed on one. "onednn" is there where oneDNN, if the build
+  /// found it, is the faster library: for bfloat16 on AMD's AVX512-BF16 and on AMX, and for float32 where
+  /// OpenBLAS's kernels are narrower than the CPU. "openblas" is OpenBLAS alone. All others leave float32 to
+  /// the faster of the two, and float64 to OpenBLAS.
   std::string gemm_backend = "auto";
   /// Plan kDense takes kSplit as kFloat32.
   GradientPrecision gradient_precision = GradientPrecision::kNative;
@@ -103,9 +104,6 @@ class LOGITLESS_API Context {
   const std::string& simd_target() const;
   /// Names the backend that runs, e.g. "openblas".
   const std::string& gemm_backend() const;
-  /// Says in one line that the BLAS runs kernels that are narrower than the CPU, and what to do (blas.h); it
-  /// is empty when they are not. Every call asks anew: the BLAS belongs to the process.
-  std::string blas_warning() const;
 
  private:
   friend const detail::ContextState& detail::state_of(const Context& context);

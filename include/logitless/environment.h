@@ -25,12 +25,13 @@ struct Environment {
   std::vector<std::string> simd_targets;   ///< of this build on this CPU, best first
   std::string gemm_backend;                ///< of the context
   std::vector<std::string> gemm_backends;  ///< of this build on this CPU, best first
+  std::string gemm_float32;                ///< what multiplies float32, e.g. "oneDNN 2.6.3 (AVX-512)"
   std::string gemm_bf16;                   ///< what multiplies bfloat16 as it stands; empty: it is widened
   std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
   std::string blas_core;                   ///< core whose kernels the BLAS runs, e.g. "Zen"
   std::string blas_threading;              ///< "openmp", "pthreads" or "sequential"
   int blas_max_threads = 0;                ///< threads that the BLAS was compiled for: no team is larger
-  std::vector<std::string> warnings;       ///< e.g. a BLAS core narrower than the CPU
+  std::vector<std::string> warnings;       ///< e.g. float64 on BLAS kernels narrower than the CPU
 };
 
 /// Asks the machine, the BLAS and the context. `logitless info` prints it.

@@ -411,6 +411,7 @@ void visit_fields(FieldsOf<Environment>, const Visit& visit, S&&... s) {
   visit(Field("gemm_backend"), s.gemm_backend...);
   visit(Field("gemm_backends"), detail::entries(
                                     s, s.gemm_backends, [](auto& of) -> auto& { return of.gemm_backend_count; })...);
+  visit(Field("gemm_float32"), s.gemm_float32...);
   visit(Field("gemm_bf16"), s.gemm_bf16...);
   visit(Field("blas_config"), s.blas_config...);
   visit(Field("blas_core"), s.blas_core...);

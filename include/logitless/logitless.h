@@ -5,7 +5,6 @@
 #pragma once
 
 #include "logitless/backward.h"
-#include "logitless/blas.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/dense.h"

@@ -52,7 +52,6 @@ __all__ = [
     "token_stats",
     "topk_overlap",
     "topk_union",
-    "use_best_blas_kernels",
 ]
 
 __version__ = _core.version()
@@ -380,11 +379,3 @@ def options(structure: str) -> dict[str, dict[str, Any]]:
 def environment(context: Context | None = None) -> dict[str, Any]:
     """What runs: library, CPU, instruction set and BLAS."""
     return (context or default_context()).environment()
-
-
-def use_best_blas_kernels() -> tuple[str, str]:
-    """Lets an OpenBLAS that is older than the CPU run kernels that fit it; returns what was done, and why.
-
-    Call it before other threads run: it changes the OpenBLAS that this package uses, in the whole process.
-    """
-    return _core.use_best_blas_kernels()

@@ -180,7 +180,4 @@ class LogitlessLM(HFLM):
 if __name__ == "__main__":
     from lm_eval.__main__ import cli_evaluate
 
-    from . import use_best_blas_kernels
-
-    use_best_blas_kernels()
     cli_evaluate()

@@ -12,7 +12,6 @@
 #include "arrays.h"
 #include "calls.h"
 #include "communicator.h"
-#include "logitless/blas.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
 #include "logitless/logits.h"
@@ -131,7 +130,6 @@ void define_context(nb::module_& m) {
       .def_prop_ro("threads", &Context::threads)
       .def_prop_ro("simd_target", [](const Context& c) { return c.simd_target(); })
       .def_prop_ro("gemm_backend", [](const Context& c) { return c.gemm_backend(); })
-      .def_prop_ro("blas_warning", &Context::blas_warning)
       .def("environment", &environment_of);
   nb::class_<Plan>(m, "Plan")
       .def_prop_ro("kind", [](const Plan& p) { return name_of(p.kind); })
@@ -158,10 +156,6 @@ void define_context(nb::module_& m) {
       .def_ro("d_weight_bound", &Plan::d_weight_bound)
       .def("describe", &Plan::describe)
       .def("__repr__", [](const Plan& p) { return "<Plan: " + p.describe() + ">"; });
-  m.def("use_best_blas_kernels", [] {
-    const BlasKernels kernels = use_best_blas_kernels();
-    return std::make_pair(std::string(name_of(kernels.outcome)), kernels.reason);
-  });
   m.def("packing_blocks", &packing_blocks);
   m.def("fields", &fields_of);
   m.def("texts", &texts_of);

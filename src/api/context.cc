@@ -63,7 +63,6 @@ int Context::threads() const {
 
 const std::string& Context::simd_target() const { return state_->simd_target; }
 const std::string& Context::gemm_backend() const { return state_->gemm_backend; }
-std::string Context::blas_warning() const { return state_->gemm->kernel_warning(); }
 
 std::vector<std::string> gemm_backends() {
   std::vector<std::string> names;

@@ -50,12 +50,12 @@ Environment describe_environment(const Context& context) {
   e.simd_targets = simd_targets();
   e.gemm_backend = context.gemm_backend();
   e.gemm_backends = gemm_backends();
+  e.gemm_float32 = blas.float32;
   e.gemm_bf16 = blas.bf16;
   e.blas_config = blas.library;
   e.blas_core = blas.core;
   e.blas_threading = blas.threading;
   e.blas_max_threads = blas.max_threads;
-  if (std::string warning = context.blas_warning(); !warning.empty()) e.warnings.push_back(std::move(warning));
   std::move(blas.warnings.begin(), blas.warnings.end(), std::back_inserter(e.warnings));
   if (e.simd_target == "plain") e.warnings.push_back("the plain row kernels are chosen: they are for tests, and slow");
   return e;

@@ -12,7 +12,6 @@
 #include "c_api/fields.h"
 #include "c_api/inputs.h"
 #include "c_api/structs.h"
-#include "logitless/blas.h"
 #include "logitless/environment.h"
 
 using namespace logitless;
@@ -86,9 +85,6 @@ struct KeptEnvironment : logitless_environment {
   std::list<std::vector<const char*>> lists;
 };
 
-// Texts that a function returns live in the calling thread until it asks again.
-thread_local std::string asked;
-
 // Returns names[index] as long as the process lives, or NULL.
 const char* name_at(const std::vector<std::string>& names, size_t index) {
   return index < names.size() ? names[index].c_str() : nullptr;
@@ -157,10 +153,6 @@ const char* logitless_context_simd_target(const logitless_context* context) {
 const char* logitless_context_gemm_backend(const logitless_context* context) {
   return context ? context->context.gemm_backend().c_str() : nullptr;
 }
-const char* logitless_context_blas_warning(const logitless_context* context) {
-  const bool ok = LOGITLESS_OK == guarded([&] { asked = context_of(context).blas_warning(); });
-  return ok ? asked.c_str() : nullptr;
-}
 
 logitless_status logitless_workspace_create(logitless_workspace** workspace) {
   return guarded([&] {
@@ -184,16 +176,4 @@ logitless_status logitless_environment_create(const logitless_context* context, 
 }
 void logitless_environment_free(logitless_environment* environment) {
   delete static_cast<KeptEnvironment*>(environment);
-}
-
-const char* logitless_use_best_blas_kernels(const char** reason) {
-  const char* outcome = nullptr;
-  guarded([&] {
-    check_place(reason, "reason");
-    BlasKernels kernels = use_best_blas_kernels();
-    asked = std::move(kernels.reason);
-    if (reason) *reason = asked.c_str();
-    outcome = name_of(kernels.outcome);
-  });
-  return outcome;
 }

@@ -15,7 +15,6 @@ class Delegating : public Backend {
  public:
   const char* name() const override { return others_.name(); }
   Description describe() const override { return others_.describe(); }
-  std::string kernel_warning() const override { return others_.kernel_warning(); }
   int max_threads() const override { return others_.max_threads(); }
   bool reads(DType a, DType b) const override { return others_.reads(a, b); }
   const char* library_of(DType a, DType b) const override { return others_.library_of(a, b); }

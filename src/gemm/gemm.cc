@@ -8,12 +8,12 @@
 namespace logitless::gemm {
 namespace {
 
-// The best stands first. What runs follows from the build and the CPU alone: a choice by timing would change
-// bits from run to run.
+// The best comes first. What runs follows from the build, the CPU and OpenBLAS's kernels: a choice by timing
+// would change bits from run to run.
 std::vector<const Backend*> backends() {
   std::vector<const Backend*> found = {&openblas_backend()};
 #ifdef LOGITLESS_ONEDNN
-  if (const Backend* onednn = onednn_backend()) found.insert(onednn_is_faster() ? found.begin() : found.end(), onednn);
+  if (const Backend* onednn = onednn_backend()) found.insert(found.begin(), onednn);
 #endif
   for (const Backend* tiles : {bfmmla_backend(), amx_backend()}) {
     if (tiles) found.insert(found.begin(), tiles);
@@ -40,6 +40,13 @@ const Backend* find_backend(std::string_view name) {
     if (name == "auto" || name == backend->name()) return backend;
   }
   return nullptr;
+}
+
+const Backend& float32_backend() {
+#ifdef LOGITLESS_ONEDNN
+  if (onednn_multiplies(DType::kFloat32)) return *onednn_backend();
+#endif
+  return openblas_backend();
 }
 
 }  // namespace logitless::gemm

@@ -86,6 +86,7 @@ struct Description {
   std::string core;                   // whose kernels it runs, e.g. "Zen"
   std::string threading;              // "openmp", "pthreads" or "sequential"
   int max_threads = 0;                // that it was compiled for
+  std::string float32;                // what multiplies float32, e.g. "oneDNN 2.6.3 (AVX2)"
   std::string bf16;                   // what multiplies bfloat16 as it stands; empty where it is widened
   std::vector<std::string> warnings;  // one line each: settings of the process that make it slow or odd
 };
@@ -95,9 +96,6 @@ class Backend {
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
   virtual Description describe() const = 0;
-  /// Returns one line when the kernels that run are narrower than the CPU, which also says what to do; it is
-  /// empty when they are not.
-  virtual std::string kernel_warning() const = 0;
   /// Returns how many threads may call the backend at once.
   virtual int max_threads() const = 0;
 
@@ -158,5 +156,7 @@ class Backend {
 std::vector<std::string_view> backend_names();
 /// Finds "auto" or a name; returns null when there is none of that name.
 const Backend* find_backend(std::string_view name);
+/// Returns the backend with the fastest products of float32: OpenBLAS's or oneDNN's.
+const Backend& float32_backend();
 
 }  // namespace logitless::gemm

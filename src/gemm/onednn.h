@@ -1,18 +1,18 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// oneDNN multiplies bfloat16 with the CPU's own bfloat16 units (AVX512-BF16, AMX). It is there where the
-// build found the library.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 oneDNN multiplies bfloat16 with
+// the CPU's own bfloat16 units (AVX512-BF16, AMX), and float32 where the kernels of OpenBLAS are narrower
+// than the CPU. It is there where the build found the library.
 #pragma once
 
 #include "gemm/gemm.h"
 
 namespace logitless::gemm {
 
-/// Returns the backend that multiplies bfloat16 by bfloat16 with oneDNN, and everything else as
-/// openblas_backend() does; or null where this CPU or the library has no such product.
+/// Returns the backend "onednn", or null where oneDNN multiplies nothing faster than openblas_backend(), and
+/// where the environment variable LOGITLESS_ONEDNN is 0 when it is first asked for. Other products are
+/// OpenBLAS's.
 const Backend* onednn_backend();
 
-/// Returns whether that backend, where there is one, multiplies bfloat16 faster than openblas_backend()
-/// widens and multiplies it.
-bool onednn_is_faster();
+/// Returns whether that backend multiplies bfloat16 or float32, as it is.
+bool onednn_multiplies(DType dtype);
 
 }  // namespace logitless::gemm

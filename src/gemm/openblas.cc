@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <string>
+#include <utility>
 
 #include "core/parallel.h"
 #include "core/store.h"
@@ -16,6 +18,7 @@
 #include "gemm/openblas_core.h"
 #include "gemm/openblas_row_rule.h"
 #include "gemm/team.h"
+#include "gemm/widened.h"
 #include "kernels/row_kernels.h"
 
 namespace logitless::gemm {
@@ -86,62 +89,6 @@ void call_blas(const Product<double>& p) {
               static_cast<blasint>(p.ldc));
 }
 
-// 16-bit operands are widened panel by panel: a panel is small enough to stay in L2 next to the tile, and
-// deep enough that reading and writing C once a panel costs little (256 multiply-adds an element).
-constexpr int64_t kWidenDepth = 256;
-// A panel has at most 2 MiB of float32, and this is a multiple of every row step.
-constexpr int64_t kWidenBreadth = 2016;
-
-// OpenBLAS reads these as they stand; all others are widened.
-bool is_read(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
-
-// Widens op(M)[row, row + rows) x [col, col + cols) of an operand to a dense float matrix of the same
-// orientation. One that is read as it stands is left where it is.
-Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols,
-                const kernels::RowKernels& kernels, float* scratch, int threads) {
-  const int64_t stored_row = m.transposed ? col : row;
-  const int64_t stored_col = m.transposed ? row : col;
-  const void* first = core::element(m.data, m.dtype, stored_row * m.stride + stored_col);
-  if (is_read(m.dtype)) return {first, m.dtype, m.stride, m.transposed};
-  const int64_t stored_rows = m.transposed ? cols : rows;
-  const int64_t stored_cols = m.transposed ? rows : cols;
-  core::parallel_ranges(threads, stored_rows, [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) {
-      kernels.widen(core::element(first, m.dtype, r * m.stride), m.dtype, stored_cols, scratch + r * stored_cols);
-    }
-  });
-  return {scratch, DType::kFloat32, stored_cols, m.transposed};
-}
-
-// Returns the part of A that begins at (row, depth), of what pack_rows() has made of it.
-Operand packed_rows(const Product<float>& p, int64_t row, int64_t depth) {
-  return {static_cast<const float*>(p.a.packed) + row * p.k + depth, DType::kFloat32, p.k, false};
-}
-
-template <class Call>
-void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch, int threads,
-                      const Call& call) {
-  if (is_read(p.a.dtype) && is_read(p.b.dtype)) {
-    call(p);
-    return;
-  }
-  float* a_panel = static_cast<float*>(scratch);
-  float* b_panel = a_panel + (is_read(p.a.dtype) ? 0 : std::min(p.m, kWidenBreadth) * kWidenDepth);
-  for (int64_t n = 0; n < p.n; n += kWidenBreadth) {
-    const int64_t n_size = std::min(kWidenBreadth, p.n - n);
-    for (int64_t k = 0; k < p.k; k += kWidenDepth) {
-      const int64_t k_size = std::min(kWidenDepth, p.k - k);
-      const Operand b = widened(p.b, k, n, k_size, n_size, kernels, b_panel, threads);
-      for (int64_t m = 0; m < p.m; m += kWidenBreadth) {
-        const int64_t m_size = std::min(kWidenBreadth, p.m - m);
-        const Operand a =
-            p.a.packed ? packed_rows(p, m, k) : widened(p.a, m, k, m_size, k_size, kernels, a_panel, threads);
-        call({m_size, n_size, k_size, a, b, p.c + m * p.ldc + n, p.ldc, p.accumulate || k > 0});
-      }
-    }
-  }
-}
-
 // The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the
 // process. The description is put together anew by each call, in memory that all threads share, so it is read
 // once.
@@ -157,19 +104,8 @@ int most_threads() {
 class OpenBlas final : public Backend {
  public:
   const char* name() const override { return "openblas"; }
-  Description describe() const override {
-    Description out = openblas_description();
-    if (std::getenv("OPENBLAS_L2_SIZE")) {
-      out.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
-    }
-    if (threading() == Threading::kPthreads) {
-      out.warnings.push_back(
-          "the BLAS is a pthreads build: its thread number is switched for the whole process during calls");
-    }
-    return out;
-  }
-  std::string kernel_warning() const override { return core_warning(openblas_core_switch()); }
-  bool reads(DType a, DType b) const override { return is_read(a) && is_read(b); }
+  Description describe() const override { return openblas_description("float32 and float64"); }
+  bool reads(DType a, DType b) const override { return is_wide(a) && is_wide(b); }
   const char* library_of(DType, DType) const override { return name(); }
   double flops_per_byte(DType, DType) const override { return 12; }
   // It packs a head, and widens a 16-bit one before: from so many rows on that no longer matters.
@@ -183,23 +119,11 @@ class OpenBlas final : public Backend {
     const auto rule_of = [&](int64_t n, int64_t k) {
       return openblas_row_rule(core, in_double, n, k, family.b_transposed, most_rows);
     };
-    if (reads(family.a, family.b)) return rule_of(family.n, family.k);
-    // Such a product is the sum of products of panels, and the rule has to hold for each of them.
-    RowRule rule;
-    for (const int64_t n : {std::min(family.n, kWidenBreadth), family.n % kWidenBreadth}) {
-      for (const int64_t k : {std::min(family.k, kWidenDepth), family.k % kWidenDepth}) {
-        const RowRule panel = rule_of(n, k);
-        rule = {panel.row_step, std::max(rule.least_rows, panel.least_rows), panel.class_rows};
-      }
-    }
-    // No row may stand in a panel of another height than its neighbours'.
-    if (rule.padded(most_rows) > kWidenBreadth) rule.row_step = rule.least_rows = kWidenBreadth;
-    return rule;
+    return widened_rule(family, most_rows, rule_of);
   }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t, DType a, DType b) const override {
-    const int64_t rows = (is_read(a) ? 0 : std::min(m, kWidenBreadth)) + (is_read(b) ? 0 : std::min(n, kWidenBreadth));
-    return static_cast<size_t>(rows * kWidenDepth) * sizeof(float);
+    return static_cast<size_t>(widened_elements(m, n, a, b)) * sizeof(float);
   }
 
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
@@ -215,7 +139,7 @@ class OpenBlas final : public Backend {
 
   // OpenBLAS packs for itself, product by product. What it cannot read is widened.
   size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType) const override {
-    if (is_read(a)) return 0;
+    if (is_wide(a)) return 0;
     constexpr int64_t kCacheLine = 64;
     return static_cast<size_t>(core::round_up(rows * depth * static_cast<int64_t>(sizeof(float)), kCacheLine));
   }
@@ -288,13 +212,24 @@ const Backend& openblas_backend() {
   return backend;
 }
 
-Description openblas_description() {
+Description openblas_description(std::string_view products) {
   Description info;
   info.library = openblas_get_config();
   info.core = openblas_get_corename();
+  info.float32 = "OpenBLAS (" + info.core + ")";
   const Threading kind = threading();
   info.threading = kind == Threading::kOpenMp ? "openmp" : kind == Threading::kPthreads ? "pthreads" : "sequential";
   info.max_threads = most_threads();
+  if (std::string narrow = narrow_core_warning(info.core, cpu_vector_level(), products); !narrow.empty()) {
+    info.warnings.push_back(std::move(narrow));
+  }
+  if (std::getenv("OPENBLAS_L2_SIZE")) {
+    info.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
+  }
+  if (kind == Threading::kPthreads) {
+    info.warnings.push_back(
+        "the BLAS is a pthreads build: its thread number is switched for the whole process during calls");
+  }
   return info;
 }
 

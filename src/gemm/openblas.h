@@ -1,13 +1,16 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <string_view>
+
 #include "gemm/gemm.h"
 
 namespace logitless::gemm {
 
 const Backend& openblas_backend();
 
-/// Describes the process's OpenBLAS, without warnings.
-Description openblas_description();
+/// Describes the process's OpenBLAS. `products` names those that it computes, for the warning that its
+/// kernels are narrower than the CPU.
+Description openblas_description(std::string_view products);
 
 }  // namespace logitless::gemm

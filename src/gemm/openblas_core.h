@@ -1,19 +1,15 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This finds which kernels OpenBLAS runs (it calls a set of them a core) and whether they fit the CPU, and
-// changes them.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 OpenBLAS calls a set of its
+// kernels a core. An OpenBLAS that is older than the CPU may choose a core that is narrower than the CPU:
+// version 0.3.21 runs SSE kernels on Emerald Rapids, at a fifth of the speed.
 #pragma once
 
-#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
-#include "logitless/blas.h"
-
 namespace logitless::gemm {
 
-/// Generations of x86-64 vector instructions, as far as the kernels of matrix products differ by
-/// them.
+/// Generations of x86-64 vector instructions, as far as kernels of matrix products differ by them.
 enum class VectorLevel { kSse, kAvx, kAvx2, kAvx512 };
 
 /// Returns what the CPU and the operating system can run, or nothing on other architectures. kAvx2 includes
@@ -24,24 +20,12 @@ std::optional<VectorLevel> cpu_vector_level();
 /// name is not one of x86-64.
 std::optional<VectorLevel> core_vector_level(std::string_view core);
 
-/// The process's OpenBLAS, or what a test puts in its place.
-struct CoreSwitch {
-  std::optional<VectorLevel> cpu;
-  std::function<std::string()> core;
-  /// These forget the core, and choose one again by OPENBLAS_CORETYPE. Both are empty where the library has
-  /// one core only.
-  std::function<void()> quit;
-  std::function<void()> init;
-  /// Returns whether trial products come out exactly.
-  std::function<bool()> multiplies_right;
-};
-CoreSwitch openblas_core_switch();
+/// Returns whether the core is known to use less than `level`.
+bool is_narrower(std::string_view core, VectorLevel level);
 
-/// Does what use_best_blas_kernels() does, for this BLAS.
-BlasKernels use_best_kernels(const CoreSwitch& blas);
-
-/// Returns one line about kernels that are narrower than the CPU, and what to do; it is empty where none is
-/// known to be.
-std::string core_warning(const CoreSwitch& blas);
+/// Returns one line that says which products run on kernels narrower than the CPU, and what to do; it is
+/// empty where the core is not known to be narrower. `products` are those that OpenBLAS computes, e.g.
+/// "float64".
+std::string narrow_core_warning(std::string_view core, std::optional<VectorLevel> cpu, std::string_view products);
 
 }  // namespace logitless::gemm

@@ -16,7 +16,6 @@
 #include "gemm/amx_tiles.h"
 #include "gemm/bfmmla_tiles.h"
 #include "gemm/delegating.h"
-#include "gemm/openblas.h"
 #include "gemm/tile_unit.h"
 
 namespace logitless::gemm {
@@ -251,7 +250,7 @@ class TileBackend final : public Delegating {
 
   /// Float32 is multiplied as so many terms; 0: by another library.
   TileBackend(const char* name, const TileUnit& unit, int64_t float32_terms)
-      : Delegating(openblas_backend()), name_(name), unit_(unit), float32_terms_(float32_terms) {}
+      : Delegating(float32_backend()), name_(name), unit_(unit), float32_terms_(float32_terms) {}
 
   const char* name() const override { return name_; }
   Description describe() const override {

@@ -10,7 +10,7 @@ namespace logitless::gemm {
 // "emulated", plain C++ does what the unit would do, on every CPU: that is for tests, and slow.
 
 /// Returns the backend "amx", whose products of bfloat16 run on the tile unit of Intel's CPUs by kernels of
-/// our own and whose others are OpenBLAS's.
+/// our own and whose others are those of float32_backend().
 const Backend* amx_backend();
 
 /// Returns the backend "bfmmla", which does the same with the instruction of Arm's CPUs (bfmmla_tiles.h). It

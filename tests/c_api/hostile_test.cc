@@ -393,7 +393,6 @@ TEST(HostileC, NoHandleIsNoDefect) {
   EXPECT_EQ(logitless_context_threads(nullptr), 0);
   EXPECT_EQ(logitless_context_simd_target(nullptr), nullptr);
   EXPECT_EQ(logitless_context_gemm_backend(nullptr), nullptr);
-  EXPECT_EQ(logitless_context_blas_warning(nullptr), nullptr);
 }
 
 }  // namespace

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "determinism_cases.h"
-#include "logitless/blas.h"
 #include "logitless/logitless.h"
 #include "support/inputs.h"
 #include "support/testers.h"
@@ -110,7 +109,6 @@ void print_token_stats() {
 
 int main() {
   using namespace logitless::testing;
-  logitless::use_best_blas_kernels();
   for (const int threads : {1, 3}) {
     for (const DeterminismCase& one : determinism_cases()) {
       print(one.name + " threads " + std::to_string(threads), one.bytes(threads));

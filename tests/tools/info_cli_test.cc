@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What `logitless info` and a comparison say of the BLAS's kernels.
+// What `logitless info` and a comparison say of the kernels that multiply.
 #include <gtest/gtest.h>
 
 #include "cli_fixture.h"
@@ -9,15 +9,16 @@
 namespace logitless::testing {
 namespace {
 
+// OPENBLAS_CORETYPE=Prescott stands in for an OpenBLAS that takes this CPU for a much older one.
 class InfoCliTest : public CliTest {
  protected:
   void SetUp() override {
-    const gemm::CoreSwitch blas = gemm::openblas_core_switch();
-    if (!blas.init) GTEST_SKIP() << "this BLAS has one set of kernels";
-    if (blas.cpu.value_or(gemm::VectorLevel::kSse) < gemm::VectorLevel::kAvx2) GTEST_SKIP() << "this CPU is too old";
-    const bool wide = *blas.cpu == gemm::VectorLevel::kAvx512;
-    best_ = wide ? "SkylakeX" : "Haswell";
-    level_ = wide ? "AVX-512" : "AVX2";
+    const std::optional<gemm::VectorLevel> cpu = gemm::cpu_vector_level();
+    if (cpu.value_or(gemm::VectorLevel::kSse) < gemm::VectorLevel::kAvx2) GTEST_SKIP() << "this CPU is too old";
+    const EnvironmentVariable older("OPENBLAS_CORETYPE", "Prescott");
+    if (facts()["blas_core"] != "Prescott") GTEST_SKIP() << "this BLAS has one set of kernels";
+    level_ = *cpu == gemm::VectorLevel::kAvx512 ? "AVX-512" : "AVX2";
+    best_ = *cpu == gemm::VectorLevel::kAvx512 ? "SkylakeX" : "Haswell";
   }
   static std::string line_of(const std::string& text, const std::string& name) {
     std::istringstream lines(text);
@@ -26,70 +27,47 @@ class InfoCliTest : public CliTest {
     }
     return "";
   }
-  static json parsed(const Finished& run) {
+  json facts() {
+    const Finished run = CliTest::run({"info", "--json"});
     EXPECT_EQ(run.exit_code(), 0) << run.err;
     EXPECT_EQ(run.err, "");
     return json::parse(run.out);
   }
+  std::string narrow(const std::string& products, const std::string& core) const {
+    return "OpenBLAS multiplies " + products + " with its " + core + " kernels (SSE), but this CPU has " + level_ +
+           ": OPENBLAS_CORETYPE=" + core + " is set; unset it, or set OPENBLAS_CORETYPE=" + best_;
+  }
 
-  std::string best_, level_;
+  std::string level_, best_;
 };
 
-// Runs what it starts with an OpenBLAS that takes this CPU for a much older one.
-class OlderBlas {
- private:
-  EnvironmentVariable user_{"OPENBLAS_CORETYPE", std::nullopt};
-  EnvironmentVariable core_{"OLDER_CORE", "Prescott"};
-  EnvironmentVariable library_{"LD_PRELOAD", OLDER_CORE_PATH};
-  EnvironmentVariable sanitizer_{"ASAN_OPTIONS", "verify_asan_link_order=0"};
-};
-
-TEST_F(InfoCliTest, SaysWhatTheCommandSwitched) {
-  const OlderBlas older;
+TEST_F(InfoCliTest, Float32GoesToOneDnnWhereOpenBlasIsNarrower) {
+  const EnvironmentVariable older("OPENBLAS_CORETYPE", "Prescott");
+  const EnvironmentVariable whole("DNNL_MAX_CPU_ISA", std::nullopt), on("LOGITLESS_ONEDNN", std::nullopt);
+  const json e = facts();
+  if (!has(e["gemm_float32"], "oneDNN")) GTEST_SKIP() << "built without oneDNN";
+  EXPECT_TRUE(has(e["gemm_float32"], "(" + level_ + ")"));
   const Finished text = run({"info"});
-  EXPECT_EQ(text.exit_code(), 0) << text.err;
-  EXPECT_EQ(line_of(text.out, "blas core"), best_ +
-                                                ", switched from Prescott: the Prescott kernels (SSE) are narrower "
-                                                "than this CPU (" +
-                                                level_ + ")");
-  EXPECT_FALSE(has(text.out, "kernels (SSE), but")) << text.out;
-  const json e = parsed(run({"info", "--json"}));
-  EXPECT_EQ(e["blas_core"], best_);
-  EXPECT_EQ(e["blas_kernels"]["outcome"], "switched");
-  EXPECT_EQ(e["blas_kernels"]["before"], "Prescott");
-  EXPECT_EQ(e["blas_kernels"]["after"], best_);
+  EXPECT_EQ(line_of(text.out, "float32"), e["gemm_float32"]);
+  EXPECT_EQ(line_of(text.out, "blas core"), "Prescott");
+  EXPECT_EQ(line_of(text.out, "warning"), narrow("float64", "Prescott"));
+  EXPECT_EQ(report({"threads=1"})["environment"]["gemm_float32"], e["gemm_float32"]);
 }
 
-TEST_F(InfoCliTest, SaysThatTheUserIsObeyed) {
-  const EnvironmentVariable asked("OPENBLAS_CORETYPE", "Prescott");
-  const Finished text = run({"info"});
-  EXPECT_EQ(line_of(text.out, "blas core"), "Prescott, left as it was: OPENBLAS_CORETYPE=Prescott is set and obeyed");
-  EXPECT_EQ(line_of(text.out, "warning"), "the BLAS runs its Prescott kernels (SSE), but this CPU has " + level_ +
-                                              ": OPENBLAS_CORETYPE=Prescott is set and obeyed; unset it and call "
-                                              "logitless::use_best_blas_kernels(), as the command does, or set " +
-                                              best_);
-  EXPECT_EQ(parsed(run({"info", "--json"}))["blas_kernels"]["outcome"], "user_chose");
+TEST_F(InfoCliTest, WithoutOneDnnFloat32StaysWithOpenBlasAndIsWarnedOf) {
+  const EnvironmentVariable older("OPENBLAS_CORETYPE", "Nehalem"), off("LOGITLESS_ONEDNN", "0");
+  EXPECT_EQ(facts()["gemm_float32"], "OpenBLAS (Nehalem)");
+  EXPECT_EQ(line_of(run({"info"}).out, "warning"), narrow("float32 and float64", "Nehalem"));
+  EXPECT_TRUE(has(compare({"threads=1"}).out, "warning: " + narrow("float32 and float64", "Nehalem")));
+  for (const json& name : facts()["gemm_backends"]) EXPECT_NE(name, "onednn");
 }
 
-TEST_F(InfoCliTest, SaysNothingOfACoreThatFits) {
-  const EnvironmentVariable nobody("OPENBLAS_CORETYPE", std::nullopt);
-  const json e = parsed(run({"info", "--json"}));
+TEST_F(InfoCliTest, NothingIsSaidOfACoreThatFits) {
+  const EnvironmentVariable fits("OPENBLAS_CORETYPE", best_);
+  const json e = facts();
+  if (e["blas_core"] != best_) GTEST_SKIP() << "this OpenBLAS has no " << best_ << " kernels";
+  EXPECT_EQ(e["gemm_float32"], "OpenBLAS (" + best_ + ")");
   for (const json& warning : e["warnings"]) EXPECT_FALSE(has(warning, "kernels (")) << warning;
-  if (e["blas_kernels"]["outcome"] != "fit") GTEST_SKIP() << "this OpenBLAS does not know this CPU";
-  EXPECT_EQ(line_of(run({"info"}).out, "blas core"), e["blas_core"]);
-}
-
-TEST_F(InfoCliTest, AComparisonRunsOnTheSwitchedKernels) {
-  const OlderBlas older;
-  const json r = report({"threads=1"});
-  EXPECT_EQ(r["environment"]["blas_core"], best_);
-}
-
-TEST_F(InfoCliTest, AComparisonWarnsOfTheUsersNarrowKernels) {
-  const EnvironmentVariable asked("OPENBLAS_CORETYPE", "Nehalem");
-  const Finished text = compare({"threads=1"});
-  EXPECT_EQ(text.exit_code(), 0) << text.err;
-  EXPECT_TRUE(has(text.out, "warning: the BLAS runs its Nehalem kernels (SSE), but this CPU has " + level_));
 }
 
 }  // namespace

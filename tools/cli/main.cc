@@ -11,7 +11,6 @@
 #include "cli/common/command_line.h"
 #include "cli/measure/process.h"
 #include "io/error.h"
-#include "logitless/blas.h"
 #include "logitless/error.h"
 
 namespace logitless::cli {
@@ -21,7 +20,6 @@ constexpr int kBadInput = 2;
 constexpr int kFailure = 3;
 
 int run(int argc, char** argv) {
-  const BlasKernels blas = use_best_blas_kernels();
   CommandLine line;
   add_bench(line);
   add_compare(line);
@@ -30,7 +28,7 @@ int run(int argc, char** argv) {
   add_score(line);
   add_report(line);
   add_tune(line);
-  add_info(line, blas);
+  add_info(line);
   return line.run(argc, argv, kBadInput);
 }
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "cli/common/inputs.h"
-#include "logitless/blas.h"
 
 namespace CLI {
 class App;
@@ -87,8 +86,8 @@ class CommandLine {
   /// A new command: `add_flags` gets its flags, `run` is what it does.
   template <class Options>
   void add(const char* name, const char* help, const char* footer, void (*add_flags)(Command&, Options&),
-           int (*run)(const Options&), Options initial = {}) {
-    const auto options = std::make_shared<Options>(std::move(initial));
+           int (*run)(const Options&)) {
+    const auto options = std::make_shared<Options>();
     Command command = new_command(name, help, footer, [=] { return run(*options); });
     add_flags(command, *options);
   }
@@ -108,7 +107,7 @@ void add_bench(CommandLine& line);
 void add_compare(CommandLine& line);
 void add_compare_models(CommandLine& line);
 void add_gradcheck(CommandLine& line);
-void add_info(CommandLine& line, const BlasKernels& blas);
+void add_info(CommandLine& line);
 void add_report(CommandLine& line);
 void add_score(CommandLine& line);
 void add_tune(CommandLine& line);

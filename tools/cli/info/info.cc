@@ -20,26 +20,13 @@ constexpr const char* kInfoFooter = "Example: logitless info --set threads=1";
 const std::vector<std::string> kAppliedKeys = {"threads", "kernel.simd_target", "kernel.gemm_backend"};
 
 struct InfoOptions {
-  BlasKernels blas;  ///< what the command did to the BLAS at its start
   ConfigFlags config = {};
   bool json = false;
 };
 
 std::string cache_text(int64_t bytes) { return bytes > 0 ? human_bytes(bytes) : "unknown"; }
 
-// Whose kernels run, and how that came about where the BLAS has not simply chosen well by itself.
-std::string core_text(const Environment& e, const BlasKernels& blas) {
-  switch (blas.outcome) {
-    case BlasKernelsOutcome::kFit:
-      return e.blas_core;
-    case BlasKernelsOutcome::kSwitched:
-      return e.blas_core + ", switched from " + blas.before + ": " + blas.reason;
-    default:
-      return e.blas_core + ", left as it was: " + blas.reason;
-  }
-}
-
-void print_lines(const Environment& e, const BlasKernels& blas) {
+void print_lines(const Environment& e) {
   const auto line = [](const char* name, const std::string& value) { std::printf("%-12s %s\n", name, value.c_str()); };
   line("logitless", e.version);
   line("cpu", e.cpu + ", " + std::to_string(e.cores) + (e.cores == 1 ? " core" : " cores"));
@@ -48,9 +35,10 @@ void print_lines(const Environment& e, const BlasKernels& blas) {
   line("threads", std::to_string(e.threads));
   line("simd", e.simd_target + " (of " + joined(e.simd_targets) + ")");
   line("gemm", e.gemm_backend + " (of " + joined(e.gemm_backends) + ")");
+  line("float32", e.gemm_float32);
   line("bfloat16", e.gemm_bf16.empty() ? "widened to float32" : e.gemm_bf16);
   line("blas", e.blas_config);
-  line("blas core", core_text(e, blas));
+  line("blas core", e.blas_core);
   line("blas threads", e.blas_threading + ", at most " + std::to_string(e.blas_max_threads));
   for (const std::string& warning : e.warnings) line("warning", warning);
 }
@@ -61,14 +49,9 @@ int run_info(const InfoOptions& options) {
   reject_by_hand(config, has_no_use, "has no effect on info, which takes " + joined(kAppliedKeys));
   const Environment environment = describe_environment(Context(context_options_of(config)));
   if (options.json) {
-    Json json = environment_json(environment);
-    json["blas_kernels"] = {{"outcome", name_of(options.blas.outcome)},
-                            {"before", options.blas.before},
-                            {"after", options.blas.after},
-                            {"reason", options.blas.reason}};
-    print(page_of(json));
+    print(page_of(environment_json(environment)));
   } else {
-    print_lines(environment, options.blas);
+    print_lines(environment);
   }
   return 0;
 }
@@ -80,8 +63,8 @@ void add_flags(Command& info, InfoOptions& options) {
 
 }  // namespace
 
-void add_info(CommandLine& line, const BlasKernels& blas) {
-  line.add<InfoOptions>("info", kInfoHelp, kInfoFooter, add_flags, run_info, {.blas = blas});
+void add_info(CommandLine& line) {
+  line.add<InfoOptions>("info", kInfoHelp, kInfoFooter, add_flags, run_info);
 }
 
 }  // namespace logitless::cli
