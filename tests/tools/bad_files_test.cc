@@ -139,7 +139,8 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
   const Words base = {"--base-hidden", path("states"), "--base-lm-head", path("head")};
   const Words models = Words{"compare-models"} + hidden + head + base, score = {"score", "-o", path("none")};
   const auto task = [](const std::string& name) { return Words{"--set", "task=" + name}; };
-  std::vector<Words> lines = {  // each lacks the file that its last word names
+  std::vector<Words> lines = {
+      // each lacks the file that its last word names
       score + head + targets + Words{"--hidden"},
       score + hidden + targets + Words{"--lm-head"},
       score + hidden + head + Words{"--targets"},
@@ -150,7 +151,8 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
       Words{"compare-models"} + hidden + head + Words{"--base-lm-head", path("head"), "--base-hidden"},
       Words{"compare-models"} + hidden + head + Words{"--base-hidden", path("states"), "--base-lm-head"},
       Words{"compare"} + tensors + task("distillation") + Words{"--teacher-lm-head", path("head"), "--teacher-hidden"},
-      Words{"compare"} + tensors + task("distillation") + Words{"--teacher-hidden", path("states"), "--teacher-lm-head"},
+      Words{"compare"} + tensors + task("distillation") +
+          Words{"--teacher-hidden", path("states"), "--teacher-lm-head"},
       Words{"compare"} + tensors + task("distillation") +
           Words{"--teacher-hidden", path("states"), "--teacher-lm-head", path("head"), "--teacher-bias"},
       {"bench", kTiny, "--against"},
@@ -162,8 +164,8 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
   for (const char* option : {"--bias", "--lora", "--base-bias", "--base-lora", "--targets"}) {
     lines.push_back(models + Words{option});
   }
-  for (const char* option : {"--mask", "--advantages", "--old-logps", "--ref-logps", "--sampling-logps",
-                             "--teacher-logps", "--scores"}) {
+  for (const char* option :
+       {"--mask", "--advantages", "--old-logps", "--ref-logps", "--sampling-logps", "--teacher-logps", "--scores"}) {
     lines.push_back(Words{"compare"} + tensors + task("grpo") + Words{option});
   }
   for (const char* option : {"--labels", "--kl-logps", "--kl-ref-logps", "--sequence-weights", "--reward-targets"}) {
@@ -203,13 +205,14 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
 
 TEST_F(BadFilesTest, EveryOptionThatNamesAnOutputIsNamedWithIt) {
   using Words = std::vector<std::string>;
-  const Words models = Words{"compare-models", "--hidden", path("states"), "--lm-head", path("head"), "--base-hidden",
-                             path("states"), "--base-lm-head", path("head")};
+  const Words models = Words{"compare-models", "--hidden",     path("states"),   "--lm-head", path("head"),
+                             "--base-hidden",  path("states"), "--base-lm-head", path("head")};
   const std::vector<Words> lines = {
-      {"score", kTiny, "-o"},   {"score", kTiny, "-o", path("none"), "--json"}, {"compare", kTiny, "-o"},
-      {"compare", kTiny, "--json"}, {"gradcheck", kTiny, "--json"},               {"bench", kTiny, "-o"},
-      {"tune", kTiny, "-o"},    models + Words{"-o"},                          models + Words{"--json"},
-      {"report", std::string(SOURCE_FOLDER) + "/tests/data/tokens.jsonl", "-o"}};
+      {"score", kTiny, "-o"},         {"score", kTiny, "-o", path("none"), "--json"},
+      {"compare", kTiny, "-o"},       {"compare", kTiny, "--json"},
+      {"gradcheck", kTiny, "--json"}, {"bench", kTiny, "-o"},
+      {"tune", kTiny, "-o"},          models + Words{"-o"},
+      models + Words{"--json"},       {"report", std::string(SOURCE_FOLDER) + "/tests/data/tokens.jsonl", "-o"}};
   write_tensors(true);
   std::filesystem::create_directory(path("two\nlines"));
   for (const Words& line : lines) {
@@ -227,10 +230,14 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAnOutputIsNamedWithIt) {
 
 TEST_F(BadFilesTest, WhatIsTypedReachesTheTerminalEscaped) {
   const std::string nasty = "a\nb\x1b[2J\x7f\xc2\x9b", shown = "a\\nb\\x1b[2J\\x7f\\u009b";
-  for (const std::vector<std::string>& line :
-       {std::vector<std::string>{nasty}, {"compare", nasty}, {"report", nasty, "-o", path("page")},
-        {"compare", kTiny, "--set", "task=" + nasty}, {"compare", kTiny, "--" + nasty}, {"gradcheck", kTiny, nasty},
-        {"bench", kTiny, "--contenders", nasty}, {"bench", kTiny, "--sweep", nasty + "=1"}}) {
+  for (const std::vector<std::string>& line : {std::vector<std::string>{nasty},
+                                               {"compare", nasty},
+                                               {"report", nasty, "-o", path("page")},
+                                               {"compare", kTiny, "--set", "task=" + nasty},
+                                               {"compare", kTiny, "--" + nasty},
+                                               {"gradcheck", kTiny, nasty},
+                                               {"bench", kTiny, "--contenders", nasty},
+                                               {"bench", kTiny, "--sweep", nasty + "=1"}}) {
     const Finished result = run(line);
     EXPECT_EQ(result.exit_code(), 2) << result.err;
     EXPECT_TRUE(is_one_line(result.err)) << result.err;

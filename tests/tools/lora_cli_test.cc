@@ -280,7 +280,8 @@ TEST_F(LoraCliTest, BadAdaptersSayWhatIsWrongAndNothingIsWritten) {
   PeftAdapter adapter(kHidden, kVocab);
   const std::string lora = adapter.save(folder_ / "adapter");
   const Words score = Words{"score", "-o", path("none")} + tensors, with = score + Words{"--lora", lora};
-  expect_refusal(score + Words{"--lora", path("absent")}, "--lora " + path("absent") + ": cannot be opened: No such file");
+  expect_refusal(score + Words{"--lora", path("absent")},
+                 "--lora " + path("absent") + ": cannot be opened: No such file");
   expect_refusal(score + Words{"--lora", lora + ":"}, "there is no tensor name after the colon");
   expect_refusal(score + Words{"--lora", ""}, "must not be empty");
   expect_refusal({"score", "-o", path("none"), kTiny, "--lora", lora}, "--lora requires --hidden");

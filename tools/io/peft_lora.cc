@@ -189,8 +189,8 @@ std::string modules_in(const SafetensorsFile& file) {
   return text.empty() ? "no module" : text;
 }
 
-// The name of the module in the model: "lm_head", "language_model.lm_head". `named`: the user has named it, and
-// means the module of this whole name where there is one.
+// The name of the module in the model: "lm_head", "language_model.lm_head". If the user has `named` it, a
+// module of exactly this name is meant before any that ends in it.
 std::string whole_name_of(const SafetensorsFile& file, const std::string& module, bool named) {
   constexpr std::string_view kEnd = ".lora_A.weight";
   std::vector<std::string> found;

@@ -28,7 +28,7 @@ struct TensorPaths {
   std::vector<InputFile> files() const;
 };
 
-/// Adds the files of `spec`, which `flag` gives as FILE[:TENSOR], or FILE[:MODULE] of a LoRA; none where it is
+/// Adds the files of `spec`, which `flag` gives as FILE[:TENSOR], or FILE[:MODULE] of a LoRA; none if it is
 /// empty. Throws io::Error.
 void add_input_files(const std::string& flag, const std::string& spec, std::vector<InputFile>& files);
 

@@ -19,8 +19,8 @@ bool is_gguf(const std::string& path);
 /// Keeps what views of files point to.
 class ModelFiles {
  public:
-  /// [N, H] or [B, T, H] of the file's own type. Here and below `flag` is the option that names the file, with
-  /// which messages begin. Throws io::Error.
+  /// [N, H] or [B, T, H] of the file's own type. Here and below `flag` is the option that names the file, and
+  /// messages begin with it. Throws io::Error.
   HiddenStates hidden(const std::string& flag, const std::string& spec, const char* conventional_name);
   /// [V, H], or [H, V] where only that fits `hidden_size`; of a GGUF file its head, packed as it stands
   /// there, with bias and softcap, or the tensor that is named. Throws io::Error.

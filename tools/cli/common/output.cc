@@ -113,7 +113,8 @@ std::string printable(const std::string& text) {
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
     // UTF-8 has the control characters U+0080 to U+009F as C2 80 to C2 9F.
-    const bool next_is_control = c == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
+    const bool next_is_control =
+        c == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
     if (c == '\n') {
       out += "\\n";
     } else if (c < 0x20 || c == 0x7f) {
@@ -163,8 +164,9 @@ void Progress::phase(const std::string& name, double share) {
   const auto now = std::chrono::steady_clock::now();
   if (!drawing_ || (drawn_ && now - drawn_at_ < kRedraw)) return;
   const std::chrono::duration<double> gone = now - start_;
-  std::fprintf(stderr, "\r\033[K%s",
-               fitted(printable(name) + (share > 0 ? ", " + time_left(gone.count() / share * (1 - share)) : "")).c_str());
+  std::fprintf(
+      stderr, "\r\033[K%s",
+      fitted(printable(name) + (share > 0 ? ", " + time_left(gone.count() / share * (1 - share)) : "")).c_str());
   std::fflush(stderr);
   drawn_ = true;
   drawn_at_ = now;

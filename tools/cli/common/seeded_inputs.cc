@@ -295,7 +295,8 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
   if (config.parallel.ranks() > 1) throw Error(place + " chooses entries of a head, which ranks would have to share");
   if (!spec.empty() && !of_config.empty()) throw Error(place + " is set, and " + flag + " was given: one of the two");
   const std::vector<int64_t> ids =
-      spec.empty() ? of_config : io::read_integers(*open(flag, spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
+      spec.empty() ? of_config
+                   : io::read_integers(*open(flag, spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
   if (ids.empty()) throw Error(place + ": has no entry");
   for (size_t k = 0; k < ids.size(); ++k) {
     if (ids[k] >= 0 && ids[k] < job.stored_entries) continue;

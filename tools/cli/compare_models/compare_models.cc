@@ -206,12 +206,15 @@ void write_tokens(const std::string& path, const DistillationResult& result, con
 int run_compare_models(const Options& options) {
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   std::vector<InputFile> inputs;
-  const std::pair<const char*, const std::string&> specs[] = {
-      {"--hidden", options.hidden},         {"--lm-head", options.head},
-      {"--bias", options.bias},             {"--lora", options.lora},
-      {"--base-hidden", options.base_hidden}, {"--base-lm-head", options.base_head},
-      {"--base-bias", options.base_bias},   {"--base-lora", options.base_lora},
-      {"--targets", options.targets}};
+  const std::pair<const char*, const std::string&> specs[] = {{"--hidden", options.hidden},
+                                                              {"--lm-head", options.head},
+                                                              {"--bias", options.bias},
+                                                              {"--lora", options.lora},
+                                                              {"--base-hidden", options.base_hidden},
+                                                              {"--base-lm-head", options.base_head},
+                                                              {"--base-bias", options.base_bias},
+                                                              {"--base-lora", options.base_lora},
+                                                              {"--targets", options.targets}};
   for (const auto& [flag, spec] : specs) add_input_files(flag, spec, inputs);
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}}, inputs);
   ModelFiles files;
