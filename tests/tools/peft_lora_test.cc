@@ -173,7 +173,7 @@ TEST_F(PeftLoraTest, BadConfigsSayWhatIsWrong) {
   EXPECT_EQ(error_with({{"r", "4"}}), config + "r must be an integer");
   EXPECT_EQ(error_with({{"rank_pattern", {{"lm_head", 4}}}}),
             config + "rank_pattern: lm_head is 4, but the LoRA of lm_head has rank 2");
-  EXPECT_EQ(error_with({{"rank_pattern", {{"q_proj", 2}, {"lm_head", 4}, {".*", 2}}}}),
+  EXPECT_EQ(error_with({{"rank_pattern", {{"q_proj", 2}, {"lm_head", 4}, {"z.*", 2}}}}),
             config + "rank_pattern: lm_head is 4, but the LoRA of lm_head has rank 2");
   EXPECT_EQ(error_with({{"r", 4}, {"rank_pattern", {{"q_proj", 2}, {".*_proj", 8}}}}),
             config + "r is 4, but the LoRA of lm_head has rank 2");
