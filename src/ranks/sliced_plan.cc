@@ -109,13 +109,12 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
   is("a gradient", wanted(work.backward));
   is("d_hidden", sums ? name_of_type(static_cast<int64_t>(problem::d_hidden_dtype(outputs))) : wanted(wants_d_hidden));
   is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
-  if (work.chooses_segments) {
-    visit_fields(
-        FieldsOf<BackwardOptions>(),
-        [&](const Field& field, const auto& value) { statement.say("backward." + std::string(field.name), value); },
-        outputs.backward);
-  }
-  is("the choice of segments", wanted(run.chooses_segments));
+  const BackwardOptions backward = work.chooses_segments ? outputs.backward : BackwardOptions();
+  visit_fields(
+      FieldsOf<BackwardOptions>(),
+      [&](const Field& field, const auto& value) { statement.say("backward." + std::string(field.name), value); },
+      backward);
+  statement.say("backward.mode of the plan", run.chooses_segments ? backward.mode : BackwardOptions().mode);
   statement.say("plan", std::string(name_of(run.plan.kind)));
   statement.say("chunks", run.chunk_count());
   statement.say("row_tile", run.grid.row_tile);

@@ -106,10 +106,10 @@ int64_t entry_count(std::string_view line) {
 
 std::string difference(std::string_view mine, std::string_view theirs, int their_rank) {
   const auto a = parts_of(mine), b = parts_of(theirs);
-  const auto or_nothing = [](std::string_view text) { return text.empty() ? std::string_view("nothing") : text; };
-  const std::string where = " here, where rank " + std::to_string(their_rank) + " has ";
-  if (a[0] != b[0]) return std::string(or_nothing(a[0])).append(where).append(or_nothing(b[0]));
-  return text_of_line(mine).append(where).append(b[2]);
+  const std::string rank = "rank " + std::to_string(their_rank);
+  if (a[0] == b[0]) return text_of_line(mine) + " here, where " + rank + " has " + std::string(b[2]);
+  const auto or_nothing = [](std::string_view line) { return line.empty() ? "nothing" : text_of_line(line); };
+  return or_nothing(mine) + " here, and " + or_nothing(theirs) + " on " + rank;
 }
 
 }  // namespace logitless::ranks

@@ -91,7 +91,8 @@ std::string_view line_of(std::string_view lines, size_t line);
 std::string text_of_line(std::string_view line);
 int64_t entry_count(std::string_view line);
 
-/// Says how two lines differ: "reduction = sum here, where rank 1 has mean".
+/// Says how two lines differ: "reduction = sum here, where rank 1 has mean". Ranks that were given different
+/// options have lines of different names: "lora.states is float32 here, and lora.a is float32 on rank 1".
 std::string difference(std::string_view mine, std::string_view theirs, int their_rank);
 
 }  // namespace logitless::ranks

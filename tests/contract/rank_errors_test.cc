@@ -197,6 +197,10 @@ TEST(RankErrors, NameWhatDiffersAndBothValues) {
        "gradient_precision = native", "gradient_precision = split"},
       {"outputs", [](GivenToRank& g) { g.gradients.d_hidden = {}; }, "d_hidden is float32", "d_hidden is not wanted"},
       {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "d_weight is float32", "d_weight is none"},
+      {"sampling", [](GivenToRank& g) { g.gradients.backward = {.mode = BackwardMode::kSampled, .theta = 1}; },
+       "backward.mode = exact", "backward.mode = sampled"},
+      {"what is left out", [](GivenToRank& g) { g.gradients.backward.mode = BackwardMode::kCertified; },
+       "backward.mode = exact", "backward.mode = certified"},
       {"modes", [](GivenToRank& g) { g.gradients.d_hidden_mode = WriteMode::kAccumulate; },
        "d_hidden_mode is overwrite", "d_hidden_mode is accumulate"},
   };
@@ -226,6 +230,44 @@ TEST(RankErrors, NameWhatDiffersAndBothValues) {
                    compute_token_stats(Context(given.context), given.source.states(), given.source.head(),
                                        given.batch.targets());
                  });
+}
+
+TEST(RankErrors, NameWhatDiffersAmongGradientsOfASample) {
+  const auto prepare = [](GivenToRank& g) { g.gradients.backward = {.mode = BackwardMode::kSampled, .theta = 1}; };
+  const Difference differences[] = {
+      {"the mode", [](GivenToRank& g) { g.gradients.backward.mode = BackwardMode::kCertified; },
+       "backward.mode = sampled", "backward.mode = certified"},
+      {"no mode", [](GivenToRank& g) { g.gradients.backward = {}; }, "backward.mode = sampled",
+       "backward.mode = exact"},
+      {"the threshold", [](GivenToRank& g) { g.gradients.backward.theta = 0.5; }, "backward.theta = 1",
+       "backward.theta = 0.5"},
+      {"the seed", [](GivenToRank& g) { g.gradients.backward.seed = 7; }, "backward.seed = 0", "backward.seed = 7"},
+  };
+  for (const Difference& difference : differences) expect_noticed(difference, run_cross_entropy, prepare);
+}
+
+// One rank has an option that another one has not: both are named, with their values.
+TEST(RankErrors, NameBothWhereOptionsAreNotTheSame) {
+  const std::vector<float> a(2 * kHidden, 0.5F), b(kVocab * 2, 0.25F), states(kTokens * 2, 0.5F);
+  const LoraAdapter none, of_a = {.a = {a.data(), 2, kHidden}, .b = {b.data(), kVocab, 2}};
+  const LoraAdapter of_states = {.a = {}, .b = of_a.b, .states = {states.data(), kTokens, 2}};
+  const auto message = [](const LoraAdapter& of_first, const LoraAdapter& of_second) {
+    ThreadGroup group(2);
+    const auto errors = run_ranks(2, [&](int rank) {
+      const FromHidden source;
+      const Batch batch(true);
+      ContextOptions options;
+      options.ranks.data = &group.of(rank);
+      LmHead head = source.head();
+      head.lora = rank == 0 ? of_first : of_second;
+      cross_entropy(Context(options), source.states(), head, batch.targets());
+    });
+    return message_of(errors[0]);
+  };
+  const std::string begin = "the ranks of ranks.data do not make the same call: ";
+  EXPECT_EQ(message(none, of_a), begin + "lora = none here, and lora.a is float32 on rank 1");
+  EXPECT_EQ(message(of_a, none), begin + "lora.a is float32 here, and lora = none on rank 1");
+  EXPECT_EQ(message(of_states, of_a), begin + "lora.states is float32 here, and lora.a is float32 on rank 1");
 }
 
 // What a loss is given beside its options.

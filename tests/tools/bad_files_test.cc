@@ -132,6 +132,120 @@ TEST_F(BadFilesTest, TextWithoutEndIsRefused) {
   expect_refusal("(ulimit -t 60; $L compare c.yaml --profile comma)", "comma:1: is not YAML: no value can begin here");
 }
 
+TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
+  using Words = std::vector<std::string>;
+  const Words hidden = {"--hidden", path("states")}, head = {"--lm-head", path("head")};
+  const Words targets = {"--targets", path("states")}, tensors = write_tensors(true);
+  const Words base = {"--base-hidden", path("states"), "--base-lm-head", path("head")};
+  const Words models = Words{"compare-models"} + hidden + head + base, score = {"score", "-o", path("none")};
+  const auto task = [](const std::string& name) { return Words{"--set", "task=" + name}; };
+  std::vector<Words> lines = {
+      // each lacks the file that its last word names
+      score + head + targets + Words{"--hidden"},
+      score + hidden + targets + Words{"--lm-head"},
+      score + hidden + head + Words{"--targets"},
+      {"gradcheck", "--set", "level=logits", "--targets", path("states"), "--logits"},
+      {"compare-models", "--hidden", path("states"), "--base-hidden", path("states"), "--base-lm-head", path("head"),
+       "--lm-head"},
+      Words{"compare-models"} + head + base + Words{"--hidden"},
+      Words{"compare-models"} + hidden + head + Words{"--base-lm-head", path("head"), "--base-hidden"},
+      Words{"compare-models"} + hidden + head + Words{"--base-hidden", path("states"), "--base-lm-head"},
+      Words{"compare"} + tensors + task("distillation") + Words{"--teacher-lm-head", path("head"), "--teacher-hidden"},
+      Words{"compare"} + tensors + task("distillation") +
+          Words{"--teacher-hidden", path("states"), "--teacher-lm-head"},
+      Words{"compare"} + tensors + task("distillation") +
+          Words{"--teacher-hidden", path("states"), "--teacher-lm-head", path("head"), "--teacher-bias"},
+      {"bench", kTiny, "--against"},
+  };
+  for (const char* option : {"--lengths", "--bias", "--lora", "--vocab-ids"}) {
+    for (const char* command : {"compare", "gradcheck"}) lines.push_back(Words{command} + tensors + Words{option});
+    lines.push_back(score + tensors + Words{option});
+  }
+  for (const char* option : {"--bias", "--lora", "--base-bias", "--base-lora", "--targets"}) {
+    lines.push_back(models + Words{option});
+  }
+  for (const char* option :
+       {"--mask", "--advantages", "--old-logps", "--ref-logps", "--sampling-logps", "--teacher-logps", "--scores"}) {
+    lines.push_back(Words{"compare"} + tensors + task("grpo") + Words{option});
+  }
+  for (const char* option : {"--labels", "--kl-logps", "--kl-ref-logps", "--sequence-weights", "--reward-targets"}) {
+    lines.push_back(Words{"gradcheck"} + tensors + task("kto") + Words{option});
+  }
+  for (const char* option : {"--set-ids", "--set-counts", "--set-values", "--soft-rows"}) {
+    lines.push_back(Words{"compare"} + tensors + task("soft_targets") + Words{option});
+  }
+  for (const char* command : {"compare", "bench", "tune", "info"}) lines.push_back({command, "--config"});
+  for (const char* command : {"compare", "gradcheck", "bench"}) lines.push_back({command, kTiny, "--profile"});
+  lines.push_back(score + Words{kTiny, "--profile"});
+  lines.push_back(score + Words{"--config"});
+
+  std::filesystem::create_directory(path("folder"));
+  std::vector<std::string> bad = {path("folder"), write("empty", ""), path("two\nred\x1b[31m")};
+  const std::string locked = write("locked", "text");
+  std::filesystem::permissions(locked, std::filesystem::perms::none);
+  if (access(locked.c_str(), R_OK) != 0) bad.push_back(locked);  // Root may read everything.
+  const auto printed = [](std::string text) {
+    for (const auto& [raw, shown] : {std::pair<std::string, std::string>{"\n", "\\n"}, {"\x1b", "\\x1b"}}) {
+      if (const size_t place = text.find(raw); place != std::string::npos) text.replace(place, 1, shown);
+    }
+    return text;
+  };
+  for (const Words& line : lines) {
+    for (const std::string& file : bad) {
+      const Finished result = run(line + Words{file});
+      EXPECT_EQ(result.exit_code(), 2) << line.front() << " " << line.back() << " " << file << "\n" << result.err;
+      EXPECT_TRUE(is_one_line(result.err)) << line.front() << " " << result.err;
+      // Of a LoRA the folder is read, and the message names the file that is not in it.
+      EXPECT_TRUE(has(result.err, "logitless: " + line.back() + " " + printed(file))) << line.front();
+      EXPECT_EQ(result.out, "") << line.front() << " " << line.back();
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("none")));
+}
+
+TEST_F(BadFilesTest, EveryOptionThatNamesAnOutputIsNamedWithIt) {
+  using Words = std::vector<std::string>;
+  const Words models = Words{"compare-models", "--hidden",     path("states"),   "--lm-head", path("head"),
+                             "--base-hidden",  path("states"), "--base-lm-head", path("head")};
+  const std::vector<Words> lines = {
+      {"score", kTiny, "-o"},         {"score", kTiny, "-o", path("none"), "--json"},
+      {"compare", kTiny, "-o"},       {"compare", kTiny, "--json"},
+      {"gradcheck", kTiny, "--json"}, {"bench", kTiny, "-o"},
+      {"tune", kTiny, "-o"},          models + Words{"-o"},
+      models + Words{"--json"},       {"report", std::string(SOURCE_FOLDER) + "/tests/data/tokens.jsonl", "-o"}};
+  write_tensors(true);
+  std::filesystem::create_directory(path("two\nlines"));
+  for (const Words& line : lines) {
+    for (const std::string& file : {std::string("absent/file"), std::string("two\nlines")}) {
+      const Finished result = run(line + Words{path(file)});
+      const std::string shown = file == "two\nlines" ? "two\\nlines: is a directory" : "absent/file: cannot be written";
+      EXPECT_EQ(result.exit_code(), 2) << line.front() << "\n" << result.err;
+      EXPECT_TRUE(is_one_line(result.err)) << line.front() << " " << result.err;
+      EXPECT_TRUE(has(result.err, "logitless: " + line.back() + " " + path(shown))) << line.front();
+      EXPECT_EQ(result.out, "") << line.front();
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(path("none")));
+}
+
+TEST_F(BadFilesTest, WhatIsTypedReachesTheTerminalEscaped) {
+  const std::string nasty = "a\nb\x1b[2J\x7f\xc2\x9b", shown = "a\\nb\\x1b[2J\\x7f\\u009b";
+  for (const std::vector<std::string>& line : {std::vector<std::string>{nasty},
+                                               {"compare", nasty},
+                                               {"report", nasty, "-o", path("page")},
+                                               {"compare", kTiny, "--set", "task=" + nasty},
+                                               {"compare", kTiny, "--" + nasty},
+                                               {"gradcheck", kTiny, nasty},
+                                               {"bench", kTiny, "--contenders", nasty},
+                                               {"bench", kTiny, "--sweep", nasty + "=1"}}) {
+    const Finished result = run(line);
+    EXPECT_EQ(result.exit_code(), 2) << result.err;
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    for (const char* raw : {"\x1b", "\x7f", "\xc2\x9b"}) EXPECT_FALSE(has(result.err, raw)) << result.err;
+  }
+  EXPECT_TRUE(has(run({"compare", nasty}).err, shown + ": cannot be opened"));
+}
+
 TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
   std::filesystem::create_symlink("loop", path("loop"));
   const std::string reason = "Too many levels of symbolic links";

@@ -203,7 +203,7 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
       {{}, "A subcommand is required"},
       {{kTiny}, kTiny + " is not a command"},
       {{"nope", "--set", "seed=1"}, "nope is not a command"},
-      {{"no\npe"}, "no pe is not a command"},
+      {{"no\npe"}, "no\\npe is not a command"},
       {{"compare", "--bogus"}, "--bogus"},
       {{"compare", kTiny, "--repeat", "0"}, "--repeat"},
       {{"compare", kTiny, "--repeat", "x"}, "--repeat"},

@@ -280,7 +280,8 @@ TEST_F(LoraCliTest, BadAdaptersSayWhatIsWrongAndNothingIsWritten) {
   PeftAdapter adapter(kHidden, kVocab);
   const std::string lora = adapter.save(folder_ / "adapter");
   const Words score = Words{"score", "-o", path("none")} + tensors, with = score + Words{"--lora", lora};
-  expect_refusal(score + Words{"--lora", path("absent")}, "adapter_config.json: cannot be opened");
+  expect_refusal(score + Words{"--lora", path("absent")},
+                 "--lora " + path("absent") + ": cannot be opened: No such file");
   expect_refusal(score + Words{"--lora", lora + ":"}, "there is no tensor name after the colon");
   expect_refusal(score + Words{"--lora", ""}, "must not be empty");
   expect_refusal({"score", "-o", path("none"), kTiny, "--lora", lora}, "--lora requires --hidden");
@@ -297,7 +298,7 @@ TEST_F(LoraCliTest, BadAdaptersSayWhatIsWrongAndNothingIsWritten) {
     expect_refusal(Words{"score", "-o", lora + "/" + file, "--lora", lora} + tensors, "the file that --lora names");
     expect_refusal(Words{"compare-models", "-o", lora + "/" + file, "--lora", lora, "--hidden", path("states"),
                          "--lm-head", path("head"), "--base-hidden", path("states"), "--base-lm-head", path("head")},
-                   "an input");
+                   "the file that --lora names");
     EXPECT_EQ(read("adapter/" + std::string(file)), before);
   }
   adapter.with({{"use_dora", true}}).save(folder_ / "adapter");

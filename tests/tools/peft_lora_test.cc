@@ -68,8 +68,12 @@ TEST_F(PeftLoraTest, TheScaleIsThatOfPeft) {
   EXPECT_EQ(scale_with({{"lora_alpha", 16}}), 8);
   EXPECT_EQ(scale_with({{"lora_alpha", 0.5}}), 0.25);
   EXPECT_EQ(scale_with({{"use_rslora", true}}), 3 / std::sqrt(2.0));
-  // Of the rank that the module has.
-  EXPECT_EQ(scale_with({{"r", 8}, {"rank_pattern", {{"lm_head", 2}}}}), 1.5);
+  // Of the rank that the module has. Of an expression nothing is known but its rank.
+  for (const char* pattern : {"lm_head", "^lm_head", ".*head", "(lm_head|q_proj)"}) {
+    EXPECT_EQ(scale_with({{"r", 8}, {"rank_pattern", {{"q_proj", 4}, {".*_proj", 16}, {pattern, 2}}}}), 1.5) << pattern;
+  }
+  EXPECT_EQ(scale_with({{"rank_pattern", {{"q_proj", 4}, {".*_proj", 16}}}}), 1.5);
+  EXPECT_EQ(scale_with({{"use_rslora", nullptr}}), 1.5);
   for (const char* pattern : {"lm_head", "^lm_head"}) {
     EXPECT_EQ(scale_with({{"alpha_pattern", {{"q_proj", 9}, {pattern, 10}}}}), 5) << pattern;
   }
@@ -156,7 +160,9 @@ TEST_F(PeftLoraTest, ShapesAreThoseOfTheHead) {
   EXPECT_EQ(error(saved), file + head + "lora_A.weight [0, 5]: has no row");
   saved = adapter();
   saved.with_tensor({"base_model.model.mtp.lm_head.lora_A.weight", "F32", {2, kHidden}, saved.a.data()});
-  EXPECT_EQ(error(saved), "");  // One is lm_head itself.
+  // One is lm_head itself, but only who names it means that one.
+  EXPECT_EQ(error(saved), file + "has a LoRA of mtp.lm_head and of lm_head: name one as FILE:MODULE");
+  EXPECT_EQ(error(saved, ":lm_head"), "");
   saved.module = "base_model.model.language_model.lm_head.";
   EXPECT_EQ(error(saved), file + "has a LoRA of mtp.lm_head and of language_model.lm_head: name one as FILE:MODULE");
 }
@@ -165,6 +171,18 @@ TEST_F(PeftLoraTest, BadConfigsSayWhatIsWrong) {
   const std::string config = "adapter/adapter_config.json: ";
   EXPECT_EQ(error_with({{"r", 4}}), config + "r is 4, but the LoRA of lm_head has rank 2");
   EXPECT_EQ(error_with({{"r", "4"}}), config + "r must be an integer");
+  EXPECT_EQ(error_with({{"rank_pattern", {{"lm_head", 4}}}}),
+            config + "rank_pattern: lm_head is 4, but the LoRA of lm_head has rank 2");
+  EXPECT_EQ(error_with({{"rank_pattern", {{"q_proj", 2}, {"lm_head", 4}, {"z.*", 2}}}}),
+            config + "rank_pattern: lm_head is 4, but the LoRA of lm_head has rank 2");
+  EXPECT_EQ(error_with({{"r", 4}, {"rank_pattern", {{"q_proj", 2}, {".*_proj", 8}}}}),
+            config + "r is 4, but the LoRA of lm_head has rank 2");
+  EXPECT_EQ(error_with({{"rank_pattern", {{"lm_head", "2"}}}}), config + "rank_pattern: lm_head must be an integer");
+  EXPECT_EQ(error_with({{"rank_pattern", {1}}}), config + "rank_pattern must be an object");
+  for (const json& value : {json("yes"), json("false"), json(""), json(1), json(0), json::array()}) {
+    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
+    EXPECT_EQ(error_with({{"use_rslora", value}}), config + "use_rslora is " + text + "; it must be true or false");
+  }
   EXPECT_EQ(error_with({{"lora_alpha", nullptr}}), config + "lora_alpha must be a number");
   EXPECT_EQ(error_with({{"alpha_pattern", {1}}}), config + "alpha_pattern must be an object");
   EXPECT_EQ(error_with({{"alpha_pattern", {{"lm_head", "x"}}}}), config + "alpha_pattern: lm_head must be a number");

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli/common/command_line.h"
+#include "cli/common/output.h"
 #include "cli/measure/process.h"
 #include "io/error.h"
 #include "logitless/error.h"
@@ -47,18 +48,18 @@ int run_and_report(int argc, char** argv) {
     return run(argc, argv);
   } catch (const io::Error& e) {
     status = kBadInput;
-    std::fprintf(stderr, "logitless: %s\n", e.what());
+    complain(e.what());
   } catch (const InvalidInput& e) {
     status = kBadInput;
-    std::fprintf(stderr, "logitless: %s\n", e.what());
+    complain(e.what());
   } catch (const Interrupted& interruption) {
     // Ends as the signal would have ended it, so that a shell loop around this command stops as well.
     signal(interruption.signal, SIG_DFL);
     raise(interruption.signal);
   } catch (const std::bad_alloc&) {
-    std::fprintf(stderr, "logitless: out of memory\n");
+    complain("out of memory");
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "logitless: %s\n", e.what());
+    complain(e.what());
   }
   return status;
 }

@@ -14,6 +14,15 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+/// Returns what `read` returns. An Error about the file that `option` names begins with the option:
+/// "--hidden states: cannot be opened: ...".
+template <class Read>
+auto of_option(const std::string& option, const Read& read) try {
+  return read();
+} catch (const Error& e) {
+  throw Error(option + " " + e.what());
+}
+
 /// Text that came from a file, fit for a message of one line: without control characters, and cut where it is
 /// long.
 inline std::string one_line(std::string text, size_t most = 200) {

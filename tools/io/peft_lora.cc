@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <string_view>
 #include <vector>
@@ -87,14 +88,11 @@ class AdapterConfig {
   }
 
   double scale(const std::string& module, int64_t rank) const {
-    const Json* const r = find("r");
-    if (!r || !r->is_number_integer()) fail("r must be an integer");
-    // rank_pattern gives modules other ranks; the tensors say which one this module has.
-    if (*r != rank && !is_on("rank_pattern")) {
-      fail("r is " + text_of(*r) + ", but the LoRA of " + one_line(module) + " has rank " + std::to_string(rank));
-    }
+    check_rank(module, rank);
+    const Json* const root = find("use_rslora");
+    if (root && !root->is_boolean()) fail("use_rslora is " + text_of(*root) + "; it must be true or false");
     const double alpha = alpha_of(module), ranks = static_cast<double>(rank);
-    return alpha / (is_on("use_rslora") ? std::sqrt(ranks) : ranks);
+    return alpha / (root && *root ? std::sqrt(ranks) : ranks);
   }
 
  private:
@@ -117,32 +115,55 @@ class AdapterConfig {
     return *value != "" && !value->empty();
   }
 
+  // The patterns of a key with their values, in order.
+  Json patterns(const char* key) const {
+    const Json* const found = find(key);
+    if (found && !found->is_object()) fail(std::string(key) + " must be an object");
+    return found ? *found : Json::object();
+  }
+
+  // The tensors say which rank the module has. A config that says another one belongs to other tensors, which
+  // PEFT would not load either.
+  void check_rank(const std::string& module, int64_t rank) const {
+    const auto check = [&](const Json* value, const std::string& key) {
+      if (!value || !value->is_number_integer()) fail(key + " must be an integer");
+      if (*value == rank) return;
+      fail(key + " is " + text_of(*value) + ", but the LoRA of " + one_line(module) + " has rank " +
+           std::to_string(rank));
+    };
+    const Json of_modules = patterns("rank_pattern");
+    for (const auto& [pattern, value] : of_modules.items()) {
+      const std::optional<bool> fit = fits(pattern, module);
+      // An expression that has the right rank may be the one that gave it.
+      if (fit.value_or(value == rank)) return check(&value, "rank_pattern: " + one_line(pattern, 60));
+    }
+    check(find("r"), "r");
+  }
+
   double alpha_of(const std::string& module) const {
     const auto number = [&](const Json& value, const std::string& key) {
       if (!value.is_number()) fail(key + " must be a number");
       return value.get<double>();
     };
-    const Json* const patterns = find("alpha_pattern");
-    if (patterns && !patterns->is_object()) fail("alpha_pattern must be an object");
-    if (patterns) {
-      for (const auto& [pattern, alpha] : patterns->items()) {
-        if (fits(pattern, module)) return number(alpha, "alpha_pattern: " + one_line(pattern, 60));
-      }
+    const Json of_modules = patterns("alpha_pattern");
+    for (const auto& [pattern, alpha] : of_modules.items()) {
+      const std::optional<bool> fit = fits(pattern, module);
+      if (!fit) fail("alpha_pattern has the expression " + one_line(pattern, 60) + ": only names of modules are read");
+      if (*fit) return number(alpha, "alpha_pattern: " + one_line(pattern, 60));
     }
     const Json* const alpha = find("lora_alpha");
     return number(alpha ? *alpha : Json(), "lora_alpha");
   }
 
-  // PEFT takes a pattern as a regular expression of the last parts of a module's name.
-  bool fits(const std::string& pattern, const std::string& module) const {
+  // PEFT takes a pattern as a regular expression of the last parts of a module's name. Names alone are read;
+  // nothing is known of other expressions.
+  static std::optional<bool> fits(const std::string& pattern, const std::string& module) {
     const bool whole = pattern.starts_with("^");
     std::string name;
     for (size_t i = whole ? 1 : 0; i < pattern.size(); ++i) {
       if (pattern.compare(i, 2, "\\.") == 0) ++i;
       const char c = pattern[i];
-      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-' && c != '.') {
-        fail("alpha_pattern has the expression " + one_line(pattern, 60) + ": only names of modules are read");
-      }
+      if (!std::isalnum(static_cast<unsigned char>(c)) && c != '_' && c != '-' && c != '.') return std::nullopt;
       name += c;
     }
     return whole ? module == name : ends_in(module, name);
@@ -168,8 +189,9 @@ std::string modules_in(const SafetensorsFile& file) {
   return text.empty() ? "no module" : text;
 }
 
-// The name of the module in the model: "lm_head", "language_model.lm_head".
-std::string whole_name_of(const SafetensorsFile& file, const std::string& module) {
+// The name of the module in the model: "lm_head", "language_model.lm_head". If the user has `named` it, a
+// module of exactly this name is meant before any that ends in it.
+std::string whole_name_of(const SafetensorsFile& file, const std::string& module, bool named) {
   constexpr std::string_view kEnd = ".lora_A.weight";
   std::vector<std::string> found;
   for (const Tensor& tensor : file.tensors()) {
@@ -177,7 +199,7 @@ std::string whole_name_of(const SafetensorsFile& file, const std::string& module
     const size_t begin = std::string_view(kPrefix).size();
     if (tensor.name.size() < begin + kEnd.size()) continue;
     const std::string name = tensor.name.substr(begin, tensor.name.size() - begin - kEnd.size());
-    if (name == module) return name;
+    if (named && name == module) return name;
     if (ends_in(name, module)) found.push_back(name);
   }
   if (found.size() == 1) return found[0];
@@ -214,11 +236,11 @@ PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t
   const std::string named = split_spec(spec).name, module = named.empty() ? "lm_head" : named;
   const std::array<std::string, 2> files = peft_files(spec);
   const std::string& path = files[0];
+  PeftLora lora;
+  lora.file = std::make_shared<const SafetensorsFile>(path);  // first, for it is what the user has named
   const AdapterConfig config(files[1]);
   config.check(module);
-  PeftLora lora;
-  lora.file = std::make_shared<const SafetensorsFile>(path);
-  const std::string name = whole_name_of(*lora.file, module), prefix = kPrefix + name + ".";
+  const std::string name = whole_name_of(*lora.file, module, !named.empty()), prefix = kPrefix + name + ".";
   for (const Tensor& tensor : lora.file->tensors()) {
     if (!tensor.name.starts_with(prefix)) continue;
     const std::string part = tensor.name.substr(prefix.size());

@@ -149,7 +149,7 @@ int run_bench(const BenchOptions& options) {
   const Environment environment = describe_environment(Context(context_options_of(plan.points.front().config)));
   std::optional<report::BenchRun> before;
   if (!options.against_path.empty()) {
-    before = report::read_run(options.against_path);
+    before = io::of_option("--against", [&] { return report::read_run(options.against_path); });
     report::BenchRun planned;
     report::parse_line("this run", 1, line_of(header_of(options, plan, environment)), planned);
     for (const PlannedPoint& point : plan.points) planned.points.push_back(point.outline);
@@ -158,7 +158,7 @@ int run_bench(const BenchOptions& options) {
   Bench bench(options, plan, environment);
   bench.run();
   if (!std::ranges::all_of(bench.result().points, has_result)) {
-    std::fprintf(stderr, "logitless: there is a point at which no contender ran\n");
+    complain("there is a point at which no contender ran");
     return 3;
   }
   if (!before) return 0;

@@ -95,7 +95,7 @@ void check_contender(const io::Config& config, const Contender& contender) {
 
 PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, const std::vector<std::string>& swept) {
   PlannedPoint point;
-  point.config = io::load_config(options.config.path(), options.config.assignments, swept);
+  point.config = options.config.load_with_ranks(swept);
   for (const std::string& assignment : swept) {
     point.outline.at.push_back(assignment.substr(assignment.find('=') + 1));
     point.name += (point.name.empty() ? "" : " ") + assignment;

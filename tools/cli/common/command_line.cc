@@ -2,8 +2,8 @@
 #include "cli/common/command_line.h"
 
 #include <CLI/CLI.hpp>
-#include <cstdio>
 #include <sstream>
+#include <string_view>
 
 #include "cli/common/output.h"
 #include "io/error.h"
@@ -114,6 +114,13 @@ std::optional<std::string> ConfigFlags::path() const {
   return std::nullopt;
 }
 
+io::Config ConfigFlags::load_with_ranks(std::span<const std::string> swept) const try {
+  return io::load_config(path(), assignments, swept);
+} catch (const io::Error& e) {
+  if (config.empty() || !std::string_view(e.what()).starts_with(config + ":")) throw;
+  throw io::Error("--config " + std::string(e.what()));
+}
+
 io::Config ConfigFlags::load() const {
   io::Config config = load_with_ranks();
   reject_ranks(config);
@@ -150,8 +157,8 @@ int CommandLine::run(int argc, char** argv, int bad_input) {
     // A word that is not the name of a command counts as left over.
     const std::vector<std::string> words = app_->remaining();
     const bool unknown = app_->get_subcommands().empty() && !words.empty();
-    const std::string why = unknown ? io::one_line(words.front()) + " is not a command" : e.what();
-    std::fprintf(stderr, "logitless: %s; see logitless --help\n", why.c_str());
+    const std::string why = unknown ? words.front() + " is not a command" : e.what();
+    complain(why + "; see logitless --help");
     return bad_input;
   }
   const int status = action_();

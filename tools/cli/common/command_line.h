@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -74,8 +75,8 @@ struct ConfigFlags {
   void add_to(Command& command);
   std::optional<std::string> path() const;
   io::Config load() const;
-  /// The same, of a call that may be split over ranks.
-  io::Config load_with_ranks() const { return io::load_config(path(), assignments); }
+  /// The same, of a call that may be split over ranks; `swept` as load_config() takes them.
+  io::Config load_with_ranks(std::span<const std::string> swept = {}) const;
 };
 
 class CommandLine {

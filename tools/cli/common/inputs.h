@@ -28,6 +28,10 @@ struct TensorPaths {
   std::vector<InputFile> files() const;
 };
 
+/// Adds the files of `spec`, which `flag` gives as FILE[:TENSOR], or FILE[:MODULE] of a LoRA; none if it is
+/// empty. Throws io::Error.
+void add_input_files(const std::string& flag, const std::string& spec, std::vector<InputFile>& files);
+
 /// A flag that names a tensor.
 struct TensorFlag {
   const char* flag;
@@ -55,8 +59,8 @@ struct Inputs {
   std::vector<Memory> memory;
   std::vector<std::shared_ptr<const io::SafetensorsFile>> files;  ///< all that were read, used in place or copied
 
-  /// A tensor of a file that stays open. Throws io::Error.
-  io::TensorHandle open(const std::string& spec, const io::TensorWish& wish);
+  /// A tensor of the file that `flag` names, which stays open. Throws io::Error.
+  io::TensorHandle open(const char* flag, const std::string& spec, const io::TensorWish& wish);
   /// Throws io::Error where a file has been cut short since it was opened: what was computed of it means
   /// nothing.
   void check_files() const;

@@ -19,8 +19,8 @@ bool is_gguf(const std::string& path) {
   return begin == kMagic;
 }
 
-io::TensorHandle ModelFiles::open(const std::string& spec, const io::TensorWish& wish) {
-  io::TensorHandle handle = io::find_tensor(spec, wish);
+io::TensorHandle ModelFiles::open(const std::string& flag, const std::string& spec, const io::TensorWish& wish) {
+  io::TensorHandle handle = io::of_option(flag, [&] { return io::find_tensor(spec, wish); });
   files_.push_back(handle.file);
   return handle;
 }
@@ -33,8 +33,8 @@ const void* ModelFiles::elements(const io::Tensor& tensor) {
   return copies_.back().get();
 }
 
-HiddenStates ModelFiles::hidden(const std::string& spec, const char* conventional_name) {
-  const io::TensorHandle handle = open(spec, {conventional_name, io::TensorClass::kFloat, 2, true});
+HiddenStates ModelFiles::hidden(const std::string& flag, const std::string& spec, const char* conventional_name) {
+  const io::TensorHandle handle = open(flag, spec, {conventional_name, io::TensorClass::kFloat, 2, true});
   const io::Tensor& tensor = *handle.tensor;
   const DType dtype = io::natural_dtype(tensor);
   return ConstMatrix(elements(tensor), dtype, tensor.rows(), tensor.shape.back());
@@ -59,9 +59,10 @@ LmHead ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
                   std::to_string(hidden_size) + " columns of the hidden states");
 }
 
-LmHead ModelFiles::head(const std::string& spec, const char* conventional_name, int64_t hidden_size) {
-  if (is_gguf(io::split_spec(spec).path)) return gguf_head(spec, hidden_size);
-  const io::TensorHandle handle = open(spec, {conventional_name, io::TensorClass::kFloat, 2});
+LmHead ModelFiles::head(const std::string& flag, const std::string& spec, const char* conventional_name,
+                        int64_t hidden_size) {
+  if (is_gguf(io::split_spec(spec).path)) return io::of_option(flag, [&] { return gguf_head(spec, hidden_size); });
+  const io::TensorHandle handle = open(flag, spec, {conventional_name, io::TensorClass::kFloat, 2});
   const io::Tensor& tensor = *handle.tensor;
   const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
   if (cols != hidden_size && rows != hidden_size) {
@@ -72,8 +73,9 @@ LmHead ModelFiles::head(const std::string& spec, const char* conventional_name, 
   return {ConstMatrix(elements(tensor), io::natural_dtype(tensor), rows, cols), layout};
 }
 
-LoraAdapter ModelFiles::lora(const std::string& spec, const LmHead& head) {
-  const io::PeftLora lora = io::read_peft_lora(spec, head.stored_entries(), head.hidden_size());
+LoraAdapter ModelFiles::lora(const std::string& flag, const std::string& spec, const LmHead& head) {
+  const io::PeftLora lora =
+      io::of_option(flag, [&] { return io::read_peft_lora(spec, head.stored_entries(), head.hidden_size()); });
   files_.push_back(lora.file);
   const auto matrix = [&](const io::Tensor& tensor) {
     return ConstMatrix(elements(tensor), io::natural_dtype(tensor), tensor.shape[0], tensor.shape[1]);
@@ -81,13 +83,13 @@ LoraAdapter ModelFiles::lora(const std::string& spec, const LmHead& head) {
   return {matrix(*lora.a), matrix(*lora.b), lora.scale};
 }
 
-ConstVector ModelFiles::bias(const std::string& spec, const char* conventional_name) {
-  const io::TensorHandle handle = open(spec, {conventional_name, io::TensorClass::kFloat, 1});
+ConstVector ModelFiles::bias(const std::string& flag, const std::string& spec, const char* conventional_name) {
+  const io::TensorHandle handle = open(flag, spec, {conventional_name, io::TensorClass::kFloat, 1});
   return {elements(*handle.tensor), io::natural_dtype(*handle.tensor), handle.tensor->elements()};
 }
 
-std::vector<int64_t> ModelFiles::ids(const std::string& spec, const char* conventional_name) {
-  return io::read_integers(*open(spec, {conventional_name, io::TensorClass::kInteger, 1, true}).tensor);
+std::vector<int64_t> ModelFiles::ids(const std::string& flag, const std::string& spec, const char* conventional_name) {
+  return io::read_integers(*open(flag, spec, {conventional_name, io::TensorClass::kInteger, 1, true}).tensor);
 }
 
 void ModelFiles::check() const {

@@ -108,6 +108,28 @@ void write_output(const std::string& option, const std::string& path, const std:
   }
 }
 
+std::string printable(const std::string& text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto c = static_cast<unsigned char>(text[i]);
+    // UTF-8 has the control characters U+0080 to U+009F as C2 80 to C2 9F.
+    const bool next_is_control =
+        c == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
+    if (c == '\n') {
+      out += "\\n";
+    } else if (c < 0x20 || c == 0x7f) {
+      out += format("\\x%02x", c);
+    } else if (next_is_control) {
+      out += format("\\u%04x", static_cast<unsigned char>(text[++i]));
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
+void complain(const std::string& message) { std::fprintf(stderr, "logitless: %s\n", printable(message).c_str()); }
+
 std::string TextTable::text() const {
   std::vector<size_t> widths(rows_.front().size());
   for (const auto& row : rows_) {
@@ -142,21 +164,22 @@ void Progress::phase(const std::string& name, double share) {
   const auto now = std::chrono::steady_clock::now();
   if (!drawing_ || (drawn_ && now - drawn_at_ < kRedraw)) return;
   const std::chrono::duration<double> gone = now - start_;
-  std::fprintf(stderr, "\r\033[K%s",
-               fitted(name + (share > 0 ? ", " + time_left(gone.count() / share * (1 - share)) : "")).c_str());
+  std::fprintf(
+      stderr, "\r\033[K%s",
+      fitted(printable(name) + (share > 0 ? ", " + time_left(gone.count() / share * (1 - share)) : "")).c_str());
   std::fflush(stderr);
   drawn_ = true;
   drawn_at_ = now;
 }
 
 void Progress::log(const std::string& line) {
-  if (wanted_ && !drawing_) std::fprintf(stderr, "%s\n", line.c_str());
+  if (wanted_ && !drawing_) std::fprintf(stderr, "%s\n", printable(line).c_str());
 }
 
 void Progress::note(const std::string& line) {
   if (!wanted_ || line.empty()) return;
   erase();
-  std::fprintf(stderr, "%s\n", line.c_str());
+  std::fprintf(stderr, "%s\n", printable(line).c_str());
 }
 
 void Progress::print(const std::string& text) {

@@ -50,6 +50,13 @@ void print(const std::string& text);
 /// then.
 void write_output(const std::string& option, const std::string& path, const std::string& text);
 
+/// `text` with its control characters escaped (a newline becomes \n, an escape \x1b), so that a file name in
+/// a message can neither end its line nor steer a terminal.
+std::string printable(const std::string& text);
+
+/// Writes "logitless: " and `message` to standard error, as one printable line.
+void complain(const std::string& message);
+
 /// Columns as wide as their cells. The first and the last one begin at the left, the others end at the right.
 /// A row with fewer cells than the head has runs on past its last column.
 class TextTable {

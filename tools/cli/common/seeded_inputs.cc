@@ -266,8 +266,8 @@ std::byte* Inputs::add(TensorId id, const std::string& name, uint64_t bytes) {
   return job[id].writable();
 }
 
-io::TensorHandle Inputs::open(const std::string& spec, const io::TensorWish& wish) {
-  io::TensorHandle handle = io::find_tensor(spec, wish);
+io::TensorHandle Inputs::open(const char* flag, const std::string& spec, const io::TensorWish& wish) {
+  io::TensorHandle handle = io::of_option(flag, [&] { return io::find_tensor(spec, wish); });
   files.push_back(handle.file);
   return handle;
 }
@@ -286,7 +286,8 @@ void Inputs::add_targets(const std::vector<int64_t>& targets, bool wide) {
 }
 
 void Inputs::choose_entries(const Config& config, const std::string& spec) {
-  const std::string flag = "--vocab-ids", key = "model.vocab_ids";
+  const char* const flag = "--vocab-ids";
+  const std::string key = "model.vocab_ids";
   const std::vector<int64_t>& of_config = config.model.vocab_ids;
   if (spec.empty() && of_config.empty()) return;
   const std::string place = of_config.empty() ? flag : config.place_of(key);
@@ -294,7 +295,8 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
   if (config.parallel.ranks() > 1) throw Error(place + " chooses entries of a head, which ranks would have to share");
   if (!spec.empty() && !of_config.empty()) throw Error(place + " is set, and " + flag + " was given: one of the two");
   const std::vector<int64_t> ids =
-      spec.empty() ? of_config : io::read_integers(*open(spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
+      spec.empty() ? of_config
+                   : io::read_integers(*open(flag, spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
   if (ids.empty()) throw Error(place + ": has no entry");
   for (size_t k = 0; k < ids.size(); ++k) {
     if (ids[k] >= 0 && ids[k] < job.stored_entries) continue;

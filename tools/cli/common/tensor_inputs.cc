@@ -17,6 +17,15 @@ using io::Error;
 
 constexpr bool kBatched = true;  // of a wish: [B, T, ...] is welcome too
 
+const TensorFlag& flag_of(TensorId id) {
+  const auto& flags = tensor_flags();
+  return *std::find_if(flags.begin(), flags.end(), [id](const TensorFlag& f) { return f.id == id; });
+}
+
+io::TensorHandle open(const TensorPaths& paths, TensorId id, const io::TensorWish& wish, Inputs& inputs) {
+  return inputs.open(flag_of(id).flag, paths[id], wish);
+}
+
 // Serves a float tensor as `dtype`: the file's own pages where they can be used, a converted copy where not.
 void add_floats(const io::TensorHandle& handle, DType dtype, TensorId id, Inputs& inputs) {
   const io::Tensor& tensor = *handle.tensor;
@@ -95,7 +104,7 @@ void add_sequences(const Config& config, const TensorPaths& paths, Inputs& input
     check_size(config, "seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
     return;
   }
-  const io::TensorHandle handle = inputs.open(paths[TensorId::kOffsets], {"lengths", io::TensorClass::kInteger, 1});
+  const io::TensorHandle handle = open(paths, TensorId::kOffsets, {"lengths", io::TensorClass::kInteger, 1}, inputs);
   std::vector<int64_t> offsets = {0};
   for (const int64_t length : io::read_integers(*handle.tensor)) {
     const std::string entry = "lengths[" + std::to_string(offsets.size() - 1) + "] = " + std::to_string(length);
@@ -131,7 +140,7 @@ void add_bias(const Config& config, const TensorPaths& paths, bool teacher, Inpu
     return;
   }
   if (config.is_set(key) && !wanted) throw Error(config.place_of(key) + " is false, but " + flag + " was given");
-  const io::TensorHandle handle = inputs.open(paths[id], {name.c_str(), io::TensorClass::kFloat, 1});
+  const io::TensorHandle handle = open(paths, id, {name.c_str(), io::TensorClass::kFloat, 1}, inputs);
   if (handle.tensor->elements() != inputs.job.stored_entries) {
     throw Error(shape_of(handle) + ": must have one entry for each of the " +
                 std::to_string(inputs.job.stored_entries) + " vocabulary entries of the head");
@@ -151,7 +160,8 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
     return;
   }
   Job& job = inputs.job;
-  const io::PeftLora lora = io::read_peft_lora(spec, job.stored_entries, job.hidden_size);
+  const io::PeftLora lora =
+      io::of_option("--lora", [&] { return io::read_peft_lora(spec, job.stored_entries, job.hidden_size); });
   const auto check = [&](const char* key, double said, double found) {
     if (!config.is_set(key) || said == found) return;
     throw Error(config.place_of(key) + " is " + format("%.17g", said) + ", but the adapter of --lora has " +
@@ -171,11 +181,6 @@ bool is_of_teacher(TensorId id) {
   return id == TensorId::kTeacherHidden || id == TensorId::kTeacherWeight || id == TensorId::kTeacherBias;
 }
 
-const TensorFlag& flag_of(TensorId id) {
-  const auto& flags = tensor_flags();
-  return *std::find_if(flags.begin(), flags.end(), [id](const TensorFlag& f) { return f.id == id; });
-}
-
 // Throws where a tensor is missing that a task cannot do without.
 void check_given(const Config& config, const TensorPaths& paths, TensorId id) {
   if (paths.has(id)) return;
@@ -193,9 +198,9 @@ void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs
   for (const TensorId id : {TensorId::kTeacherHidden, TensorId::kTeacherWeight}) check_given(config, paths, id);
   Job& job = inputs.job;
   const io::TensorHandle hidden =
-      inputs.open(paths[TensorId::kTeacherHidden], {"teacher_hidden", io::TensorClass::kFloat, 2, kBatched});
+      open(paths, TensorId::kTeacherHidden, {"teacher_hidden", io::TensorClass::kFloat, 2, kBatched}, inputs);
   const io::TensorHandle weight =
-      inputs.open(paths[TensorId::kTeacherWeight], {"teacher_lm_head", io::TensorClass::kFloat, 2});
+      open(paths, TensorId::kTeacherWeight, {"teacher_lm_head", io::TensorClass::kFloat, 2}, inputs);
   check_rows(hidden, job);
   job.teacher_size = hidden.tensor->shape.back();
   if (config.is_set("teacher.hidden_size") && config.teacher.hidden_size != job.teacher_size) {
@@ -257,7 +262,7 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
     }
     if (is_of_teacher(f.id)) continue;
     const std::string name = f.conventional_name();
-    const io::TensorHandle handle = inputs.open(path, {name.c_str(), f.tensor_class, f.rank, f.per_token});
+    const io::TensorHandle handle = open(paths, f.id, {name.c_str(), f.tensor_class, f.rank, f.per_token}, inputs);
     if (f.rank > 1) check_rows(handle, inputs.job);
     switch (f.tensor_class) {
       case io::TensorClass::kFlag:
@@ -281,7 +286,7 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
   Job& job = inputs.job;
   if (config.level == io::Level::kLogits) {
     const io::TensorHandle logits =
-        inputs.open(paths[TensorId::kLogits], {"logits", io::TensorClass::kFloat, 2, kBatched});
+        open(paths, TensorId::kLogits, {"logits", io::TensorClass::kFloat, 2, kBatched}, inputs);
     check_targets(targets, logits, "logits");
     job.tokens = logits.tensor->rows();
     job.vocab_size = job.stored_entries = logits.tensor->shape.back();
@@ -293,18 +298,18 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
   }
   const bool packed = paths.has(TensorId::kOffsets);
   const io::TensorHandle hidden =
-      inputs.open(paths[TensorId::kHidden], {"hidden", io::TensorClass::kFloat, 2, !packed});
+      open(paths, TensorId::kHidden, {"hidden", io::TensorClass::kFloat, 2, !packed}, inputs);
   const std::string& spec = paths[TensorId::kWeight];
   const bool gguf = heads == HeadFiles::kSafetensorsOrGguf && is_gguf(io::split_spec(spec).path);
   io::TensorHandle weight;
-  if (!gguf) weight = inputs.open(spec, {"lm_head", io::TensorClass::kFloat, 2});
+  if (!gguf) weight = open(paths, TensorId::kWeight, {"lm_head", io::TensorClass::kFloat, 2}, inputs);
   check_targets(targets, hidden, "hidden");
   job.tokens = hidden.tensor->rows();
   job.hidden_size = hidden.tensor->shape.back();
   job.sequences = packed ? 1 : sequences_of(config, hidden);
   if (gguf) {
     inputs.models = std::make_shared<ModelFiles>();
-    job.head = inputs.models->head(spec, "lm_head", job.hidden_size);
+    job.head = inputs.models->head("--lm-head", spec, "lm_head", job.hidden_size);
     job.layout = job.head->layout;
     if (config.is_set("model.layout") && config.model.layout != job.layout) {
       throw Error(config.place_of("model.layout") + " is " + io::name_of(config.model.layout) +
@@ -400,17 +405,19 @@ std::string TensorFlag::conventional_name() const {
   return name;
 }
 
+void add_input_files(const std::string& flag, const std::string& spec, std::vector<InputFile>& files) {
+  if (spec.empty()) return;
+  const std::string what = "the file that " + flag + " names";
+  io::of_option(flag, [&] {
+    if (!flag.ends_with("-lora")) return files.push_back({what, io::split_spec(spec).path});
+    for (const std::string& path : io::peft_files(spec)) files.push_back({what, path});
+  });
+}
+
 std::vector<InputFile> TensorPaths::files() const {
   std::vector<InputFile> files;
   for (const TensorFlag& f : tensor_flags()) {
-    const std::string& spec = (*this)[f.id];
-    if (spec.empty()) continue;
-    const std::string what = std::string("the file that ") + f.flag + " names";
-    if (f.id == TensorId::kLoraA) {
-      for (const std::string& path : io::peft_files(spec)) files.push_back({what, path});
-    } else {
-      files.push_back({what, io::split_spec(spec).path});
-    }
+    add_input_files(f.flag, (*this)[f.id], files);
   }
   return files;
 }
@@ -423,7 +430,7 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   check_level(config, paths);
   Inputs inputs;
   const io::TensorHandle targets =
-      inputs.open(paths[TensorId::kTargets], {"targets", io::TensorClass::kInteger, 1, kBatched});
+      open(paths, TensorId::kTargets, {"targets", io::TensorClass::kInteger, 1, kBatched}, inputs);
   read_model(config, paths, targets, heads, inputs);
   inputs.choose_entries(config, paths[TensorId::kVocabIds]);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");

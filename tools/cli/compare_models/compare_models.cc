@@ -95,15 +95,18 @@ Json percentiles(const Numbers& numbers) {
 
 // One model on the text, and what keeps it.
 struct Model {
+  std::string prefix, flag;  // of its tensors and of its options
   HiddenStates hidden;
   LmHead head;
 
   Model(ModelFiles& files, const std::string& states, const std::string& weight, const std::string& bias,
-        const std::string& lora, const std::optional<double>& softcap, const std::string& prefix)
-      : hidden(files.hidden(states, (prefix + "hidden").c_str())),
-        head(files.head(weight, (prefix + "lm_head").c_str(), hidden.hidden_size())) {
-    if (!bias.empty()) head.bias = files.bias(bias, (prefix + "bias").c_str());
-    if (!lora.empty()) head.lora = files.lora(lora, head);
+        const std::string& lora, const std::optional<double>& softcap, bool of_base)
+      : prefix(of_base ? "base_" : ""),
+        flag(of_base ? "--base-" : "--"),
+        hidden(files.hidden(flag + "hidden", states, (prefix + "hidden").c_str())),
+        head(files.head(flag + "lm-head", weight, (prefix + "lm_head").c_str(), hidden.hidden_size())) {
+    if (!bias.empty()) head.bias = files.bias(flag + "bias", bias, (prefix + "bias").c_str());
+    if (!lora.empty()) head.lora = files.lora(flag + "lora", lora, head);
     if (softcap) head.softcap = *softcap;
   }
 };
@@ -203,21 +206,23 @@ void write_tokens(const std::string& path, const DistillationResult& result, con
 int run_compare_models(const Options& options) {
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   std::vector<InputFile> inputs;
-  for (const std::string* spec : {&options.hidden, &options.head, &options.bias, &options.base_hidden,
-                                  &options.base_head, &options.base_bias, &options.targets}) {
-    if (!spec->empty()) inputs.push_back({"an input", io::split_spec(*spec).path});
-  }
-  for (const std::string* spec : {&options.lora, &options.base_lora}) {
-    if (spec->empty()) continue;
-    for (const std::string& path : io::peft_files(*spec)) inputs.push_back({"an input", path});
-  }
+  const std::pair<const char*, const std::string&> specs[] = {{"--hidden", options.hidden},
+                                                              {"--lm-head", options.head},
+                                                              {"--bias", options.bias},
+                                                              {"--lora", options.lora},
+                                                              {"--base-hidden", options.base_hidden},
+                                                              {"--base-lm-head", options.base_head},
+                                                              {"--base-bias", options.base_bias},
+                                                              {"--base-lora", options.base_lora},
+                                                              {"--targets", options.targets}};
+  for (const auto& [flag, spec] : specs) add_input_files(flag, spec, inputs);
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}}, inputs);
   ModelFiles files;
-  const Model model(files, options.hidden, options.head, options.bias, options.lora, options.softcap, "");
+  const Model model(files, options.hidden, options.head, options.bias, options.lora, options.softcap, false);
   const Model base(files, options.base_hidden, options.base_head, options.base_bias, options.base_lora,
-                   options.base_softcap, "base_");
+                   options.base_softcap, true);
   std::vector<int64_t> ids;
-  if (!options.targets.empty()) ids = files.ids(options.targets, "targets");
+  if (!options.targets.empty()) ids = files.ids("--targets", options.targets, "targets");
   const Targets targets = ids.empty() ? Targets() : Targets(std::span<const int64_t>(ids));
 
   ContextOptions context_options;

@@ -2,7 +2,6 @@
 // `logitless gradcheck`: loss and gradients of a config's call against the float64 oracle.
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
@@ -322,7 +321,7 @@ int run_gradcheck(const GradcheckOptions& options) {
       status = std::max(status, check["pass"] ? 0 : 1);
     } else {
       const bool says_where = names.size() == 1 || error.starts_with(names[i]);
-      std::fprintf(stderr, "logitless: %s%s\n", says_where ? "" : (names[i] + ": ").c_str(), error.c_str());
+      complain((says_where ? "" : names[i] + ": ") + error);
       check = failed_check(names[i], configs[i], error);
       status = 2;
     }

@@ -1,7 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // `logitless report`: a page of what bench measured.
-#include <cstdio>
-
 #include "cli/common/command_line.h"
 #include "cli/common/output.h"
 #include "report/bench_run.h"
@@ -34,7 +32,7 @@ int run_report(const ReportOptions& options) {
   std::vector<report::BenchRun> runs;
   for (const std::string& file : options.files) {
     runs.push_back(report::read_run(file));
-    for (const std::string& note : runs.back().notes) std::fprintf(stderr, "logitless: %s\n", note.c_str());
+    for (const std::string& note : runs.back().notes) complain(note);
   }
   write_output("-o", options.page_path, report::page(runs));
   return 0;
