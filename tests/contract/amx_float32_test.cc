@@ -130,7 +130,7 @@ TEST(AmxFloat32, IsInTheListAndNeverChosenByItself) {
   EXPECT_EQ(names[names.size() - 2], "amx_float32");
   EXPECT_EQ(names.back(), "amx_float32_two_terms");
   EXPECT_EQ(Context().gemm_backend(), "amx");
-  EXPECT_EQ(CrossEntropyTester().tokens(60).planned().gemm_library, "openblas");
+  EXPECT_FALSE(CrossEntropyTester().tokens(60).planned().gemm_library.starts_with("amx"));
 }
 
 TEST(AmxFloat32, SaysThatItIsEmulated) {

@@ -245,7 +245,7 @@ TEST(GradientPrecision, IsWhatThePlanSays) {
       }
     }
   }
-  const Plan single = small().dtype(DType::kFloat32).planned();
+  const Plan single = small().gemm_backend("openblas").dtype(DType::kFloat32).planned();
   EXPECT_EQ(single.gemm_library, "openblas");
   EXPECT_EQ(single.gradient_dtype, DType::kFloat32);
 }

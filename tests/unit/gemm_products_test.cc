@@ -356,7 +356,7 @@ TEST(Products, OfPackedRowsHaveTheSameBits) {
           const Case<float> product(*backend, dtype, dtype, shape, false, b_transposed);
           const auto packed = product.packed_rows();
           const std::string_view library = backend->library_of(dtype, dtype);
-          const bool widens = library == "openblas" && dtype != DType::kFloat32;
+          const bool widens = !backend->reads(dtype, dtype);
           const bool packs = library.starts_with("amx") || library == "bfmmla" || widens;
           EXPECT_EQ(packed.empty(), !packs);
           if (packed.empty()) continue;
@@ -373,10 +373,12 @@ TEST(Products, OfPackedRowsHaveTheSameBits) {
 TEST(Products, NameTheLibraryThatMultiplies) {
   for (const gemm::Backend* backend : named_backends()) {
     const bool multiplies_float32 = std::string_view(backend->name()).starts_with("amx_float32");
-    EXPECT_STREQ(backend->library_of(DType::kFloat32, DType::kFloat32),
-                 multiplies_float32 ? backend->name() : "openblas");
-    EXPECT_STREQ(backend->library_of(DType::kFloat16, DType::kFloat16), "openblas");
-    EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kFloat32), "openblas");
+    const bool is_openblas = std::string_view(backend->name()) == "openblas";
+    const char* const widened = is_openblas ? "openblas" : gemm::float32_backend().name();
+    EXPECT_STREQ(backend->library_of(DType::kFloat32, DType::kFloat32), multiplies_float32 ? backend->name() : widened);
+    EXPECT_STREQ(backend->library_of(DType::kFloat16, DType::kFloat16), widened);
+    EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kFloat32), widened);
+    EXPECT_STREQ(backend->library_of(DType::kFloat64, DType::kFloat64), "openblas");
     EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kBFloat16), backend->name());
     EXPECT_EQ(backend->reads(DType::kBFloat16, DType::kBFloat16), !backend->describe().bf16.empty());
   }
