@@ -249,8 +249,7 @@ def id_logps(
     """
     given = _source(hidden, weight, {"ids": ids, **arguments})
     result, forward = _core.id_logps(context or default_context(), given)
-    logps = result["logps"]
-    return IdLogps(logps.reshape(ids.shape) if ids is not None else logps, result["plan"], forward)
+    return IdLogps(result["logps"], result["plan"], forward)
 
 
 def id_logps_backward(
@@ -266,7 +265,7 @@ def id_logps_backward(
     """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
     of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
     given = _source(hidden, weight, {"ids": ids, **arguments})
-    return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream.reshape(-1))
+    return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream)
 
 
 def distillation_loss(
@@ -345,8 +344,12 @@ def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
 
 def _lists(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64], tuple[int, ...]]:
     """Both flat, and the axes before the last that they share."""
-    a, b = (np.ascontiguousarray(ids, dtype=np.int64) for ids in (a_ids, b_ids))
-    if a.ndim < 1 or a.shape[:-1] != b.shape[:-1]:
+    given = {"a_ids": a_ids, "b_ids": b_ids}
+    a, b = (
+        _core.token_ids(np.asarray(ids) if isinstance(ids, (list, tuple)) else ids, name)
+        for name, ids in given.items()
+    )
+    if a.shape[:-1] != b.shape[:-1]:
         raise ValueError(f"expected lists of as many tokens, got a_ids of shape {a.shape} and b_ids of shape {b.shape}")
     return a.reshape(-1), b.reshape(-1), a.shape[:-1]
 
