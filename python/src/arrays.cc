@@ -38,7 +38,7 @@ std::string dtype_name(const nb::dlpack::dtype& type) {
                      : code == nb::dlpack::dtype_code::Complex ? "complex"
                      : code == nb::dlpack::dtype_code::Bool    ? "bool"
                                                                : "type";
-  return kind + std::to_string(type.bits);
+  return code == nb::dlpack::dtype_code::Bool ? kind : kind + std::to_string(type.bits);
 }
 
 bool is(const nb::dlpack::dtype& type, nb::dlpack::dtype_code code, int bits) {
@@ -177,8 +177,8 @@ void Arrays::mark_sequences(const Array& array, const char* name) {
 void Arrays::check_sequences(int64_t batch, int64_t time) const {
   for (const auto& [name, rows, cols] : sequences_) {
     if (rows == batch && cols == time) continue;
-    refuse(name, " has shape [", rows, ", ", cols, "]: it must be [", batch, ", ", time, "], the leading axes of the ",
-           "hidden states or logits, or have 1 axis");
+    refuse(name, " has shape [", rows, ", ", cols, "]: it must be [", batch, ", ", time, "], the leading axes of ",
+           "hidden or logits, or have 1 axis");
   }
 }
 

@@ -100,8 +100,8 @@ std::string with_caller_names(const std::string& message) {
   cut("reference: ", "ref_");
   std::string out;
   for (size_t at = 0; at < text.size();) {
-    const auto* name =
-        std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& n) { return stands_at(text, at, n.of_library); });
+    const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
+                                    [&](const Name& n) { return stands_at(text, at, n.of_library); });
     if (name == std::end(kNames)) {
       out += text[at++];
       continue;

@@ -69,10 +69,13 @@ void define_token_stats(nb::module_& m) {
       return plan_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
     });
   });
-  m.def("token_ids", [](nb::handle given, const std::string& name) {
-    Arrays arrays;
-    return arrays.token_ids(given, name.c_str());
-  });
+  m.def(
+      "token_ids",
+      [](nb::handle given, const std::string& name) {
+        Arrays arrays;
+        return arrays.token_ids(given, name.c_str());
+      },
+      nb::arg("given").none(), nb::arg("name"));
   m.def("top_overlaps", [](nb::handle a, nb::handle b, int64_t rows) {
     Arrays arrays;
     const auto a_ids = arrays.span<int64_t>(a, "a_ids"), b_ids = arrays.span<int64_t>(b, "b_ids");

@@ -161,6 +161,9 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   if (const nb::handle states = keywords.find(lora_states.c_str())) {
     out.lora.states = arrays.matrix(states, lora_states.c_str());
   }
+  if (out.lora.b.data && !out.lora.a.data && !out.lora.states.data) {
+    throw InvalidInput(lora_b + " is given, but neither " + lora_a + " nor " + lora_states);
+  }
   return out;
 }
 

@@ -89,19 +89,23 @@ void define_sets(nb::module_& m) {
       return plan_id_logps(context, source..., read.loss.sets, read.loss.options);
     });
   });
-  m.def("id_logps_backward", [](const Context& context, nb::dict keywords, const IdLogps& forward, nb::handle given) {
-    Read<IdLogpsCall> read(std::move(keywords));
-    const ConstVector entries = read.arrays.entries(given, "upstream");
-    if (entries.dtype != DType::kFloat64) {
-      throw InvalidInput(std::string("upstream is ") + name_of(entries.dtype) + ": it must be float64");
-    }
-    const std::span upstream(static_cast<const double*>(entries.data), static_cast<size_t>(entries.size));
-    return writing(read.arrays, [&] {
-      return read.call.with([&](const auto& outputs, const auto&... source) {
-        return id_logps_backward(context, source..., read.loss.sets, read.loss.options, forward, upstream, outputs);
-      });
-    });
-  });
+  m.def(
+      "id_logps_backward",
+      [](const Context& context, nb::dict keywords, const IdLogps& forward, nb::handle given) {
+        Read<IdLogpsCall> read(std::move(keywords));
+        const ConstVector entries = read.arrays.entries(given, "upstream");
+        if (entries.dtype != DType::kFloat64) {
+          throw InvalidInput(std::string("upstream is ") + name_of(entries.dtype) + ": it must be float64");
+        }
+        const std::span upstream(static_cast<const double*>(entries.data), static_cast<size_t>(entries.size));
+        return writing(read.arrays, [&] {
+          return read.call.with([&](const auto& outputs, const auto&... source) {
+            return id_logps_backward(context, source..., read.loss.sets, read.loss.options, forward, upstream,
+                                     outputs);
+          });
+        });
+      },
+      nb::arg("context"), nb::arg("arguments"), nb::arg("forward"), nb::arg("upstream").none());
 }
 
 }  // namespace logitless::python

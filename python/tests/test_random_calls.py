@@ -249,6 +249,8 @@ SHAPES = {
     "list": lambda array: array.tolist(),
     "tuple": lambda array: tuple(array.tolist()),
 }
+# The call is refused, or is the one without the argument.
+NOT_GIVEN = {"None": lambda array: None}
 # The call is refused.
 WRONG = {
     "no axis": lambda array: array.ravel()[0].reshape(()).copy(),
@@ -289,8 +291,9 @@ if torch is not None:
     WRONG["fake tensor"] = _fake
     WRONG["meta tensor"] = lambda array: torch.from_numpy(array.copy()).to("meta")
     WRONG["sparse tensor"] = lambda array: torch.from_numpy(array.copy()).to_sparse()
-KINDS = {**{k: "same" for k in SAME}, **{k: "shape" for k in SHAPES}, **{k: "wrong" for k in WRONG}}
-MAKERS = {**SAME, **SHAPES, **WRONG}
+KINDS = {k: group for group, kinds in
+         {"same": SAME, "shape": SHAPES, "not given": NOT_GIVEN, "wrong": WRONG}.items() for k in kinds}
+MAKERS = {**SAME, **SHAPES, **NOT_GIVEN, **WRONG}
 
 # Where another size is another call, and no mistake.
 _FREE = {
@@ -352,7 +355,7 @@ def results_of(function, arguments):
     for field in ("loss", "per_token_loss", "per_token_logps", "sequence_losses", "logps", "logp", "cross", "entropy"):
         if getattr(out, field, None) is not None:
             values.append(np.asarray(getattr(out, field)))
-    return values + [_numbers(arguments[n]) for n in arguments if is_output(n)]
+    return values + [_numbers(v) for n, v in arguments.items() if is_output(n) and v is not None]
 
 
 def _numbers(output):
@@ -419,15 +422,19 @@ def mistakes_of(function, arguments, changed):
         return None, "refused"
     except Exception as error:
         return f"{call}: {type(error).__name__}: {error}", "another error"
-    wrong = [change for change in changed.items() if KINDS[change[1]] != "same" and change not in _FREE]
-    if any(change in _FREE for change in changed.items()) or len(wrong) > 1:
-        return None, "taken"  # another call; two sizes that are wrong may go together
+    wrong = [change for change in changed.items() if KINDS[change[1]] in ("shape", "wrong") and change not in _FREE]
+    # Another call; two sizes that are wrong may go together, and without an argument that one would not go with.
+    omitted = any(KINDS[kind] == "not given" for kind in changed.values())
+    if any(change in _FREE for change in changed.items()) or len(wrong) > 1 or (wrong and omitted):
+        return None, "taken"
     if any(KINDS[kind] == "wrong" for _, kind in wrong):
         return f"{call} is taken", "taken"
     plain = fresh(arguments)
     try:
         for name, kind in changed.items():
-            if not is_output(name):
+            if KINDS[kind] == "not given":
+                del plain[name]
+            elif not is_output(name):
                 plain[name] = plain_of(name, kind, values[name], arguments[name])
         want = results_of(function, plain)
     except Exception as error:
@@ -461,9 +468,9 @@ def failures_of(calls):
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("kinds", [SAME, SHAPES, WRONG], ids=["the same values", "another shape", "wrong"])
-def test_every_array_argument_with_every_kind_of_value(kinds):
-    assert failures_of((i, changed) for i, changed in singles() if set(changed.values()) <= set(kinds)) == []
+@pytest.mark.parametrize("group", ["same", "shape", "not given", "wrong"])
+def test_every_array_argument_with_every_kind_of_value(group):
+    assert failures_of((i, changed) for i, changed in singles() if {KINDS[k] for k in changed.values()} == {group}) == []
 
 
 @pytest.mark.filterwarnings("ignore")
