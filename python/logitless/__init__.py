@@ -1,9 +1,9 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """A language model's LM head fused with its loss: exact loss and gradients, and no logits in memory.
 
-Arrays come and go through DLPack or the buffer protocol (NumPy, PyTorch, JAX, ...) and are never copied. bfloat16
-comes through DLPack: NumPy has none. Sums are float32, or float64 for float64 arrays. What is refused is a
-ValueError that names the argument, the value and the rule, and has written nothing.
+Arrays come and go through DLPack or the buffer protocol (NumPy, PyTorch, JAX, ...). Floating-point arrays and outputs
+are never copied. bfloat16 comes through DLPack: NumPy has none. Sums are float32, or float64 for float64 arrays. What
+is refused is a ValueError that names the argument, the value and the rule, and has written nothing.
 
     import logitless
     result = logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
@@ -132,8 +132,8 @@ def cross_entropy(
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets int64 or
-    int32 of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
+    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
+    integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
     weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
     reference's; vocab_ids= chooses entries of the head.
     Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
@@ -183,9 +183,9 @@ def kto_loss(
     context: Context | None = None,
     **arguments: Any,
 ) -> Result:
-    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (uint8, not 0 =
-    desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto, reward_targets for a2po,
-    sequence_weights for all.
+    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
+    1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
+    reward_targets for a2po, sequence_weights for all.
     """
     return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
@@ -199,7 +199,8 @@ def soft_cross_entropy(
 ) -> SoftCrossEntropyResult:
     """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
     hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
-    id_counts= [N] may say how many of its K entries a row has. mask= (uint8, [N]) leaves tokens out.
+    id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
+    [B, T]) leaves tokens out.
 
     The other arguments are options("soft_targets"), and the source's and outputs' as in cross_entropy().
     """
@@ -324,7 +325,7 @@ def token_stats(
 
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
-    """How many ids each token's two lists share: of int64 [..., A] and [..., B], such as two models' top_ids, [...].
+    """How many ids each token's two lists share: of integers [..., A] and [..., B], such as two models' top_ids, [...].
 
     Neither list has an id twice; ids below 0 stand for none and never count.
     """
@@ -333,7 +334,7 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 
 
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
-    """The union of each token's two lists, int64 [..., A] and [..., B], such as a student's own top_ids and a teacher's:
+    """The union of each token's two lists, integers [..., A] and [..., B], such as a student's own top_ids and a teacher's:
     ids [E] and offsets [N + 1], as ids= and id_offsets= of the losses take them.
 
     Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.

@@ -6,7 +6,6 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
-#include <deque>
 #include <string>
 #include <vector>
 
@@ -98,9 +97,9 @@ class Arrays {
     std::string name;
     int64_t batch, time;
   };
-  std::deque<nb::ndarray<nb::ro>> kept_;
-  std::deque<std::vector<int64_t>> integers_;  // copies
-  std::deque<std::vector<uint8_t>> flags_;
+  std::vector<nb::ndarray<nb::ro>> kept_;
+  std::vector<std::vector<int64_t>> integers_;  // copies
+  std::vector<std::vector<uint8_t>> flags_;
   std::vector<std::pair<std::string, int64_t>> empty_;
   std::vector<OfSequences> sequences_;
   std::vector<int64_t> ids_shape_;

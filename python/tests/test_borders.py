@@ -424,6 +424,21 @@ def test_masks_and_labels_are_zeros_and_ones_of_any_type(function, dtype):
         loss(flags.astype(np.float16))
 
 
+def test_masks_of_pytorch_are_of_any_type():
+    torch = pytest.importorskip("torch")
+    from logitless.torch import policy_loss, soft_cross_entropy
+
+    hidden, weight, targets = (torch.from_numpy(array) for array in batched())
+    mask = torch.arange(N).reshape(3, 7) % 3 > 0
+    for loss in (
+        lambda mask: policy_loss(hidden, weight, targets, torch.arange(1.0, 4), mask=mask),
+        lambda mask: soft_cross_entropy(hidden, weight, torch.full((3, 7, V), 0.5), mask=mask),
+    ):
+        for dtype in (torch.uint8, torch.int64, torch.float32, torch.float64):
+            for given in (mask.to(dtype), mask.T.to(dtype).contiguous().T):
+                assert loss(given) == loss(mask) != loss(None)
+
+
 @pytest.mark.parametrize("dtype", INTEGERS)
 def test_ids_counts_and_offsets_are_of_any_integer_type(dtype):
     hidden, weight, targets = problem()
