@@ -265,6 +265,8 @@ def id_logps_backward(
 ) -> Plan:
     """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
     of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
+    if not isinstance(forward, IdLogps):
+        raise TypeError(f"forward is a {type(forward).__name__}: it must be what id_logps() has returned")
     given = _source(hidden, weight, {"ids": ids, **arguments})
     return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream)
 

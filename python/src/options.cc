@@ -221,6 +221,10 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   }
   if (const nb::handle out = keywords.find("d_bias")) gradients_.d_bias = arrays.vector_output(out, "d_bias");
   if (const nb::handle sink = keywords.find("weight_sink")) {
+    if (!PyCallable_Check(sink.ptr())) {
+      const nb::object type = sink.type().attr("__name__");
+      nb::raise_type_error("weight_sink is a %s: it must be a function", nb::str(type).c_str());
+    }
     gradients_.weight_sink = sink_of(sink, transposed);
   }
   if (const nb::handle out = keywords.find("d_lora_a")) gradients_.d_lora_a = arrays.output(out, "d_lora_a");

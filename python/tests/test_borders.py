@@ -460,6 +460,21 @@ def test_ids_counts_and_offsets_are_of_any_integer_type(dtype):
             logitless.cross_entropy(hidden, weight, targets.astype(wrong))
 
 
+def test_what_is_no_array_has_a_type_too():
+    hidden, weight, targets = problem()
+    d_hidden = np.zeros_like(hidden)
+    for wrong in (5, "sink", weight):
+        with pytest.raises(TypeError, match="^weight_sink is a .*: it must be a function"):
+            logitless.cross_entropy(hidden, weight, targets, weight_sink=wrong, d_hidden=d_hidden)
+    assert not d_hidden.any()
+    ids = targets.reshape(N, 1)
+    with pytest.raises(TypeError, match="^forward is a NoneType"):
+        logitless.id_logps_backward(hidden, weight, ids, forward=None, upstream=np.ones((N, 1)))
+    with pytest.raises(TypeError, match="^upstream is a NoneType"):
+        forward = logitless.id_logps(hidden, weight, ids)
+        logitless.id_logps_backward(hidden, weight, ids, forward=forward, upstream=None)
+
+
 def test_rows_of_no_entries_take_no_part():
     hidden, weight, _ = problem()
     ids, numbers = np.empty((N, 0), np.int64), np.empty((N, 0), np.float32)

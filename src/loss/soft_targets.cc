@@ -42,7 +42,9 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
   for (int64_t pick = first; pick < end; ++pick) {
     const auto k = static_cast<size_t>(pick);
     const double weight = core::read(given, picks.entries[k]);
-    if (!kNotNegative.holds(weight)) refuse_weight("targets.weights", row, "entry", picks.entries[k] - row_entry, weight);
+    if (!kNotNegative.holds(weight)) {
+      refuse_weight("targets.weights", row, "entry", picks.entries[k] - row_entry, weight);
+    }
     out.weights[k] = weight;
     out.masses[r] += weight;
     of_id += weight;
