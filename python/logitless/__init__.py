@@ -1,9 +1,9 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """A language model's LM head fused with its loss: exact loss and gradients, and no logits in memory.
 
-Arrays come and go through DLPack or the buffer protocol (NumPy, PyTorch, JAX, ...) and are never copied. bfloat16
-comes through DLPack: NumPy has none. Sums are float32, or float64 for float64 arrays. What is refused is a
-ValueError that names the argument, the value and the rule, and has written nothing.
+Arrays come and go through DLPack or the buffer protocol (NumPy, PyTorch, JAX, ...). Floating-point arrays and outputs
+are never copied. bfloat16 comes through DLPack: NumPy has none. Sums are float32, or float64 for float64 arrays. What
+is refused is a ValueError that names the argument, the value and the rule, and has written nothing.
 
     import logitless
     result = logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
@@ -131,8 +131,8 @@ def cross_entropy(
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets int64 or
-    int32 of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
+    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
+    integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
     weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
     reference's; vocab_ids= chooses entries of the head.
     Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
@@ -182,9 +182,9 @@ def kto_loss(
     context: Context | None = None,
     **arguments: Any,
 ) -> Result:
-    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (uint8, not 0 =
-    desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto, reward_targets for a2po,
-    sequence_weights for all.
+    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
+    1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
+    reward_targets for a2po, sequence_weights for all.
     """
     return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
@@ -198,7 +198,8 @@ def soft_cross_entropy(
 ) -> SoftCrossEntropyResult:
     """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
     hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
-    id_counts= [N] may say how many of its K entries a row has. mask= (uint8, [N]) leaves tokens out.
+    id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
+    [B, T]) leaves tokens out.
 
     The other arguments are options("soft_targets"), and the source's and outputs' as in cross_entropy().
     """
@@ -248,8 +249,7 @@ def id_logps(
     """
     given = _source(hidden, weight, {"ids": ids, **arguments})
     result, forward = _core.id_logps(context or default_context(), given)
-    logps = result["logps"]
-    return IdLogps(logps.reshape(ids.shape) if ids is not None else logps, result["plan"], forward)
+    return IdLogps(result["logps"], result["plan"], forward)
 
 
 def id_logps_backward(
@@ -264,8 +264,10 @@ def id_logps_backward(
 ) -> Plan:
     """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
     of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
+    if not isinstance(forward, IdLogps):
+        raise TypeError(f"forward is a {type(forward).__name__}: it must be what id_logps() has returned")
     given = _source(hidden, weight, {"ids": ids, **arguments})
-    return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream.reshape(-1))
+    return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream)
 
 
 def distillation_loss(
@@ -324,7 +326,7 @@ def token_stats(
 
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
-    """How many ids each token's two lists share: of int64 [..., A] and [..., B], such as two models' top_ids, [...].
+    """How many ids each token's two lists share: of integers [..., A] and [..., B], such as two models' top_ids, [...].
 
     Neither list has an id twice; ids below 0 stand for none and never count.
     """
@@ -333,7 +335,7 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 
 
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
-    """The union of each token's two lists, int64 [..., A] and [..., B], such as a student's own top_ids and a teacher's:
+    """The union of each token's two lists, integers [..., A] and [..., B], such as a student's own top_ids and a teacher's:
     ids [E] and offsets [N + 1], as ids= and id_offsets= of the losses take them.
 
     Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
@@ -344,8 +346,12 @@ def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
 
 def _lists(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64], tuple[int, ...]]:
     """Both flat, and the axes before the last that they share."""
-    a, b = (np.ascontiguousarray(ids, dtype=np.int64) for ids in (a_ids, b_ids))
-    if a.ndim < 1 or a.shape[:-1] != b.shape[:-1]:
+    given = {"a_ids": a_ids, "b_ids": b_ids}
+    a, b = (
+        _core.token_ids(np.asarray(ids) if isinstance(ids, (list, tuple)) else ids, name)
+        for name, ids in given.items()
+    )
+    if a.shape[:-1] != b.shape[:-1]:
         raise ValueError(f"expected lists of as many tokens, got a_ids of shape {a.shape} and b_ids of shape {b.shape}")
     return a.reshape(-1), b.reshape(-1), a.shape[:-1]
 

@@ -117,7 +117,11 @@ def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, 
         raise ValueError(
             f"{prefix}hidden has {hidden.shape[-1]} columns, but {prefix}weight, {layout}, has {size}"
         )
-    bias = jnp.zeros((0,), dtype) if bias is None else jnp.asarray(bias)
+    if bias is None:
+        bias = jnp.zeros((0,), dtype)
+    elif jnp.ndim(bias) != 1 or jnp.size(bias) == 0:
+        raise ValueError(f"{prefix}bias has shape {jnp.shape(bias)}: it must have one axis, and an entry")
+    bias = jnp.asarray(bias)
     return Head(weight, bias, states, lora_b, scales, checked_ids(vocab_ids, f"{prefix}vocab_ids"), options)
 
 
@@ -161,10 +165,7 @@ def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
 def checked_ids(ids: Any, name: str) -> Any:
     if ids is None:
         return jnp.zeros((0,), jnp.int32)
-    check_narrowed(name, ids)
-    ids = jnp.asarray(ids)
-    if ids.dtype not in (jnp.int32, jnp.int64):
-        raise TypeError(f"{name} is {ids.dtype}: it must be int32 or int64")
+    ids = token_ids(name, ids)
     if ids.ndim != 1 or ids.shape[0] == 0:
         raise ValueError(f"{name} has shape {ids.shape}: it must have one axis, and an entry")
     return ids
@@ -222,9 +223,20 @@ def check_narrowed(name: str, ids: Any) -> None:
             raise ValueError(f"{name} holds {value}: JAX keeps 32 bits of it (jax_enable_x64 keeps all)")
 
 
+def token_ids(name: str, ids: Any) -> Any:
+    """Token ids as int32 or int64, which other integers are converted to."""
+    check_narrowed(name, ids)
+    ids = jnp.asarray(ids)
+    if not jnp.issubdtype(ids.dtype, jnp.integer):
+        raise TypeError(f"{name} is {ids.dtype}: token ids are integers")
+    if ids.dtype in (jnp.int32, jnp.int64):
+        return ids
+    if ids.dtype in (jnp.uint32, jnp.uint64):
+        ids = jnp.minimum(ids, 2**31 - 1)  # of no vocabulary, as all above it
+    return ids.astype(jnp.int32)
+
+
 def check_targets(hidden: Any, targets: Any) -> None:
-    if not jnp.issubdtype(targets.dtype, jnp.integer):
-        raise TypeError(f"targets is {targets.dtype}: token ids are int32 or int64")
     if targets.shape != hidden.shape[:-1]:
         raise ValueError(f"targets has shape {targets.shape}: hidden's leading axes are {hidden.shape[:-1]}")
 

@@ -24,12 +24,12 @@ from ._jax_call import (
     VOCAB_IDS,
     attributes_of,
     call,
-    check_narrowed,
     float_type,
     read_head,
     seed_of,
     spread,
     temperatures_of,
+    token_ids,
 )
 from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
 
@@ -115,13 +115,7 @@ class _Call:
         return array
 
     def ids(self, name: str, ids: Any, behind: tuple[int, ...]) -> Any:
-        check_narrowed(name, ids)
-        ids = jnp.asarray(ids)
-        if not jnp.issubdtype(ids.dtype, jnp.integer):
-            raise TypeError(f"{name} is {ids.dtype}: token ids are int32 or int64")
-        if ids.dtype not in (jnp.int32, jnp.int64):
-            ids = ids.astype(jnp.int32)
-        return self._check_lead(name, ids, behind)
+        return self._check_lead(name, token_ids(name, ids), behind)
 
     def numbers(self, name: str, array: Any, behind: tuple[int, ...], dtype: Any = None) -> Any:
         """The array without a gradient; an empty one for None."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import Context
+from . import Context, _core
 
 _options: dict[str, Any] = {}
 
@@ -135,9 +136,32 @@ def not_finite_handed_on(upstream: Tensor, grads: list[Tensor | None]) -> Iterat
                 grad.fill_(torch.nan)
 
 
+# What these functions call arguments of the module.
+_NAMES = {
+    "hidden": "input",
+    "bias": "linear_bias",
+    "targets": "target",
+    "class_weights": "weight",
+    "teacher_hidden": "teacher_input",
+    "ref_hidden": "ref_input",
+}
+for _prefix, _weight in {"": "linear_weight", "teacher_": "teacher_weight", "ref_": "ref_weight"}.items():
+    _NAMES[f"{_prefix}weight"] = _weight
+    _NAMES.update({f"{_prefix}lora_{part}": f"{_weight}.{part}" for part in ("a", "b", "scale")})
+    _NAMES.update({f"{_prefix}scales": f"{_weight}.scales", f"{_prefix}layout": "layout"})
+_NAME = re.compile(rf"(?<![\w.])({'|'.join(_NAMES)})(?!\w)")
+
+
+def with_names(error: _core.InvalidInput) -> ValueError:
+    """What the module refuses, with the names that these functions have for its arguments."""
+    return ValueError(_NAME.sub(lambda name: _NAMES[name[0]], str(error)))
+
+
 def as_pytorch_raises(error: ValueError) -> Exception:
-    """The error, or PyTorch's where a target is outside of the vocabulary."""
-    return IndexError(f"Target out of bounds: {error}") if str(error).startswith("targets[") else error
+    """The error, with the names of these functions, or PyTorch's where a target is outside of the vocabulary."""
+    if isinstance(error, _core.InvalidInput):
+        error = with_names(error)
+    return IndexError(f"Target out of bounds: {error}") if str(error).startswith("target[") else error
 
 
 # torch.compiler.disable without its import of the compiler, which takes a second.
@@ -152,7 +176,10 @@ def not_compiled(function: Any) -> Any:
     def called(*args: Any, **kwargs: Any) -> Any:
         # After many compilations of this frame torch.compile runs it as it stands, and would trace what it calls.
         compiles = torch.compiler.is_compiling() or "torch._dynamo" in sys.modules
-        return (disabled if compiles else function)(*args, **kwargs)
+        try:
+            return (disabled if compiles else function)(*args, **kwargs)
+        except _core.InvalidInput as error:
+            raise with_names(error) from None
 
     return called
 

@@ -21,7 +21,6 @@ from ._jax_call import (
     VOCAB_IDS,
     attributes_of,
     call,
-    check_narrowed,
     check_targets,
     entries_of,
     float_type,
@@ -31,6 +30,7 @@ from ._jax_call import (
     slices,
     spread,
     temperatures_of,
+    token_ids,
 )
 from ._jax_distributions import (
     distillation_loss,
@@ -111,14 +111,13 @@ def _run(
 ) -> Any:
     hidden, weight, bias, targets = arrays
     layout = given.get("layout", "vocab_hidden")
-    check_narrowed("targets", targets)
-    hidden, targets = jnp.asarray(hidden), jnp.asarray(targets)
+    hidden, targets = jnp.asarray(hidden), token_ids("targets", targets)
     check_targets(hidden, targets)
     head = read_head(hidden, weight, bias, vocab_ids, layout)
     class_weights, temperatures = vectors
     class_weights = jnp.zeros((0,)) if class_weights is None else jax.lax.stop_gradient(jnp.asarray(class_weights))
-    if class_weights.ndim != 1:
-        raise ValueError(f"class_weights has shape {class_weights.shape}: it must have one axis")
+    if class_weights.ndim != 1 or (vectors[0] is not None and class_weights.size == 0):
+        raise ValueError(f"class_weights has shape {class_weights.shape}: it must have one axis, and an entry")
     class_weights = class_weights.astype(jnp.float32)
     temperatures = temperatures_of(temperatures, targets.shape)
     seed = seed_of(given)

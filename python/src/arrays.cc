@@ -3,8 +3,13 @@
 
 #include <nanobind/stl/string.h>
 
+#include <algorithm>
+#include <cstring>
 #include <sstream>
 #include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 
 #include "logitless/error.h"
 
@@ -33,7 +38,7 @@ std::string dtype_name(const nb::dlpack::dtype& type) {
                      : code == nb::dlpack::dtype_code::Complex ? "complex"
                      : code == nb::dlpack::dtype_code::Bool    ? "bool"
                                                                : "type";
-  return kind + std::to_string(type.bits);
+  return code == nb::dlpack::dtype_code::Bool ? kind : kind + std::to_string(type.bits);
 }
 
 bool is(const nb::dlpack::dtype& type, nb::dlpack::dtype_code code, int bits) {
@@ -103,9 +108,31 @@ void Arrays::tell_written() const {
   raise_version(tensors);
 }
 
-nb::ndarray<nb::ro>& Arrays::keep(nb::handle object, const char* name, bool writable) {
+namespace {
+
+// Why an object is no array, in the words of whoever made it: "DLPack only supports native byte order".
+std::string reason_of(nb::handle object) {
+  if (PyType_Check(object.ptr()) || !nb::hasattr(object, "__dlpack__")) return "";
+  try {
+    object.attr("__dlpack__")();
+  } catch (nb::python_error& error) {
+    return std::string(" (") + nb::str(error.value()).c_str() + ")";
+  }
+  return "";
+}
+
+[[noreturn]] void refuse_axes(const std::string& shape, const char* name, Axes axes) {
+  const std::string least = std::to_string(axes.least), most = std::to_string(axes.most);
+  refuse(name, " has shape ", shape, ": it must have ", axes.least == axes.most ? least : least + " or " + most,
+         axes.most == 1 ? " axis" : " axes");
+}
+
+}  // namespace
+
+Array Arrays::keep(nb::handle object, const char* name, Axes axes, bool writable) {
   check_framework(object, name, writable);
-  nb::ndarray<nb::ro> array;
+  Array out;
+  nb::ndarray<nb::ro>& array = out.view;
   if (writable) {
     nb::ndarray<> written;
     if (nb::try_cast(object, written)) array = nb::ndarray<nb::ro>(written);
@@ -114,26 +141,52 @@ nb::ndarray<nb::ro>& Arrays::keep(nb::handle object, const char* name, bool writ
   }
   if (!array.is_valid()) {
     PyErr_Clear();
-    const std::string type = nb::str(object.type().attr("__name__")).c_str();
+    const std::string type = nb::str(object.type().attr("__name__")).c_str(), reason = reason_of(object);
     nb::raise_type_error(
-        "%s is a %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of the CPU", name,
-        type.c_str(), writable ? " that may be written, and" : "");
+        "%s is a %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of the CPU%s", name,
+        type.c_str(), writable ? " that may be written, and" : "", reason.c_str());
   }
   if (array.device_type() != nb::device::cpu::value) {
     refuse(name, " is on another device (DLPack's type ", array.device_type(), "): it must be in the CPU's memory");
   }
-  return kept_.emplace_back(std::move(array));
-}
-
-Array Arrays::floating(nb::handle object, const char* name, bool writable) {
-  Array out;
-  out.view = keep(object, name, writable);
-  out.dtype = dtype_of(out.view, name);
-  out.data = const_cast<void*>(out.view.data());
+  if (array.ndim() < axes.least || array.ndim() > axes.most) refuse_axes(shape_of(array), name, axes);
+  alignas(16) static std::byte nowhere[16];
+  out.data = array.size() == 0 ? nowhere : const_cast<void*>(array.data());
+  if (!out.data) refuse(name, ".data is null, though its shape is ", shape_of(array), ": it has no memory");
+  kept_.push_back(array);
   return out;
 }
 
+Array Arrays::floating(nb::handle object, const char* name, Axes axes, bool writable) {
+  Array out = keep(object, name, axes, writable);
+  out.dtype = dtype_of(out.view, name);
+  return out;
+}
+
+void Arrays::check_empty(int64_t tokens) const {
+  for (const auto& [name, rows] : empty_) {
+    if (tokens == 0 || rows == tokens) continue;
+    refuse(name, " has no elements, and the call has ", tokens, " tokens: leave it out if it is not meant");
+  }
+}
+
+void Arrays::mark_sequences(const Array& array, const char* name) {
+  if (array.axes() == 2) sequences_.push_back({name, array.size(0), array.size(1)});
+}
+
+void Arrays::check_sequences(int64_t batch, int64_t time) const {
+  for (const auto& [name, rows, cols] : sequences_) {
+    if (rows == batch && cols == time) continue;
+    refuse(name, " has shape [", rows, ", ", cols, "]: it must be [", batch, ", ", time, "], the leading axes of ",
+           "hidden or logits, or have 1 axis");
+  }
+}
+
 namespace {
+
+constexpr Axes kVector = {1, 1}, kMatrix = {2, 2};
+constexpr Axes kTokens = {1, 2};  // [N] or [B, T]
+constexpr Axes kRows = {2, 3};    // the same with one axis more
 
 [[noreturn]] void refuse_strides(const Array& array, const char* name) {
   std::string strides;
@@ -144,7 +197,6 @@ namespace {
 // The strides of rows and sequences go to the library as they are, which checks them.
 template <class View>
 View matrix_of(const Array& array, const char* name, bool* transposed, bool prefer_transposed = false) {
-  if (array.axes() != 2) refuse(name, " has shape ", shape_of(array.view), ": it must have 2 axes");
   const bool straight = array.follows(1) && !(prefer_transposed && array.follows(0));
   if (!straight && !(transposed && array.follows(0))) refuse_strides(array, name);
   if (transposed) *transposed = !straight;
@@ -159,9 +211,6 @@ struct Batched {
 };
 
 Batched batched(const Array& array, const char* name) {
-  if (array.axes() != 2 && array.axes() != 3) {
-    refuse(name, " has shape ", shape_of(array.view), ": it must have 2 or 3 axes");
-  }
   const size_t last = array.axes() - 1;
   if (!array.follows(last)) refuse_strides(array, name);
   Batched out;
@@ -182,19 +231,19 @@ View logits_of(const Array& array, const char* name) {
 }  // namespace
 
 ConstMatrix Arrays::matrix(nb::handle object, const char* name, bool* transposed) {
-  return matrix_of<ConstMatrix>(floating(object, name), name, transposed);
+  return matrix_of<ConstMatrix>(floating(object, name, kMatrix), name, transposed);
 }
 
 PackedMatrix Arrays::packed(nb::handle object, const char* name, Packing packing, nb::handle scales,
                             const char* scales_name) {
   const bool integers = packing == Packing::kInt8;
-  const nb::ndarray<nb::ro>& rows = keep(object, name, false);
+  const Array kept = keep(object, name, kMatrix);
+  const nb::ndarray<nb::ro>& rows = kept.view;
   using Code = nb::dlpack::dtype_code;
   if (!is(rows.dtype(), integers ? Code::Int : Code::UInt, 8)) {
     refuse(name, " is ", dtype_name(rows.dtype()), ": with packing = '", name_of(packing), "' it must be ",
            integers ? "int8" : "uint8, the bytes of its rows");
   }
-  if (rows.ndim() != 2) refuse(name, " has shape ", shape_of(rows), ": it must have 2 axes");
   if (rows.shape(1) > 1 && rows.stride(1) != 1 && rows.size() > 0) {
     refuse(name, " has the stride ", rows.stride(1),
            ": the bytes of a row must follow one another; make it contiguous");
@@ -206,16 +255,16 @@ PackedMatrix Arrays::packed(nb::handle object, const char* name, Packing packing
            name_of(packing));
   }
   PackedMatrix out;
-  out.data = rows.data();
+  out.data = kept.data;
   out.packing = packing;
   out.rows = static_cast<int64_t>(rows.shape(0));
   out.cols = bytes / block.bytes * block.numbers;
   if (rows.shape(0) > 1) out.row_bytes = rows.stride(0);
   if (!scales) return out;
-  const Array of_groups = floating(scales, scales_name);
+  const Array of_groups = floating(scales, scales_name, {1, 2});
   const size_t axes = of_groups.axes();
   if (of_groups.dtype != DType::kFloat32) refuse(scales_name, " is ", name_of(of_groups.dtype), ": it must be float32");
-  if (axes < 1 || axes > 2 || of_groups.size(0) != out.rows) {
+  if (of_groups.size(0) != out.rows) {
     refuse(scales_name, " has shape ", shape_of(of_groups.view),
            ": it must have one or several numbers for each of the ", out.rows, " rows of ", name);
   }
@@ -232,7 +281,7 @@ PackedMatrix Arrays::packed(nb::handle object, const char* name, Packing packing
 }
 
 Matrix Arrays::output(nb::handle object, const char* name, bool transposed) {
-  const Array array = floating(object, name, true);
+  const Array array = floating(object, name, kMatrix, true);
   if (!array.follows(transposed ? 0 : 1) && array.follows(transposed ? 1 : 0)) {
     refuse(name, " and weight stand in memory the other way round: give both alike");
   }
@@ -241,70 +290,175 @@ Matrix Arrays::output(nb::handle object, const char* name, bool transposed) {
 }
 
 ConstVector Arrays::vector(nb::handle object, const char* name) {
-  const Array array = floating(object, name);
-  if (array.axes() != 1) refuse(name, " has shape ", shape_of(array.view), ": it must have 1 axis");
+  const Array array = floating(object, name, kVector);
   if (!array.follows(0)) refuse_strides(array, name);
   return ConstVector(array.data, array.dtype, array.size(0));
 }
 
 Vector Arrays::vector_output(nb::handle object, const char* name) {
-  const Array array = floating(object, name, true);
-  if (array.axes() != 1) refuse(name, " has shape ", shape_of(array.view), ": it must have 1 axis");
+  const Array array = floating(object, name, kVector, true);
   if (!array.follows(0)) refuse_strides(array, name);
   return Vector(array.data, array.dtype, array.size(0));
 }
 
 HiddenStates Arrays::hidden(nb::handle object, const char* name) {
-  const Array array = floating(object, name);
+  const Array array = floating(object, name, kRows);
   const Batched b = batched(array, name);
   return HiddenStates(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
 }
 
 Matrix Arrays::d_hidden(nb::handle object, const char* name, std::optional<int64_t>& batch_stride) {
-  const Array array = floating(object, name, true);
+  const Array array = floating(object, name, kRows, true);
   const Batched b = batched(array, name);
   batch_stride = b.batch_stride;
   return Matrix(array.data, array.dtype, b.batch * b.time, b.cols, b.row_stride);
 }
 
-Logits Arrays::logits(nb::handle object, const char* name) { return logits_of<Logits>(floating(object, name), name); }
+Logits Arrays::logits(nb::handle object, const char* name) {
+  return logits_of<Logits>(floating(object, name, kRows), name);
+}
 
 LogitsGradient Arrays::d_logits(nb::handle object, const char* name) {
-  return logits_of<LogitsGradient>(floating(object, name, true), name);
+  return logits_of<LogitsGradient>(floating(object, name, kRows, true), name);
+}
+
+namespace {
+
+// Calls use(type) with a number of that type where the elements are bools, integers, float32 or float64.
+template <class Use>
+bool with_element(const nb::dlpack::dtype& type, const Use& use) {
+  const auto one_of = [&]<class... T>(std::tuple<T...>) {
+    return ((type == nb::dtype<T>() && (use(T()), true)) || ...);
+  };
+  if (type == nb::dtype<bool>()) return use(uint8_t()), true;  // a byte of anything but 0 is true
+  return one_of(std::tuple<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, float, double>());
+}
+
+// Calls visit(value) for each element, row by row, whatever strides and alignment are.
+template <class T, class Visit>
+void visit_elements(const Array& array, const Visit& visit, size_t axis = 0, int64_t offset = 0) {
+  if (axis == array.axes()) {
+    T value;
+    std::memcpy(&value, static_cast<const std::byte*>(array.data) + offset * static_cast<int64_t>(sizeof value),
+                sizeof value);
+    return visit(value);
+  }
+  for (int64_t i = 0; i < array.size(axis); ++i) {
+    visit_elements<T>(array, visit, axis + 1, offset + i * array.stride(axis));
+  }
+}
+
+// Tells whether the elements stand in memory row by row, with nothing between them.
+bool is_contiguous(const Array& array) {
+  const size_t last = array.axes() - 1;
+  return array.follows(last) && (last == 0 || array.size(0) < 2 || array.view.size() == 0 ||
+                                 array.stride(0) == array.size(1));
+}
+
+bool is_integer(const nb::dlpack::dtype& type) {
+  return type.lanes == 1 && (type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::Int) ||
+                             type.code == static_cast<uint8_t>(nb::dlpack::dtype_code::UInt));
+}
+
+}  // namespace
+
+std::span<const int64_t> Arrays::copy_integers(const Array& array, const char* name) {
+  std::vector<int64_t>& out = integers_.emplace_back();
+  out.reserve(array.view.size());
+  const auto copy = [&]<class T>(T) {
+    visit_elements<T>(array, [&](T value) {
+      if (!std::in_range<int64_t>(static_cast<std::conditional_t<std::is_integral_v<T>, T, int64_t>>(value))) {
+        refuse(name, " has ", value, ", which int64 does not hold");
+      }
+      out.push_back(static_cast<int64_t>(value));
+    });
+  };
+  if (!is_integer(array.view.dtype()) || !with_element(array.view.dtype(), copy)) {
+    refuse(name, " is ", dtype_name(array.view.dtype()), ": it must be integers");
+  }
+  return out;
+}
+
+nb::object Arrays::token_ids(nb::handle object, const char* name) {
+  const Array array = keep(object, name, {1, 64});
+  const std::span<const int64_t> ids = copy_integers(array, name);
+  nb::list shape;
+  for (size_t axis = 0; axis < array.axes(); ++axis) shape.append(array.size(axis));
+  return to_numpy(std::vector<int64_t>(ids.begin(), ids.end())).attr("reshape")(nb::tuple(shape));
 }
 
 Targets Arrays::targets(nb::handle object, const char* name) {
-  const nb::ndarray<nb::ro>& array = keep(object, name, false);
+  const Array array = keep(object, name, kTokens);
+  mark_sequences(array, name);
+  return ids_of(array, name);
+}
+
+Targets Arrays::ids(nb::handle object, const char* name, bool with_offsets) {
+  const Array array = keep(object, name, kTokens);
+  if (array.view.size() == 0 && !with_offsets) mark_empty(name, array.axes() == 2 ? array.size(0) : -1);
+  ids_shape_.assign(array.view.shape_ptr(), array.view.shape_ptr() + array.axes());
+  return ids_of(array, name);
+}
+
+Targets Arrays::ids_of(const Array& array, const char* name) {
   using Code = nb::dlpack::dtype_code;
-  const bool is32 = is(array.dtype(), Code::Int, 32);
-  if (!is32 && !is(array.dtype(), Code::Int, 64)) {
-    refuse(name, " is ", dtype_name(array.dtype()), ": token ids are int64 or int32");
+  const bool is32 = is(array.view.dtype(), Code::Int, 32), is64 = is(array.view.dtype(), Code::Int, 64);
+  const size_t last = array.axes() - 1;
+  const int64_t time = array.size(last), batch = last == 1 ? array.size(0) : 1;
+  int64_t stride = array.stride(last);
+  std::optional<int64_t> batch_stride;
+  if (last == 1) batch_stride = array.stride(0);
+  const void* data = array.data;
+  if (!is32 && !is64) {
+    data = copy_integers(array, name).data();
+    stride = 1;
+    batch_stride.reset();
   }
-  if (array.ndim() != 1 && array.ndim() != 2) {
-    refuse(name, " has shape ", shape_of(array), ": it must have 1 or 2 axes");
-  }
-  const size_t last = array.ndim() - 1;
-  const auto time = static_cast<int64_t>(array.shape(last));
-  const bool batched = last == 1;
-  const int64_t batch = batched ? static_cast<int64_t>(array.shape(0)) : 1;
-  const std::optional<int64_t> batch_stride = batched ? std::optional(array.stride(0)) : std::nullopt;
-  const int64_t stride = array.stride(last);
-  Targets out = is32 ? Targets(static_cast<const int32_t*>(array.data()), batch, time, batch_stride, stride)
-                     : Targets(static_cast<const int64_t*>(array.data()), batch, time, batch_stride, stride);
-  if (!batched) out.time = 0;  // one sequence, or as many as hidden has
+  Targets out = is32 ? Targets(static_cast<const int32_t*>(data), batch, time, batch_stride, stride)
+                     : Targets(static_cast<const int64_t*>(data), batch, time, batch_stride, stride);
+  if (last == 0) out.time = 0;  // one sequence, or as many as hidden has
   return out;
+}
+
+ConstVector Arrays::entries(nb::handle object, const char* name) {
+  const Array array = floating(object, name, kTokens);
+  if (array.axes() == 2 && !std::equal(ids_shape_.begin(), ids_shape_.end(), array.view.shape_ptr(),
+                                       array.view.shape_ptr() + array.axes())) {
+    refuse(name, " has shape ", shape_of(array.view), ": it must have that of ids, or 1 axis");
+  }
+  if (!is_contiguous(array)) refuse_strides(array, name);
+  return ConstVector(array.data, array.dtype, static_cast<int64_t>(array.view.size()));
 }
 
 template <class T>
 std::span<const T> Arrays::span(nb::handle object, const char* name) {
-  const nb::ndarray<nb::ro>& array = keep(object, name, false);
-  if (!(array.dtype() == nb::dtype<T>())) {
-    refuse(name, " is ", dtype_name(array.dtype()), ": it must be ", dtype_name(nb::dtype<T>()));
+  constexpr bool kIsFlags = std::is_same_v<T, uint8_t>;
+  const Array array = keep(object, name, kIsFlags ? kTokens : kVector);
+  const nb::dlpack::dtype type = array.view.dtype();
+  if constexpr (kIsFlags) {
+    mark_sequences(array, name);
+    std::vector<uint8_t>& flags = flags_.emplace_back();
+    flags.reserve(array.view.size());
+    const bool is_bool = type == nb::dtype<bool>();
+    const auto copy = [&]<class E>(E) {
+      visit_elements<E>(array, [&](E value) {
+        if (!is_bool && value != 0 && value != 1) refuse(name, " has ", +value, ": each must be 0 or 1, or a bool");
+        flags.push_back(value != 0);
+      });
+    };
+    if (!with_element(type, copy)) {
+      refuse(name, " is ", dtype_name(type), ": it must be bool, or integers, float32 or float64 of 0 and 1");
+    }
+    return flags;
+  } else {
+    const bool as_it_is = type == nb::dtype<T>();
+    if constexpr (std::is_same_v<T, int64_t>) {
+      if (!as_it_is || !array.follows(0)) return copy_integers(array, name);
+    }
+    if (!as_it_is) refuse(name, " is ", dtype_name(type), ": it must be ", dtype_name(nb::dtype<T>()));
+    if (!array.follows(0)) refuse_strides(array, name);
+    return {static_cast<const T*>(array.data), array.view.size()};
   }
-  if (array.ndim() != 1 || (array.shape(0) > 1 && array.stride(0) != 1)) {
-    refuse(name, " has shape ", shape_of(array), ": it must have 1 axis, and be contiguous");
-  }
-  return {static_cast<const T*>(array.data()), array.shape(0)};
 }
 
 template std::span<const float> Arrays::span(nb::handle, const char*);

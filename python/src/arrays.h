@@ -19,8 +19,8 @@ namespace nb = nanobind;
 /// An array that a call reads or writes, which lives as long as this does.
 struct Array {
   nb::ndarray<nb::ro> view;
-  void* data = nullptr;
-  DType dtype = DType::kFloat32;
+  void* data = nullptr;           // never null, also without elements
+  DType dtype = DType::kFloat32;  // of floating-point numbers
 
   int64_t size(size_t axis) const { return static_cast<int64_t>(view.shape(axis)); }
   int64_t stride(size_t axis) const { return view.stride(axis); }
@@ -29,8 +29,14 @@ struct Array {
   bool follows(size_t axis) const { return stride(axis) == 1 || view.shape(axis) <= 1 || view.size() == 0; }
 };
 
+/// How many axes an array may have.
+struct Axes {
+  size_t least, most;
+};
+
 /// Keeps the arrays of one call, and finds views of them. A name is the argument's, for messages: what is no
-/// array is a TypeError, and one that does not fit a ValueError.
+/// array is a TypeError, and one that does not fit a ValueError. A view of an array without elements has a data pointer
+/// that is not null: the array is given.
 class Arrays {
  public:
   /// [rows, cols], or its transpose, which `transposed` then tells (null: it may not be).
@@ -46,25 +52,57 @@ class Arrays {
   HiddenStates hidden(nb::handle object, const char* name);
   /// The same for d_hidden; sets the step from one sequence to the next where there are several.
   Matrix d_hidden(nb::handle object, const char* name, std::optional<int64_t>& batch_stride);
-  /// [N] or [B, T] of int32 or int64.
+  /// [N] or [B, T] of token ids; integers other than int32 and int64 are copied.
   Targets targets(nb::handle object, const char* name);
+  /// [E], or without offsets [N, K], of the same.
+  Targets ids(nb::handle object, const char* name, bool with_offsets);
+  /// Numbers of any floating-point type for ids, of their shape or in one row.
+  ConstVector entries(nb::handle object, const char* name);
+  /// The shape of ids; no axes where there are none.
+  const std::vector<int64_t>& ids_shape() const { return ids_shape_; }
   /// [B, T, V] or [N, V].
   Logits logits(nb::handle object, const char* name);
   LogitsGradient d_logits(nb::handle object, const char* name);
 
-  /// Contiguous vectors of one type.
+  /// A copy in NumPy of token ids of any axes.
+  nb::object token_ids(nb::handle object, const char* name);
+  /// Vectors. float32 and float64 must be of that type and contiguous. int64 may be any integers, which are copied
+  /// where they are not contiguous int64. uint8 are copies of flags, [N] or [B, T]: bools, or integers, float32 or
+  /// float64 that are 0 or 1.
   template <class T>
   std::span<const T> span(nb::handle object, const char* name);
+
+  /// Marks an argument as given without elements, which the library reads as one that is not given. It is legal in a
+  /// call without tokens, and where it has a row of no entries for each token.
+  void mark_empty(const char* name, int64_t rows = -1) { empty_.emplace_back(name, rows); }
+  /// Throws for marked arguments that are not legal for this number of tokens.
+  void check_empty(int64_t tokens) const;
+  /// Throws for an array of [B, T] that has other axes than these.
+  void check_sequences(int64_t batch, int64_t time) const;
 
   /// Tells the frameworks whose tensors a call has written: autograd then knows what it has saved of them as changed.
   void tell_written() const;
 
  private:
-  nb::ndarray<nb::ro>& keep(nb::handle object, const char* name, bool writable);
+  // The one place where an array comes in. What it returns has these numbers of axes, is in memory of the CPU, and its
+  // data is not null.
+  Array keep(nb::handle object, const char* name, Axes axes, bool writable = false);
   void check_framework(nb::handle object, const char* name, bool writable);
-  Array floating(nb::handle object, const char* name, bool writable = false);
+  Array floating(nb::handle object, const char* name, Axes axes, bool writable = false);
+  Targets ids_of(const Array& array, const char* name);
+  std::span<const int64_t> copy_integers(const Array& array, const char* name);
+  void mark_sequences(const Array& array, const char* name);
 
+  struct OfSequences {
+    std::string name;
+    int64_t batch, time;
+  };
   std::vector<nb::ndarray<nb::ro>> kept_;
+  std::vector<std::vector<int64_t>> integers_;  // copies
+  std::vector<std::vector<uint8_t>> flags_;
+  std::vector<std::pair<std::string, int64_t>> empty_;
+  std::vector<OfSequences> sequences_;
+  std::vector<int64_t> ids_shape_;
   std::vector<nb::object> written_;  // tensors of PyTorch
 };
 

@@ -90,6 +90,7 @@ struct Read {
   explicit Read(nb::dict given)
       : keywords(std::move(given), Loss::kName), call(keywords, arrays), loss(keywords, arrays) {
     keywords.check_all_known();
+    call.check(arrays);
   }
 };
 

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "caller_names.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/error.h"
 #include "logitless/fields.h"
@@ -328,7 +329,7 @@ ffi::Error guarded(ffi::RemainingArgs arguments, ffi::RemainingRets results, ffi
     run(JaxCall(arguments, results, attributes));
     return ffi::Error::Success();
   } catch (const InvalidInput& error) {
-    return ffi::Error::InvalidArgument(error.what());
+    return ffi::Error::InvalidArgument(with_caller_names(error.what()));
   } catch (const std::exception& error) {
     return ffi::Error::Internal(error.what());
   }

@@ -6,10 +6,12 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <exception>
 #include <memory>
 #include <utility>
 
 #include "arrays.h"
+#include "caller_names.h"
 #include "calls.h"
 #include "communicator.h"
 #include "logitless/environment.h"
@@ -66,6 +68,13 @@ void define_token_stats(nb::module_& m) {
       return plan_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
     });
   });
+  m.def(
+      "token_ids",
+      [](nb::handle given, const std::string& name) {
+        Arrays arrays;
+        return arrays.token_ids(given, name.c_str());
+      },
+      nb::arg("given").none(), nb::arg("name"));
   m.def("top_overlaps", [](nb::handle a, nb::handle b, int64_t rows) {
     Arrays arrays;
     const auto a_ids = arrays.span<int64_t>(a, "a_ids"), b_ids = arrays.span<int64_t>(b, "b_ids");
@@ -171,7 +180,15 @@ NB_MODULE(_core, m) {
   // object back only while Py_IsInitialized()), and so are the halves and functions of ours that it holds. nanobind
   // would report them as leaks of this module.
   nb::set_leak_warnings(false);
-  // InvalidInput is a std::invalid_argument, which is Python's ValueError.
+  static PyObject* const invalid_input = PyErr_NewException("logitless._core.InvalidInput", PyExc_ValueError, nullptr);
+  m.attr("InvalidInput") = nb::handle(invalid_input);
+  nb::register_exception_translator([](const std::exception_ptr& thrown, void*) {
+    try {
+      std::rethrow_exception(thrown);
+    } catch (const logitless::InvalidInput& error) {
+      PyErr_SetString(invalid_input, with_caller_names(error.what()).c_str());
+    }
+  });
   define_context(m);
   define_token_stats(m);
   define_loss<CrossEntropy>(m, "CrossEntropyForward");

@@ -81,9 +81,17 @@ Reference take_reference(Keywords& keywords, Arrays& arrays) {
 
 void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
   const std::string begin = key;
-  take(keywords, arrays, (begin + "_ids").c_str(), out.ids);
-  take(keywords, arrays, (begin + "_offsets").c_str(), out.offsets);
-  take(keywords, arrays, (begin + "_counts").c_str(), out.counts);
+  out = take_sets(keywords, arrays, (begin + "_ids").c_str(), (begin + "_offsets").c_str(),
+                  (begin + "_counts").c_str());
+}
+
+IdSets take_sets(Keywords& keywords, Arrays& arrays, const char* ids, const char* offsets, const char* counts) {
+  IdSets out;
+  const bool with_offsets = keywords.find(offsets).is_valid();
+  if (const nb::handle given = keywords.find(ids)) out.ids = arrays.ids(given, ids, with_offsets);
+  take(keywords, arrays, offsets, out.offsets);
+  take(keywords, arrays, counts, out.counts);
+  return out;
 }
 
 Teacher take_teacher(Keywords& keywords, Arrays& arrays) {
@@ -133,11 +141,17 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
     out.weight = arrays.matrix(given, weight.c_str(), &flipped);
   }
   out.layout = stated;
-  take(keywords, arrays, name("vocab_ids").c_str(), out.ids);
+  const std::string vocab_ids = name("vocab_ids");
+  if (const nb::handle ids = keywords.find(vocab_ids.c_str())) {
+    out.ids = arrays.span<int64_t>(ids, vocab_ids.c_str());
+    if (out.ids.empty() && out.stored_entries() > 0) {
+      throw InvalidInput(vocab_ids + " has no elements: a call is over at least one entry of " + weight);
+    }
+  }
   // A transposed view is the other layout as it stands.
   if (flipped) out.layout = stated == HeadLayout::kVocabHidden ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden;
   if (transposed) *transposed = flipped;
-  take(keywords, arrays, bias.c_str(), out.bias);
+  if (const nb::handle b = keywords.find(bias.c_str())) out.bias = arrays.vector(b, bias.c_str());
   keywords.take(softcap.c_str(), out.softcap);
   const std::string lora_a = name("lora_a"), lora_b = name("lora_b");
   if (const nb::handle a = keywords.find(lora_a.c_str())) out.lora.a = arrays.matrix(a, lora_a.c_str());
@@ -147,7 +161,17 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   if (const nb::handle states = keywords.find(lora_states.c_str())) {
     out.lora.states = arrays.matrix(states, lora_states.c_str());
   }
+  if (out.lora.b.data && !out.lora.a.data && !out.lora.states.data) {
+    throw InvalidInput(lora_b + " is given, but neither " + lora_a + " nor " + lora_states);
+  }
   return out;
+}
+
+void CallTensors::check(const Arrays& arrays) const {
+  arrays.check_empty(logits_ ? logits_->tokens() : hidden_.tokens());
+  if (logits_ && logits_->batch > 1) arrays.check_sequences(logits_->batch, logits_->time);
+  const bool has_batch = !logits_ && hidden_.sequences > 1 && !hidden_.has_second();
+  if (has_batch) arrays.check_sequences(hidden_.sequences, hidden_.states.rows / hidden_.sequences);
 }
 
 BackwardOptions take_backward(Keywords& keywords) {
@@ -197,6 +221,10 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   }
   if (const nb::handle out = keywords.find("d_bias")) gradients_.d_bias = arrays.vector_output(out, "d_bias");
   if (const nb::handle sink = keywords.find("weight_sink")) {
+    if (!PyCallable_Check(sink.ptr())) {
+      const nb::object type = sink.type().attr("__name__");
+      nb::raise_type_error("weight_sink is a %s: it must be a function", nb::str(type).c_str());
+    }
     gradients_.weight_sink = sink_of(sink, transposed);
   }
   if (const nb::handle out = keywords.find("d_lora_a")) gradients_.d_lora_a = arrays.output(out, "d_lora_a");

@@ -117,18 +117,28 @@ T Keywords::cast(const char* key, nb::handle value) const {
 
 /// Takes arrays: what is left out, or None, is an empty one.
 inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstVector& out) {
-  if (const nb::handle value = keywords.find(key)) out = arrays.vector(value, key);
+  const nb::handle value = keywords.find(key);
+  if (!value) return;
+  out = arrays.vector(value, key);
+  if (out.size == 0) arrays.mark_empty(key);
 }
 inline void take(Keywords& keywords, Arrays& arrays, const char* key, Targets& out) {
-  if (const nb::handle value = keywords.find(key)) out = arrays.targets(value, key);
+  const nb::handle value = keywords.find(key);
+  if (!value) return;
+  out = arrays.targets(value, key);
+  if (out.size == 0) arrays.mark_empty(key);
 }
-/// Takes sets of token ids, of keys that begin with this one: _ids, [E] with _offsets, or [N, K] with or
-/// without _counts.
-void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out);
 template <class T>
 void take(Keywords& keywords, Arrays& arrays, const char* key, std::span<const T>& out) {
-  if (const nb::handle value = keywords.find(key)) out = arrays.span<T>(value, key);
+  const nb::handle value = keywords.find(key);
+  if (!value) return;
+  out = arrays.span<T>(value, key);
+  if (out.empty()) arrays.mark_empty(key);
 }
+/// Takes sets of token ids: ids, [E] with offsets, or [N, K] with or without counts, under these names.
+IdSets take_sets(Keywords& keywords, Arrays& arrays, const char* ids, const char* offsets, const char* counts);
+/// Takes sets whose keys begin with this one: _ids, _offsets and _counts.
+void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out);
 /// Takes anything else.
 template <class T>
 void take(Keywords& keywords, Arrays&, const char* key, T& out) {
@@ -191,6 +201,9 @@ class CallTensors {
   auto with(const Use& use) const {
     return logits_ ? use(d_logits_, *logits_) : use(gradients_, hidden_, head_);
   }
+
+  /// Throws for arrays of tokens that do not go with hidden states or logits of this shape.
+  void check(const Arrays& arrays) const;
 
  private:
   HiddenStates hidden_;

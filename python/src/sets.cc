@@ -11,39 +11,33 @@ namespace {
 
 // Takes ids, [E] with id_offsets or [N, K] with or without id_counts.
 IdSets take_sets(Keywords& keywords, Arrays& arrays) {
-  IdSets out;
-  take(keywords, arrays, "ids", out.ids);
-  take(keywords, arrays, "id_offsets", out.offsets);
-  take(keywords, arrays, "id_counts", out.counts);
-  return out;
+  return take_sets(keywords, arrays, "ids", "id_offsets", "id_counts");
 }
 
-// Takes an array of one or two axes as one row of entries.
-ConstVector take_entries(Arrays& arrays, nb::handle given, const char* name) {
-  if (nb::cast<int64_t>(given.attr("ndim")) < 2) return arrays.vector(given, name);
-  const ConstMatrix rows = arrays.matrix(given, name);
-  if (rows.rows > 1 && rows.stride != rows.cols) {
-    throw InvalidInput(std::string(name) + " must be contiguous: its rows are " + std::to_string(rows.stride) +
-                       " elements apart but have " + std::to_string(rows.cols));
-  }
-  return ConstVector(rows.data, rows.dtype, rows.rows * rows.cols);
+// Throws unless the argument is given.
+nb::handle needed(Keywords& keywords, const char* name) {
+  if (const nb::handle given = keywords.find(name)) return given;
+  throw InvalidInput(std::string(name) + " is missing");
 }
 
 SoftTargets take_soft_targets(Keywords& keywords, Arrays& arrays) {
+  const nb::handle weights = keywords.find("weights"), rows = keywords.find("probabilities");
+  if (!rows && !(weights && keywords.find("ids"))) {
+    throw InvalidInput("ids and weights are missing, or probabilities in their place");
+  }
   SoftTargets out;
   out.sets = take_sets(keywords, arrays);
-  if (const nb::handle weights = keywords.find("weights")) out.weights = take_entries(arrays, weights, "weights");
-  if (const nb::handle rows = keywords.find("probabilities")) out.rows = arrays.matrix(rows, "probabilities");
+  if (weights) out.weights = arrays.entries(weights, "weights");
+  if (rows) out.rows = arrays.matrix(rows, "probabilities");
   take(keywords, arrays, "mask", out.mask);
   return out;
 }
 
 SetTeacher take_set_teacher(Keywords& keywords, Arrays& arrays) {
+  needed(keywords, "ids");
   SetTeacher out;
   out.sets = take_sets(keywords, arrays);
-  const nb::handle logps = keywords.find("teacher_logps");
-  if (!logps) throw InvalidInput("teacher_logps is missing");
-  out.logps = take_entries(arrays, logps, "teacher_logps");
+  out.logps = arrays.entries(needed(keywords, "teacher_logps"), "teacher_logps");
   take(keywords, arrays, "teacher_outside_logps", out.outside_logps);
   return out;
 }
@@ -55,7 +49,9 @@ struct IdLogpsCall {
   IdLogpsOptions options;
 
   IdLogpsCall(Keywords& keywords, Arrays& arrays)
-      : sets(take_sets(keywords, arrays)), options(take_fields<IdLogpsOptions>(keywords, arrays)) {}
+      : sets(take_sets(keywords, arrays)), options(take_fields<IdLogpsOptions>(keywords, arrays)) {
+    needed(keywords, "ids");
+  }
 };
 
 }  // namespace
@@ -81,7 +77,9 @@ void define_sets(nb::module_& m) {
     });
     nb::dict out;
     // The backward half does not need them.
-    out["logps"] = to_numpy(std::move(forward.logps));
+    nb::list shape;
+    for (const int64_t axis : read.arrays.ids_shape()) shape.append(axis);
+    out["logps"] = to_numpy(std::move(forward.logps)).attr("reshape")(nb::tuple(shape));
     out["plan"] = forward.plan;
     return std::make_pair(out, std::move(forward));
   });
@@ -91,16 +89,23 @@ void define_sets(nb::module_& m) {
       return plan_id_logps(context, source..., read.loss.sets, read.loss.options);
     });
   });
-  m.def("id_logps_backward", [](const Context& context, nb::dict keywords, const IdLogps& forward, nb::handle given) {
-    Arrays of_upstream;
-    const std::span<const double> upstream = of_upstream.span<double>(given, "upstream");
-    const Read<IdLogpsCall> read(std::move(keywords));
-    return writing(read.arrays, [&] {
-      return read.call.with([&](const auto& outputs, const auto&... source) {
-        return id_logps_backward(context, source..., read.loss.sets, read.loss.options, forward, upstream, outputs);
-      });
-    });
-  });
+  m.def(
+      "id_logps_backward",
+      [](const Context& context, nb::dict keywords, const IdLogps& forward, nb::handle given) {
+        Read<IdLogpsCall> read(std::move(keywords));
+        const ConstVector entries = read.arrays.entries(given, "upstream");
+        if (entries.dtype != DType::kFloat64) {
+          throw InvalidInput(std::string("upstream is ") + name_of(entries.dtype) + ": it must be float64");
+        }
+        const std::span upstream(static_cast<const double*>(entries.data), static_cast<size_t>(entries.size));
+        return writing(read.arrays, [&] {
+          return read.call.with([&](const auto& outputs, const auto&... source) {
+            return id_logps_backward(context, source..., read.loss.sets, read.loss.options, forward, upstream,
+                                     outputs);
+          });
+        });
+      },
+      nb::arg("context"), nb::arg("arguments"), nb::arg("forward"), nb::arg("upstream").none());
 }
 
 }  // namespace logitless::python

@@ -57,8 +57,8 @@ def test_noise_and_tolerance_arrive():
 @pytest.mark.parametrize(
     "options, message",
     [
-        ({"backward": "sampled", "noise": 10.0}, "backward.noise = 10 must be"),
-        ({"backward": "certified", "tolerance": -1.0}, "backward.tolerance = -1 must be"),
+        ({"backward": "sampled", "noise": 10.0}, "noise = 10 must be"),
+        ({"backward": "certified", "tolerance": -1.0}, "tolerance = -1 must be"),
         ({"backward": "all"}, "backward = 'all' is none of exact, sampled, certified"),
     ],
 )

@@ -58,15 +58,15 @@ def overlapping(shape):
         (lambda x, w, y: dict(hidden=x.reshape(N, H)[::-1], targets=y.ravel()), "hidden.stride = -9"),
         (lambda x, w, y: dict(hidden=x[:, ::-1]), "hidden.stride = -9"),
         (lambda x, w, y: dict(hidden=x[::-1]), "hidden.batch_stride = -63"),
-        (lambda x, w, y: dict(weight=w[::-1]), "lm_head.stride = -9"),
+        (lambda x, w, y: dict(weight=w[::-1]), "weight.stride = -9"),
         (lambda x, w, y: dict(weight=w.T.copy()[:, ::-1].T), "weight has strides .-1, 57."),
-        (lambda x, w, y: dict(weight=w.T.copy()[::-1].T), "lm_head.stride = -57"),
+        (lambda x, w, y: dict(weight=w.T.copy()[::-1].T), "weight.stride = -57"),
         (lambda x, w, y: dict(weight=w[:, ::-1]), "weight has strides .9, -1."),
         (lambda x, w, y: dict(targets=y[:, ::-1]), "targets.stride = -1"),
         (lambda x, w, y: dict(targets=y[::-1]), "targets.batch_stride = -7"),
         (lambda x, w, y: dict(bias=np.zeros(V, np.float32)[::-1]), "bias has strides"),
         (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[:, ::-1]), "d_hidden.stride = -9"),
-        (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[::-1]), "d_hidden_batch_stride = -63"),
+        (lambda x, w, y: dict(d_hidden=np.zeros_like(x)[::-1]), "d_hidden.batch_stride = -63"),
         (lambda x, w, y: dict(d_weight=np.zeros_like(w)[::-1]), "d_weight.stride = -9"),
         (lambda x, w, y: dict(hidden=np.broadcast_to(x[:, :1], x.shape)), "hidden.stride = 0"),
         (lambda x, w, y: dict(d_weight=overlapping(w.shape)), "d_weight.stride = 8"),
@@ -377,3 +377,139 @@ def test_an_interpreter_that_ends_with_a_live_graph_is_silent(loss):
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "" and "leak" not in ended.stderr
+
+
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+
+
+def flags_of(function):
+    """A call with a mask, or labels, that it takes as an argument."""
+    hidden, weight, targets = batched()
+    call = {"hidden": hidden, "weight": weight}
+    if function == "kto_loss":
+        call.update(targets=targets, ref_logps=np.zeros(3))
+        return np.array([1, 0, 1]), lambda labels: logitless.kto_loss(**call, labels=labels).loss
+    if function == "policy_loss":
+        call.update(chosen_ids=targets, advantages=np.arange(1.0, 4))
+    elif function == "dense":
+        call["probabilities"] = np.full((N, V), 0.5, np.float32)
+    else:
+        call.update(ids=targets.reshape(N, 1), weights=np.ones((N, 1)))
+    function = function if function == "policy_loss" else "soft_cross_entropy"
+    mask = np.arange(N).reshape(3, 7) % 3 > 0
+    return mask.astype(int), lambda mask: getattr(logitless, function)(**call, mask=mask).loss
+
+
+@pytest.mark.parametrize("function", ["policy_loss", "kto_loss", "sparse", "dense"])
+@pytest.mark.parametrize("dtype", ["bool", *INTEGERS, "float32", "float64"])
+def test_masks_and_labels_are_zeros_and_ones_of_any_type(function, dtype):
+    flags, loss = flags_of(function)
+    want = loss(flags.astype(np.uint8).ravel())
+    assert want != loss(np.ones(flags.size, np.uint8))
+    flags = flags.astype(dtype)
+    apart = np.zeros([2 * n for n in flags.shape], dtype)[tuple(slice(None, None, 2) for _ in flags.shape)]
+    apart[...] = flags
+    backwards = np.flip(np.flip(flags, 0).copy(), 0)
+    for given in (flags, flags.ravel(), apart, backwards, np.asfortranarray(flags), Dlpack(flags)):
+        assert loss(given) == want
+    name = "labels" if function == "kto_loss" else "mask"
+    if name == "mask":
+        with pytest.raises(ValueError, match=r"^mask has shape \[7, 3\]: it must be \[3, 7\]"):
+            loss(flags.reshape(7, 3))
+    if dtype != "bool":
+        flags.flat[0] = 2
+        with pytest.raises(ValueError, match=f"^{name} has 2: each must be 0 or 1, or a bool"):
+            loss(flags)
+    with pytest.raises(ValueError, match=f"^{name} is float16: it must be bool, or integers, float32 or float64"):
+        loss(flags.astype(np.float16))
+
+
+def test_masks_of_pytorch_are_of_any_type():
+    torch = pytest.importorskip("torch")
+    from logitless.torch import policy_loss, soft_cross_entropy
+
+    hidden, weight, targets = (torch.from_numpy(array) for array in batched())
+    mask = torch.arange(N).reshape(3, 7) % 3 > 0
+    for loss in (
+        lambda mask: policy_loss(hidden, weight, targets, torch.arange(21.0).view(3, 7) ** 2, mask=mask),
+        lambda mask: soft_cross_entropy(hidden, weight, torch.full((3, 7, V), 0.5), mask=mask),
+    ):
+        for dtype in (torch.uint8, torch.int64, torch.float32, torch.float64):
+            for given in (mask.to(dtype), mask.T.to(dtype).contiguous().T):
+                assert loss(given) == loss(mask) != loss(None)
+
+
+@pytest.mark.parametrize("dtype", INTEGERS)
+def test_ids_counts_and_offsets_are_of_any_integer_type(dtype):
+    hidden, weight, targets = problem()
+    chosen = np.arange(40)
+    plain = dict(targets=targets % 40, vocab_ids=chosen, offsets=np.array([0, 9, N]), shift=1)
+    want = logitless.cross_entropy(hidden, weight, **plain).loss
+    for name in ("targets", "vocab_ids", "offsets"):
+        given = {**plain, name: plain[name].astype(dtype)}
+        assert logitless.cross_entropy(hidden, weight, **given).loss == want
+    ids, counts = np.arange(2 * N).reshape(N, 2), np.arange(N) % 3
+    want = logitless.id_logps(hidden, weight, ids, id_counts=counts).logps
+    got = logitless.id_logps(hidden, weight, ids.astype(dtype), id_counts=counts.astype(dtype)).logps
+    np.testing.assert_array_equal(got, want)
+    if dtype == "uint64":
+        with pytest.raises(ValueError, match="^targets has 18446744073709551516, which int64 does not hold"):
+            logitless.cross_entropy(hidden, weight, np.full(N, 2**64 - 100, np.uint64))
+    for wrong in ("bool", "float32"):
+        with pytest.raises(ValueError, match=f"^targets is {wrong}: it must be integers"):
+            logitless.cross_entropy(hidden, weight, targets.astype(wrong))
+
+
+def test_what_is_no_array_has_a_type_too():
+    hidden, weight, targets = problem()
+    d_hidden = np.zeros_like(hidden)
+    for wrong in (5, "sink", weight):
+        with pytest.raises(TypeError, match="^weight_sink is a .*: it must be a function"):
+            logitless.cross_entropy(hidden, weight, targets, weight_sink=wrong, d_hidden=d_hidden)
+    assert not d_hidden.any()
+    ids = targets.reshape(N, 1)
+    with pytest.raises(TypeError, match="^forward is a NoneType"):
+        logitless.id_logps_backward(hidden, weight, ids, forward=None, upstream=np.ones((N, 1)))
+    with pytest.raises(TypeError, match="^upstream is a NoneType"):
+        forward = logitless.id_logps(hidden, weight, ids)
+        logitless.id_logps_backward(hidden, weight, ids, forward=forward, upstream=None)
+
+
+def test_rows_of_no_entries_take_no_part():
+    hidden, weight, _ = problem()
+    ids, numbers = np.empty((N, 0), np.int64), np.empty((N, 0), np.float32)
+    assert logitless.id_logps(hidden, weight, ids).logps.shape == (N, 0)
+    d_hidden = np.ones_like(hidden)
+    result = logitless.soft_cross_entropy(hidden, weight, ids=ids, weights=numbers, reduction="sum", d_hidden=d_hidden)
+    assert result.loss == 0 and not result.per_token_loss.any() and not d_hidden.any()
+    assert logitless.set_distillation_loss(hidden, weight, ids, numbers).loss == 0
+    for shape in ((N + 1, 0), (0,), (0, 0)):
+        with pytest.raises(ValueError, match="^ids has no elements, and the call has 21 tokens"):
+            logitless.id_logps(hidden, weight, np.empty(shape, np.int64))
+
+
+def test_a_call_of_no_tokens_takes_empty_arrays():
+    _, weight, _ = problem()
+    hidden, ids, numbers = np.empty((0, H), np.float32), np.empty(0, np.int64), np.empty(0)
+    d_weight = np.ones_like(weight)
+    given = dict(temperatures=numbers, d_hidden=hidden.copy(), d_weight=d_weight)
+    assert logitless.cross_entropy(hidden, weight, ids, **given).loss == 0 and not d_weight.any()
+    policy = dict(advantages=np.ones(1), old_logps=numbers, mask=np.empty(0, bool))
+    assert logitless.policy_loss(hidden, weight, ids, **policy).loss == 0
+    sets = dict(ids=np.empty((0, 3), np.int64), id_counts=ids)
+    assert logitless.id_logps(hidden, weight, **sets).logps.shape == (0, 3)
+    assert logitless.soft_cross_entropy(hidden, weight, weights=np.empty((0, 3)), mask=numbers, **sets).loss == 0
+
+
+@pytest.mark.parametrize("function", [logitless.topk_union, logitless.topk_overlap])
+def test_lists_of_ids_hold_integers(function):
+    with pytest.raises(ValueError, match="^b_ids is float64: it must be integers"):
+        function([[1, 2]], [[1.7, 2.2]])
+    for wrong in ("abc", None, {}, 1.5):
+        with pytest.raises((TypeError, ValueError), match="^a_ids is a "):
+            function(wrong, [[1, 2]])
+    a, b = np.array([[1, 2]]), np.array([[2, 3]], np.uint8)
+    for of in (lambda ids: ids, Dlpack, lambda ids: ids.tolist()):
+        np.testing.assert_array_equal(np.concatenate(function(of(a), of(b)), axis=None), [[1, 2, 3, 0, 3], [1]][
+            function is logitless.topk_overlap
+        ])

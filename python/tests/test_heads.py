@@ -108,16 +108,16 @@ def test_the_numbers_are_those_of_gguf(packing):
     "weight, options, message",
     [
         (NUMBERS, {"packing": "q9"}, "packing = 'q9' is none of int8, q8_0, q4_0, q4_k, q5_k, q6_k, nf4"),
-        (NUMBERS, {"packing": "int8"}, "lm_head.scales is null, but int8 needs them"),
+        (NUMBERS, {"packing": "int8"}, "scales is null, but int8 needs them"),
         (NUMBERS, {"packing": "int8", "scales": SCALES[:5]}, r"scales has shape \[5, 2\]"),
         (NUMBERS, {"packing": "int8", "scales": SCALES.astype(np.float64)}, "scales is float64: it must be float32"),
-        (NUMBERS.view(np.uint8), {"packing": "nf4"}, "lm_head.scales is null, but nf4 needs them"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4"}, "scales is null, but nf4 needs them"),
         (NUMBERS, {"packing": "nf4", "scales": SCALES}, "weight is int8: with packing = 'nf4' it must be uint8"),
         (NUMBERS.view(np.uint8), {"packing": "nf4", "scales": ONES}, "group = 1 is no multiple of 2, the block of nf4"),
         (NUMBERS, {"packing": "q8_0"}, "weight is int8: with packing = 'q8_0' it must be uint8"),
         (NUMBERS.view(np.uint8), {"packing": "q8_0"}, "weight has rows of 8 bytes, which is no multiple of 34"),
         (NUMBERS, {}, "weight is int8: it must be float32, bfloat16, float16 or float64"),
-        (WEIGHT, {"vocab_ids": np.array([0, V])}, r"lm_head.ids\[1\] = 90 is no entry of a vocabulary of 90"),
+        (WEIGHT, {"vocab_ids": np.array([0, V])}, r"vocab_ids\[1\] = 90 is no entry of a vocabulary of 90"),
     ],
 )
 def test_says_what_is_wrong(weight, options, message):

@@ -367,7 +367,7 @@ def test_a_frozen_weight_has_no_gradient_in_memory(name):
         ({"weight": WEIGHT.astype(jnp.int8)}, ValueError, r"^weight is int8 of shape \(70, 16\): it must have 2 axes of f"),
         ({"hidden": HIDDEN[..., :6]}, ValueError, "^weight.a has 16 columns but hidden has 6\n?"),
         ({"layout": "hidden_vocab"}, ValueError, "^hidden has 16 columns, but weight, hidden_vocab, has 70\n?"),
-        ({"backward": "sampled", "noise": 0.01}, Exception, "the noise of its gradients is not estimated: give backward.theta"),
+        ({"backward": "sampled", "noise": 0.01}, Exception, "the noise of its gradients is not estimated: give theta"),
     ],
 )
 def test_says_what_is_wrong(change, error, message):

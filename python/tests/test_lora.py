@@ -76,7 +76,7 @@ def test_gradients_of_a_sample(backward):
     assert not torch.allclose(got[0].grad, exact.grad, rtol=1e-3)
     for x, y in zip(got, want):
         torch.testing.assert_close(x.grad, y.grad, rtol=1e-7, atol=1e-10)
-    with pytest.raises(ValueError, match="the noise of its gradients is not estimated: give backward.theta"):
+    with pytest.raises(ValueError, match="the noise of its gradients is not estimated: give theta"):
         lt.linear_cross_entropy(got[0], LoraWeight(*got[1:], SCALE), targets, backward="sampled").backward()
 
 

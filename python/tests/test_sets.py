@@ -287,5 +287,5 @@ def test_a_policy_over_the_ids_that_its_sampler_kept():
     )
     assert by_offsets.loss == padded.loss
     np.testing.assert_array_equal(other, d_hidden)
-    with pytest.raises(ValueError, match="kept of row 0 does not have chosen_ids"):
+    with pytest.raises(ValueError, match="kept_ids of row 0 does not have chosen_ids"):
         logitless.policy_loss(hidden, weight, ids[:, 4].copy(), advantages=advantages, **arguments)

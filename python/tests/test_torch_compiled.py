@@ -101,7 +101,7 @@ def test_gradients_of_copied_inputs_have_the_strides_that_a_fake_one_has(layout,
 def test_compiled_calls_refuse_what_eager_ones_refuse_and_take_what_they_take():
     x, w, _, y = tensors(torch.float32)
     compiled = torch.compile(linear_cross_entropy, backend="aot_eager", fullgraph=True)
-    with pytest.raises(IndexError, match="Target out of bounds: targets"):
+    with pytest.raises(IndexError, match="Target out of bounds: target\\["):
         compiled(x, w, y + V)
     for function in (linear_cross_entropy, compiled):
         assert function(x, w, y, softcap=None, z_loss=None, temperature=None) == linear_cross_entropy(x, w, y)

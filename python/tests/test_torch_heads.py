@@ -252,7 +252,7 @@ def test_not_traced():
         ("int8", {"vocab_ids": IDS.int()}, TypeError, "^vocab_ids is torch.int32: it must be a tensor of torch.int64$"),
         ("int8", {"vocab_ids": [1, 2]}, TypeError, "^vocab_ids is list: it must be a tensor of torch.int64$"),
         ("int8", {"vocab_ids": IDS[:0]}, ValueError, r"^vocab_ids has shape \(0,\): it must have one axis"),
-        ("int8", {"vocab_ids": IDS + V}, ValueError, r"lm_head.ids\[0\] = 90 is no entry of a vocabulary of 90"),
+        ("int8", {"vocab_ids": IDS + V}, ValueError, r"vocab_ids\[0\] = 90 is no entry of a vocabulary of 90"),
         ("int8", {"hidden": HIDDEN.double()}, ValueError, "float64"),
         ("int8", {"hidden": HIDDEN[..., :8]}, ValueError, "8"),
         ("int8", {"linear_bias": BIAS[:K], "vocab_ids": IDS}, RuntimeError, r"expected linear_bias shape \(90,\)"),

@@ -157,7 +157,7 @@ def mistake(rank, group):
     try:
         linear_cross_entropy(x.view(-1, H), own(w, rank), y, group=group)
     except IndexError as error:
-        assert rank == 2 and "targets[3] = 403" in str(error)
+        assert rank == 2 and "target[3] = 403" in str(error)
     except RuntimeError as error:
         assert rank != 2 and str(error).startswith("rank 2 of ranks.vocab: targets[3] = 403"), error
     else:

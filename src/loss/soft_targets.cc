@@ -20,8 +20,8 @@ using core::fail;
 
 double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
 
-[[noreturn]] void refuse_weight(int64_t row, std::string_view of, int64_t at, double value) {
-  fail("the target weight of row ", row, ", ", of, " ", at, ", = ", value,
+[[noreturn]] void refuse_weight(std::string_view name, int64_t row, std::string_view of, int64_t at, double value) {
+  fail(name, " of row ", row, ", ", of, " ", at, ", = ", value,
        " must be finite and at least 0: it is a probability, and no logarithm");
 }
 
@@ -42,7 +42,9 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
   for (int64_t pick = first; pick < end; ++pick) {
     const auto k = static_cast<size_t>(pick);
     const double weight = core::read(given, picks.entries[k]);
-    if (!kNotNegative.holds(weight)) refuse_weight(row, "entry", picks.entries[k] - row_entry, weight);
+    if (!kNotNegative.holds(weight)) {
+      refuse_weight("targets.weights", row, "entry", picks.entries[k] - row_entry, weight);
+    }
     out.weights[k] = weight;
     out.masses[r] += weight;
     of_id += weight;
@@ -87,7 +89,7 @@ double check_row(const T* weights, int64_t vocab, int64_t row) {
     sums[0] += weights[v];
   }
   for (v = 0; !good && v < vocab; ++v) {
-    if (!kNotNegative.holds(weights[v])) refuse_weight(row, "vocabulary entry", v, weights[v]);
+    if (!kNotNegative.holds(weights[v])) refuse_weight("targets.rows", row, "vocabulary entry", v, weights[v]);
   }
   double sum = 0;
   for (const double part : sums) sum += part;

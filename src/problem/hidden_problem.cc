@@ -78,7 +78,10 @@ void check_head(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, b
   if (head.packed.given()) {
     check_packed(head);
     if (head.packed.rows == 0 && !may_be_empty) fail("lm_head.rows = 0 must be positive");
-    check_sum_type("lm_head", DType::kFloat32, hidden.dtype, "hidden");
+    if (core::sums_in_double(hidden.dtype)) {
+      fail("hidden is float64, but lm_head is packed (", name_of(head.packed.packing),
+           "): it goes with float32, bfloat16 and float16");
+    }
   } else {
     if (!may_be_empty || head.vocab_size() != 0) {
       core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,

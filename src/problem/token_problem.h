@@ -44,7 +44,7 @@ RowPicks all_rows(int64_t tokens);
 struct Cross {
   std::span<const float> weights = {};  // [V], finite and >= 0; empty: 1/V each
   // The name of the weights in error messages, because callers may know them by another one.
-  std::string_view name = "cross";
+  std::string_view name = "cross_weights";
   double mass = 1;  // Σ q
   // Each row may have weights of its own instead, [N, V] in the type of the sums, which are checked already.
   const void* rows = nullptr;

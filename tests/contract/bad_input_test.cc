@@ -430,7 +430,7 @@ TEST(BadInput, TokenStatsAndGradients) {
   for (const float bad : {-1.0f, std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
     const std::vector<float> cross = {1, bad, 1, 1, 1};
     request.cross_weights = cross;
-    expect_refused(call, {"cross[1]", "finite"}, stats_of);
+    expect_refused(call, {"cross_weights[1]", "finite"}, stats_of);
   }
   const std::vector<float> three(3, 1.0f);
   request.cross_weights = three;

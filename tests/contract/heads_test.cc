@@ -342,7 +342,7 @@ TEST(Heads, SaysWhatIsWrong) {
   refused("lm_head.ids[1] = 101 is no entry of a vocabulary of 101", with([&](LmHead& h) { h.ids = outside; }));
   refused("lm_head.ids[0] = -1 is no entry", with([&](LmHead& h) { h.ids = below; }));
   const std::vector<double> hidden(kTokens * kHidden, 0.5);
-  expect_invalid_input({"lm_head is float32 but hidden is float64"}, [&] {
+  expect_invalid_input({"hidden is float64, but lm_head is packed"}, [&] {
     cross_entropy(Context(), HiddenStates(hidden.data(), kBatch, kTime, kHidden), LmHead(good.packed), batch.targets());
   });
 }

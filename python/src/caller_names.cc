@@ -1,0 +1,116 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "caller_names.h"
+
+#include <algorithm>
+#include <cctype>
+#include <string_view>
+
+namespace logitless::python {
+namespace {
+
+struct Name {
+  std::string_view of_library;
+  std::string_view of_caller;
+  bool of_head = false;  // of hidden states and a head: a teacher's and a reference's begin with teacher_ and ref_
+};
+
+// A name whose begin is another one stands before it. One that ends in a dot is a prefix.
+constexpr Name kNames[] = {
+    {"hidden.second_batch_stride", "hidden_second.batch_stride", true},
+    {"hidden.second", "hidden_second", true},
+    {"hidden.offsets", "offsets", true},
+    {"hidden", "hidden", true},
+    {"lm_head.ids", "vocab_ids", true},
+    {"lm_head.scales", "scales", true},
+    {"lm_head", "weight", true},
+    {"layout", "layout", true},
+    {"bias", "bias", true},
+    {"softcap", "softcap", true},
+    {"lora.a", "lora_a", true},
+    {"lora.b", "lora_b", true},
+    {"lora.states", "lora_states", true},
+    {"lora.scale", "lora_scale", true},
+    {"lora has", "lora_a has", true},
+    {"d_hidden_second_batch_stride", "d_hidden_second.batch_stride"},
+    {"d_hidden_batch_stride", "d_hidden.batch_stride"},
+    {"dlogits", "d_logits"},
+    {"teacher.hidden", "teacher_hidden"},
+    {"teacher.head.bias", "teacher_bias"},
+    {"teacher.head.ids", "teacher_vocab_ids"},
+    {"teacher.head", "teacher_weight"},
+    {"teacher.logits", "teacher_logits"},
+    {"teacher.logps", "teacher_logps"},
+    {"teacher.outside_logps", "teacher_outside_logps"},
+    {"teacher.round_logits_to", "teacher_round_logits_to"},
+    {"teacher.sets.ids.time", "ids.shape[1]"},
+    {"teacher.sets.ids", "ids"},
+    {"teacher.sets.offsets", "id_offsets"},
+    {"teacher.sets.counts", "id_counts"},
+    {"teacher.sets", "ids"},
+    {"reference.hidden", "ref_hidden"},
+    {"reference.head.bias", "ref_bias"},
+    {"reference.head.ids", "ref_vocab_ids"},
+    {"reference.head", "ref_weight"},
+    {"reference.logps_per", "ref_logps_per"},
+    {"reference.logps", "ref_logps"},
+    {"reference is given", "a reference (ref_logps, or ref_hidden and ref_weight) is given"},
+    {"reference is not given", "a reference (ref_logps, or ref_hidden and ref_weight) is not given"},
+    {"targets.sets.ids", "ids"},
+    {"targets.sets", "ids"},
+    {"targets.weights", "weights"},
+    {"targets.rows", "probabilities"},
+    {"sets.ids.time", "ids.shape[1]"},
+    {"sets.ids", "ids"},
+    {"sets.offsets", "id_offsets"},
+    {"sets.counts", "id_counts"},
+    {"kept.ids.time", "kept_ids.shape[1]"},
+    {"kept.ids", "kept_ids"},
+    {"kept.offsets", "kept_offsets"},
+    {"kept.counts", "kept_counts"},
+    {"kept of row", "kept_ids of row"},
+    {"kept cannot run", "kept_ids cannot run"},
+    {"backward.mode", "backward"},
+    {"backward.", ""},
+    {"token.", ""},
+    {"ranks.vocab", "vocab_ranks"},
+    {"ranks.data", "data_ranks"},
+    {"ranks.", ""},
+};
+
+bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
+
+// Tells whether the name stands at that place as a word of its own.
+bool stands_at(std::string_view text, size_t at, std::string_view name) {
+  if (text.substr(at, name.size()) != name) return false;
+  if (at > 0 && (is_word(text[at - 1]) || text[at - 1] == '.')) return false;
+  const size_t end = at + name.size();
+  return name.back() == '.' ? end < text.size() && is_word(text[end]) : end == text.size() || !is_word(text[end]);
+}
+
+}  // namespace
+
+std::string with_caller_names(const std::string& message) {
+  std::string_view text = message, of_head;
+  const auto cut = [&](std::string_view begin, std::string_view prefix) {
+    if (!text.starts_with(begin)) return;
+    text.remove_prefix(begin.size());
+    of_head = prefix;
+  };
+  cut("teacher: ", "teacher_");
+  cut("reference: ", "ref_");
+  std::string out;
+  for (size_t at = 0; at < text.size();) {
+    const auto* name = std::find_if(std::begin(kNames), std::end(kNames),
+                                    [&](const Name& n) { return stands_at(text, at, n.of_library); });
+    if (name == std::end(kNames)) {
+      out += text[at++];
+      continue;
+    }
+    if (name->of_head) out += of_head;
+    out += name->of_caller;
+    at += name->of_library.size();
+  }
+  return out;
+}
+
+}  // namespace logitless::python

@@ -1,0 +1,144 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Messages have the names that a caller has written, on each surface."""
+
+import numpy as np
+import pytest
+
+import logitless
+
+B, T, H, V, K = 2, 3, 4, 7, 2
+N = B * T
+HIDDEN = np.ones((B, T, H), np.float32)
+WEIGHT = np.eye(V, H, dtype=np.float32)
+TARGETS = np.arange(N).reshape(B, T)
+IDS = np.tile(np.arange(K), (N, 1))
+LOGPS = np.full((N, K), -2.0, np.float32)
+LORA = {"lora_a": np.ones((2, H), np.float32), "lora_b": np.ones((V, 2), np.float32)}
+PACKED = np.ones((V, H), np.int8)
+
+
+@pytest.mark.parametrize(
+    "function, change, message",
+    [
+        ("cross_entropy", {"weight": WEIGHT[:, :3]}, "weight has 3 columns but hidden has 4 columns"),
+        ("cross_entropy", {"weight": WEIGHT.astype(np.float64)}, "weight is float64 but hidden is float32"),
+        ("cross_entropy", {"hidden": HIDDEN.astype(">f4")}, "hidden is a ndarray.*only supports native byte order"),
+        ("cross_entropy", {"vocab_ids": np.array([0, 9])}, r"vocab_ids\[1\] = 9 is no entry of a vocabulary of 7"),
+        ("cross_entropy", {"vocab_ids": np.array([], np.int64)}, "vocab_ids has no elements: a call is over at least"),
+        ("cross_entropy", {**LORA, "lora_b": WEIGHT[:, :3]}, "lora_b has 3 columns but lora_a has 2 rows"),
+        ("cross_entropy", {**LORA, "lora_states": np.ones((N, 2), np.float32)}, "lora_a and lora_states are both set"),
+        ("cross_entropy", {"weight": PACKED, "packing": "int8"}, "scales is null, but int8 needs them"),
+        (
+            "cross_entropy",
+            {"weight": PACKED, "packing": "int8", "scales": WEIGHT[:, 0] + 1, "hidden": HIDDEN.astype(np.float64)},
+            r"hidden is float64, but weight is packed \(int8\): it goes with float32, bfloat16 and float16",
+        ),
+        ("cross_entropy", {"hidden_second": HIDDEN[..., :3]}, "hidden_second has 3 columns but hidden has 4"),
+        ("cross_entropy", {"d_weight": np.zeros((V, 3), np.float32)}, r"d_weight is \[7, 3\] but weight is \[7, 4\]"),
+        ("cross_entropy", {"backward": "certified", "tolerance": -1}, "tolerance = -1 must be"),
+        ("cross_entropy", {"backward": "sampled", "noise": -1}, "noise = -1 must be"),
+        ("token_stats", {"cross": True, "cross_weights": np.ones(3, np.float32)}, "cross_weights has 3 entries"),
+        ("id_logps", {"ids": None}, "ids is missing"),
+        ("id_logps", {"ids": IDS + V}, r"ids of row 0, entry 0, = 7 is outside \[0, 7\)"),
+        ("id_logps", {"ids": IDS[:5]}, "ids has 10 entries, which is no multiple .* without id_offsets it is"),
+        ("id_logps", {"id_counts": np.full(N, 3)}, r"id_counts\[0\] = 3 must be from 0 to K = 2"),
+        ("id_logps", {"ids": IDS.ravel(), "id_offsets": np.arange(N + 1)}, r"id_offsets\[6\] = 6 must be the number of ids"),
+        ("soft_cross_entropy", {"ids": None}, "ids and weights are missing, or probabilities in their place"),
+        ("soft_cross_entropy", {"weights": LOGPS}, "weights of row 0, entry 0, = -2 must be"),
+        ("soft_cross_entropy", {"weights": LOGPS[:, :1]}, r"weights has shape \[6, 1\]: it must have that of ids"),
+        ("soft_cross_entropy", {"weights": LOGPS.tolist()}, "weights is a list: it must be an array"),
+        ("soft_cross_entropy", {"ids": None, "weights": None, "probabilities": WEIGHT}, r"probabilities is \[7, 4\] but"),
+        ("set_distillation_loss", {"teacher_logps": None}, "teacher_logps is missing"),
+        ("set_distillation_loss", {"teacher_logps": -LOGPS}, "teacher_logps of row 0, entry 0, = 2 must be a log-prob"),
+        ("distillation_loss", {"teacher_weight": WEIGHT[:, :3]}, "teacher_weight has 3 columns but teacher_hidden has 4"),
+        ("distillation_loss", {"teacher_bias": WEIGHT[0]}, "teacher_bias has 4 entries but the vocabulary has 7"),
+        ("distillation_loss", {"teacher_weight": WEIGHT[:5]}, "teacher_weight has 5 vocabulary entries but weight has 7"),
+        ("distillation_loss", {"teacher_hidden": HIDDEN[:1]}, "teacher_hidden has 3 rows but hidden has 6"),
+        ("preference_loss", {"ref_logps": np.ones(5)}, "ref_logps has 5 entries but must have one a sequence"),
+        ("preference_loss", {"ref_logps": None}, r"\(ref_logps, or ref_hidden and ref_weight\) is not given"),
+        (
+            "preference_loss",
+            {"ref_logps": None, "ref_hidden": HIDDEN, "ref_weight": WEIGHT, "ref_vocab_ids": np.full(V, 8)},
+            r"ref_vocab_ids\[0\] = 8 is no entry",
+        ),
+        ("policy_loss", {"chosen_ids": TARGETS.T}, r"chosen_ids has shape \[3, 2\]: it must be \[2, 3\]"),
+        ("policy_loss", {"kept_ids": IDS + 1}, r"kept_ids of row 0 does not have chosen_ids\[0\] = 0"),
+        ("policy_loss", {"kept_ids": IDS, "kept_counts": np.ones(5, int)}, "kept_counts has 5 entries"),
+    ],
+)
+def test_numpy(function, change, message):
+    arguments = {
+        "cross_entropy": {"targets": TARGETS},
+        "token_stats": {"targets": TARGETS},
+        "id_logps": {"ids": IDS},
+        "soft_cross_entropy": {"ids": IDS, "weights": -LOGPS},
+        "set_distillation_loss": {"ids": IDS, "teacher_logps": LOGPS},
+        "distillation_loss": {"teacher_hidden": HIDDEN, "teacher_weight": WEIGHT},
+        "preference_loss": {"targets": TARGETS, "ref_logps": np.zeros(B)},
+        "policy_loss": {"chosen_ids": TARGETS, "advantages": np.ones(B)},
+    }[function]
+    with pytest.raises((ValueError, TypeError), match=f"^(a reference )?{message}"):
+        getattr(logitless, function)(**{"hidden": HIDDEN, "weight": WEIGHT, **arguments, **change})
+
+
+@pytest.mark.parametrize(
+    "function, change, error, message",
+    [
+        ("linear_cross_entropy", {"target": 9}, IndexError, r"Target out of bounds: target\[0\] = 9 is outside"),
+        ("linear_cross_entropy", {"weight": -1.0}, ValueError, r"weight\[0\] = -1 must be"),
+        ("linear_cross_entropy", {"backward": "sampled", "noise": -1}, ValueError, "noise = -1 must be"),
+        ("linear_cross_entropy", {"vocab_ids": [0, 9]}, ValueError, r"vocab_ids\[1\] = 9 is no entry"),
+        ("token_logps", {"linear_weight": (V, 5)}, ValueError, "linear_weight has 5 columns but input has 4"),
+        ("token_logps", {"linear_bias": (V + 1,)}, ValueError, "linear_bias has 8 entries but the vocabulary"),
+        ("token_logps", {"target": 9}, ValueError, r"target\[0\] = 9 is outside"),
+        ("distillation_loss", {"teacher_weight": (V, 5)}, ValueError, "teacher_weight has 5 columns but teacher_input"),
+        ("distillation_loss", {"teacher_weight": (8, H)}, ValueError, "teacher_weight has 8 .* but linear_weight has 7"),
+        ("preference_loss", {"ref_weight": (V, 5)}, ValueError, "ref_weight has 5 columns but ref_input has 4"),
+        ("preference_loss", {"ref_input": (B, 5, H)}, ValueError, "ref_input has 10 rows but input has 6"),
+        ("preference_loss", {"ref_input": None, "ref_weight": None}, ValueError, r".*\(ref_logps, or ref_input and"),
+        ("id_logps", {"ids": [[9]] * N}, ValueError, r"ids of row 0, entry 0, = 9 is outside"),
+    ],
+)
+def test_pytorch(function, change, error, message):
+    torch = pytest.importorskip("torch")
+    import logitless.torch
+
+    def tensor(name, value):
+        if isinstance(value, tuple):
+            return torch.ones(value)
+        if name in ("ids", "vocab_ids"):
+            return torch.tensor(value)
+        if name == "target":
+            return torch.full((B, T), value)
+        return torch.full((V,), value) if name == "weight" else value
+
+    arguments = {"input": (B, T, H), "linear_weight": (V, H)}
+    if function in ("linear_cross_entropy", "token_logps", "preference_loss"):
+        arguments["target"] = 0
+    other = {"distillation_loss": "teacher_", "preference_loss": "ref_"}.get(function)
+    if other:
+        arguments.update({f"{other}input": (B, T, H), f"{other}weight": (V, H)})
+    if function == "id_logps":
+        arguments["input"] = (N, H)
+    arguments.update(change)
+    with pytest.raises(error, match=f"^{message}"):
+        getattr(logitless.torch, function)(**{n: tensor(n, v) for n, v in arguments.items() if v is not None})
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ({"vocab_ids": np.array([0, 9])}, r"vocab_ids\[1\] = 9 is no entry"),
+        ({"bias": np.zeros(3, np.float32)}, "bias has 3 entries but the vocabulary has 7"),
+        ({"bias": np.zeros(0, np.float32)}, r"bias has shape \(0,\)"),
+        ({"class_weights": np.zeros(0, np.float32)}, r"class_weights has shape \(0,\)"),
+        ({"weight": np.eye(V, 5, dtype=np.float32)}, "hidden has 4 columns, but weight, vocab_hidden, has 5"),
+        ({"weight": np.eye(V, H, dtype=np.float64)}, "weight is float64 but hidden is float32"),
+    ],
+)
+def test_jax(change, message):
+    jax = pytest.importorskip("jax")
+    from logitless.jax import linear_cross_entropy
+
+    with jax.enable_x64(True), pytest.raises(Exception, match=message):
+        linear_cross_entropy(**{"hidden": HIDDEN, "weight": WEIGHT, "targets": TARGETS, **change}).block_until_ready()
