@@ -88,13 +88,13 @@ def values_of(tensor: Tensor) -> Tensor:
     return tensor.detach().resolve_neg()
 
 
-def upstream_values(upstream: Tensor) -> Tensor:
-    """An upstream gradient as the library takes it."""
+def one_gradient(upstream: Tensor) -> Tensor:
+    """The upstream gradient; raises where it stands for several."""
     if torch._C._functorch.is_legacy_batchedtensor(upstream):
         raise RuntimeError(
             "logitless computes one gradient at a time: is_grads_batched=True and vectorize=True are not supported"
         )
-    return values_of(upstream).double().flatten().contiguous()
+    return upstream
 
 
 def row_of(name: str, tensor: Tensor, *shapes: tuple[int, ...]) -> Tensor:

@@ -18,8 +18,8 @@ from ._torch_call import (
     handed_over,
     loss_tensor,
     not_finite_handed_on,
+    one_gradient,
     type_of_loss,
-    upstream_values,
 )
 from ._torch_head import Head, HeadTensors, check_backward_half, shaped_like
 from ._torch_options import seeded
@@ -91,7 +91,7 @@ class Reduced(torch.autograd.Function):
         if grads is None:
             _, grads = Reduced._run(inputs, ctx.kept.all(), *ctx.rest)
         ctx.grads = None
-        scale = upstream_values(upstream).item()
+        scale = one_gradient(upstream).item()
         if scale != 1:
             for grad in grads:
                 if grad is not None:
@@ -132,7 +132,7 @@ class PerToken(torch.autograd.Function):
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         with not_finite_handed_on(upstream, grads):
-            run_in(group, backward, call.arguments, ctx.half, upstream_values(upstream).tolist())
+            run_in(group, backward, call.arguments, ctx.half, one_gradient(upstream).double().tolist())
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 6, *handed_over(grads, (upstream, *inputs)))
 

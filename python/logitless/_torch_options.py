@@ -122,6 +122,8 @@ class Options:
                 continue  # as if it were not given
             if field.type == "int" and isinstance(value, bool):
                 value = int(value)  # an operator takes no bool for it
+            if isinstance(value, list):
+                value = list(value)  # which the caller may change before a second backward
             if isinstance(field.default, list) or value != field.default:
                 given.append((name, value))
         return Options(tuple(given))

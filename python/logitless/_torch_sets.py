@@ -15,12 +15,12 @@ from ._torch_call import (
     handed_over,
     ids_of,
     not_compiled,
+    one_gradient,
     row_of,
     row_of_tokens,
     rows_of,
     type_of_logits,
     type_of_loss,
-    upstream_values,
     values_of,
     without_gradient,
 )
@@ -102,7 +102,8 @@ class _IdLogps(torch.autograd.Function):
         inputs = ctx.saved_tensors
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
-        run_in(group, _core.id_logps_backward, call.arguments, ctx.half, upstream_values(upstream))
+        given = values_of(one_gradient(upstream)).flatten().contiguous()
+        run_in(group, _core.id_logps_backward, call.arguments, ctx.half, given)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 3, *handed_over(grads, (upstream, *inputs)))
 

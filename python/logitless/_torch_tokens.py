@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
-from ._torch_call import Kept, batched, check_cpu, handed_over, not_compiled, upstream_values
+from ._torch_call import Kept, batched, check_cpu, handed_over, not_compiled, one_gradient, values_of
 from ._torch_head import Head, HeadTensors, check_backward_half, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
@@ -53,7 +53,7 @@ class _TokenColumns(torch.autograd.Function):
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         upstream = {n: g for n, g in zip(names, d_columns) if g is not None and n in _WITH_GRADIENT}
-        columns = {name: upstream_values(g) for name, g in upstream.items()}
+        columns = {name: values_of(one_gradient(g)).flatten().contiguous() for name, g in upstream.items()}
         columns.setdefault("logp", torch.zeros(ctx.kept.get("targets").numel(), dtype=torch.float64))
         run_in(group, _core.token_grads, call.arguments, ctx.stats, columns)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))

@@ -251,6 +251,15 @@ def test_ids_changed_before_the_backward_of_one_number():
     assert weight.grad is None
 
 
+def test_lists_that_are_changed():
+    hidden, weight, target = torch.randn(B, T, H, requires_grad=True), torch.randn(V, H), ids(B, T)
+    losses, weights = ["sigmoid", "ipo"], [1.0, 0.5]
+    loss = preference_loss(hidden, weight, target, losses=losses, loss_weights=weights, ref_logps=-numbers(B))
+    (want,) = torch.autograd.grad(loss, hidden, retain_graph=True)
+    losses[0], weights[0] = "hinge", 3.0
+    assert torch.equal(torch.autograd.grad(loss, hidden)[0], want)
+
+
 def test_tensors_that_one_number_does_not_read_again_may_change():
     """A trainer may fill its buffers with the next batch."""
     function, given, options = given_to("policy", "matrix")
