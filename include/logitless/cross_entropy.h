@@ -49,7 +49,7 @@ struct CrossEntropyOptions {
   /// The sums are divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and
   /// finite, and goes with kMean only.
   std::optional<double> normaliser = {};
-  bool want_accuracy = false;  ///< fill metrics.accuracy
+  bool want_accuracy = false;  ///< fill metrics.accuracy and per_token_argmax
   bool want_entropy = false;   ///< fill metrics.mean_entropy
 };
 
@@ -72,6 +72,9 @@ struct CrossEntropyResult {
   /// row takes no part.
   std::vector<double> per_token_loss;
   std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 where a row takes no part
+  std::vector<double> per_token_lse;    ///< [N], TokenStats::lse
+  /// [N], TokenStats::argmax; empty without want_accuracy.
+  std::vector<int64_t> per_token_argmax;
   CrossEntropyMetrics metrics;          ///< over the tokens that take part
   Plan plan;                            ///< what ran
 };

@@ -56,8 +56,16 @@ def spread(*arrays: Any) -> Any:
 
 def call(name: str, results: Any, arrays: Any, options: Any) -> Any:
     axes = axes_of(*arrays)
-    results = jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arrays, **dict(options))
-    return jax.tree.map(lambda result: vary(result, axes - axes_of(result)), results)
+
+    @jax.custom_jvp
+    def made(*arrays: Any) -> Any:
+        return jax.ffi.ffi_call(name, results, vmap_method="sequential")(*arrays, **dict(options))
+
+    @made.defjvp
+    def refuse(primals: Any, tangents: Any) -> Any:
+        raise ValueError("logitless computes no second derivatives: its gradients cannot be differentiated again")
+
+    return jax.tree.map(lambda result: vary(result, axes - axes_of(result)), made(*arrays))
 
 
 def float_type(hidden: Any, shape: Any = ()) -> Any:

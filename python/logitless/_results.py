@@ -27,6 +27,8 @@ class Result:
     metrics: dict[str, float]
     plan: Plan
     per_token_loss: NDArray[float64] | None = None
+    per_token_lse: NDArray[float64] | None = None
+    per_token_argmax: NDArray[int64] | None = None
     sequence_logps: NDArray[float64] | None = None
     sequence_losses: NDArray[float64] | None = None
     per_token_divergence: NDArray[float64] | None = None

@@ -8,43 +8,63 @@ import contextlib
 import functools
 import re
 import sys
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from . import Context, _core
 
-_options: dict[str, Any] = {}
+
+class Settings:
+    """The arguments of set_options(), with the contexts that were made from them: the next set_options() drops both at
+    once, so a thread that is still making a context cannot leave it to calls with other options."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self.contexts: dict[tuple[int, bool], Context] = {}  # by threads, and whether the head is frozen
+        self.of_groups: weakref.WeakKeyDictionary[Any, dict[int, Context]] = weakref.WeakKeyDictionary()
+
+
+_settings = Settings({})
 
 
 def set_options(**options: Any) -> None:
     """Sets arguments of the Context that calls from here on use, e.g. workspace_bytes or plan. Without arguments all
     are the defaults again. Threads follow torch.set_num_threads() unless they are set."""
+    global _settings
     Context(**options)  # refuses what is none
-    _options.clear()
-    _options.update(options)
-    _context.cache_clear()
+    _settings = Settings(options)
 
 
-def options() -> dict[str, Any]:
+def current_settings() -> Settings:
     """What set_options() has set."""
-    return _options
-
-
-@functools.lru_cache(maxsize=64)
-def _context(threads: int, frozen: bool) -> Context:
-    given = {"threads": threads, **_options}
-    if frozen and given.get("plan", "auto") == "auto":
-        given["plan"] = "expected_row"
-    return Context(**given)
+    return _settings
 
 
 def current_context(frozen: bool = False) -> Context:
     """The context of calls. With `frozen`, the forward half of a call leaves what makes the gradient of hidden states
     without a product, where the loss allows it."""
-    return _context(torch.get_num_threads(), frozen)
+    settings = _settings  # read once: another thread may set others
+    key = (torch.get_num_threads(), frozen)
+    context = settings.contexts.get(key)
+    if context is None:
+        given = {"threads": key[0], **settings.options}
+        if frozen and given.get("plan", "auto") == "auto":
+            given["plan"] = "expected_row"
+        context = settings.contexts.setdefault(key, Context(**given))
+    return context
+
+
+def check_transforms() -> None:
+    if torch._C._are_functorch_transforms_active():
+        raise RuntimeError(
+            "logitless.torch does not run inside torch.func's transforms (grad, vmap, jacrev, ...): use "
+            "loss.backward() or torch.autograd.grad()"
+        )
 
 
 def check_cpu(**tensors: Tensor | None) -> None:
@@ -67,6 +87,15 @@ def without_gradient(**tensors: Tensor | None) -> None:
 def values_of(tensor: Tensor) -> Tensor:
     """The tensor without its history, and with the values in memory that it stands for."""
     return tensor.detach().resolve_neg()
+
+
+def one_gradient(upstream: Tensor) -> Tensor:
+    """The upstream gradient; raises where it stands for several."""
+    if torch._C._functorch.is_legacy_batchedtensor(upstream):
+        raise RuntimeError(
+            "logitless computes one gradient at a time: is_grads_batched=True and vectorize=True are not supported"
+        )
+    return upstream
 
 
 def row_of(name: str, tensor: Tensor, *shapes: tuple[int, ...]) -> Tensor:
@@ -104,6 +133,18 @@ def matrix_of(weight: Tensor) -> Tensor:
     if weight.is_contiguous() or _has_rows(weight, 1) or _has_rows(weight, 0):
         return weight
     return weight.contiguous()
+
+
+def offsets_of(offsets: Tensor, input: Tensor) -> Tensor:
+    """Where sequences of [N, H] begin, as the library takes them."""
+    check_cpu(offsets=offsets)
+    if offsets.dtype not in (torch.int64, torch.int32):
+        raise TypeError(f"offsets is {offsets.dtype}: it must be torch.int64 or torch.int32")
+    if offsets.dim() != 1 or offsets.numel() == 0:
+        raise ValueError(f"offsets has shape {tuple(offsets.shape)}: it must be [B + 1]")
+    if input.dim() != 2:
+        raise ValueError(f"offsets are given and input has shape {tuple(input.shape)}: it must be [N, H]")
+    return offsets.long().contiguous()
 
 
 def ids_of(ids: Tensor) -> Tensor:
@@ -184,21 +225,32 @@ def not_compiled(function: Any) -> Any:
     return called
 
 
-def versions_of(arguments: dict[str, Any]) -> dict[str, int]:
-    return {
-        name: value._version
-        for name, value in arguments.items()
-        if isinstance(value, Tensor) and not value.is_inference()  # which has no versions
-    }
+def _version_of(value: Any) -> int | None:
+    """The version of a tensor, or of the one whose memory an array of NumPy shows; nothing else has one."""
+    while isinstance(value, np.ndarray):
+        value = value.base
+    return value._version if isinstance(value, Tensor) and not value.is_inference() else None
 
 
-def check_versions(arguments: dict[str, Any], versions: dict[str, int]) -> None:
-    """What saved tensors check of themselves."""
-    for name, version in versions.items():
-        if arguments[name]._version != version:
+class Kept:
+    """The arguments of a call, kept for its backward, which can read them only with the check that PyTorch makes of
+    saved tensors: one that was changed in place since is a RuntimeError."""
+
+    def __init__(self, arguments: dict[str, Any]) -> None:
+        self._arguments = arguments
+        self._versions = {name: _version_of(value) for name, value in arguments.items()}
+
+    def get(self, name: str) -> Any:
+        """One argument, or None where it was not given."""
+        value = self._arguments.get(name)
+        if _version_of(value) != self._versions.get(name):
             raise RuntimeError(
                 f"{name} was changed in place between the loss and its backward, which reads it again"
             )
+        return value
+
+    def all(self) -> dict[str, Any]:
+        return {name: self.get(name) for name in self._arguments}
 
 
 class NoSecondDerivative(torch.autograd.Function):

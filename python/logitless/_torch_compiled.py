@@ -17,7 +17,7 @@ from ._torch_call import (
     memory_like,
     not_finite_handed_on,
 )
-from ._torch_head import HeadTensors
+from ._torch_head import HeadTensors, check_backward_half
 from ._torch_options import CROSS_ENTROPY, seeded
 
 
@@ -82,6 +82,9 @@ def linear_cross_entropy_op(
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
+    if per_token:
+        tensors = (input, weight, bias)
+        check_backward_half('reduction="none"', _core.plan_cross_entropy, tensors, arguments, tuple(needs), None)
     try:
         result = _core.cross_entropy(current_context(), arguments)
     except ValueError as error:

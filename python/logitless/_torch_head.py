@@ -11,8 +11,18 @@ import torch
 from torch import Tensor
 
 from ._heads import with_weights
-from ._torch_call import cast_for_autocast, check_cpu, matrix_of, memory_like, rows_of, values_of
-from ._torch_ranks import local_parts
+from ._torch_call import (
+    cast_for_autocast,
+    check_cpu,
+    check_transforms,
+    current_context,
+    current_settings,
+    matrix_of,
+    memory_like,
+    rows_of,
+    values_of,
+)
+from ._torch_ranks import check_group, local_parts
 from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
 
@@ -55,6 +65,8 @@ def read_head(
 ) -> Head:
     """The head of a call, whose arguments begin with `prefix`; `others` are tensors that must be on the CPU like its
     own."""
+    check_transforms()
+    check_group(group)
     if isinstance(linear_weight, Tensor):
         input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
@@ -70,7 +82,10 @@ def read_head(
     check_cpu(**{f"{prefix}input": input, f"{linear}weight": weight, f"{linear}bias": linear_bias}, **others)
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids(f"{prefix}vocab_ids", vocab_ids)
-    return Head(tuple(cast_for_autocast(input, weight, linear_bias, *beside)), arguments, group)
+    tensors = cast_for_autocast(input, weight, linear_bias, *beside)
+    if not torch.is_grad_enabled():  # of which autograd's needs_input_grad knows nothing
+        tensors = [t if t is None else t.detach() for t in tensors]
+    return Head(tuple(tensors), arguments, group)
 
 
 def lora_states(lora: LoraWeight, hidden: Tensor) -> Tensor:
@@ -137,6 +152,25 @@ class HeadTensors:
             if i < len(needs) and needs[i] and tensor is not None:
                 grads[i] = self.arguments[name] = memory_like(tensor, rows)
         return grads
+
+
+def check_backward_half(
+    what: str, plan: Any, tensors: tuple[Tensor | None, ...], arguments: dict[str, Any], needs: tuple[bool, ...], group: Any
+) -> None:
+    """Raises in the forward half what would end the backward half: options that no plan of it serves. `plan` is the
+    function of _core that plans such gradients."""
+    if not any(needs):
+        return
+    if current_settings().options.get("plan") == "one_pass":
+        raise ValueError(
+            f'plan = "one_pass", from set_options(), makes gradients together with the loss, and {what} makes them in '
+            'backward(): set plan="auto" or "two_pass"'
+        )
+    # Exact gradients run under every other plan. Planning is a collective of a group, so its ranks leave it out.
+    if arguments.get("backward", "exact") != "exact" and group is None:
+        call = HeadTensors(tensors, arguments)
+        call.outputs(needs)
+        plan(current_context(), call.arguments)
 
 
 def shaped_like(

@@ -3,25 +3,57 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from . import _core
 from ._heads import with_weights
 from ._torch_call import (
-    check_versions,
+    Kept,
     current_context,
     handed_over,
     loss_tensor,
     not_finite_handed_on,
+    one_gradient,
     type_of_loss,
-    versions_of,
 )
-from ._torch_head import Head, HeadTensors, shaped_like
+from ._torch_head import Head, HeadTensors, check_backward_half, shaped_like
 from ._torch_options import seeded
 from ._torch_ranks import in_group, run_in
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossEntropyStats:
+    """What linear_cross_entropy(..., return_stats=True) returns beside the loss. Nothing here has a gradient: of
+    token_logps(..., lse=True) lse has one.
+
+    predicted_ids, logps and lse have target's shape: the id with the largest logit (the lowest of equal ones), the
+    target's log-probability, and the log-sum-exp of the logits. Tokens that take no part have -1, 0 and 0. The numbers
+    are over the tokens that take part: how many they are, the share whose predicted id is the target, the mean of
+    -logps and its exponential, and the part of the loss that is z-loss.
+    """
+
+    predicted_ids: Tensor
+    logps: Tensor
+    lse: Tensor
+    tokens: int
+    accuracy: float
+    mean_nll: float
+    perplexity: float
+    z_loss: float
+
+    @staticmethod
+    def of(report: dict[str, Any], shape: torch.Size) -> CrossEntropyStats:
+        # Without a token there is no column of ids.
+        ids = report.get("per_token_argmax", np.empty(0, np.int64))
+        columns = {"predicted_ids": ids, "logps": report["per_token_logps"], "lse": report["per_token_lse"]}
+        tensors = {name: torch.from_numpy(column.reshape(shape)) for name, column in columns.items()}
+        metrics = {name: value for name, value in report["metrics"].items() if name != "mean_entropy"}
+        return CrossEntropyStats(**tensors, **metrics)
 
 
 class Reduced(torch.autograd.Function):
@@ -38,15 +70,15 @@ class Reduced(torch.autograd.Function):
         *tensors: Tensor | None,
     ) -> Tensor:
         ctx.save_for_backward(*tensors)
-        ctx.rest = (function, arguments, tuple(ctx.needs_input_grad[4:]))
-        ctx.versions = versions_of(arguments)
-        result, ctx.grads = Reduced._run(tensors, *ctx.rest)
+        ctx.kept = Kept(arguments)
+        ctx.rest = (function, tuple(ctx.needs_input_grad[4:]))
+        result, ctx.grads = Reduced._run(tensors, arguments, *ctx.rest)
         report.update(result)
         return loss_tensor(result["loss"], dtype)
 
     @staticmethod
     def _run(
-        inputs: tuple[Any, ...], function: Any, arguments: dict[str, Any], needs: tuple[bool, ...]
+        inputs: tuple[Any, ...], arguments: dict[str, Any], function: Any, needs: tuple[bool, ...]
     ) -> tuple[dict[str, Any], list[Tensor | None]]:
         call = HeadTensors(inputs, arguments)
         grads = call.outputs(needs)
@@ -56,29 +88,27 @@ class Reduced(torch.autograd.Function):
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grads = ctx.grads
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
-        arguments = ctx.rest[1]
         if grads is None:
-            check_versions(arguments, ctx.versions)
-            _, grads = Reduced._run(inputs, *ctx.rest)
+            _, grads = Reduced._run(inputs, ctx.kept.all(), *ctx.rest)
         ctx.grads = None
-        scale = upstream.item()
+        scale = one_gradient(upstream).item()
         if scale != 1:
             for grad in grads:
                 if grad is not None:
                     grad.mul_(scale)
-        grads = shaped_like(grads, inputs, arguments.get("vocab_ids"))
+        grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 4, *handed_over(grads, (upstream, *inputs)))
 
 
 class PerToken(torch.autograd.Function):
     """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again, or
     takes what the forward has left for a frozen head. `halves` are
-    the two functions of _core; `report` gets the forward's result."""
+    the two functions of _core, and the one that plans them; `report` gets the forward's result."""
 
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
-        halves: tuple[Any, Any],
+        halves: tuple[Any, ...],
         arguments: dict[str, Any],
         dtype: torch.dtype,
         group: Any,
@@ -86,24 +116,24 @@ class PerToken(torch.autograd.Function):
         frozen: bool,
         *tensors: Tensor | None,
     ) -> Tensor:
-        call = HeadTensors(tensors, arguments)
-        result, ctx.half = run_in(group, halves[0], call.arguments, frozen=frozen)
+        needs = tuple(ctx.needs_input_grad[6:])
+        check_backward_half('reduction="none"', halves[2], tensors, arguments, needs, group)
         ctx.save_for_backward(*tensors)
-        ctx.rest = (halves[1], arguments, tuple(ctx.needs_input_grad[6:]), group)
-        ctx.versions = versions_of(arguments)
+        ctx.kept = Kept(arguments)
+        ctx.rest = (halves[1], needs, group)
+        result, ctx.half = run_in(group, halves[0], HeadTensors(tensors, arguments).arguments, frozen=frozen)
         report.update(result)
         return torch.from_numpy(result["per_token_loss"]).to(dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        backward, arguments, needs, group = ctx.rest
-        check_versions(arguments, ctx.versions)
+        backward, needs, group = ctx.rest
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
-        call = HeadTensors(inputs, arguments)
+        call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         with not_finite_handed_on(upstream, grads):
-            run_in(group, backward, call.arguments, ctx.half, upstream.double().tolist())
-        grads = shaped_like(grads, inputs, arguments.get("vocab_ids"))
+            run_in(group, backward, call.arguments, ctx.half, one_gradient(upstream).double().tolist())
+        grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 6, *handed_over(grads, (upstream, *inputs)))
 
 
@@ -122,6 +152,6 @@ def loss_of(
     dtype = type_of_loss(loss_dtype, torch.float64 if head.input.dtype == torch.float64 else torch.float32)
     report = {} if report is None else report
     if reduction == "none":
-        halves = (getattr(_core, name + "_forward"), getattr(_core, name + "_backward"))
+        halves = tuple(getattr(_core, half) for half in (f"{name}_forward", f"{name}_backward", f"plan_{name}"))
         return PerToken.apply(halves, arguments, dtype, head.group, report, head.is_frozen, *head.tensors).view(shape)
     return Reduced.apply(in_group(getattr(_core, name), head.group), arguments, dtype, report, *head.tensors)

@@ -14,7 +14,10 @@ from ._torch_call import check_cpu, row_of_tokens, without_gradient
 
 # What the library has an option for and these functions do not take, with the reason.
 NOT_TAKEN = {
-    "linear_cross_entropy": dict.fromkeys(("want_accuracy", "want_entropy"), "it returns a loss and no metrics"),
+    "linear_cross_entropy": {
+        "want_accuracy": "return_stats=True returns the accuracy",
+        "want_entropy": "token_logps(..., entropy=True) returns entropies",
+    },
     "token_logps": dict.fromkeys(
         ("cross", "cross_weights", "argmax", "rank", "top_k", "outside", "square_sum"), "they are columns of logitless.token_stats()"
     ),
@@ -119,6 +122,8 @@ class Options:
                 continue  # as if it were not given
             if field.type == "int" and isinstance(value, bool):
                 value = int(value)  # an operator takes no bool for it
+            if isinstance(value, list):
+                value = list(value)  # which the caller may change before a second backward
             if isinstance(field.default, list) or value != field.default:
                 given.append((name, value))
         return Options(tuple(given))

@@ -12,10 +12,31 @@ import torch.distributed as dist
 from torch import Tensor
 
 from . import Context
-from ._torch_call import current_context, options
+from ._torch_call import current_context, current_settings
 
 # PyTorch 2.13 calls the one the other.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+
+
+def check_group(group: Any) -> None:
+    """Raises for what is not a group that this process is in, and that exchanges tensors on the CPU."""
+    if group is None:
+        return
+    if group == dist.GroupMember.NON_GROUP_MEMBER:
+        raise ValueError(
+            "group is NON_GROUP_MEMBER: this process is not in the group, and only processes that are make the call"
+        )
+    if not isinstance(group, dist.ProcessGroup):
+        mesh = ": of a mesh of one axis it is mesh.get_group()" if hasattr(group, "get_group") else ""
+        raise TypeError(f"group must be a process group of torch.distributed, not {type(group).__name__}{mesh}")
+    try:
+        backends = dist.get_backend_config(group)
+    except (KeyError, TypeError, ValueError):
+        raise ValueError("group is not registered with torch.distributed: it was destroyed") from None
+    if "cpu:" not in backends:
+        raise ValueError(
+            f"group has the backends {backends}, and none for tensors on the CPU, as gloo or cpu:gloo,cuda:nccl has"
+        )
 
 
 class GroupCommunicator:
@@ -33,22 +54,19 @@ class GroupCommunicator:
         dist.all_to_all_single(torch.from_numpy(theirs), torch.from_numpy(mine), group=self._group())
 
 
-_contexts: weakref.WeakKeyDictionary[Any, dict[Any, Context]] = weakref.WeakKeyDictionary()
 _locks: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictionary()
 _lock_of_tables = threading.Lock()
 
 
 def context_of(group: Any) -> Context:
     """The context in which a group's calls run."""
-    key = (torch.get_num_threads(), repr(sorted(options().items())))
+    settings, threads = current_settings(), torch.get_num_threads()
     with _lock_of_tables:
-        contexts = _contexts.setdefault(group, {})
-        if key not in contexts:
-            communicator = GroupCommunicator(group)
-            contexts[key] = Context(
-                **{"threads": torch.get_num_threads(), **options(), "vocab_ranks": communicator}
-            )
-        return contexts[key]
+        contexts = settings.of_groups.setdefault(group, {})
+        if threads not in contexts:
+            given = {"threads": threads, **settings.options, "vocab_ranks": GroupCommunicator(group)}
+            contexts[threads] = Context(**given)
+        return contexts[threads]
 
 
 def lock_of(group: Any) -> threading.Lock:

@@ -10,21 +10,21 @@ from torch import Tensor
 
 from . import _core
 from ._torch_call import (
+    Kept,
     check_cpu,
-    check_versions,
     handed_over,
     ids_of,
     not_compiled,
+    one_gradient,
     row_of,
     row_of_tokens,
     rows_of,
     type_of_logits,
     type_of_loss,
     values_of,
-    versions_of,
     without_gradient,
 )
-from ._torch_head import HeadTensors, read_head, shaped_like
+from ._torch_head import HeadTensors, check_backward_half, read_head, shaped_like
 from ._torch_loss import loss_of
 from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
@@ -66,6 +66,19 @@ def sets_of(
     return {"ids": ids_of(ids).contiguous(), **sets}
 
 
+def _check_backward_half(
+    arguments: dict[str, Any], tensors: tuple[Tensor | None, ...], needs: tuple[bool, ...], group: Any
+) -> None:
+    mode = arguments.get("backward", "exact")
+    if any(needs) and mode != "exact" and arguments.get("normalise_over") == "set":
+        raise ValueError(f'backward = {mode!r} chooses parts of the vocabulary: normalise_over="set" reads no more than ids')
+    own = ("ids", "id_counts", "id_offsets", "normalise_over")
+    tokens = tensors[0].shape[0]  # type: ignore[union-attr]
+    like = {name: value for name, value in arguments.items() if name not in own}
+    like["targets"] = torch.zeros(tokens, dtype=torch.int64)
+    check_backward_half("id_logps", _core.plan_cross_entropy, tensors, like, needs, group)
+
+
 class _IdLogps(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
@@ -75,23 +88,23 @@ class _IdLogps(torch.autograd.Function):
         frozen: bool,
         *tensors: Tensor | None,
     ) -> Tensor:
-        call = HeadTensors(tensors, arguments)
-        result, ctx.half = run_in(group, _core.id_logps, call.arguments, frozen=frozen)
+        needs = tuple(ctx.needs_input_grad[3:])
+        _check_backward_half(arguments, tensors, needs, group)
         ctx.save_for_backward(*tensors)
-        ctx.rest = (arguments, tuple(ctx.needs_input_grad[3:]), group)
-        ctx.versions = versions_of(arguments)
+        ctx.kept = Kept(arguments)
+        ctx.rest = (needs, group)
+        result, ctx.half = run_in(group, _core.id_logps, HeadTensors(tensors, arguments).arguments, frozen=frozen)
         return torch.from_numpy(result["logps"])
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        arguments, needs, group = ctx.rest
-        check_versions(arguments, ctx.versions)
+        needs, group = ctx.rest
         inputs = ctx.saved_tensors
-        call = HeadTensors(inputs, arguments)
+        call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
-        given = values_of(upstream).double().flatten().contiguous()
+        given = values_of(one_gradient(upstream)).flatten().contiguous()
         run_in(group, _core.id_logps_backward, call.arguments, ctx.half, given)
-        grads = shaped_like(grads, inputs, arguments.get("vocab_ids"))
+        grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 3, *handed_over(grads, (upstream, *inputs)))
 
 

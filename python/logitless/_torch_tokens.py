@@ -10,57 +10,54 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
-from ._torch_call import batched, check_cpu, check_versions, handed_over, not_compiled, values_of, versions_of
-from ._torch_head import Head, HeadTensors, read_head, shaped_like
+from ._torch_call import Kept, batched, check_cpu, handed_over, not_compiled, one_gradient, values_of
+from ._torch_head import Head, HeadTensors, check_backward_half, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
 from ._torch_ranks import run_in
 from .lora import HeadWeight
+
+
+_WITH_GRADIENT = ("logp", "lse", "entropy")  # columns of statistics
 
 
 class _TokenColumns(torch.autograd.Function):
     @staticmethod
     def forward(  # type: ignore[override]
         ctx: Any,
-        target: Tensor,
-        options: dict[str, Any],
+        arguments: dict[str, Any],
+        shape: torch.Size,
         wanted: tuple[str, ...],
         group: Any,
         frozen: bool,
         *tensors: Tensor | None,
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
+        needs = tuple(ctx.needs_input_grad[5:])
+        check_backward_half("token_logps", _core.plan_cross_entropy, tensors, arguments, needs, group)
         # lse is there without a request.
-        options = {**options, **{name: True for name in wanted if name != "lse"}}
-        call = HeadTensors(tensors, {"targets": target, **options})
-        ctx.stats = run_in(group, _core.token_stats, call.arguments, frozen=frozen)
+        arguments = {**arguments, **{name: True for name in wanted if name != "lse"}}
+        ctx.save_for_backward(*tensors)
+        ctx.kept = Kept(arguments)
+        ctx.rest = (("logp", *wanted), needs, group)
+        ctx.stats = run_in(group, _core.token_stats, HeadTensors(tensors, arguments).arguments, frozen=frozen)
         columns = ctx.stats.columns()
-        ctx.save_for_backward(target, *tensors)
-        ctx.rest = (options, wanted, tuple(ctx.needs_input_grad[5:]), group)
-        ctx.versions = versions_of(options)
-        results = {name: torch.from_numpy(columns[name]).view(target.shape) for name in ("logp", *wanted)}
-        ctx.mark_non_differentiable(*(t for name, t in results.items() if name not in ("logp", "entropy")))
+        # No views: autograd forbids changes in place of views that a function returns several of.
+        results = {name: torch.from_numpy(columns[name].reshape(shape)) for name in ("logp", *wanted)}
+        ctx.mark_non_differentiable(*(t for name, t in results.items() if name not in _WITH_GRADIENT))
         return tuple(results.values())
 
     @staticmethod
-    def backward(ctx: Any, d_logp: Tensor | None, *d_wanted: Tensor | None) -> tuple[Tensor | None, ...]:
-        target, *inputs = ctx.saved_tensors
-        options, wanted, needs, group = ctx.rest
-        check_versions(options, ctx.versions)
-        call = HeadTensors(inputs, {"targets": target, **options})
+    def backward(ctx: Any, *d_columns: Tensor | None) -> tuple[Tensor | None, ...]:
+        inputs = ctx.saved_tensors
+        names, needs, group = ctx.rest
+        call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
-        d_entropy = dict(zip(wanted, d_wanted)).get("entropy")
-        upstream = {"logp": torch.zeros(target.numel(), dtype=torch.float64) if d_logp is None else d_logp}
-        if d_entropy is not None:
-            upstream["entropy"] = d_entropy
-        run_in(
-            group,
-            _core.token_grads,
-            call.arguments,
-            ctx.stats,
-            {name: values_of(g).flatten().contiguous() for name, g in upstream.items()},
-        )
-        grads = shaped_like(grads, inputs, options.get("vocab_ids"))
-        return (*[None] * 5, *handed_over(grads, (d_logp, d_entropy, *inputs)))
+        upstream = {n: g for n, g in zip(names, d_columns) if g is not None and n in _WITH_GRADIENT}
+        columns = {name: values_of(one_gradient(g)).flatten().contiguous() for name, g in upstream.items()}
+        columns.setdefault("logp", torch.zeros(ctx.kept.get("targets").numel(), dtype=torch.float64))
+        run_in(group, _core.token_grads, call.arguments, ctx.stats, columns)
+        grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
+        return (*[None] * 5, *handed_over(grads, (*upstream.values(), *inputs)))
 
 
 def token_columns(
@@ -72,10 +69,10 @@ def token_columns(
     """
     rows, ids = batched(head.input, target)
     head = head.of(rows)
-    options = {**head.arguments, **options}
+    arguments = {**head.arguments, "targets": ids, **options}
     frozen = expects_rows and head.is_frozen
-    columns = _TokenColumns.apply(ids, options, wanted, head.group, frozen, *head.tensors)
-    return {name: column.view(target.shape) for name, column in zip(("logp", *wanted), columns)}
+    columns = _TokenColumns.apply(arguments, target.shape, wanted, head.group, frozen, *head.tensors)
+    return dict(zip(("logp", *wanted), columns))
 
 
 @not_compiled
@@ -86,14 +83,16 @@ def token_logps(
     *,
     linear_bias: Tensor | None = None,
     entropy: bool = False,
+    lse: bool = False,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a pair with the entropies, in
-    nats. Both have gradients. Tokens that take no part have 0 in both. options are the members of TokenOptions
+) -> Tensor | tuple[Tensor, ...]:
+    """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a tuple with the entropies, in
+    nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
+    0 in each. options are the members of TokenOptions
     (ignore_index, temperature, shift, ...); temperatures, vocab_ids and group are those of linear_cross_entropy().
 
     They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
@@ -106,7 +105,7 @@ def token_logps(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
     arguments = seeded(arguments_of("token_logps", TOKEN, options, target.shape, temperatures))
-    wanted = ("entropy",) if entropy else ()
+    wanted = tuple(name for name, asked in (("entropy", entropy), ("lse", lse)) if asked)
     columns = token_columns(
         head,
         target,
@@ -115,7 +114,7 @@ def token_logps(
         # A gradient of entropies takes the products that expected rows would save.
         expects_rows=not entropy,
     )
-    return (columns["logp"], columns["entropy"]) if entropy else columns["logp"]
+    return tuple(columns.values()) if wanted else columns["logp"]
 
 
 @not_compiled

@@ -24,6 +24,7 @@ from ._torch_call import (
     batched,
     check_cpu,
     not_compiled,
+    offsets_of,
     set_options,
     type_of_logits,
     type_of_loss,
@@ -34,7 +35,7 @@ from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
 from ._torch_head import checked_ids, entries_of, read_head
 from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
-from ._torch_loss import loss_of
+from ._torch_loss import CrossEntropyStats, loss_of
 from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
@@ -43,6 +44,7 @@ from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
 
 __all__ = [
+    "CrossEntropyStats",
     "LinearCrossEntropyLoss",
     "distillation_loss",
     "id_logps",
@@ -84,9 +86,11 @@ def linear_cross_entropy(
     temperatures: Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
+    offsets: Tensor | None = None,
+    return_stats: bool = False,
     group: Any = None,
     **beyond: Any,
-) -> Tensor:
+) -> Any:
     """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
     The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
@@ -107,6 +111,10 @@ def linear_cross_entropy(
         float32 shows more of it than bfloat16 does; gradients do not depend on it.
     vocab_ids: int64, the entries of the head that the call is over, as rows of linear_weight and linear_bias. Targets,
         and `weight`, mean places in this list. The gradient of linear_weight has its shape, with zeros for the others.
+    offsets: [B + 1], int64: where each of the sequences of input [N, H] begins, and where the last one ends, so that
+        shift stays within a sequence.
+    return_stats: return (loss, CrossEntropyStats) instead of the loss: the predicted ids, lse and log-probability of
+        each token, the accuracy, perplexity and z-loss, from the same pass over the vocabulary.
     group: a torch.distributed group whose ranks share the vocabulary: linear_weight and linear_bias hold this rank's
         vocabulary entries, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
         DTensor, sharded over its vocabulary entries, needs none.
@@ -123,7 +131,10 @@ def linear_cross_entropy(
     """
     tensors = (input, linear_weight, target, linear_bias, weight)
     whole = isinstance(linear_weight, (PackedWeight, LoraWeight))  # more than a matrix
-    plain = vocab_ids is None and not whole
+    # What neither PyTorch's function nor the operator of torch.compile has.
+    own = {"vocab_ids": vocab_ids, "offsets": offsets, "return_stats": return_stats or None}
+    own = {name: value for name, value in own.items() if value is not None}
+    plain = not own and not whole
     compiling = torch.compiler.is_compiling()
     if torch.overrides.has_torch_function(tensors) or (compiling and not plain):
         arguments = dict(
@@ -137,6 +148,8 @@ def linear_cross_entropy(
             temperatures=temperatures,
             loss_dtype=loss_dtype,
             vocab_ids=vocab_ids,
+            offsets=offsets,
+            return_stats=return_stats,
             group=group,
             **beyond,
         )
@@ -185,13 +198,13 @@ def linear_cross_entropy(
             reduction,
             ignore_index,
             label_smoothing,
-            {name: value for name, value in chosen.given if name not in pytorchs},
-            {"normaliser": normaliser, "temperatures": temperatures, "loss_dtype": loss_dtype, "vocab_ids": vocab_ids},
+            {**{name: value for name, value in chosen.given if name not in pytorchs}, **own},
+            {"normaliser": normaliser, "temperatures": temperatures, "loss_dtype": loss_dtype},
             vocab,
         )
     if axes > 2 or probabilities:
-        if not plain:
-            what = f"linear_weight is a {type(linear_weight).__name__}" if whole else "vocab_ids is given"
+        if whole or vocab_ids is not None:
+            what = _not_plain(linear_weight, own)
             if axes > 2:
                 raise ValueError(f"{what}: linear_weight has {axes} axes, and must have 2")
             raise ValueError(
@@ -199,7 +212,7 @@ def linear_cross_entropy(
                 f"{(*input.shape[:-1], vocab)}, floating-point numbers and no gradient"
             )
         beyond = {name: value for name, value in chosen.given if name not in pytorchs}
-        beyond.update(normaliser=normaliser, temperatures=temperatures)
+        beyond.update(own, normaliser=normaliser, temperatures=temperatures)
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
             beyond,
@@ -246,6 +259,8 @@ def linear_cross_entropy(
         check_cpu(normaliser=normaliser)
         without_gradient(normaliser=normaliser)
     temperatures = temperatures_of(temperatures, target.shape)
+    if offsets is not None:
+        offsets = offsets_of(offsets, input)
     dtype = type_of_loss(loss_dtype, type_of_logits(input))
     shape = target.shape
     rows, ids = batched(head.input, target)
@@ -253,7 +268,7 @@ def linear_cross_entropy(
         if group is not None:
             raise ValueError("group is set: calls on several ranks are not traced or compiled")
         if not plain:
-            what = f"linear_weight is a {type(linear_weight).__name__}" if whole else "vocab_ids is given"
+            what = _not_plain(linear_weight, own)
             raise ValueError(f"{what}: such calls are no operator that fake tensors or a tracer could see")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
@@ -279,13 +294,25 @@ def linear_cross_entropy(
         arguments["temperatures"] = temperatures
     if normaliser is not None:
         arguments["normaliser"] = float(normaliser)
+    if offsets is not None:
+        arguments["offsets"] = offsets
+    if return_stats:
+        arguments["want_accuracy"] = True
+    report: dict[str, Any] = {}
     try:
-        return loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape)
+        loss = loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape, report)
     except ValueError as error:
         raise as_pytorch_raises(error) from None
+    return (loss, CrossEntropyStats.of(report, shape)) if return_stats else loss
 
 
-# torch.compile breaks its graph here: the operator takes whole matrices.
+def _not_plain(linear_weight: HeadWeight, own: dict[str, Any]) -> str:
+    """Says what keeps a call from being one that PyTorch's function or the operator could make."""
+    names = [f"{name} is given" for name in own]
+    return names[0] if names else f"linear_weight is a {type(linear_weight).__name__}"
+
+
+# torch.compile breaks its graph here: the operator takes whole matrices, and returns a loss alone.
 _not_an_operator = not_compiled(linear_cross_entropy)
 
 
@@ -313,11 +340,11 @@ def _soft_path(
     classes: int,
 ) -> Tensor:
     """Class probabilities: PyTorch's mean is over the tokens, whatever their weights."""
-    unused = [name for name in beyond if name in ("z_loss", "shift", "dft")]
+    unused = [name for name in beyond if name in ("z_loss", "shift", "dft", "offsets", "return_stats")]
     if unused:
         raise ValueError(f"{' and '.join(unused)} cannot be had where target holds class probabilities")
     if ignore_index is not None and ignore_index >= 0:
-        raise RuntimeError("ignore_index is not supported for floating point target")
+        raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"label_smoothing must be between 0.0 and 1.0. Got: {label_smoothing}")
     if reduction not in ("mean", "sum", "none"):
@@ -355,12 +382,12 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
 
     def __init__(self, in_features: int, num_classes: int, **arguments: Any) -> None:
         pytorchs = {"reduction", "ignore_index", "label_smoothing"}
-        ours = {*CROSS_ENTROPY, "normaliser", "loss_dtype"} - pytorchs
+        ours = {*CROSS_ENTROPY, "normaliser", "loss_dtype", "return_stats"} - pytorchs
         beyond = {name: arguments.pop(name) for name in list(arguments) if name in ours}
         super().__init__(in_features, num_classes, **arguments)
         self.beyond = beyond
 
-    def forward(self, input: Tensor, target: Tensor) -> Tensor:
+    def forward(self, input: Tensor, target: Tensor) -> Any:
         classes = (self.num_classes, *self.out_features)
         bias = self.linear.bias
         return linear_cross_entropy(

@@ -79,7 +79,7 @@ def _log_probs(
         "entropy": lambda: columns["entropy"],
         "log_sum_sq_probs": lambda: columns["square_sum"].log(),
         # cross is the mean of log-probabilities: log p = logit - lse.
-        "mean_logits": lambda: columns["cross"] + columns["lse"],
+        "mean_logits": lambda: columns["cross"] + columns["lse"].detach(),
         "is_top1": lambda: columns["argmax"] == targets,
     }
     statistics = [made[name]() if name in outputs else None for name in _COLUMNS]

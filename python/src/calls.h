@@ -38,6 +38,10 @@ nb::dict result_dict(Result&& result) {
   if constexpr (requires { result.per_token_logps; }) {
     out["per_token_logps"] = to_numpy(std::move(result.per_token_logps));
   }
+  if constexpr (requires { result.per_token_lse; }) {
+    out["per_token_lse"] = to_numpy(std::move(result.per_token_lse));
+    if (!result.per_token_argmax.empty()) out["per_token_argmax"] = to_numpy(std::move(result.per_token_argmax));
+  }
   if constexpr (requires { result.per_token_loss; }) {
     out["per_token_loss"] = to_numpy(std::move(result.per_token_loss));
   }

@@ -154,6 +154,30 @@ def test_token_logps():
         np.testing.assert_allclose(got, want, atol=2e-5)
 
 
+def test_second_derivatives_are_refused_with_a_reason():
+    x, w, b, y = arrays(jnp.float32)
+    ids, y = jnp.maximum(y, 0)[:, None], jnp.maximum(y, 0)
+    functions = {
+        "cross-entropy": lambda x: linear_cross_entropy(x, w, y, bias=b),
+        "token_logps": lambda x: token_logps(x, w, y)[0].sum(),
+        "id_logps": lambda x: logitless.jax.id_logps(x, w, ids).sum(),
+        "soft": lambda x: logitless.jax.soft_cross_entropy(x, w, jnp.full((N, V), 1 / V)),
+        "distillation": lambda x: logitless.jax.distillation_loss(x, w, jnp.flip(x), w),
+        "set distillation": lambda x: logitless.jax.set_distillation_loss(x, w, ids, jnp.full((N, 1), -1.0)),
+    }
+    for name, f in functions.items():
+        twice = {
+            "hessian": jax.hessian(f),
+            "jit": jax.jit(jax.hessian(f)),
+            "grad of grad": jax.grad(lambda x, f=f: jax.grad(f)(x).sum()),
+            "product": lambda x, f=f: jax.jvp(jax.grad(f), (x,), (x,)),
+        }
+        for how, second in twice.items():
+            with pytest.raises(ValueError, match="^logitless computes no second derivatives"):
+                second(x)
+                pytest.fail(f"{how} of {name}")
+
+
 def test_what_is_refused():
     x, w, b, y = arrays(jnp.float32)
     for change, error, words in (

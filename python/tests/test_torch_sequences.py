@@ -92,6 +92,17 @@ def test_kto_loss():
         torch.testing.assert_close(grad, wanted)
 
 
+def test_log_probabilities_of_0_make_a_loss_reference_free():
+    x, w, y, logps = sequences()
+    sums, labels = logps.sum(1), torch.tensor([True, False, True, False])
+    for call in (lambda **r: preference_loss(x, w, y, **r), lambda **r: kto_loss(x, w, y, labels, **r)):
+        with pytest.raises(ValueError, match="^reference is not given.*log-probabilities of 0 make it reference-free$"):
+            call()
+        call(ref_logps=torch.zeros(4))
+    want = -F.logsigmoid(0.1 * (sums[:2] - sums[2:])).mean()
+    torch.testing.assert_close(preference_loss(x, w, y, ref_logps=torch.zeros(4)), want)
+
+
 @pytest.mark.parametrize("labels", [[1, -1, 1, 0], [0.5, 1, 0, 0], [256, 0, 1, 0], [math.nan, 0, 0, 1]], ids=str)
 def test_labels_are_0_or_1(labels):
     x, w, y, _ = sequences()

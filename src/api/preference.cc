@@ -55,7 +55,9 @@ struct Pairs {
     api::check_reference(reference, tokens, call.shape());
     const bool needed = needs_reference(), given = api::is_given(reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
-    if (needed && !given && tokens.tokens() > 0) core::fail("reference is not given but a loss compares with it");
+    if (needed && !given && tokens.tokens() > 0) {
+      core::fail("reference is not given but a loss compares with it: log-probabilities of 0 make it reference-free");
+    }
     // Where each sequence is one token, its sum is the token's, and no token is beyond the shorter one.
     if (options.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
       core::fail("reference.logps has one entry a sequence, and ld_alpha = ", *options.ld_alpha,
@@ -88,7 +90,8 @@ struct Singles {
     loss::SequenceTokens tokens = read_sequences(call, batch.targets, options.token);
     api::check_reference(batch.reference, tokens, call.shape());
     if (!api::is_given(batch.reference) && tokens.tokens() > 0) {
-      core::fail("reference is not given: ", name_of(options.loss), " compares with it");
+      core::fail("reference is not given: ", name_of(options.loss),
+                 " compares with it; log-probabilities of 0 make it reference-free");
     }
     Loss loss(options, batch, std::move(tokens), call.shape().rows_name, call.totals());
     set_task(call, loss, options.token, batch.reference,

@@ -107,6 +107,8 @@ CrossEntropyResult CrossEntropyLoss::result(const TokenStats& stats, const Plan&
   if (options_.want_entropy) metrics.mean_entropy = entropy * share;
   if (options_.want_accuracy) metrics.accuracy = correct * share;
   out.per_token_logps = stats.logp;
+  out.per_token_lse = stats.lse;
+  out.per_token_argmax = stats.argmax;
   return out;
 }
 

@@ -18,7 +18,9 @@ struct StatsForward {
 };
 
 /// Returns references to all vectors of a result.
-inline auto columns(const CrossEntropyResult& r) { return std::tie(r.per_token_loss, r.per_token_logps); }
+inline auto columns(const CrossEntropyResult& r) {
+  return std::tie(r.per_token_loss, r.per_token_logps, r.per_token_lse, r.per_token_argmax);
+}
 inline auto columns(const SoftCrossEntropyResult& r) { return std::tie(r.per_token_loss); }
 inline auto columns(const PolicyResult& r) { return std::tie(r.per_token_loss, r.per_token_logps); }
 inline auto columns(const PreferenceResult& r) { return std::tie(r.sequence_logps, r.per_token_logps); }
