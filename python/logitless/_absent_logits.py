@@ -4,6 +4,7 @@ the caller of the model gets."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -16,6 +17,7 @@ from ._heads import with_weights
 from ._torch_call import current_context
 from ._torch_head import HeadTensors, lora_states
 from .lora import HeadWeight, LoraWeight, is_lora
+from .packed import PackedWeight
 from .torch import linear_cross_entropy
 
 
@@ -32,52 +34,123 @@ def _dtype_for(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> torch.dt
 class UnfollowedLogits(RuntimeError):
     """Something wants logits of AbsentLogits, or does to them what these do not note."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, after_the_loss: bool = False) -> None:
         self.what = what
-        super().__init__(
-            f"logits are {what}: logitless computed the loss without them. A call without labels computes them, so "
-            "does one of a model in eval() mode; patch(model, return_logits=True) returns them with the loss, and "
-            "unpatch(model) takes logitless away"
-        )
+        if after_the_loss:
+            rest = (
+                "logitless computed the loss without them. A call without labels computes them, so does one of a model "
+                "in eval() mode; patch(model, return_logits=True) returns them with the loss, and unpatch(model) takes "
+                "logitless away"
+            )
+        else:
+            rest = (
+                "the model does that before its loss, and logitless follows scales, softcaps, casts, slices and masks "
+                "of vocabulary entries alone. unpatch(model) takes logitless away, and calls without labels run as they "
+                "did"
+            )
+        super().__init__(f"logits are {what}: {rest}")
+
+
+def _rows_of(weight: HeadWeight, entries: slice) -> HeadWeight:
+    """Some vocabulary entries of a head."""
+    if isinstance(weight, LoraWeight):
+        return dataclasses.replace(weight, weight=_rows_of(weight.weight, entries), b=weight.b[entries])
+    if isinstance(weight, PackedWeight):
+        scales = None if weight.scales is None else weight.scales[entries]
+        return PackedWeight(weight.data[entries], weight.packing, scales)
+    return weight[entries]
+
+
+# Where a mask writes at most this, the entry's probability is 0 in any type, next to logits of a trained model.
+_NO_PROBABILITY = -1e4
 
 
 class AbsentLogits:
     """Stands where logits would: the hidden states, the head, and what has been done to the logits since.
 
-    The logits are softcap * tanh(raw / softcap) * scale / softcap, or raw * scale without a softcap, of type dtype.
-    `cast` is the type in which autocast would have run the head, or None. `weight` is what stood for the head's weight
-    when it was called: a head with adapters has another one when they are changed.
+    The logits are tanh(raw / softcap) * scale, or raw * scale without a softcap, of type dtype. Of all vocabulary
+    entries they are those in `entries`, where it is not None, and where `masked` [V] is true they are `fill` instead.
+    `cast` is the type in which autocast would have run the head, or None. `weight` and `bias` are those of the head
+    when it was called: a head with adapters has others when they are changed. `read_after_loss` tells that the loss
+    has been computed already, and `is_slice` that an operation in place would reach other logits.
     """
 
     def __init__(
         self,
         hidden: Tensor,
         head: Any,
+        weight: HeadWeight | None = None,
+        bias: Tensor | None = None,
+        *,
         scale: Any = 1.0,
         softcap: Any = 0.0,
         dtype: torch.dtype | None = None,
         cast: torch.dtype | None = None,
-        weight: HeadWeight | None = None,
+        entries: slice | None = None,
+        masked: Tensor | None = None,
+        fill: float = 0.0,
+        is_slice: bool = False,
+        read_after_loss: bool = False,
     ) -> None:
         self._hidden = hidden
         self._head = head
-        self._weight = head.weight if weight is None else weight
+        self._weight, self._bias = (head.weight, head.bias) if weight is None else (weight, bias)
         self._scale = scale
         self._softcap = softcap
         self.dtype = dtype or cast or hidden.dtype
         self._cast = cast
+        self._entries = entries
+        self._masked = masked
+        self._fill = fill
+        self._is_slice = is_slice
+        self._read_after_loss = read_after_loss
 
     @staticmethod
-    def of(hidden: Tensor, head: Any, weight: HeadWeight) -> AbsentLogits:
-        """What the head makes of the hidden states here, under autocast or not; `weight` stands for its own now."""
+    def of(hidden: Tensor, head: Any, weight: HeadWeight, bias: Tensor | None) -> AbsentLogits:
+        """What the head makes of the hidden states here, under autocast or not; `weight` and `bias` stand for its own
+        now."""
         cast = None
         if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
             cast = torch.get_autocast_dtype("cpu")
-        return AbsentLogits(hidden, head, cast=cast, weight=weight)
+        return AbsentLogits(hidden, head, weight, bias, cast=cast)
+
+    def _with(self, hidden: Tensor | None = None, **changes: Any) -> AbsentLogits:
+        """The same but for what is given."""
+        state: dict[str, Any] = {
+            "scale": self._scale,
+            "softcap": self._softcap,
+            "dtype": self.dtype,
+            "cast": self._cast,
+            "entries": self._entries,
+            "masked": self._masked,
+            "fill": self._fill,
+            "read_after_loss": self._read_after_loss,
+        }
+        state.update(changes)
+        return AbsentLogits(self._hidden if hidden is None else hidden, self._head, self._weight, self._bias, **state)
+
+    def handed_out(self) -> AbsentLogits:
+        """The same, for the caller of the model."""
+        return self._with(read_after_loss=True)
+
+    @property
+    def _entry_count(self) -> int:
+        whole = int(self._weight.shape[0])
+        return whole if self._entries is None else len(range(*self._entries.indices(whole)))
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size((*self._hidden.shape[:-1], self._weight.shape[0]))
+        return torch.Size((*self._hidden.shape[:-1], self._entry_count))
+
+    @property
+    def ndim(self) -> int:
+        return self._hidden.dim()
+
+    def dim(self) -> int:
+        return self._hidden.dim()
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
 
     @property
     def device(self) -> torch.device:
@@ -90,54 +163,141 @@ class AbsentLogits:
             return factor.item()
         return factor
 
-    def _with(self, hidden: Tensor, scale: Any, softcap: Any, dtype: torch.dtype) -> AbsentLogits:
-        return AbsentLogits(hidden, self._head, scale, softcap, dtype, self._cast, self._weight)
+    def mul(self, factor: Any) -> AbsentLogits:
+        number = self._number(factor)
+        return self._with(scale=self._scale * number, fill=self._fill * number)
 
-    def __mul__(self, factor: Any) -> AbsentLogits:
-        return self._with(self._hidden, self._scale * self._number(factor), self._softcap, self.dtype)
+    def div(self, divisor: Any) -> AbsentLogits:
+        number = self._number(divisor)
+        if number == 0:
+            self.refuse("divided by 0")
+        return self.mul(1.0 / number)
 
-    __rmul__ = __mul__
+    def neg(self) -> AbsentLogits:
+        return self.mul(-1.0)
 
-    def __truediv__(self, divisor: Any) -> AbsentLogits:
-        return self * (1.0 / self._number(divisor))
+    __mul__ = __rmul__ = multiply = mul
+    __truediv__ = divide = true_divide = div
+    __neg__ = negative = neg
 
     def tanh(self) -> AbsentLogits:
-        if self._softcap or self._scale <= 0:
+        if self._softcap:
             self.refuse("capped twice")
-        return self._with(self._hidden, 1.0, 1.0 / self._scale, self.dtype)
+        if self._masked is not None:
+            self.refuse("masked before their softcap")
+        if self._scale == 0:
+            self.refuse("scaled by 0")
+        # tanh is odd: a sign of the scale passes through it.
+        sign = 1.0 if self._scale > 0 else -1.0
+        return self._with(scale=sign, softcap=sign / self._scale)
+
+    def masked_fill(self, mask: Tensor, value: Any) -> AbsentLogits:
+        """Logits of which some vocabulary entries, the same of each token, have this value instead."""
+        if mask.shape[-1:] != self.shape[-1:] or mask.numel() != mask.shape[-1]:
+            self.refuse(f"masked token by token, by a mask of shape {tuple(mask.shape)}")
+        value = float(self._number(value))
+        mask = mask.reshape(-1)
+        if self._masked is not None:
+            if value != self._fill:
+                self.refuse(f"masked twice, by {self._fill} and {value}")
+            mask = mask | self._masked
+        return self._with(masked=mask, fill=value)
+
+    def _become(self, other: AbsentLogits) -> AbsentLogits:
+        """What an operation in place does."""
+        if self._is_slice:
+            self.refuse("changed in place, in a slice of them")
+        self._scale, self._softcap, self._masked, self._fill = other._scale, other._softcap, other._masked, other._fill
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        parts = key if isinstance(key, tuple) else (key,)
+        rest = parts[:-1]
+        of_all_tokens = all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in rest)
+        if not of_all_tokens or not (len(parts) == self.dim() or any(part is Ellipsis for part in rest)):
+            self.refuse("written to, token by token")
+        mask = torch.zeros(self._entry_count, dtype=torch.bool)
+        mask[parts[-1]] = True
+        self._become(self.masked_fill(mask, value))
 
     def float(self) -> AbsentLogits:
         return self.to(torch.float32)
 
+    def double(self) -> AbsentLogits:
+        return self.to(torch.float64)
+
+    def half(self) -> AbsentLogits:
+        return self.to(torch.float16)
+
+    def bfloat16(self) -> AbsentLogits:
+        return self.to(torch.bfloat16)
+
     def to(self, *arguments: Any, **keywords: Any) -> AbsentLogits:
         dtype = _dtype_for(arguments, keywords) or self.dtype
-        return self._with(self._hidden, self._scale, self._softcap, dtype)
+        return self if dtype == self.dtype else self._with(dtype=dtype)
+
+    type_as = to
 
     def contiguous(self) -> AbsentLogits:
         return self
 
+    def clone(self) -> AbsentLogits:
+        return self._with()
+
     def __getitem__(self, key: Any) -> AbsentLogits:
-        """Some of the tokens, with all of their logits, as logits[..., :-1, :] has."""
+        """Some of the tokens, as logits[..., :-1, :] has, or of the vocabulary entries, as logits[..., :n] has."""
         parts = key if isinstance(key, tuple) else (key,)
         if not all(isinstance(part, slice) or part is Ellipsis for part in parts):
             self.refuse("read")
         named = [part for part in parts if part is not Ellipsis]
         last_axis_named = len(named) == self._hidden.dim() or (Ellipsis in parts and parts[-1] is not Ellipsis)
-        if last_axis_named and named[-1] != slice(None):
+        if not last_axis_named or named[-1] == slice(None):
+            return self._with(self._hidden[key], is_slice=True)
+        tokens = parts[: len(parts) - 1 - (parts[-1] is Ellipsis)]
+        return self._with(self._hidden[(*tokens, slice(None))], is_slice=True)._of_entries(named[-1])
+
+    def _of_entries(self, part: slice) -> AbsentLogits:
+        whole = range(int(self._weight.shape[0]))
+        kept = (whole if self._entries is None else whole[self._entries])[part]
+        if len(kept) == 0 or kept.step < 1:
             self.refuse("read")
-        return self._with(self._hidden[key], self._scale, self._softcap, self.dtype)
+        masked = None if self._masked is None else self._masked[part]
+        return self._with(entries=slice(kept.start, kept.stop, kept.step), masked=masked, is_slice=True)
 
     def _operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
-        operands = (self._hidden, self._weight, getattr(self._head, "bias", None))
-        if self._cast is None:
-            return operands
-        return tuple(x.to(self._cast) if isinstance(x, Tensor) else x for x in operands)  # type: ignore[return-value]
+        operands = [self._hidden, self._weight, self._bias]
+        if self._entries is not None:
+            operands[1] = _rows_of(self._weight, self._entries)
+            operands[2] = None if self._bias is None else self._bias[self._entries]
+        if self._cast is not None:
+            operands = [x.to(self._cast) if isinstance(x, Tensor) else x for x in operands]
+        return tuple(operands)  # type: ignore[return-value]
+
+    def check(self) -> None:
+        """Throws where the fused head cannot do what has been done to the logits."""
+        if not self.factor > 0:
+            self.refuse(f"scaled by {self.factor}, which is not above 0")
+        if self._masked is not None and self._softcap:
+            self.refuse("masked after their softcap")
+        if self._masked is not None and not self._fill <= _NO_PROBABILITY:
+            self.refuse(f"masked by {self._fill}, which is not at most {_NO_PROBABILITY}")
+
+    def _masked_operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
+        """The operands of the fused head, whose bias is -inf where the logits are masked."""
+        self.check()
+        hidden, weight, bias = self._operands()
+        if self._masked is None:
+            return hidden, weight, bias
+        bias = hidden.new_zeros(self._entry_count) if bias is None else bias
+        return hidden, weight, bias.masked_fill(self._masked, -torch.inf)
 
     def head_tensors(self) -> list[Tensor]:
         """What the logits are made of beside the hidden states."""
         lora = self._weight if isinstance(self._weight, LoraWeight) else None
-        given = (lora.weight, lora.a, lora.b) if lora else (self._weight, getattr(self._head, "weight", None))
-        return [tensor for tensor in given if isinstance(tensor, Tensor)]
+        given = (lora.weight, lora.a, lora.b) if lora else (self._weight,)
+        if isinstance(self._weight, PackedWeight):
+            given = (getattr(self._head, "weight", None),)
+        return [tensor for tensor in (*given, self._bias) if isinstance(tensor, Tensor)]
 
     def _raw(self, hidden: Tensor, weight: HeadWeight, bias: Tensor | None) -> Tensor:
         if isinstance(weight, Tensor):
@@ -146,7 +306,8 @@ class AbsentLogits:
             of_lora = torch.nn.functional.linear(lora_states(weight, hidden), weight.b)
             return self._raw(hidden, weight.weight, bias) + of_lora
         layer = self._head.get_base_layer() if is_lora(self._head) else self._head
-        return layer(hidden)  # whose own code unpacks it
+        logits = layer(hidden)  # whose own code unpacks it
+        return logits if self._entries is None else logits[..., self._entries]
 
     def materialise(self) -> Tensor:
         """Computes the logits after all."""
@@ -156,6 +317,8 @@ class AbsentLogits:
             logits = torch.tanh(logits / self._softcap)
         if self._scale != 1:
             logits = logits * self._scale
+        if self._masked is not None:
+            logits = logits.masked_fill(self._masked, self._fill)
         return logits.to(self.dtype)
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -172,7 +335,7 @@ class AbsentLogits:
     def spans(self, bounds: list[tuple[int, int]]) -> AbsentLogits:
         """The positions [begin, end) of each sequence, one sequence after the other: [N, V]."""
         parts = [states[begin:end] for states, (begin, end) in zip(self._hidden, bounds, strict=True)]
-        return self._with(torch.cat(parts), self._scale, self._softcap, self.dtype)
+        return self._with(torch.cat(parts))
 
     @property
     def factor(self) -> float:
@@ -181,7 +344,7 @@ class AbsentLogits:
 
     def _arguments(self) -> dict[str, Any]:
         """The arguments of a call that makes no gradients, of one row a token."""
-        hidden, weight, bias = self._operands()
+        hidden, weight, bias = self._masked_operands()
         given: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
         if not isinstance(weight, Tensor):
             given, weight = with_weights({**given, "weight": weight}), None  # type: ignore[assignment]
@@ -213,16 +376,19 @@ class AbsentLogits:
     ) -> Tensor:
         """The cross-entropy, float32 (of float64 states float64): a mean, or a sum over `items`. `backward` says how its
         gradients are made."""
-        hidden, weight, bias = self._operands()
-        if self.factor <= 0:
-            self.refuse(f"scaled by {self.factor}")
-        if labels.numel() != hidden.shape[:-1].numel():
+        hidden, weight, bias = self._masked_operands()
+        if labels.shape != hidden.shape[:-1]:
             raise ValueError(f"labels have shape {tuple(labels.shape)}, and logits {tuple(self.shape)}")
-        labels = labels.reshape(hidden.shape[:-1])
+        predicted = labels[..., 1:] if shift else labels
+        if self._masked is not None and not torch.compiler.is_compiling():
+            self._check_masked(predicted[predicted != ignore_index])
         if items is not None:
             # A step without a label has 0 items: its loss is 0, as a mean over no token is.
-            predicted = labels[..., 1:] if shift else labels
             items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
+            if not torch.compiler.is_compiling() and not 0 < float(items) < torch.inf:
+                raise ValueError(
+                    f"num_items_in_batch = {float(items):g} must be above 0 and finite: it divides the sum of the losses"
+                )
         return linear_cross_entropy(
             hidden,
             weight,
@@ -238,25 +404,43 @@ class AbsentLogits:
             **backward,
         )
 
+    def _check_masked(self, labels: Tensor) -> None:
+        in_head = labels[(labels >= 0) & (labels < self._entry_count)]
+        wrong = in_head[self._masked[in_head]]  # type: ignore[index]
+        if wrong.numel():
+            raise ValueError(
+                f"labels have vocabulary entry {int(wrong[0])}, which the model masks by {self._fill}: its loss would be "
+                f"{-self._fill}. Give ignore_index there"
+            )
+
     def refuse(self, what: str) -> Any:
-        raise UnfollowedLogits(what)
+        raise UnfollowedLogits(what, self._read_after_loss)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function in (torch.tanh, Tensor.tanh) and isinstance(args[0], cls):
-            return args[0].tanh()
-        absent = next((a for a in args if isinstance(a, cls)), None)
         name = getattr(function, "__name__", str(function))
-        return absent.refuse(f"read, by {name}()") if absent is not None else NotImplemented
+        absent = next((a for a in args if isinstance(a, cls)), None)
+        if absent is None:
+            return NotImplemented
+        if name == "mul" and args[0] is not absent:  # a tensor's own
+            args = (absent, args[0])
+        if name in _FOLLOWED and args[0] is absent and not kwargs:
+            return getattr(absent, name)(*args[1:])
+        return absent.refuse(f"read, by {name}()")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name.endswith("_") and name[:-1] in _FOLLOWED:
+            return lambda *arguments: self._become(getattr(self, name[:-1])(*arguments))
         return self.refuse(f"read, by .{name}")
 
     def __repr__(self) -> str:
         return f"<logits of shape {list(self.shape)} that logitless has not computed>"
 
+
+# Functions of torch that are methods here, too.
+_FOLLOWED = {"mul", "multiply", "div", "divide", "true_divide", "neg", "negative", "tanh", "masked_fill", "clone"}
 
 # Operators that Python looks up in the class.
 for _name in (
@@ -267,14 +451,12 @@ for _name in (
     "rtruediv",
     "matmul",
     "pow",
-    "neg",
     "lt",
     "le",
     "gt",
     "ge",
     "len",
     "iter",
-    "setitem",
 ):
     setattr(
         AbsentLogits,
@@ -331,7 +513,7 @@ class LogitsOnRead(Tensor):
         return Tensor._make_wrapper_subclass(cls, absent.shape, dtype=absent.dtype, device=absent.device)
 
     def __init__(self, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> None:
-        self.absent = absent
+        self.absent = absent.handed_out()
         self._may_be_read = may_be_read
         self._has_history = has_history and torch.is_grad_enabled()  # as logits that are computed now would
         # Of tensors that have any.
@@ -425,9 +607,7 @@ class LogitsOnRead(Tensor):
 
     def waiting_for_a_loss(self) -> LogitsOnRead:
         """The same with the history of logits, in which DistributedDataParallel looks for parameters that are used."""
-        bias = getattr(self.absent._head, "bias", None)
-        tensors = (self.absent._hidden, *self.absent.head_tensors(), bias)
-        return _WithHistory.apply(self, *tensors)
+        return _WithHistory.apply(self, self.absent._hidden, *self.absent.head_tensors())
 
     def reached_from(self, loss: Tensor) -> Tensor:
         """A loss of the absent logits, whose backward passes by what these have passed since."""

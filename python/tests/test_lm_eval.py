@@ -406,7 +406,7 @@ def test_refused_models():
     for model, message in (
         (shifted, "Shifted does more to its logits than logitless follows.*add"),
         (PastItsHead(shifted.config), "PastItsHead makes its logits without a call of its head"),
-        (Negative(shifted.config), "Negative multiplies its logits by -2.0"),
+        (Negative(shifted.config), "Negative does more to its logits than logitless follows: they are scaled by -2.0"),
     ):
         with pytest.raises(ValueError, match=message):
             LogitlessLM(model, tokenizer=TOKENIZER)
