@@ -15,13 +15,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
-from transformers import PreTrainedModel
+from transformers import PreTrainedModel, Trainer
 from transformers.loss.loss_utils import ForCausalLMLoss
 
 from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
@@ -328,17 +329,44 @@ def compute_loss_func(
     """A fused Trainer(compute_loss_func=...) for a patched model, whose label_smoothing is that of
     TrainingArguments(label_smoothing_factor=...).
 
+    The loss is the one that Trainer has without it, and so is its mean over the micro-batches of a step: by their
+    labels, or where the model takes no num_items_in_batch (accepts_loss_kwargs = False) the mean of their means. Labels
+    are always shifted. Trainer does not shift them for label_smoothing_factor in models that are not in its mapping of
+    causal LMs, such as those that read images.
+
     From here on the model's calls without labels hand out logits that are computed when something reads them.
     """
-    installed = getattr(causal_lm(model), "_logitless", None)
+    base = causal_lm(model)
+    installed = getattr(base, "_logitless", None)
     if installed is None:
         raise ValueError("the model is not patched: patch(model) before compute_loss_func(model)")
+    if getattr(base.config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"{type(base).__name__} has an encoder and a decoder, whose labels are not shifted: let it compute its loss "
+            "itself, which is fused"
+        )
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing = {label_smoothing} must be between 0 and 1")
     installed.without_labels = True
     return functools.partial(
         loss_of_output, label_smoothing=label_smoothing, ignore_index=ignore_index, backward=installed.backward
     )
+
+
+def _divisor_of_means(trainer: Any, items: Any) -> int | None:
+    """What divides a micro-batch's mean where a Trainer takes the mean of the means of a step's micro-batches, and None
+    where it divides the sum of all losses by `items`.
+
+    A Trainer that has a compute_loss_func does the latter for every model, and does not tell the function otherwise.
+    """
+    if not isinstance(trainer, Trainer) or (trainer.model_accepts_loss_kwargs and items is not None):
+        return None
+    divisor = 1
+    if trainer.model.training and getattr(trainer, "loss_is_scaled_for_ga", None) is None:
+        divisor = trainer.current_gradient_accumulation_steps
+    if items is not None and trainer.args.average_tokens_across_devices:  # it multiplies the result by this
+        divisor *= trainer.accelerator.num_processes // getattr(trainer, "get_tp_size", lambda: 1)()
+    return divisor
 
 
 def loss_of_output(
@@ -353,20 +381,24 @@ def loss_of_output(
     """What compute_loss_func() returns, as a partial of this function."""
     if labels is None:
         raise ValueError("the batch has no labels")
+    divisor = _divisor_of_means(sys._getframe(1).f_locals.get("self"), num_items_in_batch)
+    items = num_items_in_batch if divisor is None else None
     logits = output["logits"] if isinstance(output, dict) else output[0]
     absent = logits.absent if isinstance(logits, LogitsOnRead) else logits
     if isinstance(absent, AbsentLogits):
-        loss = absent.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing, **backward)
-        return logits.reached_from(loss) if isinstance(logits, LogitsOnRead) else loss
-    # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
-    loss = torch.nn.functional.cross_entropy(
-        logits[..., :-1, :].flatten(0, -2).float(),
-        labels[..., 1:].flatten(),
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        reduction="mean" if num_items_in_batch is None else "sum",
-    )
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
+        loss = absent.loss(labels, ignore_index, True, items, label_smoothing, **backward)
+        loss = logits.reached_from(loss) if isinstance(logits, LogitsOnRead) else loss
+    else:
+        # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
+        loss = torch.nn.functional.cross_entropy(
+            logits[..., :-1, :].flatten(0, -2).float(),
+            labels[..., 1:].flatten(),
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            reduction="mean" if items is None else "sum",
+        )
+        loss = loss if items is None else loss / items
+    return loss if divisor is None else loss / divisor
 
 
 def argmax(logits: Any, labels: Any = None) -> Tensor:

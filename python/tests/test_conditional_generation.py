@@ -9,7 +9,7 @@ transformers = pytest.importorskip("transformers")
 from small_models import SMALL, loss_and_gradients  # noqa: E402
 
 from logitless._absent_logits import LogitsOnRead  # noqa: E402
-from logitless.transformers import patch  # noqa: E402
+from logitless.transformers import compute_loss_func, patch  # noqa: E402
 
 IMAGE = 3  # the token that stands for a part of an image
 VISION = dict(
@@ -62,3 +62,10 @@ def test_loss_and_gradients_of_every_parameter(build):
     assert grads.keys() == want_grads.keys()
     for parameter, grad in grads.items():
         torch.testing.assert_close(grad, want_grads[parameter], atol=2e-5, rtol=1e-3, msg=parameter)
+
+
+def test_compute_loss_func_refuses_an_encoder_and_a_decoder():
+    """Their labels are not shifted, and the decoder's input is made of them."""
+    model, _ = moonshine()
+    with pytest.raises(ValueError, match="MoonshineForConditionalGeneration has an encoder and a decoder"):
+        compute_loss_func(patch(model))

@@ -142,6 +142,65 @@ def test_label_smoothing_is_fused_by_compute_loss_func(setting, tmp_path):
     assert curves[1] == pytest.approx(curves[0], abs=bound_of(setting))
 
 
+def counts_of_labels(*counts):
+    """Micro-batches with so many labels each."""
+    torch.manual_seed(2)
+    rows = []
+    for count in counts:
+        ids = torch.randint(3, 97, (18,))
+        labels = ids.clone()
+        labels[: 18 - count] = -100
+        rows.append({"input_ids": ids, "labels": labels})
+    return rows
+
+
+class TakesNoItems(transformers.LlamaForCausalLM):
+    accepts_loss_kwargs = False
+
+
+class TakesNoKeywords(transformers.LlamaForCausalLM):
+    def forward(self, input_ids=None, labels=None):
+        return super().forward(input_ids=input_ids, labels=labels)
+
+
+# Trainer's label smoother shifts labels for classes of these names alone.
+TakesNoItems.__name__ = TakesNoKeywords.__name__ = "LlamaForCausalLM"
+
+
+@pytest.mark.parametrize("steps, across", [(4, True), (4, False), (1, True)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "kind",
+    [transformers.LlamaForCausalLM, TakesNoItems, TakesNoKeywords],
+    ids=["items", "no items", "no keywords"],
+)
+def test_micro_batches_are_averaged_as_trainer_does(kind, smoothing, steps, across, tmp_path):
+    """A model without num_items_in_batch has the mean of the micro-batches' means. The last step has two."""
+    curves = []
+    for fused in (False, True):
+        model = model_of("llama")
+        model.__class__ = kind
+        more = {}
+        if fused:
+            more["compute_loss_func"] = compute_loss_func(patch(model), label_smoothing=smoothing)
+        trainer = trainer_of(
+            model,
+            tmp_path,
+            max_steps=-1,
+            num_train_epochs=1,
+            gradient_accumulation_steps=steps,
+            average_tokens_across_devices=across,
+            label_smoothing_factor=smoothing,
+            train_sampling_strategy="sequential",
+            **more,
+        )
+        trainer._train_batch_size = 1
+        trainer.train_dataset = counts_of_labels(16, 3, 3, 3, 9, 2)
+        curves.append(curve(trainer))
+    assert len(curves[0]) == -(-6 // steps) + 1
+    assert curves[1] == pytest.approx(curves[0], abs=bound_of("plain"))
+
+
 def test_compute_loss_func_makes_no_logits(tmp_path, monkeypatch):
     monkeypatch.setattr(AbsentLogits, "materialise", lambda self: pytest.fail("logits were computed"))
     model = patch(model_of("gemma2"))
