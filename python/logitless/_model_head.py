@@ -111,11 +111,6 @@ def _check_layer(layer: Any, given: PackedWeight | None, instead: str = "") -> N
     base = _class_without_patch(layer)
     kind = f"{base.__module__}.{base.__name__}"
     if base is not torch.nn.Linear:
-        if has_trained_rows(layer):
-            raise ValueError(
-                "PEFT trains rows of the head (trainable_token_indices, also where the embeddings are tied to it), which "
-                "logitless.transformers.patch() takes alone: merge them (merge_and_unload()), or untie the embeddings"
-            )
         if hasattr(layer, "active_adapters"):
             names = getattr(layer, "adapter_layer_names", ())  # of those that are not active, too
             adapters = sorted({name for of in names for name in getattr(layer, of, ())}) or layer.active_adapters
@@ -174,6 +169,11 @@ def _check_rows(head: Any, given: PackedWeight | None) -> None:
 def whole_head(model: Any) -> Any:
     """The model's output head, which has no adapter."""
     head = _head_of(model)
+    if has_trained_rows(head):
+        raise ValueError(
+            "PEFT trains rows of the head (trainable_token_indices, of a model whose head is tied to its embeddings), "
+            "which TRL's own head cannot run: logitless.transformers.patch(model) in another trainer can"
+        )
     _check_layer(head, None)
     return head
 

@@ -227,7 +227,7 @@ def _loss(
     return logits.loss(given, ignore_index, shift, num_items_in_batch, **backward)
 
 
-def causal_lm(model: Any) -> Any:
+def causal_lm(model: Any, name: str = "model") -> Any:
     """The causal LM inside of what PEFT, torch.compile or DistributedDataParallel has made of it."""
     given = model
     while True:
@@ -245,8 +245,8 @@ def causal_lm(model: Any) -> Any:
             break
     what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
     raise TypeError(
-        "logitless.transformers takes a model of transformers, as AutoModelForCausalLM.from_pretrained() returns it, or "
-        f"what PEFT, torch.compile or DistributedDataParallel has made of one: it was given {what}"
+        f"{name} must be a model of transformers, as AutoModelForCausalLM.from_pretrained() returns it, or what PEFT, "
+        f"torch.compile or DistributedDataParallel has made of one, not {what}"
     )
 
 

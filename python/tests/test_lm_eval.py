@@ -412,6 +412,12 @@ def test_refused_models():
             LogitlessLM(model, tokenizer=TOKENIZER)
 
 
+def test_what_is_no_model_is_a_type_error():
+    for what, value in {"a NoneType": None, "a Linear": torch.nn.Linear(2, 3), "the class int": int}.items():
+        with pytest.raises(TypeError, match=f"pretrained must be a model of transformers.* not {what}$"):
+            LogitlessLM(value, tokenizer=TOKENIZER)
+
+
 def test_refused_requests():
     ours = LogitlessLM(model_of("llama"), tokenizer=TOKENIZER)
     with pytest.raises(ValueError, match="continuation of 65.*max_length = 64"):

@@ -285,7 +285,7 @@ def test_what_is_no_model_is_a_type_error():
     }
     for what, value in given.items():
         for function in (patch, unpatch, compute_loss_func):
-            with pytest.raises(TypeError, match=f"takes a model of transformers.*: it was given {what}$"):
+            with pytest.raises(TypeError, match=f"model must be a model of transformers.* not {what}$"):
                 function(value)
 
 
