@@ -32,7 +32,7 @@ def _dtype_for(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> torch.dt
 
 
 class UnfollowedLogits(RuntimeError):
-    """Something wants logits of AbsentLogits, or does to them what these do not note."""
+    """Something reads the logits of AbsentLogits, or changes them in a way that is not recorded."""
 
     def __init__(self, what: str, after_the_loss: bool = False) -> None:
         self.what = what
@@ -44,9 +44,8 @@ class UnfollowedLogits(RuntimeError):
             )
         else:
             rest = (
-                "the model does that before its loss, and logitless follows scales, softcaps, casts, slices and masks "
-                "of vocabulary entries alone. unpatch(model) takes logitless away, and calls without labels run as they "
-                "did"
+                "the model does this before its loss, and logitless follows only scales, softcaps, casts, slices and "
+                "masks of vocabulary entries. unpatch(model) takes logitless away; calls without labels run as before"
             )
         super().__init__(f"logits are {what}: {rest}")
 
@@ -61,18 +60,19 @@ def _rows_of(weight: HeadWeight, entries: slice) -> HeadWeight:
     return weight[entries]
 
 
-# Where a mask writes at most this, the entry's probability is 0 in any type, next to logits of a trained model.
+# An entry that a mask sets to this or less has probability 0 in every type: exp(-745) is 0 in float64, and a model's
+# logits are nowhere near.
 _NO_PROBABILITY = -1e4
 
 
 class AbsentLogits:
     """Stands where logits would: the hidden states, the head, and what has been done to the logits since.
 
-    The logits are tanh(raw / softcap) * scale, or raw * scale without a softcap, of type dtype. Of all vocabulary
-    entries they are those in `entries`, where it is not None, and where `masked` [V] is true they are `fill` instead.
-    `cast` is the type in which autocast would have run the head, or None. `weight` and `bias` are those of the head
-    when it was called: a head with adapters has others when they are changed. `read_after_loss` tells that the loss
-    has been computed already, and `is_slice` that an operation in place would reach other logits.
+    The logits are tanh(raw / softcap) * scale, or raw * scale without a softcap, of type dtype. `entries` selects
+    vocabulary entries (None: all), and where `masked` [V] is true, logits are `fill`. `cast` is the type in which
+    autocast would have run the head, or None. `weight` and `bias` are the head's at the time of its call: a head with
+    adapters has others once they change. `read_after_loss` is true once the loss has been computed, and `is_slice`
+    if an operation in place would change other logits, too.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class AbsentLogits:
         return self._with(scale=sign, softcap=sign / self._scale)
 
     def masked_fill(self, mask: Tensor, value: Any) -> AbsentLogits:
-        """Logits of which some vocabulary entries, the same of each token, have this value instead."""
+        """The same logits, with this value for some vocabulary entries of all tokens."""
         if mask.shape[-1:] != self.shape[-1:] or mask.numel() != mask.shape[-1]:
             self.refuse(f"masked token by token, by a mask of shape {tuple(mask.shape)}")
         value = float(self._number(value))
@@ -204,7 +204,7 @@ class AbsentLogits:
         return self._with(masked=mask, fill=value)
 
     def _become(self, other: AbsentLogits) -> AbsentLogits:
-        """What an operation in place does."""
+        """Takes over the result of an operation in place."""
         if self._is_slice:
             self.refuse("changed in place, in a slice of them")
         self._scale, self._softcap, self._masked, self._fill = other._scale, other._softcap, other._masked, other._fill
@@ -216,7 +216,7 @@ class AbsentLogits:
         of_all_tokens = all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in rest)
         if not of_all_tokens or not (len(parts) == self.dim() or any(part is Ellipsis for part in rest)):
             self.refuse("written to, token by token")
-        mask = torch.zeros(self._entry_count, dtype=torch.bool)
+        mask = torch.zeros(self._entry_count, dtype=torch.bool, device=self.device)
         mask[parts[-1]] = True
         self._become(self.masked_fill(mask, value))
 
@@ -274,7 +274,7 @@ class AbsentLogits:
         return tuple(operands)  # type: ignore[return-value]
 
     def check(self) -> None:
-        """Throws where the fused head cannot do what has been done to the logits."""
+        """Raises if the fused head cannot compute the logits as they are now."""
         if not self.factor > 0:
             self.refuse(f"scaled by {self.factor}, which is not above 0")
         if self._masked is not None and self._softcap:
@@ -387,7 +387,8 @@ class AbsentLogits:
             items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
             if not torch.compiler.is_compiling() and not 0 < float(items) < torch.inf:
                 raise ValueError(
-                    f"num_items_in_batch = {float(items):g} must be above 0 and finite: it divides the sum of the losses"
+                    f"num_items_in_batch = {float(items):g} must be above 0 and finite: it divides the sum of the "
+                    "losses"
                 )
         return linear_cross_entropy(
             hidden,
@@ -409,8 +410,8 @@ class AbsentLogits:
         wrong = in_head[self._masked[in_head]]  # type: ignore[index]
         if wrong.numel():
             raise ValueError(
-                f"labels have vocabulary entry {int(wrong[0])}, which the model masks by {self._fill}: its loss would be "
-                f"{-self._fill}. Give ignore_index there"
+                f"labels have vocabulary entry {int(wrong[0])}, which the model masks by {self._fill}: its loss would "
+                f"be {-self._fill}. Give ignore_index there"
             )
 
     def refuse(self, what: str) -> Any:

@@ -151,8 +151,8 @@ def has_trained_rows(layer: Any) -> bool:
 def rows_from_peft(layer: Any) -> tuple[HeadWeight, Any]:
     """The weight and the bias that stand for such a layer now.
 
-    A few rows become a LoRA: W + b @ a, where b [V, k] has a 1 for each trained row, and a [k, H] is what that row has
-    been changed by. So the gradient is of these rows alone. Many rows are copied into the weight, as PEFT does.
+    A few rows become a LoRA: W + b @ a, where b [V, k] has a 1 for each trained row, and a [k, H] holds the changes of
+    these rows, so only they get a gradient. Many rows are copied into the weight, as PEFT does.
     """
     import torch
 
@@ -166,7 +166,7 @@ def rows_from_peft(layer: Any) -> tuple[HeadWeight, Any]:
     layer._check_overlapping_tokens(adapters)
     weight = inside.weight
     rows = [row for name in adapters for row in layer.token_indices[name]]
-    # b takes as much memory as an eighth of the weight then. A row named twice has the last of its values.
+    # Up to this number of rows b takes an eighth of the weight's memory. Of a row that is named twice, the last counts.
     if weight.requires_grad or len(rows) > weight.shape[1] // 8 or len(set(rows)) < len(rows):
         return layer.get_merged_weights(adapters), None  # PEFT's forward leaves the bias out, too
     wide = torch.promote_types(weight.dtype, torch.float32)

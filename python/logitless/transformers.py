@@ -159,11 +159,11 @@ class _NoLogits(Exception):
 
 
 def _try(model: Any) -> None:
-    """Calls a patched model with two tokens, and throws where it does to its logits what cannot be followed. A model
-    that needs more than token ids in a call is not tried."""
+    """Calls a patched model with two tokens; a ValueError says how it changes its logits, if that cannot be followed. A
+    model that needs more than token ids is not tried."""
 
     def call() -> Any:
-        ids = torch.zeros((1, 2), dtype=torch.int64)
+        ids = torch.zeros((1, 2), dtype=torch.int64, device="cpu")
         try:
             logits = model.forward(input_ids=ids, labels=torch.full_like(ids, -100)).logits
         except UnfollowedLogits:
@@ -354,10 +354,10 @@ def compute_loss_func(
 
 
 def _divisor_of_means(trainer: Any, items: Any) -> int | None:
-    """What divides a micro-batch's mean where a Trainer takes the mean of the means of a step's micro-batches, and None
-    where it divides the sum of all losses by `items`.
+    """The divisor of a micro-batch's mean if the Trainer averages the means of a step's micro-batches; None if it
+    divides the sum of their losses by `items`.
 
-    A Trainer that has a compute_loss_func does the latter for every model, and does not tell the function otherwise.
+    A Trainer with a compute_loss_func counts items for every model, and passes the function nothing else.
     """
     if not isinstance(trainer, Trainer) or (trainer.model_accepts_loss_kwargs and items is not None):
         return None

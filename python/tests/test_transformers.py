@@ -3,6 +3,7 @@
 
 import copy
 import pathlib
+import random
 import warnings
 
 import pytest
@@ -12,7 +13,7 @@ transformers = pytest.importorskip("transformers")
 
 from small_models import MODELS, SMALL, batch, loss_and_gradients, model_of  # noqa: E402
 
-from logitless._absent_logits import AbsentLogits  # noqa: E402
+from logitless._absent_logits import AbsentLogits, UnfollowedLogits  # noqa: E402
 from logitless.transformers import argmax, compute_loss_func, patch, unpatch  # noqa: E402
 
 
@@ -136,6 +137,60 @@ def test_what_models_do_to_their_logits_is_followed(name, bias):
     assert torch.equal(absent.argmax(-1), absent.materialise().argmax(-1))
 
 
+def written(logits):
+    logits = logits.clone()
+    logits[..., [1]] = -1e30
+    return logits
+
+
+STEPS = [
+    lambda z, n: z.mul(n),
+    lambda z, n: n * z,
+    lambda z, n: torch.div(z, n),
+    lambda z, n: -z,
+    lambda z, n: z.clone().mul_(n),
+    lambda z, n: torch.nn.Tanh()(z),
+    lambda z, n: torch.tanh(z),
+    lambda z, n: z.float(),
+    lambda z, n: z.double().contiguous(),
+    lambda z, n: z[..., :-1],
+    lambda z, n: z[..., 1:],
+    lambda z, n: z[:, :-1],
+    lambda z, n: z[..., 1:, :],
+    lambda z, n: z.masked_fill(torch.arange(z.shape[-1]) == 0, -torch.inf),
+    lambda z, n: written(z),
+]
+
+
+def test_chains_of_what_models_do_to_their_logits():
+    """Each is either refused, or has the loss, gradients and logits of computed ones."""
+    followed = 0
+    for seed in range(400):
+        draw = random.Random(seed)
+        torch.manual_seed(seed)
+        head = torch.nn.Linear(6, 13, bias=draw.random() < 0.5)
+        states = torch.randn(2, 6, 6, requires_grad=True)
+        plain, absent = head(states), AbsentLogits(states, head)
+        chain = [(draw.choice(STEPS), draw.choice([0.25, 2.0, -1.0, -0.5])) for _ in range(draw.randint(1, 5))]
+        try:
+            for step, number in chain:
+                plain, absent = step(plain, number), step(absent, number)
+            absent.check()
+        except UnfollowedLogits:
+            continue
+        followed += 1
+        assert absent.shape == plain.shape and absent.dtype == plain.dtype
+        labels = torch.randint(4, 8, plain.shape[:-1])
+        want = torch.nn.functional.cross_entropy(plain.flatten(0, 1).float(), labels.flatten())
+        loss = absent.loss(labels, -100, False, None)
+        torch.testing.assert_close(loss, want, atol=1e-5, rtol=1e-5, msg=f"seed {seed}")
+        inputs = (states, *head.parameters())
+        for got, expected in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(want, inputs), strict=True):
+            torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4, msg=f"seed {seed}")
+        torch.testing.assert_close(absent.materialise(), plain, atol=1e-5, rtol=1e-5, msg=f"seed {seed}")
+    assert followed > 150
+
+
 NOT_FOLLOWED = {
     "read, by clamp": lambda z: torch.clamp(z, -30, 30),
     "read, by .clamp_": lambda z: z.clamp_(-30, 30),
@@ -205,7 +260,7 @@ def test_what_two_tokens_do_not_show_is_told_in_the_call_that_does_it():
     ids, labels = batch()
     for mode in (model.train, model.eval):
         mode()
-        with pytest.raises(RuntimeError, match="read, by .clamp: the model does that before its loss.*unpatch"):
+        with pytest.raises(RuntimeError, match="read, by .clamp: the model does this before its loss.*unpatch"):
             model(input_ids=ids, labels=labels)
         with torch.no_grad():
             assert model(input_ids=ids).logits.shape == (3, 17, 97)  # as the message says
