@@ -167,7 +167,7 @@ class TakesNoKeywords(transformers.LlamaForCausalLM):
 TakesNoItems.__name__ = TakesNoKeywords.__name__ = "LlamaForCausalLM"
 
 
-@pytest.mark.parametrize("steps, across", [(4, True), (4, False), (1, True)])
+@pytest.mark.parametrize("steps, across", [(4, True), (4, False), (1, True), (4, None)])
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize(
     "kind",
@@ -175,7 +175,8 @@ TakesNoItems.__name__ = TakesNoKeywords.__name__ = "LlamaForCausalLM"
     ids=["items", "no items", "no keywords"],
 )
 def test_micro_batches_are_averaged_as_trainer_does(kind, smoothing, steps, across, tmp_path):
-    """A model without num_items_in_batch has the mean of the micro-batches' means. The last step has two."""
+    """A model without num_items_in_batch has the mean of the micro-batches' means, and so has a step whose labels cannot
+    be counted (`across` is None). The last step has two micro-batches."""
     curves = []
     for fused in (False, True):
         model = model_of("llama")
@@ -189,12 +190,14 @@ def test_micro_batches_are_averaged_as_trainer_does(kind, smoothing, steps, acro
             max_steps=-1,
             num_train_epochs=1,
             gradient_accumulation_steps=steps,
-            average_tokens_across_devices=across,
+            average_tokens_across_devices=bool(across),
             label_smoothing_factor=smoothing,
             train_sampling_strategy="sequential",
             **more,
         )
         trainer._train_batch_size = 1
+        if across is None:
+            trainer._get_num_items_in_batch = lambda *_: None
         trainer.train_dataset = counts_of_labels(16, 3, 3, 3, 9, 2)
         curves.append(curve(trainer))
     assert len(curves[0]) == -(-6 // steps) + 1
