@@ -25,7 +25,8 @@ from torch import Tensor
 from transformers import PreTrainedModel, Trainer
 from transformers.loss.loss_utils import ForCausalLMLoss
 
-from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
+from ._absent_logits import AbsentLogits, UnfollowedLogits
+from ._logits_on_read import LogitsOnRead
 from ._model_head import fused_head, unpatch_heads, without_logits
 from ._torch_options import BACKWARD, Options
 from .packed import PackedWeight

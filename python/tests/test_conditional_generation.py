@@ -8,7 +8,7 @@ transformers = pytest.importorskip("transformers")
 
 from small_models import SMALL, loss_and_gradients  # noqa: E402
 
-from logitless._absent_logits import LogitsOnRead  # noqa: E402
+from logitless._logits_on_read import LogitsOnRead  # noqa: E402
 from logitless.transformers import compute_loss_func, patch  # noqa: E402
 
 IMAGE = 3  # the token that stands for a part of an image

@@ -12,7 +12,8 @@ pytest.importorskip("accelerate")
 
 from small_models import batch, loss_and_gradients, model_of  # noqa: E402
 
-from logitless._absent_logits import AbsentLogits, LogitsOnRead  # noqa: E402
+from logitless._absent_logits import AbsentLogits  # noqa: E402
+from logitless._logits_on_read import LogitsOnRead  # noqa: E402
 from logitless.transformers import argmax, compute_loss_func, patch, unpatch  # noqa: E402
 
 
