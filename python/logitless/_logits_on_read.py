@@ -49,7 +49,7 @@ _OF_NO_VALUES |= {torch.numel, torch.is_floating_point, torch.is_complex}
 class LogitsOnRead(Tensor):
     """A tensor of logits that are computed when something reads them, and never where nothing does.
 
-    Slices of tokens, casts and detach() wait, too, and argmax(-1) needs no logits. In a model that trains, whose loss
+    Slices, casts and detach() wait, too, and argmax(-1) needs no logits. In a model that trains, whose loss
     was computed without the logits, reading them is an error that says so.
     """
 
