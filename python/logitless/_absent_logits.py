@@ -1,21 +1,21 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Logits that have not been computed: AbsentLogits is what a model's own code gets from its head, LogitsOnRead what
-the caller of the model gets."""
+"""AbsentLogits: what a model's own code gets from its head for logits that have not been computed."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils._pytree import tree_map_only
 
 from . import _core
 from ._heads import with_weights
 from ._torch_call import current_context
 from ._torch_head import HeadTensors, lora_states
 from .lora import HeadWeight, LoraWeight, is_lora
+from .packed import PackedWeight
 from .torch import linear_cross_entropy
 
 
@@ -30,54 +30,125 @@ def _dtype_for(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> torch.dt
 
 
 class UnfollowedLogits(RuntimeError):
-    """Something wants logits of AbsentLogits, or does to them what these do not note."""
+    """Something reads the logits of AbsentLogits, or changes them in a way that is not recorded."""
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, after_the_loss: bool = False) -> None:
         self.what = what
-        super().__init__(
-            f"logits are {what}: logitless computed the loss without them. A call without labels computes them, so "
-            "does one of a model in eval() mode; patch(model, return_logits=True) returns them with the loss, and "
-            "unpatch(model) takes logitless away"
-        )
+        if after_the_loss:
+            rest = (
+                "logitless computed the loss without them. A call without labels computes them, so does one of a model "
+                "in eval() mode; patch(model, return_logits=True) returns them with the loss, and unpatch(model) takes "
+                "logitless away"
+            )
+        else:
+            rest = (
+                "the model does this before its loss, and logitless follows only scales, softcaps, casts, slices and "
+                "masks of vocabulary entries. unpatch(model) takes logitless away; calls without labels run as before"
+            )
+        super().__init__(f"logits are {what}: {rest}")
+
+
+def _rows_of(weight: HeadWeight, entries: slice) -> HeadWeight:
+    """Some vocabulary entries of a head."""
+    if isinstance(weight, LoraWeight):
+        return dataclasses.replace(weight, weight=_rows_of(weight.weight, entries), b=weight.b[entries])
+    if isinstance(weight, PackedWeight):
+        scales = None if weight.scales is None else weight.scales[entries]
+        return PackedWeight(weight.data[entries], weight.packing, scales)
+    return weight[entries]
+
+
+# An entry that a mask sets to this or less has probability 0 in every type: exp(-745) is 0 in float64, and a model's
+# logits are nowhere near.
+_NO_PROBABILITY = -1e4
 
 
 class AbsentLogits:
     """Stands where logits would: the hidden states, the head, and what has been done to the logits since.
 
-    The logits are softcap * tanh(raw / softcap) * scale / softcap, or raw * scale without a softcap, of type dtype.
-    `cast` is the type in which autocast would have run the head, or None. `weight` is what stood for the head's weight
-    when it was called: a head with adapters has another one when they are changed.
+    The logits are tanh(raw / softcap) * scale, or raw * scale without a softcap, of type dtype. `entries` selects
+    vocabulary entries (None: all), and where `masked` [V] is true, logits are `fill`. `cast` is the type in which
+    autocast would have run the head, or None. `weight` and `bias` are the head's at the time of its call: a head with
+    adapters has others once they change. `read_after_loss` is true once the loss has been computed, and `is_slice`
+    if an operation in place would change other logits, too.
     """
 
     def __init__(
         self,
         hidden: Tensor,
         head: Any,
+        weight: HeadWeight | None = None,
+        bias: Tensor | None = None,
+        *,
         scale: Any = 1.0,
         softcap: Any = 0.0,
         dtype: torch.dtype | None = None,
         cast: torch.dtype | None = None,
-        weight: HeadWeight | None = None,
+        entries: slice | None = None,
+        masked: Tensor | None = None,
+        fill: float = 0.0,
+        is_slice: bool = False,
+        read_after_loss: bool = False,
     ) -> None:
         self._hidden = hidden
         self._head = head
-        self._weight = head.weight if weight is None else weight
+        self._weight, self._bias = (head.weight, head.bias) if weight is None else (weight, bias)
         self._scale = scale
         self._softcap = softcap
         self.dtype = dtype or cast or hidden.dtype
         self._cast = cast
+        self._entries = entries
+        self._masked = masked
+        self._fill = fill
+        self._is_slice = is_slice
+        self._read_after_loss = read_after_loss
 
     @staticmethod
-    def of(hidden: Tensor, head: Any, weight: HeadWeight) -> AbsentLogits:
-        """What the head makes of the hidden states here, under autocast or not; `weight` stands for its own now."""
+    def of(hidden: Tensor, head: Any, weight: HeadWeight, bias: Tensor | None) -> AbsentLogits:
+        """What the head makes of the hidden states here, under autocast or not; `weight` and `bias` stand for its own
+        now."""
         cast = None
         if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
             cast = torch.get_autocast_dtype("cpu")
-        return AbsentLogits(hidden, head, cast=cast, weight=weight)
+        return AbsentLogits(hidden, head, weight, bias, cast=cast)
+
+    def _with(self, hidden: Tensor | None = None, **changes: Any) -> AbsentLogits:
+        """The same but for what is given."""
+        state: dict[str, Any] = {
+            "scale": self._scale,
+            "softcap": self._softcap,
+            "dtype": self.dtype,
+            "cast": self._cast,
+            "entries": self._entries,
+            "masked": self._masked,
+            "fill": self._fill,
+            "read_after_loss": self._read_after_loss,
+        }
+        state.update(changes)
+        return AbsentLogits(self._hidden if hidden is None else hidden, self._head, self._weight, self._bias, **state)
+
+    def handed_out(self) -> AbsentLogits:
+        """The same, for the caller of the model."""
+        return self._with(read_after_loss=True)
+
+    @property
+    def _entry_count(self) -> int:
+        whole = int(self._weight.shape[0])
+        return whole if self._entries is None else len(range(*self._entries.indices(whole)))
 
     @property
     def shape(self) -> torch.Size:
-        return torch.Size((*self._hidden.shape[:-1], self._weight.shape[0]))
+        return torch.Size((*self._hidden.shape[:-1], self._entry_count))
+
+    @property
+    def ndim(self) -> int:
+        return self._hidden.dim()
+
+    def dim(self) -> int:
+        return self._hidden.dim()
+
+    def size(self, dim: int | None = None) -> Any:
+        return self.shape if dim is None else self.shape[dim]
 
     @property
     def device(self) -> torch.device:
@@ -90,54 +161,141 @@ class AbsentLogits:
             return factor.item()
         return factor
 
-    def _with(self, hidden: Tensor, scale: Any, softcap: Any, dtype: torch.dtype) -> AbsentLogits:
-        return AbsentLogits(hidden, self._head, scale, softcap, dtype, self._cast, self._weight)
+    def mul(self, factor: Any) -> AbsentLogits:
+        number = self._number(factor)
+        return self._with(scale=self._scale * number, fill=self._fill * number)
 
-    def __mul__(self, factor: Any) -> AbsentLogits:
-        return self._with(self._hidden, self._scale * self._number(factor), self._softcap, self.dtype)
+    def div(self, divisor: Any) -> AbsentLogits:
+        number = self._number(divisor)
+        if number == 0:
+            self.refuse("divided by 0")
+        return self.mul(1.0 / number)
 
-    __rmul__ = __mul__
+    def neg(self) -> AbsentLogits:
+        return self.mul(-1.0)
 
-    def __truediv__(self, divisor: Any) -> AbsentLogits:
-        return self * (1.0 / self._number(divisor))
+    __mul__ = __rmul__ = multiply = mul
+    __truediv__ = divide = true_divide = div
+    __neg__ = negative = neg
 
     def tanh(self) -> AbsentLogits:
-        if self._softcap or self._scale <= 0:
+        if self._softcap:
             self.refuse("capped twice")
-        return self._with(self._hidden, 1.0, 1.0 / self._scale, self.dtype)
+        if self._masked is not None:
+            self.refuse("masked before their softcap")
+        if self._scale == 0:
+            self.refuse("scaled by 0")
+        # tanh is odd: a sign of the scale passes through it.
+        sign = 1.0 if self._scale > 0 else -1.0
+        return self._with(scale=sign, softcap=sign / self._scale)
+
+    def masked_fill(self, mask: Tensor, value: Any) -> AbsentLogits:
+        """The same logits, with this value for some vocabulary entries of all tokens."""
+        if mask.shape[-1:] != self.shape[-1:] or mask.numel() != mask.shape[-1]:
+            self.refuse(f"masked token by token, by a mask of shape {tuple(mask.shape)}")
+        value = float(self._number(value))
+        mask = mask.reshape(-1)
+        if self._masked is not None:
+            if value != self._fill:
+                self.refuse(f"masked twice, by {self._fill} and {value}")
+            mask = mask | self._masked
+        return self._with(masked=mask, fill=value)
+
+    def _become(self, other: AbsentLogits) -> AbsentLogits:
+        """Takes over the result of an operation in place."""
+        if self._is_slice:
+            self.refuse("changed in place, in a slice of them")
+        self._scale, self._softcap, self._masked, self._fill = other._scale, other._softcap, other._masked, other._fill
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        parts = key if isinstance(key, tuple) else (key,)
+        rest = parts[:-1]
+        of_all_tokens = all(part is Ellipsis or (isinstance(part, slice) and part == slice(None)) for part in rest)
+        if not of_all_tokens or not (len(parts) == self.dim() or any(part is Ellipsis for part in rest)):
+            self.refuse("written to, token by token")
+        mask = torch.zeros(self._entry_count, dtype=torch.bool, device=self.device)
+        mask[parts[-1]] = True
+        self._become(self.masked_fill(mask, value))
 
     def float(self) -> AbsentLogits:
         return self.to(torch.float32)
 
+    def double(self) -> AbsentLogits:
+        return self.to(torch.float64)
+
+    def half(self) -> AbsentLogits:
+        return self.to(torch.float16)
+
+    def bfloat16(self) -> AbsentLogits:
+        return self.to(torch.bfloat16)
+
     def to(self, *arguments: Any, **keywords: Any) -> AbsentLogits:
         dtype = _dtype_for(arguments, keywords) or self.dtype
-        return self._with(self._hidden, self._scale, self._softcap, dtype)
+        return self if dtype == self.dtype else self._with(dtype=dtype)
+
+    type_as = to
 
     def contiguous(self) -> AbsentLogits:
         return self
 
+    def clone(self) -> AbsentLogits:
+        return self._with()
+
     def __getitem__(self, key: Any) -> AbsentLogits:
-        """Some of the tokens, with all of their logits, as logits[..., :-1, :] has."""
+        """Some of the tokens, as logits[..., :-1, :] has, or of the vocabulary entries, as logits[..., :n] has."""
         parts = key if isinstance(key, tuple) else (key,)
         if not all(isinstance(part, slice) or part is Ellipsis for part in parts):
             self.refuse("read")
         named = [part for part in parts if part is not Ellipsis]
         last_axis_named = len(named) == self._hidden.dim() or (Ellipsis in parts and parts[-1] is not Ellipsis)
-        if last_axis_named and named[-1] != slice(None):
+        if not last_axis_named or named[-1] == slice(None):
+            return self._with(self._hidden[key], is_slice=True)
+        tokens = parts[: len(parts) - 1 - (parts[-1] is Ellipsis)]
+        return self._with(self._hidden[(*tokens, slice(None))], is_slice=True)._of_entries(named[-1])
+
+    def _of_entries(self, part: slice) -> AbsentLogits:
+        whole = range(int(self._weight.shape[0]))
+        kept = (whole if self._entries is None else whole[self._entries])[part]
+        if len(kept) == 0 or kept.step < 1:
             self.refuse("read")
-        return self._with(self._hidden[key], self._scale, self._softcap, self.dtype)
+        masked = None if self._masked is None else self._masked[part]
+        return self._with(entries=slice(kept.start, kept.stop, kept.step), masked=masked, is_slice=True)
 
     def _operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
-        operands = (self._hidden, self._weight, getattr(self._head, "bias", None))
-        if self._cast is None:
-            return operands
-        return tuple(x.to(self._cast) if isinstance(x, Tensor) else x for x in operands)  # type: ignore[return-value]
+        operands = [self._hidden, self._weight, self._bias]
+        if self._entries is not None:
+            operands[1] = _rows_of(self._weight, self._entries)
+            operands[2] = None if self._bias is None else self._bias[self._entries]
+        if self._cast is not None:
+            operands = [x.to(self._cast) if isinstance(x, Tensor) else x for x in operands]
+        return tuple(operands)  # type: ignore[return-value]
+
+    def check(self) -> None:
+        """Raises if the fused head cannot compute the logits as they are now."""
+        if not self.factor > 0:
+            self.refuse(f"scaled by {self.factor}, which is not above 0")
+        if self._masked is not None and self._softcap:
+            self.refuse("masked after their softcap")
+        if self._masked is not None and not self._fill <= _NO_PROBABILITY:
+            self.refuse(f"masked by {self._fill}, which is not at most {_NO_PROBABILITY}")
+
+    def _masked_operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
+        """The operands of the fused head, whose bias is -inf where the logits are masked."""
+        self.check()
+        hidden, weight, bias = self._operands()
+        if self._masked is None:
+            return hidden, weight, bias
+        bias = hidden.new_zeros(self._entry_count) if bias is None else bias
+        return hidden, weight, bias.masked_fill(self._masked, -torch.inf)
 
     def head_tensors(self) -> list[Tensor]:
         """What the logits are made of beside the hidden states."""
         lora = self._weight if isinstance(self._weight, LoraWeight) else None
-        given = (lora.weight, lora.a, lora.b) if lora else (self._weight, getattr(self._head, "weight", None))
-        return [tensor for tensor in given if isinstance(tensor, Tensor)]
+        given = (lora.weight, lora.a, lora.b) if lora else (self._weight,)
+        if isinstance(self._weight, PackedWeight):
+            given = (getattr(self._head, "weight", None),)
+        return [tensor for tensor in (*given, self._bias) if isinstance(tensor, Tensor)]
 
     def _raw(self, hidden: Tensor, weight: HeadWeight, bias: Tensor | None) -> Tensor:
         if isinstance(weight, Tensor):
@@ -146,7 +304,8 @@ class AbsentLogits:
             of_lora = torch.nn.functional.linear(lora_states(weight, hidden), weight.b)
             return self._raw(hidden, weight.weight, bias) + of_lora
         layer = self._head.get_base_layer() if is_lora(self._head) else self._head
-        return layer(hidden)  # whose own code unpacks it
+        logits = layer(hidden)  # whose own code unpacks it
+        return logits if self._entries is None else logits[..., self._entries]
 
     def materialise(self) -> Tensor:
         """Computes the logits after all."""
@@ -156,6 +315,8 @@ class AbsentLogits:
             logits = torch.tanh(logits / self._softcap)
         if self._scale != 1:
             logits = logits * self._scale
+        if self._masked is not None:
+            logits = logits.masked_fill(self._masked, self._fill)
         return logits.to(self.dtype)
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -172,7 +333,7 @@ class AbsentLogits:
     def spans(self, bounds: list[tuple[int, int]]) -> AbsentLogits:
         """The positions [begin, end) of each sequence, one sequence after the other: [N, V]."""
         parts = [states[begin:end] for states, (begin, end) in zip(self._hidden, bounds, strict=True)]
-        return self._with(torch.cat(parts), self._scale, self._softcap, self.dtype)
+        return self._with(torch.cat(parts))
 
     @property
     def factor(self) -> float:
@@ -181,7 +342,7 @@ class AbsentLogits:
 
     def _arguments(self) -> dict[str, Any]:
         """The arguments of a call that makes no gradients, of one row a token."""
-        hidden, weight, bias = self._operands()
+        hidden, weight, bias = self._masked_operands()
         given: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
         if not isinstance(weight, Tensor):
             given, weight = with_weights({**given, "weight": weight}), None  # type: ignore[assignment]
@@ -213,16 +374,20 @@ class AbsentLogits:
     ) -> Tensor:
         """The cross-entropy, float32 (of float64 states float64): a mean, or a sum over `items`. `backward` says how its
         gradients are made."""
-        hidden, weight, bias = self._operands()
-        if self.factor <= 0:
-            self.refuse(f"scaled by {self.factor}")
-        if labels.numel() != hidden.shape[:-1].numel():
+        hidden, weight, bias = self._masked_operands()
+        if labels.shape != hidden.shape[:-1]:
             raise ValueError(f"labels have shape {tuple(labels.shape)}, and logits {tuple(self.shape)}")
-        labels = labels.reshape(hidden.shape[:-1])
+        predicted = labels[..., 1:] if shift else labels
+        if self._masked is not None and not torch.compiler.is_compiling():
+            self._check_masked(predicted[predicted != ignore_index])
         if items is not None:
             # A step without a label has 0 items: its loss is 0, as a mean over no token is.
-            predicted = labels[..., 1:] if shift else labels
             items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
+            if not torch.compiler.is_compiling() and not 0 < float(items) < torch.inf:
+                raise ValueError(
+                    f"num_items_in_batch = {float(items):g} must be above 0 and finite: it divides the sum of the "
+                    "losses"
+                )
         return linear_cross_entropy(
             hidden,
             weight,
@@ -238,25 +403,43 @@ class AbsentLogits:
             **backward,
         )
 
+    def _check_masked(self, labels: Tensor) -> None:
+        in_head = labels[(labels >= 0) & (labels < self._entry_count)]
+        wrong = in_head[self._masked[in_head]]  # type: ignore[index]
+        if wrong.numel():
+            raise ValueError(
+                f"labels have vocabulary entry {int(wrong[0])}, which the model masks by {self._fill}: its loss would "
+                f"be {-self._fill}. Give ignore_index there"
+            )
+
     def refuse(self, what: str) -> Any:
-        raise UnfollowedLogits(what)
+        raise UnfollowedLogits(what, self._read_after_loss)
 
     @classmethod
     def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function in (torch.tanh, Tensor.tanh) and isinstance(args[0], cls):
-            return args[0].tanh()
-        absent = next((a for a in args if isinstance(a, cls)), None)
         name = getattr(function, "__name__", str(function))
-        return absent.refuse(f"read, by {name}()") if absent is not None else NotImplemented
+        absent = next((a for a in args if isinstance(a, cls)), None)
+        if absent is None:
+            return NotImplemented
+        if name == "mul" and args[0] is not absent:  # a tensor's own
+            args = (absent, args[0])
+        if name in _FOLLOWED and args[0] is absent and not kwargs:
+            return getattr(absent, name)(*args[1:])
+        return absent.refuse(f"read, by {name}()")
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__"):
             raise AttributeError(name)
+        if name.endswith("_") and name[:-1] in _FOLLOWED:
+            return lambda *arguments: self._become(getattr(self, name[:-1])(*arguments))
         return self.refuse(f"read, by .{name}")
 
     def __repr__(self) -> str:
         return f"<logits of shape {list(self.shape)} that logitless has not computed>"
 
+
+# Functions of torch that are methods here, too.
+_FOLLOWED = {"mul", "multiply", "div", "divide", "true_divide", "neg", "negative", "tanh", "masked_fill", "clone"}
 
 # Operators that Python looks up in the class.
 for _name in (
@@ -267,173 +450,15 @@ for _name in (
     "rtruediv",
     "matmul",
     "pow",
-    "neg",
     "lt",
     "le",
     "gt",
     "ge",
     "len",
     "iter",
-    "setitem",
 ):
     setattr(
         AbsentLogits,
         f"__{_name}__",
         functools.partialmethod(lambda self, name, *_: self.refuse(f"read, by {name}()"), _name),
     )
-
-
-class _WithHistory(torch.autograd.Function):
-    """Logits as a result of what they are made of. Their gradient, [N, V], is never made: it is undefined."""
-
-    @staticmethod
-    def forward(ctx: Any, logits: LogitsOnRead, *tensors: Tensor | None) -> LogitsOnRead:  # type: ignore[override]
-        ctx.set_materialize_grads(False)
-        return logits._copy()
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Any) -> tuple[None, ...]:  # type: ignore[override]
-        return (None,) * len(ctx.needs_input_grad)
-
-
-class _Reaches(torch.autograd.Function):
-    """A loss, and the logits beside it without a gradient of theirs."""
-
-    @staticmethod
-    def forward(ctx: Any, loss: Tensor, logits: LogitsOnRead) -> Tensor:  # type: ignore[override]
-        return loss.clone()
-
-    @staticmethod
-    def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return upstream, None
-
-
-# What a tensor answers without its values.
-_OF_NO_VALUES = frozenset(
-    getattr(Tensor, name).__get__
-    for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "grad_fn", "is_leaf", "grad")
-    + ("is_cuda", "is_meta", "is_sparse", "is_quantized", "is_nested")
-) | {Tensor.size, Tensor.dim, Tensor.numel, Tensor.__len__, Tensor.is_floating_point, Tensor.is_complex}
-_OF_NO_VALUES |= {torch.numel, torch.is_floating_point, torch.is_complex}
-
-
-class LogitsOnRead(Tensor):
-    """A tensor of logits that are computed when something reads them, and never where nothing does.
-
-    Slices of tokens, casts and detach() wait, too, and argmax(-1) needs no logits. In a model that trains, whose loss
-    was computed without the logits, reading them is an error that says so.
-    """
-
-    absent: AbsentLogits
-
-    @staticmethod
-    def __new__(cls: Any, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> LogitsOnRead:
-        return Tensor._make_wrapper_subclass(cls, absent.shape, dtype=absent.dtype, device=absent.device)
-
-    def __init__(self, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> None:
-        self.absent = absent
-        self._may_be_read = may_be_read
-        self._has_history = has_history and torch.is_grad_enabled()  # as logits that are computed now would
-        # Of tensors that have any.
-        self._versions = [(t, t._version) for t in absent.head_tensors() if not t.is_inference()]
-        self._computed: Tensor | None = None
-
-    def compute(self, reader: str) -> Tensor:
-        if self._computed is None:
-            if not self._may_be_read:
-                self.absent.refuse(f"read, by {reader}()")
-            self._check_head()
-            with torch.set_grad_enabled(self._has_history):
-                self._computed = self.absent.materialise()
-        return self._computed
-
-    def _check_head(self) -> None:
-        if any(tensor._version != version for tensor, version in self._versions):
-            raise RuntimeError(
-                "the head was changed between the call of the model and the reading of its logits"
-            )
-
-    def _with(self, absent: AbsentLogits, has_history: bool = True) -> LogitsOnRead:
-        result = LogitsOnRead(absent, self._may_be_read, self._has_history and has_history)
-        result._versions = self._versions
-        return result
-
-    def _copy(self) -> LogitsOnRead:
-        """The same, with its history also where gradients are off: DistributedDataParallel copies outputs in a function
-        of autograd."""
-        result = self._with(self.absent)
-        result._has_history = self._has_history
-        return result
-
-    def _waits(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """The result of an operator that needs no logits; NotImplemented from another."""
-        absent = self.absent
-        if self._computed is not None:
-            return NotImplemented
-        if function in (Tensor.argmax, torch.argmax):
-            dim = arguments[0] if arguments else keywords.get("dim")
-            keeps = arguments[1] if len(arguments) > 1 else keywords.get("keepdim", False)
-            if dim not in (-1, self.dim() - 1) or keeps:
-                return NotImplemented
-            self._check_head()
-            return absent.argmax(-1)
-        if function is Tensor.__getitem__:
-            try:
-                return self._with(absent[arguments[0]])
-            except RuntimeError:
-                return NotImplemented
-        if function in (Tensor.detach, torch.detach):
-            return self._with(absent, has_history=False)
-        if function in (Tensor.clone, torch.clone) and self._has_history:
-            return self._copy()
-        if function in (Tensor.contiguous, Tensor.cpu) and not arguments and not keywords:
-            return self
-        if function is Tensor.float and not keywords:
-            return self._with(absent.float())
-        if (
-            function is Tensor.to
-            and len(arguments) == 1
-            and isinstance(arguments[0], torch.dtype)
-            and not keywords
-        ):
-            return self._with(absent.to(arguments[0]))
-        return NotImplemented
-
-    @classmethod
-    def __torch_function__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        kwargs = kwargs or {}
-        if function in _OF_NO_VALUES:
-            with torch._C.DisableTorchFunctionSubclass():
-                return function(*args, **kwargs)
-        if args and isinstance(args[0], cls):
-            result = args[0]._waits(function, args[1:], kwargs)
-            if isinstance(result, cls) and result._has_history and args[0].grad_fn is not None:
-                return _WithHistory.apply(result, args[0])
-            if result is not NotImplemented:
-                return result
-        return cls._of_values(function, args, kwargs)
-
-    @classmethod
-    def __torch_dispatch__(cls, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return cls._of_values(function, args, kwargs or {})
-
-    @classmethod
-    def _of_values(cls, function: Any, args: Any, kwargs: Any) -> Any:
-        name = getattr(function, "__name__", str(function))
-        args, kwargs = tree_map_only(cls, lambda logits: logits.compute(name), (args, kwargs))
-        return function(*args, **kwargs)
-
-    def waiting_for_a_loss(self) -> LogitsOnRead:
-        """The same with the history of logits, in which DistributedDataParallel looks for parameters that are used."""
-        bias = getattr(self.absent._head, "bias", None)
-        tensors = (self.absent._hidden, *self.absent.head_tensors(), bias)
-        return _WithHistory.apply(self, *tensors)
-
-    def reached_from(self, loss: Tensor) -> Tensor:
-        """A loss of the absent logits, whose backward passes by what these have passed since."""
-        return _Reaches.apply(loss, self)
-
-    def __repr__(self, *, tensor_contents: Any = None) -> str:
-        if self._computed is not None:
-            return repr(self._computed)
-        return repr(self.absent)

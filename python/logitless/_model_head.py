@@ -13,7 +13,7 @@ from torch import Tensor
 from ._absent_logits import AbsentLogits
 from ._torch_call import check_cpu
 from ._torch_quantised import is_quantised_layer, packed_of
-from .lora import HeadWeight, check_peft, from_peft, is_lora
+from .lora import HeadWeight, check_peft, from_peft, has_trained_rows, is_lora, rows_from_peft
 from .packed import PackedWeight
 
 _calls = threading.local()  # .head: the one that hands on its hidden states, in this thread's fused call
@@ -27,7 +27,7 @@ class HandsOn:
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if getattr(_calls, "head", None) is self:
-            return AbsentLogits.of(input, self, _weight_of(self))
+            return AbsentLogits.of(input, self, *_weight_and_bias(self))
         return super().forward(input, *args, **kwargs)  # type: ignore[misc]
 
     def _get_name(self) -> str:
@@ -80,12 +80,13 @@ def _given_to(head: Any) -> PackedWeight | None:
     return getattr(head.get_base_layer(), "_logitless_packed", None) if given is None and is_lora(head) else given
 
 
-def _weight_of(head: Any) -> HeadWeight:
-    """What multiplies the hidden states that a head gets now."""
+def _weight_and_bias(head: Any) -> tuple[HeadWeight, Tensor | None]:
+    """What a head makes logits of now, beside hidden states."""
+    if has_trained_rows(head):
+        return rows_from_peft(head)
     given = _given_to(head)
-    if is_lora(head):
-        return from_peft(head, given)
-    return given or packed_of(head.weight) or head.weight
+    weight = from_peft(head, given) if is_lora(head) else given or packed_of(head.weight) or head.weight
+    return weight, getattr(head, "bias", None)
 
 
 def _class_without_patch(module: Any) -> type:
@@ -142,18 +143,37 @@ def _check_given(layer: Any, weight: Any, given: PackedWeight) -> None:
 def _check_lora(model: Any, head: Any, given: PackedWeight | None) -> None:
     inside = head.get_base_layer()
     embedding = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
-    if embedding is not None and getattr(embedding, "weight", None) is inside.weight:
+    # PEFT's ensure_weight_tying gives the embeddings the same LoRA.
+    of_both = set(head.lora_A) <= set(getattr(embedding, "lora_embedding_A", ()))
+    if embedding is not None and getattr(embedding, "weight", None) is inside.weight and not of_both:
         raise ValueError(
             "the head has a LoRA and shares its weight with the input embeddings: merging it would change them. Untie "
-            "them (tie_word_embeddings=False), or leave lm_head out of target_modules"
+            "them (tie_word_embeddings=False), leave lm_head out of target_modules, or give PEFT "
+            "ensure_weight_tying=True"
         )
     _check_layer(inside, given)
     check_peft(head)
 
 
+def _check_rows(head: Any, given: PackedWeight | None) -> None:
+    if given is not None:
+        raise ValueError("head is packed, and PEFT trains rows of the head (trainable_token_indices)")
+    inside = getattr(head, "token_adapter", head).base_layer
+    _check_layer(inside, None)
+    if packed_of(inside.weight) is not None:
+        raise ValueError(
+            "the head is quantised, and PEFT trains rows of it (trainable_token_indices): leave it unquantised"
+        )
+
+
 def whole_head(model: Any) -> Any:
     """The model's output head, which has no adapter."""
     head = _head_of(model)
+    if has_trained_rows(head):
+        raise ValueError(
+            "PEFT trains rows of the head (trainable_token_indices, of a model whose head is tied to its embeddings), "
+            "which TRL's own head cannot run: logitless.transformers.patch(model) in another trainer can"
+        )
     _check_layer(head, None)
     return head
 
@@ -178,6 +198,8 @@ def fused_head(model: Any, given: PackedWeight | None = None) -> Any:
     packed = _given_to(head) if given is None else given
     if is_lora(head):
         _check_lora(model, head, packed)
+    elif has_trained_rows(head):
+        _check_rows(head, packed)
     else:
         _check_layer(head, packed, ", give patch(model, head=...) what it holds, or unpatch(model)")
     _check_hooks(head)

@@ -24,7 +24,7 @@ from torch import Tensor
 from tqdm import tqdm
 
 from ._absent_logits import AbsentLogits
-from .transformers import absent_logits
+from .transformers import absent_logits, causal_lm
 
 __all__ = ["LogitlessLM"]
 
@@ -64,6 +64,8 @@ class LogitlessLM(HFLM):
                 raise ValueError(f"{name} = {arguments[name]!r}: {why}, so leave it out")
         if isinstance(pretrained, str):
             device = _cpu(device)
+        else:
+            causal_lm(pretrained, "pretrained")
         super().__init__(pretrained, device=device, softmax_dtype=softmax_dtype, **arguments)
         # A call with one token finds out what the model does to its logits, and refuses it here if need be.
         logits = self._absent_logits(torch.zeros((1, 1), dtype=torch.int64, device=self.device))

@@ -141,3 +141,37 @@ def from_peft(layer: Any, weight: PackedWeight | None = None) -> HeadWeight:
     a = torch.cat([layer.scaling[name] * layer.lora_A[name].weight for name in adapters])
     b = torch.cat([layer.lora_B[name].weight for name in adapters], dim=1)
     return LoraWeight(whole, a, b)
+
+
+def has_trained_rows(layer: Any) -> bool:
+    """Tells whether PEFT trains some rows of a layer: the wrapper of trainable_token_indices, or the layer inside."""
+    return hasattr(getattr(layer, "token_adapter", layer), "trainable_tokens_delta")
+
+
+def rows_from_peft(layer: Any) -> tuple[HeadWeight, Any]:
+    """The weight and the bias that stand for such a layer now.
+
+    A few rows become a LoRA: W + b @ a, where b [V, k] has a 1 for each trained row, and a [k, H] holds the changes of
+    these rows, so only they get a gradient. Many rows are copied into the weight, as PEFT does.
+    """
+    import torch
+
+    layer = getattr(layer, "token_adapter", layer)
+    inside = layer.base_layer
+    adapters = [name for name in layer.active_adapters if name in layer.token_indices]
+    if layer.disable_adapters and layer.merged:
+        layer.unmerge()  # as the layer's own forward does
+    if layer.disable_adapters or layer.merged or not adapters:
+        return inside.weight, inside.bias
+    layer._check_overlapping_tokens(adapters)
+    weight = inside.weight
+    rows = [row for name in adapters for row in layer.token_indices[name]]
+    # Up to this number of rows b takes an eighth of the weight's memory. Of a row that is named twice, the last counts.
+    if weight.requires_grad or len(rows) > weight.shape[1] // 8 or len(set(rows)) < len(rows):
+        return layer.get_merged_weights(adapters), None  # PEFT's forward leaves the bias out, too
+    wide = torch.promote_types(weight.dtype, torch.float32)
+    index = torch.tensor(rows)
+    trained = torch.cat([layer.trainable_tokens_delta[name].to(weight) for name in adapters])
+    b = torch.zeros(weight.shape[0], len(rows), dtype=wide)
+    b[index, torch.arange(len(rows))] = 1
+    return LoraWeight(weight, trained.to(wide) - weight[index].to(wide), b), None

@@ -6,8 +6,8 @@
     model(input_ids, labels=labels).loss    # the same loss and gradients, without the logits
 
 Where labels are given, the head hands on its hidden states instead of logits, and what the model does to logits
-before the loss (a scale, a softcap) is noted and done tile by tile. Without labels (generate(), scoring) the model
-runs as it did.
+before the loss (a scale, a softcap, a slice) is noted and done tile by tile. Without labels (generate(), scoring) the
+model runs as it did.
 """
 
 from __future__ import annotations
@@ -15,15 +15,18 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel, Trainer
 from transformers.loss.loss_utils import ForCausalLMLoss
 
-from ._absent_logits import AbsentLogits, LogitsOnRead, UnfollowedLogits
+from ._absent_logits import AbsentLogits, UnfollowedLogits
+from ._logits_on_read import LogitsOnRead
 from ._model_head import fused_head, unpatch_heads, without_logits
 from ._torch_options import BACKWARD, Options
 from .packed import PackedWeight
@@ -137,20 +140,52 @@ def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
     """The logits that function() returns, after a call of the model that computes none.
 
     A head that is more than a plain torch.nn.Linear is a ValueError, as in patch(), and so is a model that makes its
-    logits past its head, or does more to them than a scale and a softcap.
+    logits past its head, or does more to them than logitless follows.
     """
     name = type(causal_lm(model)).__name__
     head = fused_head(causal_lm(model))
     try:
         logits = without_logits(head, function)
+        logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
+        if isinstance(logits, AbsentLogits):
+            logits.check()
+            return logits
     except UnfollowedLogits as error:
         raise ValueError(f"{name} does more to its logits than logitless follows: they are {error.what}") from None
-    logits = logits.absent if isinstance(logits, LogitsOnRead) else logits
-    if not isinstance(logits, AbsentLogits):
-        raise ValueError(f"{name} makes its logits without a call of its head, {type(head).__name__}")
-    if logits.factor <= 0:
-        raise ValueError(f"{name} multiplies its logits by {logits.factor}: it must be above 0")
-    return logits
+    raise ValueError(f"{name} makes its logits without a call of its head, {head._get_name()}")
+
+
+class _NoLogits(Exception):
+    """The model has not run, or has returned no logits."""
+
+
+def _try(model: Any) -> None:
+    """Calls a patched model with two tokens; a ValueError says how it changes its logits, if that cannot be followed. A
+    model that needs more than token ids is not tried."""
+
+    def call() -> Any:
+        ids = torch.zeros((1, 2), dtype=torch.int64, device="cpu")
+        try:
+            logits = model.forward(input_ids=ids, labels=torch.full_like(ids, -100)).logits
+        except UnfollowedLogits:
+            raise
+        except Exception as error:
+            raise _NoLogits from error
+        if logits is None:
+            raise _NoLogits
+        return logits
+
+    training = [module for module in model.modules() if module.training]
+    for module in training:
+        module.training = False
+    try:
+        with torch.no_grad():
+            absent_logits(model, call)
+    except _NoLogits:
+        pass
+    finally:
+        for module in training:
+            module.training = True
 
 
 def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -> Any:
@@ -160,7 +195,7 @@ def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -
     if compute:
         return logits.materialise()
     if torch.compiler.is_compiling():  # which traces no tensor that waits
-        return logits if model.training else logits.materialise()
+        return logits.handed_out() if model.training else logits.materialise()
     waiting = LogitsOnRead(logits, may_be_read=labels is None or not model.training)
     for_a_loss = labels is None and model.training and torch.is_grad_enabled()
     return waiting.waiting_for_a_loss() if for_a_loss else waiting
@@ -181,24 +216,39 @@ def _loss(
     if not isinstance(logits, AbsentLogits):
         return function(logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs)
     if vocab_size is not None and vocab_size != logits.shape[-1]:
-        raise ValueError(f"vocab_size = {vocab_size}, but the head has {logits.shape[-1]} vocabulary entries")
-    given = labels if shift_labels is None else shift_labels
+        logits.refuse(f"of {logits.shape[-1]} vocabulary entries, where the loss has vocab_size = {vocab_size}")
+    given, shift = (labels, True) if shift_labels is None else (shift_labels, False)
     if given is None:
         raise ValueError("neither labels nor shift_labels are given")
-    return logits.loss(given, ignore_index, shift_labels is None, num_items_in_batch, **backward)
+    tokens = logits.shape[:-1]
+    if given.shape != tokens and given.numel() == tokens.numel():
+        # transformers shifts labels of any shape along their own last axis, and flattens them.
+        given = torch.nn.functional.pad(given, (0, 1), value=ignore_index)[..., 1:] if shift else given
+        given, shift = given.reshape(tokens), False
+    return logits.loss(given, ignore_index, shift, num_items_in_batch, **backward)
 
 
-def causal_lm(model: Any) -> Any:
+def causal_lm(model: Any, name: str = "model") -> Any:
     """The causal LM inside of what PEFT, torch.compile or DistributedDataParallel has made of it."""
+    given = model
     while True:
+        if not isinstance(model, torch.nn.Module):
+            break
         if hasattr(model, "get_base_model"):
             model = model.get_base_model()
         elif "_orig_mod" in getattr(model, "_modules", {}):
             model = model._orig_mod
         elif isinstance(model, torch.nn.parallel.DistributedDataParallel):
             model = model.module
-        else:
+        elif isinstance(model, PreTrainedModel):
             return model
+        else:
+            break
+    what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
+    raise TypeError(
+        f"{name} must be a model of transformers, as AutoModelForCausalLM.from_pretrained() returns it, or what PEFT, "
+        f"torch.compile or DistributedDataParallel has made of one, not {what}"
+    )
 
 
 def _checked_loss(model: Any) -> None:
@@ -221,7 +271,10 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     """Makes model(..., labels=...) compute its loss fused; returns the model. PEFT's wrapper may be given as well as
     the model inside.
 
-    Such a call has no logits: in eval() mode they are computed if something reads them, and while the model trains
+    The model is run on two tokens to find out what it does to its logits before the loss. Scales, casts, softcaps, and
+    slices and masks of vocabulary entries are followed; a model that does more is a ValueError that names it.
+
+    A call with labels has no logits: in eval() mode they are computed if something reads them, and while the model trains
     reading them is a RuntimeError. With return_logits=True every such call computes and returns them, which costs
     their memory. A copy of a patched model, by deepcopy, pickle, torch.save or in another process, is patched, too.
 
@@ -233,7 +286,8 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     of any of these kinds. Calls without labels run the head's own code.
 
     A head that is more than that (an adapter, another quantisation, with hooks or parametrisations) is a ValueError,
-    here and in later calls, and so is a model whose loss is not that of a causal LM.
+    here and in later calls, and so is a model whose loss is not that of a causal LM. Rows of the head that PEFT trains
+    (trainable_token_indices of a tied model) are fused, too.
     """
     Options.of("patch", BACKWARD, backward)
     base = causal_lm(model)
@@ -249,7 +303,13 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     fused_head(base, head)
     if not isinstance(base, _Patched):
         base.__class__ = _class_of(type(base))
-    base._logitless = _Installed(return_logits, backward)
+    base._logitless = _Installed(False, backward)
+    try:
+        _try(base)
+    except ValueError:
+        unpatch(base)
+        raise
+    base._logitless.return_logits = return_logits
     return model
 
 
@@ -270,17 +330,44 @@ def compute_loss_func(
     """A fused Trainer(compute_loss_func=...) for a patched model, whose label_smoothing is that of
     TrainingArguments(label_smoothing_factor=...).
 
+    The loss is the one that Trainer has without it, and so is its mean over the micro-batches of a step: by their
+    labels, or where the model takes no num_items_in_batch (accepts_loss_kwargs = False) the mean of their means. Labels
+    are always shifted. Trainer does not shift them for label_smoothing_factor in models that are not in its mapping of
+    causal LMs, such as those that read images.
+
     From here on the model's calls without labels hand out logits that are computed when something reads them.
     """
-    installed = getattr(causal_lm(model), "_logitless", None)
+    base = causal_lm(model)
+    installed = getattr(base, "_logitless", None)
     if installed is None:
         raise ValueError("the model is not patched: patch(model) before compute_loss_func(model)")
+    if getattr(base.config, "is_encoder_decoder", False):
+        raise ValueError(
+            f"{type(base).__name__} has an encoder and a decoder, whose labels are not shifted: let it compute its loss "
+            "itself, which is fused"
+        )
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing = {label_smoothing} must be between 0 and 1")
     installed.without_labels = True
     return functools.partial(
         loss_of_output, label_smoothing=label_smoothing, ignore_index=ignore_index, backward=installed.backward
     )
+
+
+def _divisor_of_means(trainer: Any, items: Any) -> int | None:
+    """The divisor of a micro-batch's mean if the Trainer averages the means of a step's micro-batches; None if it
+    divides the sum of their losses by `items`.
+
+    A Trainer with a compute_loss_func counts items for every model, and passes the function nothing else.
+    """
+    if not isinstance(trainer, Trainer) or (trainer.model_accepts_loss_kwargs and items is not None):
+        return None
+    divisor = 1
+    if trainer.model.training and getattr(trainer, "loss_is_scaled_for_ga", None) is None:
+        divisor = trainer.current_gradient_accumulation_steps
+    if items is not None and trainer.args.average_tokens_across_devices:  # it multiplies the result by this
+        divisor *= trainer.accelerator.num_processes // getattr(trainer, "get_tp_size", lambda: 1)()
+    return divisor
 
 
 def loss_of_output(
@@ -295,20 +382,24 @@ def loss_of_output(
     """What compute_loss_func() returns, as a partial of this function."""
     if labels is None:
         raise ValueError("the batch has no labels")
+    divisor = _divisor_of_means(sys._getframe(1).f_locals.get("self"), num_items_in_batch)
+    items = num_items_in_batch if divisor is None else None
     logits = output["logits"] if isinstance(output, dict) else output[0]
     absent = logits.absent if isinstance(logits, LogitsOnRead) else logits
     if isinstance(absent, AbsentLogits):
-        loss = absent.loss(labels, ignore_index, True, num_items_in_batch, label_smoothing, **backward)
-        return logits.reached_from(loss) if isinstance(logits, LogitsOnRead) else loss
-    # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
-    loss = torch.nn.functional.cross_entropy(
-        logits[..., :-1, :].flatten(0, -2).float(),
-        labels[..., 1:].flatten(),
-        ignore_index=ignore_index,
-        label_smoothing=label_smoothing,
-        reduction="mean" if num_items_in_batch is None else "sum",
-    )
-    return loss if num_items_in_batch is None else loss / num_items_in_batch
+        loss = absent.loss(labels, ignore_index, True, items, label_smoothing, **backward)
+        loss = logits.reached_from(loss) if isinstance(logits, LogitsOnRead) else loss
+    else:
+        # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
+        loss = torch.nn.functional.cross_entropy(
+            logits[..., :-1, :].flatten(0, -2).float(),
+            labels[..., 1:].flatten(),
+            ignore_index=ignore_index,
+            label_smoothing=label_smoothing,
+            reduction="mean" if items is None else "sum",
+        )
+        loss = loss if items is None else loss / items
+    return loss if divisor is None else loss / divisor
 
 
 def argmax(logits: Any, labels: Any = None) -> Tensor:

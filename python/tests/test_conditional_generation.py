@@ -8,8 +8,8 @@ transformers = pytest.importorskip("transformers")
 
 from small_models import SMALL, loss_and_gradients  # noqa: E402
 
-from logitless._absent_logits import LogitsOnRead  # noqa: E402
-from logitless.transformers import patch  # noqa: E402
+from logitless._logits_on_read import LogitsOnRead  # noqa: E402
+from logitless.transformers import compute_loss_func, patch  # noqa: E402
 
 IMAGE = 3  # the token that stands for a part of an image
 VISION = dict(
@@ -32,6 +32,17 @@ def gemma3():
     return transformers.Gemma3ForConditionalGeneration(config), dict(token_type_ids=of_text)
 
 
+def chameleon():
+    """Its logits of image tokens are the lowest number of their type."""
+    images = dict(embed_dim=8, num_embeddings=1, latent_channels=8, base_channels=32, channel_multiplier=[1])
+    config = transformers.ChameleonConfig(
+        **SMALL,
+        vq_config=dict(**images, num_res_blocks=1, resolution=16),
+        vocabulary_map={"IMGIMGAZ": 2, "<image>": IMAGE},
+    )
+    return transformers.ChameleonForConditionalGeneration(config), {}
+
+
 def moonshine():
     """An encoder of sound and a decoder, which gives its labels as shifted ones."""
     heads = {f"{part}_num_attention_heads": 4 for part in ("encoder", "decoder")}
@@ -42,7 +53,7 @@ def moonshine():
     return transformers.MoonshineForConditionalGeneration(config), dict(input_values=torch.randn(2, 16000))
 
 
-@pytest.mark.parametrize("build", [llava, gemma3, moonshine])
+@pytest.mark.parametrize("build", [llava, gemma3, chameleon, moonshine])
 def test_loss_and_gradients_of_every_parameter(build):
     torch.manual_seed(0)
     model, inputs = build()
@@ -62,3 +73,10 @@ def test_loss_and_gradients_of_every_parameter(build):
     assert grads.keys() == want_grads.keys()
     for parameter, grad in grads.items():
         torch.testing.assert_close(grad, want_grads[parameter], atol=2e-5, rtol=1e-3, msg=parameter)
+
+
+def test_compute_loss_func_refuses_an_encoder_and_a_decoder():
+    """Their labels are not shifted, and the decoder's input is made of them."""
+    model, _ = moonshine()
+    with pytest.raises(ValueError, match="MoonshineForConditionalGeneration has an encoder and a decoder"):
+        compute_loss_func(patch(model))

@@ -406,10 +406,16 @@ def test_refused_models():
     for model, message in (
         (shifted, "Shifted does more to its logits than logitless follows.*add"),
         (PastItsHead(shifted.config), "PastItsHead makes its logits without a call of its head"),
-        (Negative(shifted.config), "Negative multiplies its logits by -2.0"),
+        (Negative(shifted.config), "Negative does more to its logits than logitless follows: they are scaled by -2.0"),
     ):
         with pytest.raises(ValueError, match=message):
             LogitlessLM(model, tokenizer=TOKENIZER)
+
+
+def test_what_is_no_model_is_a_type_error():
+    for what, value in {"a NoneType": None, "a Linear": torch.nn.Linear(2, 3), "the class int": int}.items():
+        with pytest.raises(TypeError, match=f"pretrained must be a model of transformers.* not {what}$"):
+            LogitlessLM(value, tokenizer=TOKENIZER)
 
 
 def test_refused_requests():

@@ -12,7 +12,8 @@ pytest.importorskip("accelerate")
 
 from small_models import batch, loss_and_gradients, model_of  # noqa: E402
 
-from logitless._absent_logits import AbsentLogits, LogitsOnRead  # noqa: E402
+from logitless._absent_logits import AbsentLogits  # noqa: E402
+from logitless._logits_on_read import LogitsOnRead  # noqa: E402
 from logitless.transformers import argmax, compute_loss_func, patch, unpatch  # noqa: E402
 
 
@@ -142,6 +143,68 @@ def test_label_smoothing_is_fused_by_compute_loss_func(setting, tmp_path):
     assert curves[1] == pytest.approx(curves[0], abs=bound_of(setting))
 
 
+def counts_of_labels(*counts):
+    """Micro-batches with so many labels each."""
+    torch.manual_seed(2)
+    rows = []
+    for count in counts:
+        ids = torch.randint(3, 97, (18,))
+        labels = ids.clone()
+        labels[: 18 - count] = -100
+        rows.append({"input_ids": ids, "labels": labels})
+    return rows
+
+
+class TakesNoItems(transformers.LlamaForCausalLM):
+    accepts_loss_kwargs = False
+
+
+class TakesNoKeywords(transformers.LlamaForCausalLM):
+    def forward(self, input_ids=None, labels=None):
+        return super().forward(input_ids=input_ids, labels=labels)
+
+
+# Trainer's label smoother shifts labels for classes of these names alone.
+TakesNoItems.__name__ = TakesNoKeywords.__name__ = "LlamaForCausalLM"
+
+
+@pytest.mark.parametrize("steps, across", [(4, True), (4, False), (1, True), (4, None)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize(
+    "kind",
+    [transformers.LlamaForCausalLM, TakesNoItems, TakesNoKeywords],
+    ids=["items", "no items", "no keywords"],
+)
+def test_micro_batches_are_averaged_as_trainer_does(kind, smoothing, steps, across, tmp_path):
+    """A model without num_items_in_batch has the mean of the micro-batches' means, and so has a step whose labels cannot
+    be counted (`across` is None). The last step has two micro-batches."""
+    curves = []
+    for fused in (False, True):
+        model = model_of("llama")
+        model.__class__ = kind
+        more = {}
+        if fused:
+            more["compute_loss_func"] = compute_loss_func(patch(model), label_smoothing=smoothing)
+        trainer = trainer_of(
+            model,
+            tmp_path,
+            max_steps=-1,
+            num_train_epochs=1,
+            gradient_accumulation_steps=steps,
+            average_tokens_across_devices=bool(across),
+            label_smoothing_factor=smoothing,
+            train_sampling_strategy="sequential",
+            **more,
+        )
+        trainer._train_batch_size = 1
+        if across is None:
+            trainer._get_num_items_in_batch = lambda *_: None
+        trainer.train_dataset = counts_of_labels(16, 3, 3, 3, 9, 2)
+        curves.append(curve(trainer))
+    assert len(curves[0]) == -(-6 // steps) + 1
+    assert curves[1] == pytest.approx(curves[0], abs=bound_of("plain"))
+
+
 def test_compute_loss_func_makes_no_logits(tmp_path, monkeypatch):
     monkeypatch.setattr(AbsentLogits, "materialise", lambda self: pytest.fail("logits were computed"))
     model = patch(model_of("gemma2"))
@@ -219,6 +282,85 @@ def test_an_adapter_on_the_head_is_fused_and_may_be_merged():
     merged = model.merge_and_unload()
     loss = merged(input_ids=ids, labels=labels).loss
     torch.testing.assert_close(loss, unpatch(merged)(input_ids=ids, labels=labels).loss, atol=1e-5, rtol=1e-5)
+
+
+def peft_pair(name, config):
+    """A plain model with PEFT's adapters, and a patched one."""
+    peft = pytest.importorskip("peft")
+    pair = []
+    for fused in (False, True):
+        model = model_of(name)
+        torch.manual_seed(3)
+        pair.append(peft.get_peft_model(model, copy.deepcopy(config)))
+        if fused:
+            patch(pair[-1])
+    return pair
+
+
+FEW, MANY = [3, 5, 90], list(range(60, 80))  # up to an eighth of 32 rows are a LoRA
+TRAINED_ROWS = {
+    "few": dict(target_modules=ATTENTION, trainable_token_indices=FEW),
+    "many": dict(target_modules=ATTENTION, trainable_token_indices=MANY),
+    "of the embeddings by name": dict(target_modules=ATTENTION, trainable_token_indices={"embed_tokens": FEW}),
+    "of both, apart": dict(target_modules=ATTENTION, trainable_token_indices={"embed_tokens": FEW, "lm_head": [5, 7]}),
+    "all linear": dict(target_modules="all-linear", trainable_token_indices=FEW),
+    "LoRA on the embeddings": dict(target_modules=["embed_tokens"], ensure_weight_tying=True),
+    "whole embeddings": dict(target_modules=ATTENTION, modules_to_save=["embed_tokens"], ensure_weight_tying=True),
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(
+    "name, which", [("tied llama", which) for which in TRAINED_ROWS] + [("opt", "few"), ("gemma2", "many")]
+)
+def test_what_peft_trains_of_a_tied_head(name, which, dtype):
+    """Five steps; the adapter turned off and on again; merged, and unpatched."""
+    config = lora(**TRAINED_ROWS[which])
+    config.init_lora_weights = True
+    plain, fused = (model.to(dtype) for model in peft_pair(name, config))
+    ids, labels = batch()
+    # Rounded to bfloat16, the logits of the plain head (up to 32) differ by 2**-4.
+    bound = 1e-4 if dtype == torch.float32 else 2**-4
+    optimizers = [torch.optim.SGD((p for p in m.parameters() if p.requires_grad), lr=0.1) for m in (plain, fused)]
+    for step in range(5 if dtype == torch.float32 else 1):
+        want, want_grads = loss_and_gradients(plain, input_ids=ids, labels=labels)
+        got, grads = loss_and_gradients(fused, input_ids=ids, labels=labels)
+        torch.testing.assert_close(got.float(), want.float(), atol=bound, rtol=0)
+        assert grads.keys() == want_grads.keys()
+        for parameter, grad in grads.items():
+            largest = want_grads[parameter].abs().max().item()
+            assert (grad - want_grads[parameter]).abs().max() <= 10 * bound * largest + bound / 10, parameter
+        for optimizer in optimizers:
+            optimizer.step()
+    if dtype != torch.float32:
+        return
+    assert isinstance(fused(input_ids=ids, labels=labels).logits, LogitsOnRead)
+    for model in (plain, fused):
+        model.eval()
+    want = plain(input_ids=ids, labels=labels)
+    torch.testing.assert_close(fused(input_ids=ids, labels=labels).logits[...], want.logits, atol=1e-3, rtol=1e-4)
+    with plain.disable_adapter(), fused.disable_adapter(), torch.no_grad():
+        want = plain(input_ids=ids, labels=labels).loss
+        torch.testing.assert_close(fused(input_ids=ids, labels=labels).loss, want, atol=bound, rtol=0)
+    want = plain.merge_and_unload()(input_ids=ids, labels=labels).loss
+    merged = fused.merge_and_unload()
+    torch.testing.assert_close(merged(input_ids=ids, labels=labels).loss, want, atol=bound, rtol=0)
+    assert unpatch(merged).get_output_embeddings().__class__ is torch.nn.Linear
+
+
+def test_few_trained_rows_cost_no_gradient_of_the_head():
+    _, model = peft_pair("tied llama", lora(**TRAINED_ROWS["few"]))
+    ids, labels = batch()
+    logits = model(input_ids=ids, labels=labels).logits.absent
+    assert logits._weight.weight is model.get_base_model().get_input_embeddings().token_adapter.base_layer.weight
+    assert logits._weight.a.shape == (3, 32) and logits._weight.a.requires_grad
+
+
+def test_a_tied_head_with_a_lora_of_its_own_is_refused():
+    peft = pytest.importorskip("peft")
+    model = peft.get_peft_model(model_of("tied llama"), lora(target_modules=["lm_head"]))
+    with pytest.raises(ValueError, match="shares its weight.*ensure_weight_tying=True"):
+        patch(model)
 
 
 @pytest.mark.parametrize("first", ["adapter", "patch"])

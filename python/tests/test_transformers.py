@@ -3,6 +3,7 @@
 
 import copy
 import pathlib
+import random
 import warnings
 
 import pytest
@@ -10,10 +11,10 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from small_models import MODELS, batch, loss_and_gradients, model_of  # noqa: E402
+from small_models import MODELS, SMALL, batch, loss_and_gradients, model_of  # noqa: E402
 
-from logitless._absent_logits import AbsentLogits  # noqa: E402
-from logitless.transformers import argmax, patch, unpatch  # noqa: E402
+from logitless._absent_logits import AbsentLogits, UnfollowedLogits  # noqa: E402
+from logitless.transformers import argmax, compute_loss_func, patch, unpatch  # noqa: E402
 
 
 @pytest.mark.parametrize("items", [None, 29])
@@ -81,6 +82,266 @@ def test_scaling_absent_logits_leaves_them_as_they_are():
     torch.testing.assert_close(logits.materialise(), plain)
     with pytest.raises(RuntimeError, match="scaled by a tensor"):
         logits * torch.ones(11)
+
+
+# What models do to their logits, as a function of logits that are computed, or are not.
+def in_place(logits):
+    logits.mul_(0.5).div_(2)
+    logits *= 3
+    return logits
+
+
+def masked(logits):
+    logits[:, :, [1, 4]] = torch.finfo(logits.dtype).min
+    return logits.masked_fill(torch.arange(11) == 7, torch.finfo(logits.dtype).min)
+
+
+FOLLOWED = {
+    "mul": lambda z: z.mul(0.25),
+    "div": lambda z: torch.div(z, 4).true_divide(0.5),
+    "a number in a tensor": lambda z: torch.tensor(0.5) * z / torch.tensor([2.0]),
+    "in place": in_place,
+    "bfloat16": lambda z: z.bfloat16().float(),
+    "to": lambda z: z.to(torch.bfloat16).to(dtype=torch.float32).type_as(torch.ones(1)),
+    "prefix": lambda z: z[..., :9],
+    "prefix of a prefix": lambda z: z[:, :, 1:10][..., :-1].float(),
+    "softcap": lambda z: 2 * torch.tanh(z / 2),
+    "softcap of two signs": lambda z: -2 * torch.tanh(z / -2),
+    "softcap of three signs": lambda z: -(-2 * torch.tanh(-z / -2)),
+    "scale, softcap, scale, prefix": lambda z: (torch.tanh(z * 0.3 / 3.0) * 3.0)[..., :9] / 2,
+    "mask": masked,
+    "mask with -inf": lambda z: z.masked_fill((torch.arange(11) % 5 == 1)[None, None], -torch.inf) / 2,
+    "prefix and mask": lambda z: masked(z)[..., :9],
+}
+
+
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_what_models_do_to_their_logits_is_followed(name, bias):
+    """Loss, gradients, most likely entries and logits; 0, 2, 3, 5 and 8 are in every part of the vocabulary here."""
+    torch.manual_seed(0)
+    head = torch.nn.Linear(8, 11, bias=bias)
+    states = torch.randn(2, 5, 8, requires_grad=True)
+    labels = torch.tensor([[0, 2, 3, -100, 5], [5, 3, 2, 0, 2]])
+    plain = FOLLOWED[name](head(states))
+    want = torch.nn.functional.cross_entropy(plain.flatten(0, 1), labels.flatten())
+    wanted = torch.autograd.grad(want, (states, *head.parameters()))
+    absent = FOLLOWED[name](AbsentLogits(states, head))
+    assert absent.shape == plain.shape and absent.dtype == plain.dtype
+    tolerance = dict(atol=1e-2, rtol=1e-2) if "bfloat16" in name or name == "to" else dict(atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(absent.materialise(), plain, **tolerance)
+    loss = absent.loss(labels, -100, False, None)
+    torch.testing.assert_close(loss, want, **tolerance)
+    for got, expected in zip(torch.autograd.grad(loss, (states, *head.parameters())), wanted, strict=True):
+        torch.testing.assert_close(got, expected, **tolerance)
+    assert torch.equal(absent.argmax(-1), absent.materialise().argmax(-1))
+
+
+def written(logits):
+    logits = logits.clone()
+    logits[..., [1]] = -1e30
+    return logits
+
+
+STEPS = [
+    lambda z, n: z.mul(n),
+    lambda z, n: n * z,
+    lambda z, n: torch.div(z, n),
+    lambda z, n: -z,
+    lambda z, n: z.clone().mul_(n),
+    lambda z, n: torch.nn.Tanh()(z),
+    lambda z, n: torch.tanh(z),
+    lambda z, n: z.float(),
+    lambda z, n: z.double().contiguous(),
+    lambda z, n: z[..., :-1],
+    lambda z, n: z[..., 1:],
+    lambda z, n: z[:, :-1],
+    lambda z, n: z[..., 1:, :],
+    lambda z, n: z.masked_fill(torch.arange(z.shape[-1]) == 0, -torch.inf),
+    lambda z, n: written(z),
+]
+
+
+def test_chains_of_what_models_do_to_their_logits():
+    """Each is either refused, or has the loss, gradients and logits of computed ones."""
+    followed = 0
+    for seed in range(400):
+        draw = random.Random(seed)
+        torch.manual_seed(seed)
+        head = torch.nn.Linear(6, 13, bias=draw.random() < 0.5)
+        states = torch.randn(2, 6, 6, requires_grad=True)
+        plain, absent = head(states), AbsentLogits(states, head)
+        chain = [(draw.choice(STEPS), draw.choice([0.25, 2.0, -1.0, -0.5])) for _ in range(draw.randint(1, 5))]
+        try:
+            for step, number in chain:
+                plain, absent = step(plain, number), step(absent, number)
+            absent.check()
+        except UnfollowedLogits:
+            continue
+        followed += 1
+        assert absent.shape == plain.shape and absent.dtype == plain.dtype
+        labels = torch.randint(4, 8, plain.shape[:-1])
+        want = torch.nn.functional.cross_entropy(plain.flatten(0, 1).float(), labels.flatten())
+        loss = absent.loss(labels, -100, False, None)
+        torch.testing.assert_close(loss, want, atol=1e-5, rtol=1e-5, msg=f"seed {seed}")
+        inputs = (states, *head.parameters())
+        for got, expected in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(want, inputs), strict=True):
+            torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4, msg=f"seed {seed}")
+        torch.testing.assert_close(absent.materialise(), plain, atol=1e-5, rtol=1e-5, msg=f"seed {seed}")
+    assert followed > 150
+
+
+NOT_FOLLOWED = {
+    "read, by clamp": lambda z: torch.clamp(z, -30, 30),
+    "read, by .clamp_": lambda z: z.clamp_(-30, 30),
+    "read, by log_softmax": lambda z: torch.nn.functional.log_softmax(z, -1),
+    "read, by .log_softmax": lambda z: z.log_softmax(-1),
+    "read, by add": lambda z: z + torch.ones(97),
+    "read, by where": lambda z: torch.where(torch.arange(97) < 3, -torch.inf, z),
+    "scaled by a tensor": lambda z: z * torch.ones(97),
+    "scaled by -0.5, which is not above 0": lambda z: -z / 2,
+    "scaled by 0": lambda z: 2 * torch.tanh(0 * z),
+    "divided by 0": lambda z: torch.tanh(z / 0.0) * 0.0,
+    "capped twice": lambda z: torch.tanh(torch.tanh(z)),
+    "masked before their softcap": lambda z: torch.tanh(z.masked_fill(torch.arange(97) < 3, -torch.inf)),
+    "masked after their softcap": lambda z: torch.tanh(z).masked_fill(torch.arange(97) < 3, -torch.inf),
+    "masked by 0.0": lambda z: z.masked_fill(torch.arange(97) < 3, 0.0),
+    "masked twice": lambda z: z.masked_fill(torch.arange(97) < 3, -1e9).masked_fill(torch.arange(97) > 90, -torch.inf),
+    "masked token by token": lambda z: z.masked_fill(torch.zeros(z.shape) > 0, -torch.inf),
+    "changed in place, in a slice": lambda z: z[..., :-1, :].mul_(2),
+}
+
+
+def model_with(change):
+    """A small Llama that does something to its logits."""
+
+    class Changed(transformers.LlamaForCausalLM):
+        def forward(self, input_ids, labels=None, **kwargs):
+            logits = change(self.lm_head(self.model(input_ids, **kwargs).last_hidden_state))
+            loss = None if labels is None else self.loss_function(logits, labels, vocab_size=logits.shape[-1])
+            return transformers.modeling_outputs.CausalLMOutputWithPast(loss=loss, logits=logits)
+
+    model = model_of("llama")
+    model.__class__ = Changed
+    return model
+
+
+@pytest.mark.parametrize("what", NOT_FOLLOWED)
+def test_what_is_not_followed_is_refused_by_patch(what):
+    model = model_with(NOT_FOLLOWED[what])
+    state = torch.get_rng_state()
+    with pytest.raises(ValueError, match=f"^Changed does more to its logits than logitless follows: they are {what}"):
+        patch(model)
+    assert type(model).__name__ == "Changed" and type(model.lm_head) is torch.nn.Linear
+    assert all(module.training for module in model.modules())
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def past_its_head():
+    class Past(transformers.LlamaForCausalLM):
+        def forward(self, input_ids, labels=None, **kwargs):
+            states = self.model(input_ids, **kwargs).last_hidden_state
+            logits = torch.nn.functional.linear(states, self.lm_head.weight)
+            loss = None if labels is None else self.loss_function(logits, labels, vocab_size=97)
+            return transformers.modeling_outputs.CausalLMOutputWithPast(loss=loss, logits=logits)
+
+    model = model_of("llama")
+    model.__class__ = Past
+    return model
+
+
+def test_logits_that_are_made_past_the_head_are_refused_by_patch():
+    with pytest.raises(ValueError, match="^Past makes its logits without a call of its head, Linear"):
+        patch(past_its_head())
+
+
+def test_what_two_tokens_do_not_show_is_told_in_the_call_that_does_it():
+    model = patch(model_with(lambda logits: logits if logits.shape[1] < 3 else logits.clamp(-30, 30)))
+    ids, labels = batch()
+    for mode in (model.train, model.eval):
+        mode()
+        with pytest.raises(RuntimeError, match="read, by .clamp: the model does this before its loss.*unpatch"):
+            model(input_ids=ids, labels=labels)
+        with torch.no_grad():
+            assert model(input_ids=ids).logits.shape == (3, 17, 97)  # as the message says
+    assert unpatch(model)(input_ids=ids, labels=labels).loss > 0
+
+
+def test_a_model_that_takes_more_than_token_ids_is_not_tried():
+    model = model_of("llama")
+
+    class Wants(transformers.LlamaForCausalLM):
+        def forward(self, input_ids, sound, labels=None, **kwargs):
+            return super().forward(input_ids, labels=labels, **kwargs)
+
+    model.__class__ = Wants
+    ids, labels = batch()
+    want = model(ids, None, labels=labels).loss
+    torch.testing.assert_close(patch(model)(ids, None, labels=labels).loss, want, atol=1e-5, rtol=1e-5)
+
+
+def test_labels_that_a_model_masks_are_named():
+    model = patch(model_with(lambda logits: logits.masked_fill(torch.arange(97) < 5, -torch.inf)))
+    ids, labels = batch()
+    labels[labels == 4] = 9
+    want = unpatch(copy.deepcopy(model))(input_ids=ids, labels=labels.clamp(min=5)).loss
+    torch.testing.assert_close(model(input_ids=ids, labels=labels.clamp(min=5)).loss, want, atol=1e-5, rtol=1e-5)
+    labels[1, 3] = 4
+    with pytest.raises(ValueError, match="labels have vocabulary entry 4, which the model masks by -inf"):
+        model(input_ids=ids, labels=labels)
+
+
+@pytest.mark.parametrize("name", ["gemma2", "cohere2", "granite"])
+def test_a_scale_or_softcap_of_0_is_refused(name):
+    model = model_of(name)
+    for option in ("final_logit_softcapping", "logits_scaling"):
+        if hasattr(model.config, option):
+            setattr(model.config, option, 0.0)
+    if name == "cohere2":
+        model.logit_scale = 0.0
+    with pytest.raises(ValueError, match="divided by 0" if name != "cohere2" else "scaled by 0.0"):
+        patch(model)
+
+
+def test_a_vocabulary_that_is_cut_behind_a_softcap():
+    """Of Inkling 2, whose head has rows of padding."""
+    if not hasattr(transformers, "Inkling2ForCausalLM"):
+        pytest.skip("this transformers has no Inkling 2")
+    torch.manual_seed(0)
+    sizes = {name: SMALL[name] for name in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers")}
+    heads = dict(num_attention_heads=4, num_key_value_heads=2, head_dim=8)
+    experts = dict(moe_intermediate_size=16, n_routed_experts=4, num_experts_per_tok=2, n_shared_experts=1)
+    config = transformers.Inkling2TextConfig(
+        **sizes, **heads, **experts, unpadded_vocab_size=90, final_logit_softcapping=2.0, pad_token_id=0
+    )
+    model = transformers.Inkling2ForCausalLM(config)
+    ids, labels = batch()
+    ids, labels = ids.clamp(max=89), labels.clamp(max=89)
+    want, want_grads = loss_and_gradients(model, input_ids=ids, labels=labels)
+    got, grads = loss_and_gradients(patch(model), input_ids=ids, labels=labels)
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+    assert grads.keys() == want_grads.keys() and not grads["lm_head.weight"][90:].any()
+    for parameter, grad in grads.items():
+        torch.testing.assert_close(grad, want_grads[parameter], atol=2e-5, rtol=1e-3, msg=parameter)
+    assert model.eval()(input_ids=ids, labels=labels).logits.shape == (3, 17, 90)
+    with pytest.raises(IndexError, match="Target out of bounds"):
+        model(input_ids=ids, labels=labels.fill_(93))
+
+
+def test_what_is_no_model_is_a_type_error():
+    pytest.importorskip("accelerate")
+    given = {
+        "a NoneType": None,
+        "a str": "gpt2",
+        "a function": batch,
+        "a Linear": torch.nn.Linear(2, 3),
+        "the class LlamaForCausalLM": transformers.LlamaForCausalLM,
+        "a ModuleList": torch.nn.ModuleList(),
+    }
+    for what, value in given.items():
+        for function in (patch, unpatch, compute_loss_func):
+            with pytest.raises(TypeError, match=f"model must be a model of transformers.* not {what}$"):
+                function(value)
 
 
 def test_logits_of_a_model_that_trains_explain_themselves():
@@ -168,9 +429,11 @@ def test_slices_of_logits_are_those_of_the_computed_ones():
     every, most, some = slice(None), slice(None, -1), slice(1, 3)
     mask = labels != -100
     deferred = [most, ..., (..., most, every), (some, most), (some, most, every), (every, ...), (..., every)]
-    read = [0, mask, (..., some), (some, some, some), (..., 3), (..., None), (every, -1, every), [0, 2]]
+    read = [0, mask, (..., 3), (..., None), (every, -1, every), [0, 2], (..., slice(5, 5))]
     deferred += [(every, every, every, ...), (every, ..., most, every)]
-    read += [(every, every, some, ...), (every, ..., every, some), (..., every, every, some)]
+    # Of vocabulary entries, too.
+    deferred += [(..., some), (some, some, some), (every, every, some, ...), (..., slice(None, None, 3))]
+    deferred += [(every, ..., every, some), (..., every, every, some)]
     for key in deferred + read:
         logits = model(input_ids=ids, labels=labels).logits
         part = logits[key]
@@ -356,9 +619,21 @@ def provoked_messages(recwarn):
     yield patching(lambda m: m.to("meta")).replace("meta", "cuda:0")
     yield patching(lambda m: None, lambda m: m(input_ids=ids, labels=labels).logits.softmax(-1))
     yield patching(lambda m: None, change_head)
-    with pytest.raises(RuntimeError) as caught:
-        AbsentLogits(torch.randn(3, 8), torch.nn.Linear(8, 11)) * torch.ones(11)
-    yield str(caught.value)
+    clamped = model_with(lambda logits: logits.clamp(-30, 30))
+    late = model_with(lambda logits: logits if logits.shape[1] < 3 else logits.clamp(-30, 30))
+    masked = model_with(lambda logits: logits.masked_fill(torch.arange(97) == 4, -torch.inf))
+    ids[0, 6] = labels[0, 6] = 4
+    for call in (
+        lambda: patch(clamped),
+        lambda: patch(late)(input_ids=ids, labels=labels),
+        lambda: patch(masked)(input_ids=ids, labels=labels),
+        lambda: patch(copy.deepcopy(model))(input_ids=ids, labels=labels, num_items_in_batch=0),
+        lambda: patch(past_its_head()),
+        lambda: patch(None),
+    ):
+        with pytest.raises((ValueError, RuntimeError, TypeError)) as caught:
+            call()
+        yield str(caught.value)
     small = dict(d_model=32, vocab_size=97, n_layer=1, n_head=4, d_inner=48)
     with pytest.raises(ValueError) as caught:
         patch(transformers.XLNetLMHeadModel(transformers.XLNetConfig(**small)))

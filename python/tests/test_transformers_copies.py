@@ -11,7 +11,7 @@ transformers = pytest.importorskip("transformers")
 
 from small_models import batch, loss_and_gradients, model_of  # noqa: E402
 
-from logitless._absent_logits import LogitsOnRead  # noqa: E402
+from logitless._logits_on_read import LogitsOnRead  # noqa: E402
 from logitless.transformers import patch, unpatch  # noqa: E402
 
 

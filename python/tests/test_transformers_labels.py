@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 
 from small_models import batch, loss_and_gradients, model_of  # noqa: E402
 
-from logitless.transformers import patch  # noqa: E402
+from logitless.transformers import compute_loss_func, patch, unpatch  # noqa: E402
 
 
 @pytest.mark.parametrize("compiled", [False, True])
@@ -25,7 +25,7 @@ def test_a_step_without_a_label_has_loss_0(items, compiled):
     loss.backward()
     assert loss == 0
     assert not any(p.grad.any() for p in model.parameters() if p.grad is not None)
-    with pytest.raises(ValueError, match="normaliser = 0 must be"):
+    with pytest.raises(ValueError, match="normaliser = 0 must be" if compiled else "num_items_in_batch = 0 must be"):
         run(input_ids=ids, labels=labels, num_items_in_batch=items)
 
 
@@ -41,3 +41,40 @@ def test_labels_of_another_length_are_named():
     ids, labels = batch()
     with pytest.raises(ValueError, match=r"labels have shape \(3, 16\), and logits \(3, 17, 97\)"):
         model(input_ids=ids, labels=labels[:, 1:])
+
+
+@pytest.mark.parametrize("items", [None, 11])
+@pytest.mark.parametrize("shifted", [False, True])
+def test_labels_of_another_shape_are_those_of_the_plain_model(shifted, items):
+    """transformers shifts along the last axis that labels have, and flattens them."""
+    model = model_of("llama")
+    ids, labels = batch()
+    for given in (labels.T.contiguous(), labels.flatten(), labels[None], labels.view(17, 3)):
+        inputs = dict(input_ids=ids, labels=given, num_items_in_batch=items)
+        if shifted:
+            inputs["shift_labels"] = given
+        want, want_grads = loss_and_gradients(model, **inputs)
+        got, grads = loss_and_gradients(patch(model), **inputs)
+        unpatch(model)
+        torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(grads["lm_head.weight"], want_grads["lm_head.weight"], atol=2e-5, rtol=1e-3)
+
+
+def test_compute_loss_func_names_labels_of_another_shape():
+    """Trainer's label smoother shifts logits and labels along their own axes, and fails where they differ."""
+    model = patch(model_of("llama"))
+    ids, labels = batch()
+    loss = compute_loss_func(model, label_smoothing=0.1)
+    for given in (labels.T, labels.flatten(), labels[:, 1:]):
+        with pytest.raises(ValueError, match=r"labels have shape .*, and logits \(3, 17, 97\)"):
+            loss(model(input_ids=ids), given)
+
+
+@pytest.mark.parametrize("items", [-1, float("nan"), float("inf"), torch.tensor(0)])
+def test_a_number_of_items_that_divides_nothing_is_named(items):
+    model = patch(model_of("llama"))
+    ids, labels = batch()
+    with pytest.raises(ValueError, match="num_items_in_batch = .* must be above 0 and finite"):
+        model(input_ids=ids, labels=labels, num_items_in_batch=items)
+    with pytest.raises(ValueError, match="num_items_in_batch = .* must be above 0 and finite"):
+        compute_loss_func(model)(model(input_ids=ids), labels, num_items_in_batch=items)

@@ -8,7 +8,7 @@ pytest.importorskip("transformers")
 
 from small_models import batch, model_of  # noqa: E402
 
-from logitless._absent_logits import LogitsOnRead  # noqa: E402
+from logitless._logits_on_read import LogitsOnRead  # noqa: E402
 from logitless.transformers import compute_loss_func, patch  # noqa: E402
 
 

@@ -44,6 +44,10 @@ def test_adapters_on_the_head_are_refused_by_name(tmp_path):
     trainer = trainer_of("kto", model_of("llama"), tmp_path, peft_config=lora())
     trainer.model.add_adapter("late", lora(["lm_head"]))
     refused("model: the head carries the adapter 'late'.*leave lm_head out of target_modules", trainer)
+    rows = lora()
+    rows.trainable_token_indices = [3, 5]
+    trainer = trainer_of("sft", model_of("tied llama"), tmp_path, peft_config=rows)
+    refused("model: PEFT trains rows of the head .trainable_token_indices", trainer)
 
 
 def test_heads_that_are_more_than_a_matrix_are_refused(tmp_path):
