@@ -114,8 +114,8 @@ struct PreferenceOptions {
   /// LD-DPO: tokens of a sequence beyond the length of the pair's shorter one count this much, in [0, 1]. A
   /// reference then has one log-probability a token, or states and a head.
   std::optional<double> ld_alpha = {};
-  /// WPO: a pair's loss times how probable the policy finds both sequences, without gradient. Not for aot,
-  /// aot_unpaired and sft.
+  /// WPO: a pair's loss times how probable the policy finds both sequences, without gradient. Not for aot and
+  /// aot_unpaired; sft beside other losses does not see it.
   bool use_weighting = false;
   /// AlphaPO: simpo and cpo compare (1 − e^(−α L)) / α in place of L; 0 is L itself. Finite.
   double reward_alpha = 0;
