@@ -72,7 +72,8 @@ struct SetDistillationOptions {
   double hard_weight = 0;
   Reduction reduction = Reduction::kMean;  ///< how the tokens' losses become one
   MeanOver mean_over = MeanOver::kTokens;  ///< of kMean
-  /// The sum is divided by this instead of what mean_over says. It is positive and goes with kMean only.
+  /// Takes the place of the number of tokens or of sequences that the mean divides by. It is positive and
+  /// goes with kMean only.
   std::optional<double> normaliser = {};
   double loss_scale = 1.0;  ///< finite
 };
