@@ -1091,6 +1091,7 @@ typedef struct logitless_set_distillation_options {
   int32_t reduction, mean_over;
   double normaliser; /**< optional */
   double loss_scale;
+  double tail_floor;
 } logitless_set_distillation_options;
 
 /** See SetDistillationResult. */

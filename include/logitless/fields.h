@@ -231,6 +231,7 @@ void visit_fields(FieldsOf<SetDistillationOptions>, const Visit& visit, S&&... s
   visit(Field("mean_over"), s.mean_over...);
   visit(Field("normaliser", kPositive), s.normaliser...);
   visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("tail_floor", kShareBelowOne), s.tail_floor...);
 }
 
 /// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these
