@@ -110,8 +110,11 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, Sequ
     }
     return sums;
   }
+  // The heap would keep what the model's part frees while the call takes memory of its own.
+  core::Store of_part(true);
   stream::Ran model;
   if (logps.size == 0) {
+    const core::StoreScope scope(core::current_store() ? core::current_store() : &of_part);
     model = with_model(whole, reference, tokens, token, [](const Call& call) { return call.run(nullptr); });
     whole.count_part(model.plan);
   }
