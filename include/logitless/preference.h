@@ -83,7 +83,7 @@ LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 /// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
 /// an error.
 struct Reference {
-  /// It has the sum of log-probabilities of each sequence (or their average, if the options' ref_logps_are says
+  /// It has the sum of log-probabilities of each sequence (their average, if the options' ref_logps_are says
   /// so), or the log-probability of each token of the hidden states, as logps_per says. Its type is float32,
   /// float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
   ConstVector logps;

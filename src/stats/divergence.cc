@@ -92,7 +92,7 @@ double mean_of(const DivergenceTask& task, const DivergenceSums& sums) {
   return sums.slope;
 }
 
-// Returns the slope of a divergence of form kKl: a reverse KL and a variation are never parts of the same one.
+// Returns the slope of a divergence of form kKl. None has both a reverse KL and a variation.
 PairSlope slope_of(const DivergenceTask& task) {
   const Divergence kind = kind_of(task);
   if (kind == Divergence::kTotalVariation || kind == Divergence::kLkHybrid) return PairSlope::kSign;

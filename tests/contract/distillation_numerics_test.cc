@@ -107,8 +107,9 @@ TEST(DistillationNumerics, PeakedDistributionsKeepTheirDigits) {
   });
 }
 
-// Student and teacher are each certain of another token. What pulls them together is s − t; each other gradient
-// is a difference of equal numbers, and so 0 whatever the temperature, the mean and the loss's weights.
+// Student and teacher are each certain of another token. What pulls them together is s − t; each other
+// gradient is a difference of equal numbers, and so 0 whatever the temperature, the mean and the loss's
+// weights.
 TEST(DistillationNumerics, WhereAllMassIsInOneEntrySlopesCancel) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
     for (const DivergenceCase& divergence : divergence_cases()) {

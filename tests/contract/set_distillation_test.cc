@@ -166,7 +166,8 @@ std::vector<SetDistillationOptions> all_options() {
 
 std::string name(const SetDistillationOptions& o) {
   return std::string(name_of(o.divergence)) + ", " + name_of(o.outside) + ", beta " + std::to_string(o.beta) +
-         ", hard " + std::to_string(o.hard_weight) + ", floor " + std::to_string(o.tail_floor) + ", temperature " + std::to_string(o.token.temperature);
+         ", hard " + std::to_string(o.hard_weight) + ", floor " + std::to_string(o.tail_floor) + ", temperature " +
+         std::to_string(o.token.temperature);
 }
 
 TEST(SetDistillation, FinishedLogitsMatchTheFormulas) {
