@@ -262,6 +262,12 @@ typedef enum logitless_mean_over {
   LOGITLESS_OVER_SEQUENCE_MEANS = 2
 } logitless_mean_over;
 
+/** See SequenceLogps. */
+typedef enum logitless_sequence_logps {
+  LOGITLESS_LOGPS_ARE_SUMS = 0,
+  LOGITLESS_LOGPS_ARE_AVERAGES = 1
+} logitless_sequence_logps;
+
 /** See OutsideSet. */
 typedef enum logitless_outside_set {
   LOGITLESS_OUTSIDE_TAIL = 0,
@@ -906,6 +912,7 @@ typedef struct logitless_preference_options {
   double ld_alpha; /**< optional */
   int32_t use_weighting;
   double reward_alpha;
+  int32_t ref_logps_are; /**< of logitless_sequence_logps */
 } logitless_preference_options;
 
 /** See PreferenceResult. */
@@ -961,6 +968,7 @@ typedef struct logitless_kto_options {
   int32_t want_entropy;
   int32_t loss; /**< of logitless_unpaired_loss */
   double bco_delta;
+  int32_t ref_logps_are; /**< of logitless_sequence_logps */
 } logitless_kto_options;
 
 /** See KtoResult. */
@@ -1078,6 +1086,7 @@ typedef struct logitless_set_distillation_options {
   int32_t reduction, mean_over;
   double normaliser; /**< optional */
   double loss_scale;
+  double tail_floor;
 } logitless_set_distillation_options;
 
 /** See SetDistillationResult. */

@@ -56,7 +56,8 @@ struct ContextOptions {
   /// The number of rows of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;
   /// The number of columns of a logits tile, or for finished logits the number of vocabulary entries that a
-  /// row kernel takes at once; 0 lets the library choose.
+  /// row kernel takes at once; 0 lets the library choose. Sampled and certified gradients round it up to a
+  /// multiple of 64. Plan::vocab_tile has the number that runs.
   int64_t vocab_tile = 0;
   /// A thread folds this many rows of finished logits (logits.h) and turns them into gradients while they are
   /// in its cache; 0 lets the library choose. Finished logits have no tiles, and products have no such

@@ -37,8 +37,8 @@ inline constexpr std::array kNamesOf<MeanOver> = {"tokens", "sequences", "sequen
 ///     loss_i = divergence_weight · (T_i², if temperature_squared) · divergence(s_i, t_i)
 ///              + hard_weight · (−log softmax(c_i / hard_temperature)_y)
 ///
-/// where c are the student's capped logits and T_i is the student's temperature. The loss is the mean of
-/// them, divided by `normaliser` instead where given, or their sum; loss_scale multiplies loss and gradients.
+/// where c are the student's capped logits and T_i is the student's temperature. The loss is their mean or
+/// their sum; loss_scale multiplies loss and gradients.
 struct DistillationOptions {
   Divergence divergence = Divergence::kForwardKl;  ///< between student and teacher
   /// Which rows take part, and the student's temperature. A temperature scales logits here.
@@ -55,7 +55,8 @@ struct DistillationOptions {
   double hard_temperature = 1;       ///< of the cross-entropy, positive
   Reduction reduction = Reduction::kMean;  ///< how the tokens' losses become one
   MeanOver mean_over = MeanOver::kTokens;  ///< of kMean
-  /// The sum is divided by this instead of what mean_over says. It is positive and goes with kMean only.
+  /// Takes the place of the number of tokens or of sequences that the mean divides by, e.g. to add up the
+  /// losses of micro-batches. It is positive and goes with kMean only.
   std::optional<double> normaliser = {};
   double loss_scale = 1.0;      ///< finite
   bool want_entropy = false;    ///< fill the entropies of student and teacher

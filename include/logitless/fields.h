@@ -169,6 +169,7 @@ void visit_fields(FieldsOf<PreferenceOptions>, const Visit& visit, S&&... s) {
   visit(Field("beta", kPositive), s.beta...);
   visit(Field("label_smoothing", kShareBelowOne), s.label_smoothing...);
   visit(Field("average_log_prob"), s.average_log_prob...);
+  visit(Field("ref_logps_are"), s.ref_logps_are...);
   visit(Field("discopop_tau", kPositive), s.discopop_tau...);
   visit(Field("simpo_gamma"), s.simpo_gamma...);
   visit(Field("f_divergence"), s.f_divergence...);
@@ -191,6 +192,7 @@ void visit_fields(FieldsOf<KtoOptions>, const Visit& visit, S&&... s) {
   visit(Field("undesirable_weight", kNotNegative), s.undesirable_weight...);
   visit(Field("bco_delta"), s.bco_delta...);
   visit(Field("average_log_prob"), s.average_log_prob...);
+  visit(Field("ref_logps_are"), s.ref_logps_are...);
   visit(Field("token"), s.token...);
   visit(Field("loss_scale"), s.loss_scale...);
   visit(Field("want_entropy"), s.want_entropy...);
@@ -229,6 +231,7 @@ void visit_fields(FieldsOf<SetDistillationOptions>, const Visit& visit, S&&... s
   visit(Field("mean_over"), s.mean_over...);
   visit(Field("normaliser", kPositive), s.normaliser...);
   visit(Field("loss_scale"), s.loss_scale...);
+  visit(Field("tail_floor", kShareBelowOne), s.tail_floor...);
 }
 
 /// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these

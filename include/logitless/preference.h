@@ -57,6 +57,12 @@ enum class UnpairedLoss {
   kA2po,
 };
 
+/// What the reference's numbers are where it has one per sequence.
+enum class SequenceLogps {
+  kSums,      ///< of the log-probabilities of the tokens that take part
+  kAverages,  ///< these sums, divided by the number of those tokens
+};
+
 /// The names of losses.
 template <>
 inline constexpr std::array kNamesOf<PreferenceLoss> = {
@@ -68,15 +74,18 @@ inline constexpr std::array kNamesOf<FDivergence> = {"reverse_kl", "forward_kl",
 /// The names of losses of single sequences.
 template <>
 inline constexpr std::array kNamesOf<UnpairedLoss> = {"kto", "apo_zero_unpaired", "bco", "a2po"};
+/// The names of what sequences have.
+template <>
+inline constexpr std::array kNamesOf<SequenceLogps> = {"sums", "averages"};
 /// Tells whether the loss compares with a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLoss loss);
 
 /// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
 /// an error.
 struct Reference {
-  /// It has the sum of log-probabilities of each sequence, or the log-probability of each token of the hidden
-  /// states, as logps_per says. Its type is float32, float64, bfloat16 or float16. Entries of tokens and
-  /// sequences that take no part are not read.
+  /// It has the sum of log-probabilities of each sequence (their average, if the options' ref_logps_are says
+  /// so), or the log-probability of each token of the hidden states, as logps_per says. Its type is float32,
+  /// float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
   ConstVector logps;
   /// The reference's own hidden states of the same tokens (its H may differ): they and its head are
   /// run forward in the same call, with the same targets and options.
@@ -95,6 +104,8 @@ struct PreferenceOptions {
   double beta = 0.1;              ///< positive and finite
   double label_smoothing = 0;     ///< in [0, 1); only where one of the losses has a use for it
   bool average_log_prob = false;  ///< a sequence's mean log-probability instead of its sum
+  /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
+  SequenceLogps ref_logps_are = SequenceLogps::kSums;
   double discopop_tau = 0.05;     ///< positive and finite
   double simpo_gamma = 0.5;       ///< finite
   /// Any but kReverseKl is for sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop and sft only.
@@ -103,8 +114,8 @@ struct PreferenceOptions {
   /// LD-DPO: tokens of a sequence beyond the length of the pair's shorter one count this much, in [0, 1]. A
   /// reference then has one log-probability a token, or states and a head.
   std::optional<double> ld_alpha = {};
-  /// WPO: a pair's loss times how probable the policy finds both sequences, without gradient. Not for aot,
-  /// aot_unpaired and sft.
+  /// WPO: a pair's loss times how probable the policy finds both sequences, without gradient. Not for aot and
+  /// aot_unpaired; sft beside other losses does not see it.
   bool use_weighting = false;
   /// AlphaPO: simpo and cpo compare (1 − e^(−α L)) / α in place of L; 0 is L itself. Finite.
   double reward_alpha = 0;
@@ -179,6 +190,8 @@ struct KtoOptions {
   double undesirable_weight = 1.0;         ///< >= 0, finite
   double bco_delta = 0;                    ///< bco: what rewards are compared with, the mean of past ones; finite
   bool average_log_prob = false;           ///< a sequence's mean log-probability instead of its sum
+  /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
+  SequenceLogps ref_logps_are = SequenceLogps::kSums;
   /// Which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients
@@ -191,7 +204,8 @@ struct KtoBatch {
   std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable; a2po may have none
   Reference reference;              ///< needed; logps [B] or [N]
   /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
-  /// equal length; where both are empty the baseline is 0. For kto only.
+  /// equal length, taken as they are: averages with average_log_prob. The baseline is the mean of their
+  /// differences, and 0 where that is below 0 or both are empty. For kto only.
   ConstVector kl_logps;
   ConstVector kl_ref_logps;  ///< those of the reference
   /// [B]: factors of the losses, >= 0, or empty: all are 1. Only those of sequences that take part are read.

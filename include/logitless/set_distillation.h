@@ -72,9 +72,13 @@ struct SetDistillationOptions {
   double hard_weight = 0;
   Reduction reduction = Reduction::kMean;  ///< how the tokens' losses become one
   MeanOver mean_over = MeanOver::kTokens;  ///< of kMean
-  /// The sum is divided by this instead of what mean_over says. It is positive and goes with kMean only.
+  /// Takes the place of the number of tokens or of sequences that the mean divides by. It is positive and
+  /// goes with kMean only.
   std::optional<double> normaliser = {};
   double loss_scale = 1.0;  ///< finite
+  /// kTail: the teacher's mass outside of the set is at least this, in [0, 1). With 0, probabilities that
+  /// round to a sum of 1 leave no tail, and a reverse KL, which is infinite then, is refused.
+  double tail_floor = 0;
 };
 
 /// Means over the tokens that take part; NaN stands for what was not computed.
@@ -99,7 +103,7 @@ struct SetDistillationResult {
 /// empty, say which rows take part besides the sets, and what the hard cross-entropy is against. Throws
 /// InvalidInput before anything is written: for an id outside of the vocabulary or twice in its row, a
 /// log-probability above 0 or NaN, probabilities of a row that sum to more than 1, and a reverse KL with a
-/// tail where the teacher has no mass outside.
+/// tail where the teacher has no mass outside and tail_floor is 0.
 LOGITLESS_API SetDistillationResult set_distillation_loss(const Context& context, const HiddenStates& hidden,
                                                           const LmHead& head, const SetTeacher& teacher,
                                                           const Targets& targets = {},

@@ -188,6 +188,71 @@ def test_numpy_takes_finished_logits_of_both():
     np.testing.assert_allclose(d_logits, leaf.grad.numpy(), rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("mean_over", ["tokens", "sequences", "sequence_means"])
+def test_unequal_micro_batches_add_up(mean_over):
+    (x, w, b), (tx, tw, tb), target = inputs()
+    x, tx, target = x.view(4, 3, H), tx.view(4, 3, K), target.view(4, 3)
+    target[2, :2] = -100  # sequences of 3, 2, 1 and 3 tokens
+
+    def run(part, normaliser=None):
+        leaf = w.clone().requires_grad_()
+        loss = distillation_loss(
+            x[part],
+            leaf,
+            tx[part],
+            tw,
+            target[part],
+            linear_bias=b,
+            teacher_bias=tb,
+            divergence="jsd",
+            hard_weight=0.5,
+            mean_over=mean_over,
+            normaliser=normaliser,
+        )
+        loss.backward()
+        return loss.detach(), leaf.grad
+
+    count = 9 if mean_over == "tokens" else 4
+    parts = [run(slice(0, 1), count), run(slice(1, 4), count)]
+    for got, want in zip(map(sum, zip(*parts)), run(slice(0, 4))):
+        torch.testing.assert_close(got, want, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("plan", ["one_pass", "two_pass", "dense"])
+@pytest.mark.parametrize("temperature", [0.05, 0.03, 0.01])
+def test_where_all_mass_is_in_one_entry_no_rounding_is_left(plan, temperature):
+    """Only s - t pulls such a student; the other divergences' gradient is about 1e-68."""
+    x = np.repeat(np.array([[1, 0, 0.3, 0.1]], np.float32), 3, 0)
+    teacher = np.repeat(np.array([[0, 1, 0.2, 0.4]], np.float32), 3, 0)
+    weight = np.array([[10, 0, 1, 2], [0, 10, 3, 1], [-3, 1, 2, 5], [2, 3, 1, 1]], np.float32)
+    context = logitless.Context(plan=plan)
+    kinds = [("skew_kl", "skew"), ("skew_reverse_kl", "skew"), ("jsd", "beta")]
+    cases = [{"divergence": kind, name: x} for kind, name in kinds for x in (1e-6, 0.1, 0.3, 0.7, 1 - 1e-6)]
+    for options in [*cases, {"divergence": "reverse_kl"}, {"divergence": "total_variation"}]:
+        for rows in (1, 3):
+            d_hidden, d_weight, d_logits = np.ones((rows, 4), "f4"), np.ones((4, 4), "f4"), np.ones((rows, 4), "f4")
+            logitless.distillation_loss(
+                x[:rows],
+                weight,
+                teacher[:rows],
+                weight,
+                temperature=temperature,
+                d_hidden=d_hidden,
+                d_weight=d_weight,
+                context=context,
+                **options,
+            )
+            logitless.distillation_loss(
+                logits=x[:rows] @ weight.T,
+                teacher_logits=teacher[:rows] @ weight.T,
+                temperature=temperature,
+                d_logits=d_logits,
+                **options,
+            )
+            for gradient in (d_hidden, d_weight, d_logits):
+                assert np.abs(gradient).max() < 1e-30, options
+
+
 def test_a_teacher_never_gets_a_gradient():
     (x, w, _), (tx, tw, _), _ = inputs(torch.float32)
     w, tx, tw = (t.requires_grad_() for t in (w, tx, tw))

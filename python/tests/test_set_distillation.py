@@ -1,6 +1,8 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Distillation from a teacher's log-probabilities at sets of ids, against autograd of its formulas."""
 
+import functools
+
 import logitless
 import logitless.torch as fused
 import numpy as np
@@ -110,6 +112,30 @@ def test_rows_may_have_fewer_ids_and_a_hard_loss():
         id_offsets=offsets,
     )
     assert plan.kind == "forward_only"
+
+
+@pytest.mark.parametrize("divergence", ["reverse_kl", "mixed_kl"])
+def test_a_row_without_a_tail_stops_no_step(divergence):
+    hidden, weight, bias, ids, logps, targets = problem()
+    logps = logps.clone()
+    logps[1, 3] = (torch.softmax(logps[1, 3], -1) * (1 + 2e-11)).log()
+    call = functools.partial(fused.set_distillation_loss, divergence=divergence, linear_bias=bias)
+    with pytest.raises(ValueError, match=r"row 8 are of probabilities that sum to 1\.00000000002.*Set tail_floor"):
+        call(hidden, weight, ids, logps, targets)
+    leaf = weight.clone().requires_grad_()
+    got = call(hidden, leaf, ids, logps, targets, tail_floor=1e-3)
+    got.backward()
+    other = weight.clone().requires_grad_()
+    s = torch.softmax(hidden @ other.T + bias, -1).gather(-1, ids)
+    s = torch.cat([s, 1 - s.sum(-1, keepdim=True)], -1)
+    t = torch.cat([logps.exp(), (1 - logps.exp().sum(-1, keepdim=True)).clamp_min(1e-3)], -1)
+    want = kl(s, t, True).sum(-1)
+    if divergence == "mixed_kl":
+        want = (want + kl(t, s, True).sum(-1)) / 2
+    want = want[targets != -100].mean()
+    want.backward()
+    torch.testing.assert_close(got, want.detach())
+    torch.testing.assert_close(leaf.grad, other.grad)
 
 
 def test_what_is_wrong_is_named():

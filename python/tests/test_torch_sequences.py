@@ -103,6 +103,35 @@ def test_log_probabilities_of_0_make_a_loss_reference_free():
     torch.testing.assert_close(preference_loss(x, w, y, ref_logps=torch.zeros(4)), want)
 
 
+@pytest.mark.parametrize("average_log_prob", [False, True])
+def test_a_references_numbers_are_sums_or_averages(average_log_prob):
+    x, w, y, logps = sequences()
+    y = y.clone()
+    y[1, 2:] = y[3, 1] = -100
+    counts = (y != -100).sum(1)
+    sums = torch.where(y != -100, logps, 0).sum(1)
+    ref = sums.detach() + torch.randn(4, dtype=torch.float64)
+    divisor = counts if average_log_prob else 1
+    ratios = (sums - ref) / divisor
+    options = {"average_log_prob": average_log_prob}
+    labels = torch.tensor([True, False, True, False])
+    signs = labels.double() * 2 - 1
+    for loss, want in [
+        (lambda **given: preference_loss(x, w, y, **given, **options), -F.logsigmoid(0.1 * (ratios[:2] - ratios[2:]))),
+        (lambda **given: kto_loss(x, w, y, labels, **given, **options), (-0.1 * signs * ratios).sigmoid()),
+    ]:
+        want_grads = torch.autograd.grad(want.mean(), (x, w), retain_graph=True)
+        for given in ({"ref_logps": ref}, {"ref_logps": ref / counts, "ref_logps_are": "averages"}):
+            got = loss(**given)
+            torch.testing.assert_close(got, want.mean())
+            for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
+                torch.testing.assert_close(grad, wanted)
+        with pytest.raises(ValueError, match="ref_logps_are = averages is set but .* has one entry a token"):
+            loss(ref_logps=logps.detach(), ref_logps_are="averages")
+        with pytest.raises(ValueError, match="ref_logps_are = averages is set but .* is not given"):
+            loss(ref_input=x.detach(), ref_weight=w.detach(), ref_logps_are="averages")
+
+
 @pytest.mark.parametrize("labels", [[1, -1, 1, 0], [0.5, 1, 0, 0], [256, 0, 1, 0], [math.nan, 0, 0, 1]], ids=str)
 def test_labels_are_0_or_1(labels):
     x, w, y, _ = sequences()

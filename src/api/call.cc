@@ -76,7 +76,7 @@ Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& hea
 Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
     : Call(context, hidden, head, kNoGradients) {}
 Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head)
-    : scope_(store_of(whole.context_)),
+    : scope_(core::current_store()),
       context_(whole.context_),
       part_(name),
       meeting_(whole.meeting_),
@@ -196,11 +196,13 @@ void Call::meet_data() const {
 void Call::count_part(const Plan& part) {
   workspace_of_parts_ = std::max(workspace_of_parts_, part.workspace_bytes);
   least_workspace_of_parts_ = std::max(least_workspace_of_parts_, part.least_workspace_bytes);
+  blas_bytes_of_parts_ = std::max(blas_bytes_of_parts_, part.blas_bytes);
 }
 
 void Call::add_parts(Plan& plan) const {
   plan.workspace_bytes = std::max(plan.workspace_bytes, workspace_of_parts_);
   plan.least_workspace_bytes = std::max(plan.least_workspace_bytes, least_workspace_of_parts_);
+  plan.blas_bytes = std::max(plan.blas_bytes, blas_bytes_of_parts_);
 }
 
 stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {

@@ -138,7 +138,7 @@ class Call {
   ranks::Shared shared_;
   core::Array<core::ByteRange> reads_;
   std::variant<FromHidden, FromLogits> source_;
-  size_t workspace_of_parts_ = 0, least_workspace_of_parts_ = 0;  // bytes
+  size_t workspace_of_parts_ = 0, least_workspace_of_parts_ = 0, blas_bytes_of_parts_ = 0;
 };
 
 }  // namespace logitless::api

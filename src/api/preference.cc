@@ -52,11 +52,13 @@ struct Pairs {
                  " sequences: pairs need an even number, the chosen ones first");
     }
     loss::SequenceTokens tokens = read_sequences(call, targets, options.token);
-    api::check_reference(reference, tokens, call.shape());
+    api::check_reference(reference, options.ref_logps_are, tokens, call.shape());
     const bool needed = needs_reference(), given = api::is_given(reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) {
-      core::fail("reference is not given but a loss compares with it: log-probabilities of 0 make it reference-free");
+      const auto first = std::find_if(options.losses.begin(), options.losses.end(), logitless::needs_reference);
+      core::fail("reference is not given but ", name_of(*first),
+                 " compares with it: log-probabilities of 0 make it reference-free");
     }
     // Where each sequence is one token, its sum is the token's, and no token is beyond the shorter one.
     if (options.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
@@ -69,7 +71,8 @@ struct Pairs {
   }
   void prepare(Call& call, Loss& loss) const {
     if (!needs_reference()) return;
-    loss.set_reference(api::reference_sums(call, reference, loss.tokens(), options.token, loss.token_weights()));
+    loss.set_reference(api::reference_sums(call, reference, options.ref_logps_are, loss.tokens(), options.token,
+                                           loss.token_weights()));
   }
   void plan_parts(Call& call, const Loss& loss) const {
     if (needs_reference()) api::plan_reference(call, reference, loss.tokens(), options.token);
@@ -88,10 +91,10 @@ struct Singles {
   Loss make_loss(Call& call) const {
     loss::check_kto_options(options);
     loss::SequenceTokens tokens = read_sequences(call, batch.targets, options.token);
-    api::check_reference(batch.reference, tokens, call.shape());
+    api::check_reference(batch.reference, options.ref_logps_are, tokens, call.shape());
     if (!api::is_given(batch.reference) && tokens.tokens() > 0) {
-      core::fail("reference is not given: ", name_of(options.loss),
-                 " compares with it; log-probabilities of 0 make it reference-free");
+      core::fail("reference is not given but ", name_of(options.loss),
+                 " compares with it: log-probabilities of 0 make it reference-free");
     }
     Loss loss(options, batch, std::move(tokens), call.shape().rows_name, call.totals());
     set_task(call, loss, options.token, batch.reference,
@@ -104,7 +107,8 @@ struct Singles {
     return loss;
   }
   void prepare(Call& call, Loss& loss) const {
-    loss.set_reference(api::reference_sums(call, batch.reference, loss.tokens(), options.token));
+    loss.set_reference(
+        api::reference_sums(call, batch.reference, options.ref_logps_are, loss.tokens(), options.token));
   }
   void plan_parts(Call& call, const Loss& loss) const {
     api::plan_reference(call, batch.reference, loss.tokens(), options.token);

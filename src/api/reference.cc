@@ -66,7 +66,8 @@ bool is_given(const Reference& reference) {
          std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second; });
 }
 
-void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, const problem::Shape& shape) {
+void check_reference(const Reference& reference, SequenceLogps meaning, const loss::SequenceTokens& tokens,
+                     const problem::Shape& shape) {
   const ConstVector& logps = reference.logps;
   if (logps.size != 0) {
     for (const auto& [name, given] : parts_of_model(reference)) {
@@ -82,6 +83,9 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
       fail("reference.head has ", reference.head.vocab_size(), " vocabulary entries but lm_head has ", shape.entries);
     }
   }
+  if (meaning == SequenceLogps::kSums || is_sums(reference, tokens) || tokens.tokens() == 0) return;
+  fail("ref_logps_are = ", name_of(meaning), " is set but ",
+       logps.size != 0 ? "reference.logps has one entry a token" : "reference.logps is not given");
 }
 
 bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
@@ -90,8 +94,9 @@ bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
          !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
 }
 
-core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                                   const TokenOptions& token, std::span<const double> weights) {
+core::Array<double> reference_sums(Call& whole, const Reference& reference, SequenceLogps meaning,
+                                   const loss::SequenceTokens& tokens, const TokenOptions& token,
+                                   std::span<const double> weights) {
   core::Array<double> sums(tokens.counts.size(), 0);
   // Ranks of a batch run the model's part together, those without a token too.
   if (!is_given(reference)) return sums;
@@ -100,12 +105,16 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, cons
   if (is_sums(reference, tokens)) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {
       if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
-      sums[static_cast<size_t>(s)] = loss::finite_entry("reference.logps", logps, s);
+      const double tokens_of_entry = meaning == SequenceLogps::kAverages ? tokens.count(s) : 1;
+      sums[static_cast<size_t>(s)] = tokens_of_entry * loss::finite_entry("reference.logps", logps, s);
     }
     return sums;
   }
+  // The heap would keep what the model's part frees while the call takes memory of its own.
+  core::Store of_part(true);
   stream::Ran model;
   if (logps.size == 0) {
+    const core::StoreScope scope(core::current_store() ? core::current_store() : &of_part);
     model = with_model(whole, reference, tokens, token, [](const Call& call) { return call.run(nullptr); });
     whole.count_part(model.plan);
   }

@@ -15,16 +15,19 @@ namespace logitless::api {
 
 bool is_given(const Reference& reference);
 
-/// Throws InvalidInput for a reference in both forms or of the wrong size.
-void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, const problem::Shape& shape);
+/// Throws InvalidInput for a reference in both forms or of the wrong size, and for averages of what is no
+/// sequence's.
+void check_reference(const Reference& reference, SequenceLogps meaning, const loss::SequenceTokens& tokens,
+                     const problem::Shape& shape);
 
 /// Returns what a reference reads: no output may overlap it.
 core::Array<core::ByteRange> ranges_of(const Reference& reference);
 
 /// Returns Σ_t log-probability, [S]: computes them, as a part of `whole`, where hidden states were given.
-/// `weights`, [N], are factors of the tokens; empty: all are 1.
-core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
-                                   const TokenOptions& token, std::span<const double> weights = {});
+/// `meaning` says what entries of sequences are. `weights`, [N], are factors of the tokens; empty: all are 1.
+core::Array<double> reference_sums(Call& whole, const Reference& reference, SequenceLogps meaning,
+                                   const loss::SequenceTokens& tokens, const TokenOptions& token,
+                                   std::span<const double> weights = {});
 
 /// Counts the part that reference_sums() runs in the plan of `whole`.
 void plan_reference(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,

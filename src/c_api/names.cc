@@ -23,6 +23,7 @@ static_assert(kNamesOf<TemperatureMeaning>.size() == LOGITLESS_SCALE_LOGP + 1);
 static_assert(kNamesOf<NormaliseOver>.size() == LOGITLESS_OVER_SET + 1);
 static_assert(kNamesOf<Reduction>.size() == LOGITLESS_NO_REDUCTION + 1);
 static_assert(kNamesOf<MeanOver>.size() == LOGITLESS_OVER_SEQUENCE_MEANS + 1);
+static_assert(kNamesOf<SequenceLogps>.size() == LOGITLESS_LOGPS_ARE_AVERAGES + 1);
 static_assert(static_cast<int>(Divergence::kAcceptance) == LOGITLESS_ACCEPTANCE);
 static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
 static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);

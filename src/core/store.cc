@@ -3,6 +3,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+
+#ifdef __linux__
+#include <sys/mman.h>
+#include <unistd.h>
+#endif
 
 namespace logitless::core {
 namespace {
@@ -12,6 +18,15 @@ thread_local Store* current = nullptr;
 // Requests of nearly the same size find the same block.
 constexpr size_t kGrain = 64;
 
+// Drops the pages of memory that is about to be freed.
+void return_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
+#ifdef __linux__
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  if (!std::align(page, page, data, bytes)) return;
+  static_cast<void>(madvise(data, bytes / page * page, MADV_DONTNEED));
+#endif
+}
+
 }  // namespace
 
 Store* current_store() { return current; }
@@ -19,7 +34,10 @@ StoreScope::StoreScope(Store* store) : before_(current) { current = store; }
 StoreScope::~StoreScope() { current = before_; }
 
 Store::~Store() {
-  for (const Block& block : blocks_) ::operator delete(block.data);
+  for (const Block& block : blocks_) {
+    if (returns_pages_) return_pages(block.data, block.bytes);
+    ::operator delete(block.data);
+  }
 }
 
 // This takes the smallest free block that fits and is at most twice as large. A size that grows from call to

@@ -18,6 +18,8 @@ namespace logitless::core {
 class Store {
  public:
   Store() = default;
+  /// With `returns_pages`, pages go back to the system when the store is destroyed; the heap may keep them.
+  explicit Store(bool returns_pages) : returns_pages_(returns_pages) {}
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
@@ -48,6 +50,7 @@ class Store {
   template <class T>
   std::vector<std::vector<T>>& columns();  // the spare ones
 
+  const bool returns_pages_ = false;
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
   size_t bytes_ = 0;        // bytes of all blocks

@@ -28,11 +28,15 @@ enum class DivergenceForm {
   kOverlap,  // log Σ min(s, t)
 };
 
-/// A form, and what a mixture is made of. Its weights are normal numbers of T. A kernel's slope is
-/// h = −by_log · log(m / s) + by_ratio · (s − t) / m.
+/// The slope h of a column under kKl: 0, Δ, or ½ sign(s − t).
+enum class PairSlope { kNone, kLogRatio, kSign };
+
+/// A form, and what a mixture is made of. Its weights are normal numbers of T. The slope h of a column of a
+/// mixture is −by_log · log(m / s) + by_ratio · (s − t) / m.
 template <class T>
 struct DivergenceRule {
   DivergenceForm form = DivergenceForm::kKl;
+  PairSlope slope = PairSlope::kNone;
   T teacher_weight = 0;
   T student_weight = 0;
   T by_log = 0;
@@ -62,8 +66,7 @@ struct DivergenceSums {
   double reverse = 0;   // Σ s φ(−Δ), or Σ s φ(log m − log s)
   double distance = 0;  // Σ |s − t|
   double overlap = 0;   // Σ min(s, t)
-  double slope = 0;     // Σ s Δ, or of a mixture Σ s h
-  double sign = 0;      // ½ Σ s sign(s − t); kKl only
+  double slope = 0;     // Σ s h
   // kOverlap only: the largest min(log s, log t), and Σ exp(min(log s, log t) − most) over all columns and
   // over those with s < t.
   double most = -std::numeric_limits<double>::infinity();
@@ -73,7 +76,7 @@ struct DivergenceSums {
   /// Returns the sums of a row whose statistics are no numbers.
   static DivergenceSums undefined() {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-    return {kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
+    return {kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
   }
 };
 
@@ -85,7 +88,6 @@ inline DivergenceSums merge(const DivergenceSums& a, const DivergenceSums& b) {
   out.distance = a.distance + b.distance;
   out.overlap = a.overlap + b.overlap;
   out.slope = a.slope + b.slope;
-  out.sign = a.sign + b.sign;
   if (std::isnan(a.most) || std::isnan(b.most)) {
     out.most = out.shared = out.below = std::numeric_limits<double>::quiet_NaN();
     return out;
@@ -101,7 +103,7 @@ inline DivergenceSums merge(const DivergenceSums& a, const DivergenceSums& b) {
 }
 
 /// What a column weighs beside others as gradients of a sample see it:
-///     difference |s − t| + s (student + slope |h|), with h = Δ of kKl and the slope of kMixture.
+///     difference |s − t| + s (student + slope |h|)
 template <class T>
 struct PairMass {
   T difference = 0;
@@ -143,24 +145,23 @@ struct DivergenceFoldArgs {
 
 /// What the gradient of one row needs. With the scales, divided by the student's temperature already, a
 /// column has
-///   kKl        by_difference (s − t) + s (by_log Δ + by_sign ½ sign(s − t) − mean)
-///   kMixture   s (by_log · −log(m / s) + by_ratio (s − t) / m − mean)
+///   kKl        by_difference (s − t) + s by_slope (h − mean)
+///   kMixture   s by_slope (h − mean)
 ///   kOverlap   −by_difference ([s < t] exp(log s − log_overlap) − s mean)
+/// Here h has the bits that the fold has summed: where one entry has all of the student's mass, h − mean is 0
+/// and not a rounding of the scales.
 template <class T>
 struct RowDivergence {
   RowPair<T> pair;
   T by_difference = 0;
-  T by_log = 0;
-  T by_ratio = 0;  // of a mixture; of kKl: by_sign
+  T by_slope = 0;
   T mean = 0;
   T log_overlap = 0;
 
   /// Multiplies the row's gradient with a number.
-  void scale(DivergenceForm form, T factor) {
+  void scale(T factor) {
     by_difference *= factor;
-    by_log *= factor;
-    by_ratio *= factor;
-    if (form != DivergenceForm::kOverlap) mean *= factor;
+    by_slope *= factor;
   }
 };
 

@@ -42,7 +42,11 @@ struct Pair {
         log_ratio(std::isnan(log_s - log_t) ? 0 : log_s - log_t),
         difference(log_ratio > 0 ? -s * std::expm1(-log_ratio) : t * std::expm1(log_ratio)) {}
 
-  T half_sign() const { return log_ratio > 0 ? T{0.5} : log_ratio < 0 ? T{-0.5} : T{0}; }
+  T slope(PairSlope of) const {
+    if (of == PairSlope::kLogRatio) return log_ratio;
+    if (of == PairSlope::kNone || log_ratio == 0) return 0;
+    return log_ratio > 0 ? T{0.5} : T{-0.5};
+  }
 };
 
 // Returns mass · φ(x), where mass · (exp(x) - 1) is `rest`.
@@ -71,7 +75,7 @@ struct Mixed {
     relative = (student_high ? -1 : 1) * std::expm1(-size) / (y > T{-0.5} ? 1 + y : mixed);
   }
 
-  T slope(T by_log, T by_ratio) const { return by_ratio * relative - by_log * by_student; }
+  T slope(const DivergenceRule<T>& rule) const { return rule.by_ratio * relative - rule.by_log * by_student; }
 };
 
 template <class T>
@@ -88,15 +92,14 @@ DivergenceSums row_sums(const DivergenceFoldArgs<T>& args, int64_t r, const T* s
       case DivergenceForm::kKl:
         out.forward += weighted_phi(pair.t, pair.log_ratio, pair.difference);
         out.reverse += weighted_phi(pair.s, -pair.log_ratio, -pair.difference);
-        h = pair.log_ratio;
+        h = pair.slope(rule.slope);
         if (pair.s > 0) out.slope += pair.s * h;
-        out.sign += pair.s * pair.half_sign();
         break;
       case DivergenceForm::kMixture: {
         const Mixed<T> mixed(rule, pair);
         out.forward += weighted_phi(pair.t, mixed.by_teacher, rule.student_weight * pair.difference);
         out.reverse += weighted_phi(pair.s, mixed.by_student, -rule.teacher_weight * pair.difference);
-        h = mixed.slope(rule.by_log, rule.by_ratio);
+        h = mixed.slope(rule);
         if (pair.s > 0) out.slope += pair.s * h;
         break;
       }
@@ -146,12 +149,11 @@ T divergence_gradient(const DivergenceRule<T>& rule, const RowDivergence<T>& g, 
   T h = 0;
   switch (rule.form) {
     case DivergenceForm::kKl:
-      h = g.by_ratio * pair.half_sign();
-      if (g.by_log != 0) h += g.by_log * pair.log_ratio;
-      return g.by_difference * pair.difference + (pair.s > 0 ? pair.s * (h - g.mean) : 0);
+      h = pair.slope(rule.slope);
+      return g.by_difference * pair.difference + (pair.s > 0 ? pair.s * (g.by_slope * (h - g.mean)) : 0);
     case DivergenceForm::kMixture:
-      h = Mixed<T>(rule, pair).slope(g.by_log, g.by_ratio);
-      return pair.s > 0 ? pair.s * (h - g.mean) : 0;
+      h = Mixed<T>(rule, pair).slope(rule);
+      return pair.s > 0 ? pair.s * (g.by_slope * (h - g.mean)) : 0;
     case DivergenceForm::kOverlap:
       h = pair.log_ratio < 0 ? std::exp(std::min(T{0}, pair.log_s - g.log_overlap)) : T{0};
       return g.by_difference * (pair.s * g.mean - h);

@@ -103,11 +103,13 @@ HWY_INLINE void read_pair(D d, V log_s, V log_t, V& s, V& t, V& log_ratio, V& si
   difference = hn::IfThenElse(student_high, hn::Neg(gap), gap);
 }
 
-// ½ sign(s - t).
+// The slope h of kKl: 0, Δ, or ½ sign(s - t).
 template <class D, class V = hn::Vec<D>>
-HWY_INLINE V half_sign(D d, V log_ratio) {
+HWY_INLINE V pair_slope(D d, PairSlope slope, V log_ratio) {
   using T = hn::TFromD<D>;
   const V zero = hn::Zero(d);
+  if (slope == PairSlope::kLogRatio) return log_ratio;
+  if (slope == PairSlope::kNone) return zero;
   const V half = hn::CopySign(hn::Set(d, T{0.5}), log_ratio);
   return hn::IfThenElse(hn::Eq(log_ratio, zero), zero, half);
 }
@@ -140,9 +142,9 @@ HWY_INLINE void mix(D d, const DivergenceRule<T>& rule, V log_ratio, V size, V r
 }
 
 // The slope h of a mixture, where s > 0.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V mixture_slope(V by_log, V by_ratio, V by_student, V relative, D) {
-  return hn::NegMulAdd(by_log, by_student, hn::Mul(by_ratio, relative));
+template <class D, class T, class V = hn::Vec<D>>
+HWY_INLINE V mixture_slope(D d, const DivergenceRule<T>& rule, V by_student, V relative) {
+  return hn::NegMulAdd(hn::Set(d, rule.by_log), by_student, hn::Mul(hn::Set(d, rule.by_ratio), relative));
 }
 
 // Returns what some columns weigh together.
@@ -163,8 +165,7 @@ HWY_INLINE void sum_columns(D d, const DivergenceFoldArgs<T>& args, const RowPai
   const DivergenceRule<T>& rule = args.rule;
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const V zero = hn::Zero(d);
-  V forward = zero, reverse = zero, distance = zero, overlap = zero, slope = zero, sign = zero, shared = zero,
-    below = zero;
+  V forward = zero, reverse = zero, distance = zero, overlap = zero, slope = zero, shared = zero, below = zero;
   for (int64_t v = begin; v < end; v += lanes) {
     const V log_s = log_probability(d, row.student, student + v);
     const V log_t = log_probability(d, row.teacher, teacher + v);
@@ -177,18 +178,16 @@ HWY_INLINE void sum_columns(D d, const DivergenceFoldArgs<T>& args, const RowPai
     if constexpr (kForm == DivergenceForm::kKl) {
       forward = hn::Add(forward, weighted_phi(d, t, log_ratio, difference));
       reverse = hn::Add(reverse, weighted_phi(d, s, hn::Neg(log_ratio), hn::Neg(difference)));
-      h = log_ratio;
-      slope = hn::Add(slope, hn::IfThenElseZero(has_student, hn::Mul(s, h)));
-      sign = hn::MulAdd(s, half_sign(d, log_ratio), sign);
+      h = pair_slope(d, rule.slope, log_ratio);
     }
     if constexpr (kForm == DivergenceForm::kMixture) {
       V by_student, by_teacher, relative;
       mix(d, rule, log_ratio, size, ratio, less_one, by_student, by_teacher, relative);
       forward = hn::Add(forward, weighted_phi(d, t, by_teacher, hn::Mul(hn::Set(d, rule.student_weight), difference)));
       reverse = hn::Add(reverse, weighted_phi(d, s, by_student, hn::Mul(hn::Set(d, -rule.teacher_weight), difference)));
-      h = mixture_slope(hn::Set(d, rule.by_log), hn::Set(d, rule.by_ratio), by_student, relative, d);
-      slope = hn::Add(slope, hn::IfThenElseZero(has_student, hn::Mul(s, h)));
+      h = mixture_slope(d, rule, by_student, relative);
     }
+    slope = hn::Add(slope, hn::IfThenElseZero(has_student, hn::Mul(s, h)));
     if constexpr (kForm == DivergenceForm::kOverlap) {
       const V mass = exp_nonpositive(d, hn::Sub(hn::Min(log_s, log_t), hn::Set(d, most)));
       shared = hn::Add(shared, mass);
@@ -202,7 +201,6 @@ HWY_INLINE void sum_columns(D d, const DivergenceFoldArgs<T>& args, const RowPai
   sums.distance += total(distance);
   sums.overlap += total(overlap);
   sums.slope += total(slope);
-  sums.sign += total(sign);
   sums.shared += total(shared);
   sums.below += total(below);
 }
@@ -300,16 +298,15 @@ HWY_INLINE V divergence_gradient(D d, const DivergenceRule<T>& rule, const RowDi
   }
   V h = zero;
   if constexpr (kForm == DivergenceForm::kKl) {
-    h = hn::MulAdd(hn::Set(d, g.by_log), log_ratio, hn::Mul(hn::Set(d, g.by_ratio), half_sign(d, log_ratio)));
-    // 0 · ∞ must be 0: where no term asks for Δ it does not count.
-    if (g.by_log == 0) h = hn::Mul(hn::Set(d, g.by_ratio), half_sign(d, log_ratio));
+    h = pair_slope(d, rule.slope, log_ratio);
   }
   if constexpr (kForm == DivergenceForm::kMixture) {
     V by_student, by_teacher, relative;
     mix(d, rule, log_ratio, size, ratio, less_one, by_student, by_teacher, relative);
-    h = mixture_slope(hn::Set(d, g.by_log), hn::Set(d, g.by_ratio), by_student, relative, d);
+    h = mixture_slope(d, rule, by_student, relative);
   }
-  const V by_slope = hn::IfThenElseZero(hn::Gt(s, zero), hn::Mul(s, hn::Sub(h, mean)));
+  const V scaled = hn::Mul(hn::Set(d, g.by_slope), hn::Sub(h, mean));
+  const V by_slope = hn::IfThenElseZero(hn::Gt(s, zero), hn::Mul(s, scaled));
   if constexpr (kForm == DivergenceForm::kMixture) return by_slope;
   return hn::MulAdd(by_difference, difference, by_slope);
 }

@@ -46,9 +46,10 @@ void check_preference_options(const PreferenceOptions& o) {
     if (o.f_divergence != FDivergence::kReverseKl && !row.takes_f_divergence) {
       fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for ", name_of(loss));
     }
-    if (o.use_weighting && row.kind != PairKind::kPair) fail("use_weighting has no meaning for ", name_of(loss));
+    if (o.use_weighting && row.is_sorted()) fail("use_weighting has no meaning for ", name_of(loss));
   }
   const bool looks_at_pairs = any_row(o, [](const PairLossRow& row) { return row.kind != PairKind::kLikelihood; });
+  if (!looks_at_pairs && o.use_weighting) fail("use_weighting has no meaning for sft alone");
   if (!looks_at_pairs && o.f_divergence != FDivergence::kReverseKl) {
     fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for sft alone");
   }

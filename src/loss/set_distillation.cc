@@ -81,10 +81,11 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
     teacher_.push_back(rows_.logps[k]);
   }
   if (has_tail()) {
-    // If the student has no mass outside of the set, and the teacher's mass there may be rounding alone, the
-    // teacher has none either.
+    // If the student has no mass outside of the set, and the teacher's mass there may be rounding alone or
+    // the floor, the teacher has none either.
     const double entries = static_cast<double>(student_.size()) + 16;
-    const bool nothing = student_outside == kNothing && std::exp(rows_.outside[i]) <= entries * rows_.rounding;
+    const double least = std::log(std::max(entries * rows_.rounding, options_.tail_floor));
+    const bool nothing = student_outside == kNothing && rows_.outside[i] <= least;
     student_.push_back(student_outside);
     teacher_.push_back(nothing ? kNothing : rows_.outside[i]);
   }

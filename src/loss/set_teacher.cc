@@ -122,10 +122,12 @@ void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options
   }
   // Outside of a set of the whole vocabulary the student has no mass either.
   const bool is_whole = of.end - of.begin == vocab_size;
+  if (!is_whole) outside = std::max(outside, std::log(options.tail_floor));
   if (outside == kNothing && !is_whole && needs_teacher_mass(options)) {
     fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
          ": none is left for the tail, and divergence = ", name_of(options.divergence),
-         " would be infinite. Give teacher.outside_logps, or set outside = renormalised");
+         " would be infinite. Set tail_floor (TRL's is 1e-7), give teacher.outside_logps, or set outside = "
+         "renormalised");
   }
   out.outside[r] = outside;
 }
@@ -155,6 +157,9 @@ void check_set_options(const SetDistillationOptions& options, const Targets& tar
     fail("divergence = ", name_of(kind), " is not a sum over token ids: it needs the teacher's head");
   }
   check_divergence_options(options, targets, tokens);
+  if (options.tail_floor != 0 && options.outside != OutsideSet::kTail) {
+    fail("tail_floor = ", options.tail_floor, " has no meaning for outside = ", name_of(options.outside));
+  }
   if (options.hard_weight == 0) return;
   if (!options.token.temperatures.empty() || options.token.temperature != 1) {
     fail("hard_weight = ", options.hard_weight, " needs a temperature of 1: it shares the student's softmax");

@@ -7,14 +7,10 @@
 namespace logitless::loss {
 void check_mean(const MeanOptions& options) {
   using core::fail;
-  const bool own_mean = options.mean_over != MeanOver::kTokens;
-  if (options.reduction != Reduction::kMean) {
-    if (options.normaliser) fail("normaliser = ", *options.normaliser, " needs reduction mean");
-    if (own_mean) fail("mean_over = ", name_of(options.mean_over), " needs reduction mean");
-  }
-  if (options.normaliser && own_mean) {
-    fail("normaliser = ", *options.normaliser, " and mean_over = ", name_of(options.mean_over),
-         " are both set: one of the two is enough");
+  if (options.reduction == Reduction::kMean) return;
+  if (options.normaliser) fail("normaliser = ", *options.normaliser, " needs reduction mean");
+  if (options.mean_over != MeanOver::kTokens) {
+    fail("mean_over = ", name_of(options.mean_over), " needs reduction mean");
   }
 }
 
@@ -22,11 +18,11 @@ TokenMean::TokenMean(const MeanOptions& options, const SequenceTokens& tokens, c
     : options_(options), sequences_(static_cast<double>(tokens.sequences())) {
   for (const int64_t count : tokens.counts) tokens_ += static_cast<double>(count);
   if (options.reduction == Reduction::kMean) totals.sum({&tokens_, &sequences_});
+  if (options.normaliser) tokens_ = sequences_ = *options.normaliser;
 }
 
 double TokenMean::factor(const SequenceTokens& tokens, int64_t row) const {
   if (options_.reduction != Reduction::kMean) return 1;
-  if (options_.normaliser) return 1 / *options_.normaliser;
   switch (options_.mean_over) {
     case MeanOver::kTokens:
       return reciprocal_or_zero(tokens_);

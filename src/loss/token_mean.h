@@ -34,8 +34,9 @@ class TokenMean {
 
  private:
   MeanOptions options_;
-  double tokens_ = 0;     // that take part
-  double sequences_ = 0;  // empty ones included
+  // What the mean divides by: the normaliser, or else
+  double tokens_ = 0;     // those that take part
+  double sequences_ = 0;  // all, empty ones included
 };
 
 }  // namespace logitless::loss

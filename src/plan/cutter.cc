@@ -132,7 +132,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   plan.vocab_size = run.grid.vocab_size;
   plan.row_tile = run.grid.row_tile;
   plan.vocab_tile = run.grid.vocab_tile;
-  plan.hidden_block = run.grid.hidden_block;
+  plan.hidden_block = std::min(run.grid.hidden_block, run.grid.hidden_size);
   plan.chunk_rows = std::min(chunk_rows, rows());
   set_arithmetic(gemm_, source_, run.gradient_terms, plan);
   return run;

@@ -90,7 +90,8 @@ void set_splits(int64_t row_blocks, TileGrid& grid) {
   const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
   const auto split = [&](int64_t chains) {
     const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, chains), 1, most_blocks);
-    return std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16));
+    // Blocks of a hidden size below kHiddenBlock are not for a LoRA whose rank is above it.
+    return std::max(kHiddenBlock, std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16)));
   };
   grid.hidden_block = split(row_blocks);
   grid.weight_block = split(grid.vocab_tiles());

@@ -10,6 +10,7 @@ namespace {
 
 using kernels::DivergenceForm;
 using kernels::DivergenceSums;
+using kernels::PairSlope;
 using problem::DivergenceTask;
 
 // At its ends, a family of divergences is another one, exactly.
@@ -86,12 +87,16 @@ double value_of(const DivergenceTask& task, const DivergenceSums& sums, double o
   }
 }
 
-double mean_of(const DivergenceTask& task, const DivergenceSums& sums, double overlap) {
-  const DivergenceForm form = divergence_rule<double>(task).form;
-  if (form == DivergenceForm::kMixture) return sums.slope;
-  if (form == DivergenceForm::kOverlap) return sums.below / sums.shared;
-  const Shares shares = shares_of(task, overlap);
-  return shared(shares.reverse, sums.slope) + shared(shares.variation, sums.sign);
+double mean_of(const DivergenceTask& task, const DivergenceSums& sums) {
+  if (divergence_rule<double>(task).form == DivergenceForm::kOverlap) return sums.below / sums.shared;
+  return sums.slope;
+}
+
+// Returns the slope of a divergence of form kKl. None has both a reverse KL and a variation.
+PairSlope slope_of(const DivergenceTask& task) {
+  const Divergence kind = kind_of(task);
+  if (kind == Divergence::kTotalVariation || kind == Divergence::kLkHybrid) return PairSlope::kSign;
+  return shares_of(task, 1).reverse != 0 ? PairSlope::kLogRatio : PairSlope::kNone;
 }
 
 }  // namespace
@@ -115,6 +120,7 @@ kernels::DivergenceRule<T> divergence_rule(const DivergenceTask& task) {
       rule.form = DivergenceForm::kOverlap;
       return rule;
     default:
+      rule.slope = slope_of(task);
       return rule;
   }
   rule.form = DivergenceForm::kMixture;
@@ -162,7 +168,7 @@ void finish_divergence(const DivergenceTask& task, const DivergenceSums& sums, i
   const auto i = static_cast<size_t>(row);
   stats.overlap[i] = 1 - variation(sums);
   stats.value[i] = value_of(task, sums, stats.overlap[i]);
-  stats.mean[i] = mean_of(task, sums, stats.overlap[i]);
+  stats.mean[i] = mean_of(task, sums);
 }
 
 double divergence_scale(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row) {
@@ -173,15 +179,13 @@ double divergence_scale(const problem::TokenProblem& problem, const TokenGrads& 
 double largest_scale(const problem::TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads,
                      int64_t row) {
   const auto g = row_divergence<double>(problem, stats, grads, row);
-  switch (divergence_rule<double>(*problem.divergence).form) {
-    case DivergenceForm::kKl:
-      return std::max({std::abs(g.by_difference), std::abs(g.by_log), std::abs(g.by_ratio) / 2 + std::abs(g.mean)});
-    case DivergenceForm::kMixture:
-      return std::max(std::abs(divergence_scale(problem, grads, row)), std::abs(g.mean));
-    case DivergenceForm::kOverlap:
-      return std::abs(g.by_difference) * std::max(std::exp(-g.log_overlap), std::abs(g.mean));
+  const auto rule = divergence_rule<double>(*problem.divergence);
+  if (rule.form == DivergenceForm::kOverlap) {
+    return std::abs(g.by_difference) * std::max(std::exp(-g.log_overlap), std::abs(g.mean));
   }
-  return 0;
+  const double by_slope =
+      rule.slope == PairSlope::kSign ? 0.5 + std::abs(g.mean) : std::max(1.0, std::abs(g.mean));
+  return std::max(std::abs(g.by_difference), shared(std::abs(g.by_slope), by_slope));
 }
 
 template <class T>
@@ -193,27 +197,22 @@ kernels::RowDivergence<T> row_divergence(const problem::TokenProblem& problem, c
   const double scale = divergence_scale(problem, grads, row);
   kernels::RowDivergence<T> out;
   out.pair = row_pair<T>(problem, stats, row);
-  const kernels::DivergenceRule<double> rule = divergence_rule<double>(task);
-  double mean = of.mean[i] * scale;
-  switch (rule.form) {
+  out.mean = static_cast<T>(of.mean[i]);
+  switch (divergence_rule<double>(task).form) {
     case DivergenceForm::kKl: {
       const Shares shares = shares_of(task, of.overlap[i]);
       out.by_difference = static_cast<T>(scale * shares.forward);
-      out.by_log = static_cast<T>(scale * shares.reverse);
-      out.by_ratio = static_cast<T>(scale * shares.variation);
+      out.by_slope = static_cast<T>(scale * (shares.reverse + shares.variation));
       break;
     }
     case DivergenceForm::kMixture:
-      out.by_log = static_cast<T>(scale * rule.by_log);
-      out.by_ratio = static_cast<T>(scale * rule.by_ratio);
+      out.by_slope = static_cast<T>(scale);
       break;
     case DivergenceForm::kOverlap:
       out.by_difference = static_cast<T>(scale);
       out.log_overlap = static_cast<T>(-of.value[i]);
-      mean = of.mean[i];
       break;
   }
-  out.mean = static_cast<T>(mean);
   return out;
 }
 

@@ -28,7 +28,6 @@ SegmentWave<Types>::SegmentWave(const Pass<Types>& pass, Buffers& buffers, std::
                                 const stats::GradientSummands& summands)
     : pass_(pass), buffers_(buffers), rows_(rows), summands_(summands), identity_(plan::kPartRows) {
   std::iota(identity_.begin(), identity_.end(), 0);
-  if (pass.problem.divergence) form_ = stats::divergence_rule<Logit>(*pass.problem.divergence).form;
 }
 
 template <class Types>
@@ -92,7 +91,7 @@ sink::GradientPart SegmentWave<Types>::make_part(const Column& column, int64_t b
     kernels::RowGradient<Logit>& gradient = mine.gradients[r] = buffers_.gradients[row];
     gradient.softmax_scale *= weight;
     gradient.cross_scale *= weight;
-    if (mine.divergences) (mine.divergences[r] = buffers_.divergences[row]).scale(form_, weight);
+    if (mine.divergences) (mine.divergences[r] = buffers_.divergences[row]).scale(weight);
   }
   pass_.source.gather(part.rows, 1, mine.gathered);
   pass_.source.make_logits(part.rows, mine.gathered, part.first_entry, part.entries, mine.logits,

@@ -84,7 +84,6 @@ class SegmentWave {
   Buffers& buffers_;
   const std::span<const int64_t> rows_;
   const stats::GradientSummands summands_;
-  kernels::DivergenceForm form_ = {};  // of a problem with a divergence
   Choice choice_;
   std::array<Column, plan::kWaveSegments> columns_;
   int64_t count_ = 0;

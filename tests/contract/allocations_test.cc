@@ -2,8 +2,15 @@
 // No allocation beyond the plan's figure, and no leak.
 #include <gtest/gtest.h>
 
+#ifdef __GLIBC__
+#include <malloc.h>
+#include <unistd.h>
+#endif
+
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <stdexcept>
 #include <thread>
 #include <vector>
@@ -74,6 +81,24 @@ AllocationCount settled_count(const AllocationCount& wanted) {
   return count;
 }
 
+// `call` returns the plan that ran. No `workspace` is to be exceeded.
+template <class Call>
+void expect_within_plan(int64_t tokens, size_t workspace, const Call& call) {
+  // The first call starts the team and the BLAS's buffers, which stay.
+  const Plan plan = call();
+  const AllocationCount before = resting_count();
+  restart_peak();
+  call();
+  const AllocationCount after = settled_count(before);
+  EXPECT_LE(plan.workspace_bytes, workspace);
+  EXPECT_LE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes) + result_bytes(tokens) +
+                                                      task_bytes(plan) + blas_bytes(plan));
+  EXPECT_EQ(after.live_bytes, before.live_bytes);
+  EXPECT_EQ(after.live_blocks, before.live_blocks);
+  // The figure is no fantasy either: a plan that claims memory takes it.
+  EXPECT_GE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes));
+}
+
 void expect_within_plan(const Shape& shape, DType dtype, PlanKind kind, int threads, bool narrow,
                         Rows rows = Rows::kFollowing) {
   SCOPED_TRACE(::testing::Message() << shape.tokens << " x " << shape.hidden << " x " << shape.vocab << " "
@@ -102,22 +127,10 @@ void expect_within_plan(const Shape& shape, DType dtype, PlanKind kind, int thre
   CrossEntropyOptions loss;
   loss.label_smoothing = 0.1;
   loss.want_entropy = loss.want_accuracy = true;
-  const auto call = [&] {
-    return cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), loss, gradients);
-  };
-  // The first call starts the team and the BLAS's buffers, which stay.
-  const Plan plan = call().plan;
-  const AllocationCount before = resting_count();
-  restart_peak();
-  call();
-  const AllocationCount after = settled_count(before);
-  EXPECT_LE(plan.workspace_bytes, shape.workspace);
-  EXPECT_LE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes) +
-                                                      result_bytes(shape.tokens) + task_bytes(plan) + blas_bytes(plan));
-  EXPECT_EQ(after.live_bytes, before.live_bytes);
-  EXPECT_EQ(after.live_blocks, before.live_blocks);
-  // The figure is no fantasy either: a plan that claims memory takes it.
-  EXPECT_GE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes));
+  expect_within_plan(shape.tokens, shape.workspace, [&] {
+    return cross_entropy(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), loss, gradients)
+        .plan;
+  });
 }
 
 TEST(Allocations, StayWithinThePlan) {
@@ -152,6 +165,39 @@ TEST(Allocations, WaitingTasksAreFew) {
   const Shape shape = {1600, 16, 1600, 16, 16, size_t{64} << 20};
   for (const PlanKind kind : kPlans) {
     for (const int threads : {1, 3}) expect_within_plan(shape, DType::kFloat32, kind, threads, false);
+  }
+}
+
+// The blocks of a small hidden size are not those of a LoRA of a higher rank: a tile has a few tasks.
+TEST(Allocations, TasksOfALoraOfAHighRankAreFew) {
+  constexpr int64_t kRank = 70;
+  InputSpec spec;
+  spec.tokens = 100;
+  spec.hidden = 3;
+  spec.vocab = 300;
+  Inputs inputs(spec);
+  RunSpec run;
+  run.d_weight = false;
+  GradientOutputs outputs(inputs, run);
+  std::vector<float> a(kRank * spec.hidden, 0.1F), b(spec.vocab * kRank, 0.1F), d_a(a.size()), d_b(b.size());
+  LmHead head = inputs.head_view();
+  head.lora.a = {a.data(), kRank, spec.hidden};
+  head.lora.b = {b.data(), spec.vocab, kRank};
+  Gradients gradients = outputs.gradients();
+  gradients.d_lora_a = {d_a.data(), kRank, spec.hidden};
+  gradients.d_lora_b = {d_b.data(), spec.vocab, kRank};
+  for (const PlanKind kind : kPlans) {
+    for (const int threads : {1, 2}) {
+      ContextOptions options;
+      options.plan = kind;
+      options.threads = threads;
+      options.row_tile = 1;
+      options.vocab_tile = 3;
+      const Context context(options);
+      expect_within_plan(spec.tokens, options.workspace_bytes, [&] {
+        return cross_entropy(context, inputs.hidden_view(), head, inputs.targets_view(), {}, gradients).plan;
+      });
+    }
   }
 }
 
@@ -213,6 +259,71 @@ TEST(Allocations, OfChunksOfGroupsStayWithinThePlan) {
     }
   }
 }
+
+#if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
+// Returns the bytes of this process that are in memory.
+int64_t resident_bytes() {
+  int64_t all = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> all >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+// The reference's part and the call itself take their memory one after the other: what the heap keeps of a
+// freed block is not resident beside the next one.
+TEST(Allocations, AReferencesPartIsNoLongerResident) {
+  InputSpec spec, reference_spec;
+  spec.tokens = reference_spec.tokens = 1024;
+  spec.sequences = reference_spec.sequences = 4;
+  spec.vocab = reference_spec.vocab = 3000;
+  spec.hidden = reference_spec.hidden = 32;
+  reference_spec.seed = 2;
+  Inputs inputs(spec), model(reference_spec);
+  RunSpec run;
+  run.d_weight = false;
+  GradientOutputs outputs(inputs, run);
+  Gradients gradients = outputs.gradients();
+  int64_t most = 0;
+  gradients.weight_sink = [&](int64_t, int64_t, const ConstMatrix&) { most = std::max(most, resident_bytes()); };
+  ContextOptions options;
+  options.plan = PlanKind::kOnePass;
+  options.threads = 1;
+  const Context context(options);
+  const std::vector<uint8_t> labels = {1, 0, 1, 0};
+  Reference reference;
+  reference.hidden = model.hidden_view();
+  reference.head = model.head_view();
+  const auto expect_within_plan = [&](const auto& call) {
+    ContextOptions of_part = options;
+    of_part.plan = PlanKind::kAuto;
+    const auto part = static_cast<int64_t>(
+        plan_token_stats(Context(of_part), model.hidden_view(), model.head_view(), inputs.targets_view())
+            .workspace_bytes);
+    ASSERT_GT(part, 2 << 20);
+    // The part's block comes from the heap, which keeps it, and the call's own does not.
+    ASSERT_EQ(mallopt(M_MMAP_THRESHOLD, static_cast<int>(part) + (1 << 20)), 1);
+    ASSERT_EQ(mallopt(M_TRIM_THRESHOLD, 1 << 30), 1);
+    call();  // starts the BLAS's buffers, which stay
+    malloc_trim(0);
+    const int64_t before = resident_bytes();
+    most = 0;
+    const Plan plan = call();
+    ASSERT_GT(static_cast<int64_t>(plan.workspace_bytes), part + (2 << 20));
+    EXPECT_LE(most - before, static_cast<int64_t>(plan.workspace_bytes) + result_bytes(spec.tokens) + task_bytes(plan));
+  };
+  expect_within_plan([&] {
+    return preference_loss(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), reference, {},
+                           gradients)
+        .plan;
+  });
+  expect_within_plan([&] {
+    KtoBatch batch;
+    batch.targets = inputs.targets_view();
+    batch.labels = labels;
+    batch.reference = reference;
+    return kto_loss(context, inputs.hidden_view(), inputs.head_view(), batch, {}, gradients).plan;
+  });
+}
+#endif
 
 TEST(Allocations, NothingLeaksWhenASinkThrows) {
   InputSpec spec;

@@ -175,12 +175,6 @@ TEST(DistillationBadInput, Options) {
          c.options.mean_over = MeanOver::kSequences;
        },
        {"mean_over = sequences needs reduction mean"}},
-      {"two normalisers",
-       [](Call& c) {
-         c.options.normaliser = 2;
-         c.options.mean_over = MeanOver::kSequences;
-       },
-       {"normaliser = 2 and mean_over = sequences"}},
       {"temperatures of another size",
        [](Call& c) {
          c.temperatures.resize(5);

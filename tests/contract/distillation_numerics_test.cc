@@ -107,6 +107,42 @@ TEST(DistillationNumerics, PeakedDistributionsKeepTheirDigits) {
   });
 }
 
+// Student and teacher are each certain of another token. What pulls them together is s − t; each other
+// gradient is a difference of equal numbers, and so 0 whatever the temperature, the mean and the loss's
+// weights.
+TEST(DistillationNumerics, WhereAllMassIsInOneEntrySlopesCancel) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    for (const DivergenceCase& divergence : divergence_cases()) {
+      for (const double temperature : {0.05, 0.03, 0.01}) {
+        DistillationSpec spec;
+        spec.student.dtype = spec.teacher.dtype = dtype;
+        DistillationCase call(spec);
+        for (int64_t v = 0; v < spec.vocab; ++v) {
+          call.student.bias.set(0, v, v == 7 ? 60 : 0);
+          call.teacher.bias.set(0, v, v == 20 ? 60 : 0);
+        }
+        call.options = divergence.options;
+        call.options.divergence_weight = 0.7;
+        call.options.token.temperature = temperature;
+        // What weighs less than the least normal number may count as 0 or as that.
+        const double lost = static_cast<double>(spec.vocab) * 0x1p-126 * (2 * 120 / temperature) / temperature;
+        const oracle::DistillationTruth truth = oracle::distillation_truth(call.inputs());
+        if (truth.d_bias.cwiseAbs().maxCoeff() > lost) continue;
+        for (const PlanKind plan : kPlans) {
+          SCOPED_TRACE(divergence.name + " " + name_of(dtype) + " " + name_of(plan) + " at " +
+                       std::to_string(temperature));
+          StudentGradients gradients(call.student);
+          call.run(context_of(plan), gradients.views());
+          EXPECT_LE(largest(gradients.d_bias), lost);
+          EXPECT_LE(largest(gradients.d_hidden), lost * 2 * 120);
+          EXPECT_LE(largest(gradients.d_weight), lost * 2 * 120);
+          if (HasFailure()) return;
+        }
+      }
+    }
+  }
+}
+
 // A common offset of all logits changes nothing: integers below 2²⁴ are exact in float32, and so are these
 // logits with the offset and without.
 TEST(DistillationNumerics, ACommonOffsetCostsNoDigits) {

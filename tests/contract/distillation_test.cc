@@ -85,9 +85,12 @@ std::vector<DistillationCase> various_cases() {
   out.back().options.teacher_temperature = 0.8;
   add([](DistillationSpec& spec) { spec.teacher.rows = Rows::kSlice; });
   out.back().options.mean_over = MeanOver::kSequenceMeans;
+  out.back().options.normaliser = 11;
   out.back().options.divergence_weight = 0.25;
   out.back().options.hard_weight = 2;
   out.back().options.token.temperature = 0.9;
+  add([](DistillationSpec&) {});
+  out.back().options.mean_over = MeanOver::kSequenceMeans;
   add([](DistillationSpec& spec) { spec.targets = false; });
   out.back().options.normaliser = 7;
   out.back().options.loss_scale = -3;

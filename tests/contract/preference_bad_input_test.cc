@@ -124,6 +124,9 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
     if (loss == L::kAot || loss == L::kAotUnpaired || loss == L::kSft) {
       add("use_weighting", [](auto& o) { o.use_weighting = true; });
     }
+    if (loss == L::kAot || loss == L::kAotUnpaired) {
+      add("use_weighting", [](auto& o) { o.use_weighting = true, o.losses.push_back(L::kSigmoid); });
+    }
     if (loss != L::kSimpo && loss != L::kCpo) add("reward_alpha = 0.5", [](auto& o) { o.reward_alpha = 0.5; });
   }
   cases.push_back({"sft alone, ld_alpha",

@@ -30,7 +30,10 @@ TEST(ReferenceBadInput, ReferenceMissingOrNotNeeded) {
       expect_refused(call, {"reference"}, [&] { run_preference(call); });
     }
   }
-  expect_refused_by({run_kto}, {{"missing", [](Call& c) { c.reference = {}; }, {"reference"}}});
+  const char* remedy = "log-probabilities of 0 make it reference-free";
+  expect_refused_by({run_kto}, {{"missing", [](Call& c) { c.reference = {}; }, {"kto compares with it", remedy}}});
+  expect_refused_by({run_preference},
+                    {{"missing", [](Call& c) { c.reference = {}; }, {"sigmoid compares with it", remedy}}});
 }
 
 TEST(ReferenceBadInput, References) {
@@ -104,6 +107,18 @@ TEST(ReferenceBadInput, AReferenceMayHoldAnythingWhereNothingTakesPart) {
       EXPECT_NO_THROW(function(call)) << size;
     }
   }
+}
+
+TEST(ReferenceBadInput, AveragesNeedOneEntryPerSequence) {
+  const auto averages = [](Call& c) { c.options.ref_logps_are = c.kto.ref_logps_are = SequenceLogps::kAverages; };
+  const auto of_tokens = [=](Call& c) { averages(c), c.reference.logps = ConstVector(c.doubles.data(), 12); };
+  const auto of_model = [=](Call& c) { averages(c), c.use_model(); };
+  const auto without = [=](Call& c) { averages(c), c.use_loss(L::kSimpo, 0); };
+  expect_refused_by({run_preference, run_kto},
+                    {{"one per token", of_tokens, {"ref_logps_are = averages", "has one entry a token"}},
+                     {"a model", of_model, {"ref_logps_are = averages", "reference.logps is not given"}}});
+  expect_refused_by({run_preference},
+                    {{"no reference", without, {"ref_logps_are = averages", "reference.logps is not given"}}});
 }
 
 // Packed sequences of 0, 2, 0 and 2 tokens: four numbers are what the caller says.

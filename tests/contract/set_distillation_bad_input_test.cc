@@ -41,6 +41,13 @@ TEST(SetDistillationBadInput, RefusesWhatIsWrongAndWritesNothing) {
          c.logps[1] = -0.1;
          t.outside_logps = ConstVector(outside.data(), kN);
        }},
+      {"tail_floor = 0.001 has no meaning for outside = truncated",
+       [](SetCase&, SetTeacher&, O& o, Targets&) {
+         o.tail_floor = 0.001;
+         o.outside = OutsideSet::kTruncated;
+       }},
+      {"tail_floor = 1 must be", [](SetCase&, SetTeacher&, O& o, Targets&) { o.tail_floor = 1; }},
+      {"tail_floor = -0.5 must be", [](SetCase&, SetTeacher&, O& o, Targets&) { o.tail_floor = -0.5; }},
       {"none is left for the tail",
        [](SetCase& c, SetTeacher&, O& o, Targets&) {
          c.logps[0] = 0;

@@ -73,13 +73,13 @@ double loss_of_row(const SetCase& c, const SetDistillationOptions& o, int64_t ro
   }
   if (o.outside == OutsideSet::kTail) {
     s.push_back(1 - S);
-    t.push_back(1 - Tm);
+    t.push_back(std::max(1 - Tm, o.tail_floor));
   }
   for (double& x : t)
     x /= o.outside == OutsideSet::kRenormalised || o.outside == OutsideSet::kTeacherRenormalised ? Tm : 1;
   for (double& x : s) x /= o.outside == OutsideSet::kRenormalised ? S : 1;
-  double loss =
-      o.divergence_weight * (o.temperature_squared ? T * T : 1) * cells(o, s, t, o.outside == OutsideSet::kGeneralised);
+  const bool whole = o.outside == OutsideSet::kGeneralised || o.outside == OutsideSet::kTail;
+  double loss = o.divergence_weight * (o.temperature_squared ? T * T : 1) * cells(o, s, t, whole);
   if (o.hard_weight > 0) loss -= o.hard_weight * std::log(p[c.targets[row]]);
   return loss;
 }
@@ -152,13 +152,22 @@ std::vector<SetDistillationOptions> all_options() {
       o.beta = end;
       out.push_back(o);
     }
+    if (outside != OutsideSet::kTail) continue;
+    for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl, Divergence::kMixedKl,
+                                  Divergence::kSkewKl, Divergence::kSkewReverseKl}) {
+      SetDistillationOptions o;
+      o.divergence = kind;
+      o.tail_floor = 0.4;
+      out.push_back(o);
+    }
   }
   return out;
 }
 
 std::string name(const SetDistillationOptions& o) {
   return std::string(name_of(o.divergence)) + ", " + name_of(o.outside) + ", beta " + std::to_string(o.beta) +
-         ", hard " + std::to_string(o.hard_weight) + ", temperature " + std::to_string(o.token.temperature);
+         ", hard " + std::to_string(o.hard_weight) + ", floor " + std::to_string(o.tail_floor) + ", temperature " +
+         std::to_string(o.token.temperature);
 }
 
 TEST(SetDistillation, FinishedLogitsMatchTheFormulas) {
@@ -236,7 +245,7 @@ TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
   }
   for (SetDistillationOptions o : all_options()) {
     if (o.hard_weight > 0 || o.token.temperature != 1 || o.outside == OutsideSet::kTeacherRenormalised ||
-        o.outside == OutsideSet::kTruncated) {
+        o.outside == OutsideSet::kTruncated || o.tail_floor > 0) {
       continue;
     }
     SCOPED_TRACE(name(o));
@@ -327,6 +336,52 @@ TEST(SetDistillation, ATailThatIsEmpty) {
         EXPECT_NEAR(loss, of_set, 1e-6);
         expect_near("d_logits", d, d_set, 1e-6);
       }
+    }
+  }
+}
+
+// Probabilities that rounding has brought to a sum of 1, or above it, leave no tail: a reverse KL is infinite
+// there, and finite with a floor.
+TEST(SetDistillation, AFloorKeepsATailOfTheTeacher) {
+  const std::vector<int64_t> ids = {0, 2, 5}, offsets = {0, 3};
+  const std::vector<double> logits = {0.5, -1, 0.25, 2, 0, 1};
+  const Logits given(logits.data(), 1, 1, 6);
+  for (const double excess : {0.0, 2e-11, 1e-7}) {
+    const std::vector<double> logps = {std::log(0.25), std::log(0.25), std::log(0.5 + excess)};
+    SetTeacher teacher;
+    teacher.sets = IdSets(Targets(std::span(ids)), offsets);
+    teacher.logps = ConstVector(logps.data(), 3);
+    for (const Divergence kind : {Divergence::kReverseKl, Divergence::kMixedKl, Divergence::kJsd,
+                                  Divergence::kSkewReverseKl, Divergence::kForwardKl}) {
+      SetDistillationOptions o;
+      o.divergence = kind;
+      if (kind == Divergence::kJsd) o.beta = 1;
+      if (kind == Divergence::kSkewReverseKl) o.skew = 0;
+      SCOPED_TRACE(name(o) + ", excess " + std::to_string(excess * 1e8));
+      const auto run = [&](std::vector<double>& d) {
+        d.assign(6, 99);
+        return set_distillation_loss(Context(), given, teacher, {}, o, LogitsGradient(d.data(), 1, 1, 6)).loss;
+      };
+      std::vector<double> d, d_given;
+      if (kind != Divergence::kForwardKl) {
+        try {
+          run(d);
+          ADD_FAILURE() << "nothing was thrown";
+        } catch (const InvalidInput& error) {
+          EXPECT_NE(std::string(error.what()).find("Set tail_floor"), std::string::npos) << error.what();
+        }
+        EXPECT_EQ(d, std::vector<double>(6, 99));
+      }
+      o.tail_floor = 1e-7;
+      const double loss = run(d);
+      EXPECT_TRUE(std::isfinite(loss));
+      // A tail of that mass which the caller gives is the same tail.
+      const double outside = std::log(o.tail_floor);
+      teacher.outside_logps = ConstVector(&outside, 1);
+      o.tail_floor = 0;
+      EXPECT_EQ(run(d_given), loss);
+      EXPECT_EQ(d_given, d);
+      teacher.outside_logps = {};
     }
   }
 }

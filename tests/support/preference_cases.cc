@@ -67,6 +67,9 @@ void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
     add("weighting", [](auto& o) { o.use_weighting = true; });
     add("weighting and a likelihood", [](auto& o) { o.use_weighting = true, o.nll_weight = 0.5; });
   }
+  if (is_one_of({L::kSigmoid, L::kOrpo})) {
+    add("weighting beside sft", [](auto& o) { o.use_weighting = true, o.losses.push_back(L::kSft); });
+  }
   for (const double alpha : {0.0, 0.3, 1.0}) {
     if (loss == L::kSft) break;
     add("ld_alpha " + std::to_string(alpha), [=](auto& o) { o.ld_alpha = alpha, o.nll_weight = 0.25; });

@@ -171,6 +171,7 @@ PreferenceTester& PreferenceTester::options(const std::string& name, const Prefe
 SequenceData& PreferenceTester::given() {
   SequenceData& data = this->data(true);
   options_.token = data.token;
+  options_.ref_logps_are = data.ref_logps_are;
   return data;
 }
 
@@ -233,6 +234,7 @@ void PreferenceTester::matches_oracle() {
 SequenceData& KtoTester::given() {
   SequenceData& data = this->data(false);
   case_.options.token = data.token;
+  case_.options.ref_logps_are = data.ref_logps_are;
   return data;
 }
 

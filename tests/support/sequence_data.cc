@@ -74,12 +74,14 @@ void add_reference(SequenceData& data, ReferenceForm form, DType dtype, const Ar
     data.reference.hidden = model.hidden_view();
     data.reference.head = model.head_view();
     data.reference_errors = sums_of(batch, reference.stat_bounds.logp);
-  } else if (form == ReferenceForm::kSequences) {
+  } else if (form == ReferenceForm::kSequences || form == ReferenceForm::kAverages) {
+    if (form == ReferenceForm::kAverages) data.ref_logps_are = SequenceLogps::kAverages;
     data.reference_logps = HostTensor(dtype, 1, batch.sequences(), 0, data.inputs.spec.allocate);
     for (int64_t s = 0; s < batch.sequences(); ++s) {
       if (batch.count(s) == 0) continue;
-      data.reference_logps.set(0, s, batch.reference[s]);
-      batch.reference[s] = data.reference_logps.get(0, s);
+      const double tokens = form == ReferenceForm::kAverages ? static_cast<double>(batch.count(s)) : 1;
+      data.reference_logps.set(0, s, batch.reference[s] / tokens);
+      batch.reference[s] = tokens * data.reference_logps.get(0, s);
     }
   } else {
     data.reference_logps = HostTensor(dtype, 1, batch.tokens(), 0, data.inputs.spec.allocate);

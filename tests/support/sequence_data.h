@@ -25,6 +25,7 @@ inline constexpr double kArithmeticUnits = 256;
 enum class ReferenceForm {
   kNone,
   kSequences,  ///< sums
+  kAverages,   ///< these sums, divided by the tokens that take part
   kTokens,     ///< NaN where a token takes no part
   kModel,      ///< hidden states of another width and a head
 };
@@ -38,6 +39,7 @@ struct SequenceData {
   Inputs reference_model;
   HostTensor reference_logps;  ///< [1, S] or [1, N]
   Reference reference;
+  SequenceLogps ref_logps_are = SequenceLogps::kSums;  ///< what the call's options must say
   oracle::SequenceBatch batch;
   /// How far each sequence's Σ logp may be off, and the reference's.
   std::vector<double> errors, reference_errors;

@@ -61,9 +61,9 @@ std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<
                                   std::span<const int64_t> offsets) {
   std::vector<double> out(labels.size(), 1);
   if (options.reduction != Reduction::kMean) return out;
-  const auto sequences = static_cast<double>(offsets.size() - 1);
-  double tokens = 0;
+  double sequences = static_cast<double>(offsets.size() - 1), tokens = 0;
   for (const int64_t label : labels) tokens += label != kNoLabel;
+  if (options.normaliser) sequences = tokens = *options.normaliser;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     double own = 0;
     for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) own += labels[i] != kNoLabel;
@@ -79,7 +79,6 @@ std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<
           out[i] = sequences * own;
           break;
       }
-      if (options.normaliser) out[i] = *options.normaliser;
     }
   }
   return out;

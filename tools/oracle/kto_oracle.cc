@@ -87,7 +87,7 @@ LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, cons
                     const KtoBatch& batch, const KtoOptions& options) {
   KtoInput input;
   input.batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
-  input.batch.reference = read_reference(batch.reference.logps, input.batch);
+  input.batch.reference = read_reference(batch.reference.logps, options.ref_logps_are, input.batch);
   input.labels.assign(batch.labels.begin(), batch.labels.end());
   input.labels.resize(input.batch.sequences(), 1);
   input.kl_logps = read_vector(batch.kl_logps);

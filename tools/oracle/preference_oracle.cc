@@ -348,10 +348,15 @@ SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std
   return batch;
 }
 
-std::vector<double> read_reference(const ConstVector& logps, const SequenceBatch& batch) {
+std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meaning, const SequenceBatch& batch) {
   const std::vector<double> values = read_vector(logps);
-  if (logps.size == batch.sequences()) return values;
   std::vector<double> sums;
+  if (logps.size == batch.sequences()) {
+    for (int64_t s = 0; s < batch.sequences(); ++s) {
+      sums.push_back(meaning == SequenceLogps::kAverages ? static_cast<double>(batch.count(s)) * values[s] : values[s]);
+    }
+    return sums;
+  }
   for (int64_t s = 0; s < batch.sequences(); ++s) sums.push_back(batch.sum(values, s));
   return sums;
 }
@@ -406,7 +411,7 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& 
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                            const ConstVector& reference, const PreferenceOptions& options) {
   SequenceBatch batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
-  if (reference.size > 0) batch.reference = read_reference(reference, batch);
+  if (reference.size > 0) batch.reference = read_reference(reference, options.ref_logps_are, batch);
   if (reference.size == batch.tokens()) batch.reference_tokens = read_vector(reference);
   const PreferenceTruth loss = compute_preference(batch, options);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};

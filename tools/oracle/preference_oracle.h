@@ -36,7 +36,7 @@ void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens);
 SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets);
 
 /// Sums a sequence of what the call got: [S] sums or [N] log-probabilities of tokens.
-std::vector<double> read_reference(const ConstVector& logps, const SequenceBatch& batch);
+std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meaning, const SequenceBatch& batch);
 
 /// Whether the loss has a, b or Δ in its formula.
 bool compares_with_reference(PreferenceLoss loss);

@@ -58,7 +58,9 @@ struct Cells {
 
   double value(const SetDistillationOptions& options, std::vector<double>& slopes) const {
     const DivergenceFormula formula = formula_of(options);
-    const double weight = options.outside == OutsideSet::kGeneralised ? mass_weight(formula) : 0;
+    // Of a set and its tail these are the same number, unless the teacher's masses do not sum to 1.
+    const bool generalised = options.outside == OutsideSet::kGeneralised || options.outside == OutsideSet::kTail;
+    const double weight = generalised ? mass_weight(formula) : 0;
     double sum = 0;
     for (size_t k = 0; k < log_s.size(); ++k) {
       const double s = std::exp(log_s[k]), t = std::exp(log_t[k]);
@@ -133,8 +135,10 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
       mass += std::exp(log_t.back());
     }
     const bool given = teacher.outside_logps.size > 0;
-    const double log_outside =
+    double log_outside =
         given ? read_element(teacher.outside_logps.data, teacher.outside_logps.dtype, row) : std::log1p(-mass);
+    const bool is_whole = static_cast<int64_t>(sets[r].size()) == vocab;
+    if (!is_whole) log_outside = std::fmax(log_outside, std::log(options.tail_floor));
     const double temperature = logits.temperature(row);
     const double weight = options.divergence_weight * (options.temperature_squared ? temperature * temperature : 1);
     VectorXd gradient = VectorXd::Zero(vocab);

@@ -33,11 +33,13 @@ double tokens_in_policy_loss(const PolicyOptions& options, const Job& job, doubl
 double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
   const auto tokens_of = [&](const auto& options) {
     if (options.reduction != Reduction::kMean) return tokens;
-    if (options.normaliser) return tokens / *options.normaliser;
+    if (tokens == 0) return 1.0;
+    double summed = tokens, counted = tokens;  // counted: what the mean divides by without a normaliser
     if constexpr (requires { options.mean_over; }) {
-      if (options.mean_over == MeanOver::kSequences) return tokens_a_sequence(job, tokens);
+      if (options.mean_over != MeanOver::kTokens) counted = static_cast<double>(std::max<int64_t>(1, job.sequences));
+      if (options.mean_over == MeanOver::kSequenceMeans) summed = counted;
     }
-    return 1.0;
+    return summed / options.normaliser.value_or(counted);
   };
   switch (config.task) {
     case io::Task::kGrpo:
