@@ -155,7 +155,12 @@ class HeadTensors:
 
 
 def check_backward_half(
-    what: str, plan: Any, tensors: tuple[Tensor | None, ...], arguments: dict[str, Any], needs: tuple[bool, ...], group: Any
+    what: str,
+    plan: Any,
+    tensors: tuple[Tensor | None, ...],
+    arguments: dict[str, Any],
+    needs: tuple[bool, ...],
+    group: Any,
 ) -> None:
     """Raises in the forward half what would end the backward half: options that no plan of it serves. `plan` is the
     function of _core that plans such gradients."""

@@ -71,7 +71,7 @@ def _check_backward_half(
 ) -> None:
     mode = arguments.get("backward", "exact")
     if any(needs) and mode != "exact" and arguments.get("normalise_over") == "set":
-        raise ValueError(f'backward = {mode!r} chooses parts of the vocabulary: normalise_over="set" reads no more than ids')
+        raise ValueError(f'backward = {mode!r} cannot run: normalise_over="set" reads the ids alone, not the vocabulary')
     own = ("ids", "id_counts", "id_offsets", "normalise_over")
     tokens = tensors[0].shape[0]  # type: ignore[union-attr]
     like = {name: value for name, value in arguments.items() if name not in own}
