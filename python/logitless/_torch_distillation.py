@@ -30,6 +30,11 @@ def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
         )
 
 
+def _wrong_rows(name: str, last: str, input: Tensor, got: Tensor) -> ValueError:
+    lead = ", ".join(map(str, input.shape[:-1]))
+    return ValueError(f"expected {name} of shape ({lead}, {last}), as input has, got {tuple(got.shape)}")
+
+
 def _teacher_arguments(
     input: Tensor,
     teacher_input: Tensor | None,
@@ -42,17 +47,12 @@ def _teacher_arguments(
         if any(x is not None for x in (teacher_input, teacher_weight, teacher_bias, teacher_vocab_ids)):
             raise ValueError("teacher_logits takes the place of teacher_input, teacher_weight and teacher_bias")
         if teacher_logits.shape[:-1] != input.shape[:-1]:
-            raise ValueError(
-                f"expected teacher_logits of shape {(*input.shape[:-1], 'V')}, as input has, "
-                f"got {tuple(teacher_logits.shape)}"
-            )
+            raise _wrong_rows("teacher_logits", "V", input, teacher_logits)
         return {"teacher_logits": rows_of(values_of(teacher_logits))}
     if teacher_input is None or teacher_weight is None:
         raise ValueError("give teacher_input and teacher_weight, or teacher_logits")
     if teacher_input.shape[:-1] != input.shape[:-1]:
-        raise ValueError(
-            f"expected teacher_input of shape {(*input.shape[:-1], 'H')}, as input has, got {tuple(teacher_input.shape)}"
-        )
+        raise _wrong_rows("teacher_input", "H", input, teacher_input)
     return other_head("teacher_", teacher_input, teacher_weight, teacher_bias, teacher_vocab_ids)
 
 

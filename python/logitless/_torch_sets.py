@@ -202,7 +202,7 @@ def soft_cross_entropy(
         arguments.update(sets_of(ids, lead, id_counts, id_offsets))
         arguments["weights"] = row_of("weights", weights, tuple(ids.shape))
     if mask is not None:
-        arguments["mask"] = row_of_tokens("mask", mask != 0, lead).to(torch.uint8)
+        arguments["mask"] = row_of_tokens("mask", mask, lead)
     dtype = type_of_loss(loss_dtype, type_of_logits(input))
     return loss_of("soft_cross_entropy", head.of(_rows(head.input, lead)), reduction, arguments, dtype, lead)
 
