@@ -16,8 +16,8 @@ namespace {
 
 using core::fail;
 
-// glibc maps larger blocks apart from its heap. A call whose logits take less finds what a part has freed, and
-// returning that to the system would only cost time.
+// glibc maps larger blocks apart from its heap. A call whose logits take less finds what a part has freed,
+// and returning that to the system would only cost time.
 constexpr int64_t kMappedApart = int64_t{32} << 20;
 
 // Lists the parts of the other form of a reference, and whether each is there.
