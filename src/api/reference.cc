@@ -16,6 +16,10 @@ namespace {
 
 using core::fail;
 
+// glibc maps larger blocks apart from its heap. A call whose logits take less finds what a part has freed,
+// and returning that to the system would only cost time.
+constexpr int64_t kMappedApart = int64_t{32} << 20;
+
 // Lists the parts of the other form of a reference, and whether each is there.
 std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Reference& reference) {
   const LmHead& head = reference.head;
@@ -111,7 +115,8 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, Sequ
     return sums;
   }
   // The heap would keep what the model's part frees while the call takes memory of its own.
-  core::Store of_part(true);
+  const int64_t kept_logits = kMappedApart / static_cast<int64_t>(sizeof(float));
+  core::Store of_part(tokens.tokens() > kept_logits / std::max<int64_t>(1, whole.shape().entries));
   stream::Ran model;
   if (logps.size == 0) {
     const core::StoreScope scope(core::current_store() ? core::current_store() : &of_part);

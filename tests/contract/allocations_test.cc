@@ -274,7 +274,7 @@ TEST(Allocations, AReferencesPartIsNoLongerResident) {
   InputSpec spec, reference_spec;
   spec.tokens = reference_spec.tokens = 1024;
   spec.sequences = reference_spec.sequences = 4;
-  spec.vocab = reference_spec.vocab = 3000;
+  spec.vocab = reference_spec.vocab = 9000;  // 35 MiB of logits
   spec.hidden = reference_spec.hidden = 32;
   reference_spec.seed = 2;
   Inputs inputs(spec), model(reference_spec);
