@@ -46,7 +46,7 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
       const Context context;
       const float logit = 0;
       api::Call any(context, Logits(&logit, 1, 1, 1));  // The values are given: nothing is computed.
-      loss.set_reference(api::reference_sums(any, reference_, loss.tokens(), options_.token));
+      loss.set_reference(api::reference_sums(any, reference_, options_.ref_logps_are, loss.tokens(), options_.token));
     }
     TokenGrads grads = tokens_.zero_grads();
     loss.evaluate(tokens_.rows, tokens_.stats, grads);
