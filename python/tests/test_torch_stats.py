@@ -123,7 +123,7 @@ def test_packed_documents(shift, reduction):
         (torch.tensor([[0, N]]), ValueError, r"offsets has shape \(1, 2\): it must be \[B \+ 1\]"),
         (torch.tensor([], dtype=torch.int64), ValueError, r"offsets has shape \(0,\): it must be \[B \+ 1\]"),
         (torch.tensor([1, N]), ValueError, r"offsets\[0\] = 1 must be 0"),
-        (torch.tensor([0, N - 1]), ValueError, rf"offsets\[1\] = {N - 1} must be the number of rows of hidden, {N}"),
+        (torch.tensor([0, N - 1]), ValueError, rf"offsets\[1\] = {N - 1} must be the number of rows of input, {N}"),
     ],
 )
 def test_bad_offsets(offsets, error, message):
