@@ -75,8 +75,8 @@ struct CrossEntropyResult {
   std::vector<double> per_token_lse;    ///< [N], TokenStats::lse
   /// [N], TokenStats::argmax; empty without want_accuracy.
   std::vector<int64_t> per_token_argmax;
-  CrossEntropyMetrics metrics;          ///< over the tokens that take part
-  Plan plan;                            ///< what ran
+  CrossEntropyMetrics metrics;  ///< over the tokens that take part
+  Plan plan;                    ///< what ran
 };
 
 /// What a forward leaves for its backward: a few numbers a token.

@@ -106,8 +106,8 @@ struct PreferenceOptions {
   bool average_log_prob = false;  ///< a sequence's mean log-probability instead of its sum
   /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
-  double discopop_tau = 0.05;     ///< positive and finite
-  double simpo_gamma = 0.5;       ///< finite
+  double discopop_tau = 0.05;  ///< positive and finite
+  double simpo_gamma = 0.5;    ///< finite
   /// Any but kReverseKl is for sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop and sft only.
   FDivergence f_divergence = FDivergence::kReverseKl;
   double f_alpha = 0.5;  ///< the α of kAlpha, finite; any other than 0.5 needs it

@@ -107,8 +107,7 @@ struct Singles {
     return loss;
   }
   void prepare(Call& call, Loss& loss) const {
-    loss.set_reference(
-        api::reference_sums(call, batch.reference, options.ref_logps_are, loss.tokens(), options.token));
+    loss.set_reference(api::reference_sums(call, batch.reference, options.ref_logps_are, loss.tokens(), options.token));
   }
   void plan_parts(Call& call, const Loss& loss) const {
     api::plan_reference(call, batch.reference, loss.tokens(), options.token);

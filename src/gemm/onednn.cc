@@ -81,17 +81,15 @@ void check(dnnl_status_t status, const char* type) {
 char transposition(const Operand& operand) { return operand.transposed ? 'T' : 'N'; }
 
 void multiply_bfloat16(const Product<float>& p) {
-  check(dnnl_gemm_bf16bf16f32(transposition(p.a), transposition(p.b), p.m, p.n, p.k, 1.0f,
-                              static_cast<const uint16_t*>(p.a.data), p.a.stride,
-                              static_cast<const uint16_t*>(p.b.data), p.b.stride, p.accumulate ? 1.0f : 0.0f, p.c,
-                              p.ldc),
+  check(dnnl_gemm_bf16bf16f32(
+            transposition(p.a), transposition(p.b), p.m, p.n, p.k, 1.0f, static_cast<const uint16_t*>(p.a.data),
+            p.a.stride, static_cast<const uint16_t*>(p.b.data), p.b.stride, p.accumulate ? 1.0f : 0.0f, p.c, p.ldc),
         "bfloat16");
 }
 
 void multiply_float32(const Product<float>& p) {
   check(dnnl_sgemm(transposition(p.a), transposition(p.b), p.m, p.n, p.k, 1.0f, static_cast<const float*>(p.a.data),
-                   p.a.stride, static_cast<const float*>(p.b.data), p.b.stride, p.accumulate ? 1.0f : 0.0f, p.c,
-                   p.ldc),
+                   p.a.stride, static_cast<const float*>(p.b.data), p.b.stride, p.accumulate ? 1.0f : 0.0f, p.c, p.ldc),
         "float32");
 }
 
@@ -168,9 +166,7 @@ class OneDnn final : public Delegating {
   }
 
   // With AMX, oneDNN is faster from 17 rows on. Without it, few_rows.cc is faster for all rows that it takes.
-  int64_t few_rows(DType a, DType b) const override {
-    return is_native(a, b) && amx_ ? 16 : others_.few_rows(a, b);
-  }
+  int64_t few_rows(DType a, DType b) const override { return is_native(a, b) && amx_ ? 16 : others_.few_rows(a, b); }
   // On Zen 4 two pass takes the same time with 512 to 1,024 entries.
   int64_t tile_entries(DType a, DType b, bool logits_stay) const override {
     return is_native(a, b) && !logits_stay && !amx_ ? 640 : others_.tile_entries(a, b, logits_stay);
@@ -207,8 +203,7 @@ class OneDnn final : public Delegating {
     if (write_empty(p)) return;
     const OmpThreads alone(1);
     if (native) return multiply_bfloat16(p);
-    multiply_widened(p, kernels, scratch, 1,
-                     [&](const Product<float>& part) { multiply_float32_rows(part, level_); });
+    multiply_widened(p, kernels, scratch, 1, [&](const Product<float>& part) { multiply_float32_rows(part, level_); });
   }
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {

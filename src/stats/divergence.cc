@@ -183,8 +183,7 @@ double largest_scale(const problem::TokenProblem& problem, const TokenStats& sta
   if (rule.form == DivergenceForm::kOverlap) {
     return std::abs(g.by_difference) * std::max(std::exp(-g.log_overlap), std::abs(g.mean));
   }
-  const double by_slope =
-      rule.slope == PairSlope::kSign ? 0.5 + std::abs(g.mean) : std::max(1.0, std::abs(g.mean));
+  const double by_slope = rule.slope == PairSlope::kSign ? 0.5 + std::abs(g.mean) : std::max(1.0, std::abs(g.mean));
   return std::max(std::abs(g.by_difference), shared(std::abs(g.by_slope), by_slope));
 }
 

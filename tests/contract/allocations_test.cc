@@ -91,8 +91,8 @@ void expect_within_plan(int64_t tokens, size_t workspace, const Call& call) {
   call();
   const AllocationCount after = settled_count(before);
   EXPECT_LE(plan.workspace_bytes, workspace);
-  EXPECT_LE(after.peak_bytes - before.live_bytes, static_cast<int64_t>(plan.workspace_bytes) + result_bytes(tokens) +
-                                                      task_bytes(plan) + blas_bytes(plan));
+  EXPECT_LE(after.peak_bytes - before.live_bytes,
+            static_cast<int64_t>(plan.workspace_bytes) + result_bytes(tokens) + task_bytes(plan) + blas_bytes(plan));
   EXPECT_EQ(after.live_bytes, before.live_bytes);
   EXPECT_EQ(after.live_blocks, before.live_blocks);
   // The figure is no fantasy either: a plan that claims memory takes it.

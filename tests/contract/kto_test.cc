@@ -37,8 +37,8 @@ TEST(Kto, EveryOption) {
 }
 
 TEST(Kto, EveryFormOfTheReference) {
-  for (const ReferenceForm form : {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens,
-                                   ReferenceForm::kModel}) {
+  for (const ReferenceForm form :
+       {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens, ReferenceForm::kModel}) {
     matches_oracle_in_every_plan(small().reference(form));
     for (const DType dtype : kDTypes) small().reference(form).reference_dtype(dtype).shift().matches_oracle();
   }

@@ -78,8 +78,8 @@ TEST(PreferenceFromLogits, EveryTypeTemperatureTileAndStride) {
 TEST(KtoFromLogits, EveryTypeTemperatureTileAndStride) { matches_oracle_in_every_way(singles()); }
 
 TEST(PreferenceFromLogits, EveryFormOfTheReference) {
-  for (const ReferenceForm form : {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens,
-                                   ReferenceForm::kModel}) {
+  for (const ReferenceForm form :
+       {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens, ReferenceForm::kModel}) {
     for (const bool temperatures : {false, true}) {
       matches_oracle_in_both_forms(
           pairs().loss(PreferenceLoss::kSigmoid).reference(form).temperatures(temperatures).empty_sequences({1}));

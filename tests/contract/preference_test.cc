@@ -65,8 +65,8 @@ TEST(Preference, EveryOption) {
 
 TEST(Preference, EveryFormOfTheReference) {
   for (const PreferenceLoss loss : {PreferenceLoss::kSigmoid, PreferenceLoss::kIpo, PreferenceLoss::kAot}) {
-    for (const ReferenceForm form : {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens,
-                                     ReferenceForm::kModel}) {
+    for (const ReferenceForm form :
+         {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens, ReferenceForm::kModel}) {
       PreferenceTester tester = small().loss(loss).reference(form);
       matches_oracle_in_every_plan(tester);
       matches_oracle_in_every_plan(tester.dtype(DType::kFloat64));

@@ -63,8 +63,6 @@ void add_flags(Command& info, InfoOptions& options) {
 
 }  // namespace
 
-void add_info(CommandLine& line) {
-  line.add<InfoOptions>("info", kInfoHelp, kInfoFooter, add_flags, run_info);
-}
+void add_info(CommandLine& line) { line.add<InfoOptions>("info", kInfoHelp, kInfoFooter, add_flags, run_info); }
 
 }  // namespace logitless::cli
