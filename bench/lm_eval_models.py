@@ -85,7 +85,6 @@ def run(model_name, task, options):
     import torch
     from lm_eval.models.huggingface import HFLM
 
-    import logitless
     from logitless.lm_eval import LogitlessLM
 
     if options.real:

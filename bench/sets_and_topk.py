@@ -18,7 +18,6 @@ import time
 import torch
 from safetensors.torch import load_file
 
-import logitless
 from logitless.torch import distillation_loss, id_logps, linear_cross_entropy, token_logps, topk_logps
 
 ROWS = 128  # that PyTorch makes logits of at once

@@ -118,7 +118,6 @@ def liger_grpo(job: Job) -> Loss:
 
 def logitless_package(job: Job) -> Loss:
     """This project's own Python package."""
-    import logitless
     import logitless.torch as fused
 
     sequences = (job.shape.sequences, -1)

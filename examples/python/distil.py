@@ -24,7 +24,6 @@ import smollm2
 import torch
 from safetensors.torch import save_file
 
-import logitless
 from logitless.torch import distillation_loss, linear_cross_entropy
 
 CONTEXT, WIDTH, HIDDEN = 4, 64, 192

@@ -15,7 +15,6 @@ import argparse
 import smollm2
 import torch
 
-import logitless
 from logitless.torch import preference_loss, token_logps
 
 BETA = 0.1

@@ -16,7 +16,6 @@ import argparse
 import smollm2
 import torch
 
-import logitless
 from logitless.torch import policy_loss, token_logps
 
 QUESTIONS = ["Why is the sky blue?", "What is a river?", "Name three animals.", "How do bees make honey?"]

@@ -24,7 +24,6 @@ import transformers
 import trl
 from grpo import QUESTIONS
 
-import logitless
 from logitless.torch import token_logps
 
 

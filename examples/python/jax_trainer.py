@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-import logitless
 from logitless.jax import linear_cross_entropy
 
 

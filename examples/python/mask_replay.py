@@ -14,7 +14,6 @@ import argparse
 import smollm2
 import torch
 
-import logitless
 from logitless.torch import id_logps, token_logps
 
 QUESTIONS = [

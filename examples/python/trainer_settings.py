@@ -17,7 +17,6 @@ import torch
 import transformers
 from trainer import blocks
 
-import logitless
 from logitless.transformers import argmax, compute_loss_func, patch
 
 # Arguments of Trainer, and what is done to the model before.
