@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "logitless/error.h"
 #include "logitless/logits.h"
 #include "logitless/set_distillation.h"
 #include "set_distillation_case.h"
