@@ -175,8 +175,8 @@ TEST(RowRules, OfTilesThatEndAnywhere) {
 
 TEST(RowRules, OfLargeTiles) {
   every_type(1024, 96, 600);
-  for (const bool b_transposed : {false, true}) {
-    keeps_its_rule<float>(DType::kFloat32, 1024, 800, b_transposed, 600);
+  for (const int64_t n : {1000, 1024}) {
+    for (const bool b_transposed : {false, true}) keeps_its_rule<float>(DType::kFloat32, n, 800, b_transposed, 600);
   }
 }
 
