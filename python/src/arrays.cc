@@ -351,8 +351,8 @@ void visit_elements(const Array& array, const Visit& visit, size_t axis = 0, int
 // Tells whether the elements stand in memory row by row, with nothing between them.
 bool is_contiguous(const Array& array) {
   const size_t last = array.axes() - 1;
-  return array.follows(last) && (last == 0 || array.size(0) < 2 || array.view.size() == 0 ||
-                                 array.stride(0) == array.size(1));
+  return array.follows(last) &&
+         (last == 0 || array.size(0) < 2 || array.view.size() == 0 || array.stride(0) == array.size(1));
 }
 
 bool is_integer(const nb::dlpack::dtype& type) {

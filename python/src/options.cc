@@ -81,8 +81,8 @@ Reference take_reference(Keywords& keywords, Arrays& arrays) {
 
 void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
   const std::string begin = key;
-  out = take_sets(keywords, arrays, (begin + "_ids").c_str(), (begin + "_offsets").c_str(),
-                  (begin + "_counts").c_str());
+  out =
+      take_sets(keywords, arrays, (begin + "_ids").c_str(), (begin + "_offsets").c_str(), (begin + "_counts").c_str());
 }
 
 IdSets take_sets(Keywords& keywords, Arrays& arrays, const char* ids, const char* offsets, const char* counts) {

@@ -100,8 +100,7 @@ void define_sets(nb::module_& m) {
         const std::span upstream(static_cast<const double*>(entries.data), static_cast<size_t>(entries.size));
         return writing(read.arrays, [&] {
           return read.call.with([&](const auto& outputs, const auto&... source) {
-            return id_logps_backward(context, source..., read.loss.sets, read.loss.options, forward, upstream,
-                                     outputs);
+            return id_logps_backward(context, source..., read.loss.sets, read.loss.options, forward, upstream, outputs);
           });
         });
       },
