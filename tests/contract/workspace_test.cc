@@ -23,6 +23,7 @@ ContextOptions small_tiles(PlanKind plan, int threads, Workspace* workspace) {
   options.row_tile = options.row_block = 8;
   options.vocab_tile = 32;
   options.workspace = workspace;
+  if (plan == PlanKind::kDense) options.gemm_backend = "openblas";  // oneDNN allocates when it starts a team
   return options;
 }
 
