@@ -7,6 +7,12 @@ from torch_cases import F, N, V, tensors, torch
 from logitless.torch import linear_cross_entropy
 
 
+@pytest.fixture(autouse=True)
+def fresh_compiler():
+    """What earlier tests of the process have compiled, or made the compiler skip, does not count."""
+    torch._dynamo.reset()
+
+
 def test_compiled_second_derivatives_are_refused():
     x, w, _, y = tensors(torch.float64)
     x.requires_grad_()
