@@ -342,13 +342,11 @@ typedef struct logitless_vector {
 /** See HiddenStates. */
 typedef struct logitless_hidden_states {
   size_t struct_size;
-  logitless_const_matrix states; /**< [N1, H] */
-  logitless_const_matrix second; /**< [N2, H], or none */
-  int64_t sequences;             /**< of equal length in each matrix; 1 by default */
+  logitless_const_matrix states; /**< [N, H] */
+  int64_t sequences;             /**< of equal length; 1 by default */
   const int64_t* offsets;        /**< packed sequences, or NULL */
   size_t offset_count;           /**< sequences + 1 */
-  int64_t batch_stride;          /**< from one sequence of `states` to the next */
-  int64_t second_batch_stride;   /**< the same of `second` */
+  int64_t batch_stride;          /**< from one sequence to the next */
 } logitless_hidden_states;
 
 /** See LmHead. */
@@ -410,12 +408,12 @@ typedef struct logitless_backward_options {
 /** See Gradients and LogitsGradient. Left at its defaults it asks for none. */
 typedef struct logitless_gradients {
   size_t struct_size;
-  logitless_matrix d_hidden, d_hidden_second, d_weight;
+  logitless_matrix d_hidden, d_weight;
   logitless_vector d_bias;
   int32_t d_hidden_mode, d_weight_mode, d_bias_mode; /**< LOGITLESS_OVERWRITE by default */
   logitless_weight_sink weight_sink;                 /**< takes the place of d_weight.data */
   void* weight_sink_user;                            /**< handed to it */
-  int64_t d_hidden_batch_stride, d_hidden_second_batch_stride;
+  int64_t d_hidden_batch_stride;
   void* d_logits; /**< [B, T, V], of finished logits */
   int32_t d_logits_dtype;
   int64_t d_logits_batch_stride, d_logits_row_stride;

@@ -6,7 +6,7 @@
 /// does.
 ///
 /// The contracts of the calls hold under it, with these exceptions: the workspace is N · V logits whatever
-/// the budget, and N · H more for hidden states that stand in two matrices or in sequences apart, which are
+/// the budget, and N · H more for hidden states whose sequences stand apart, which are
 /// copied together, and as much for such a d_hidden; a weight sink is an InvalidInput; a NaN in an ignored
 /// row of hidden reaches d_weight (0 · NaN); the bits may depend on the number of threads, as they do in any
 /// BLAS.

@@ -152,8 +152,8 @@ struct PreferenceResult {
   Plan plan;                            ///< what ran for the policy
 };
 
-/// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H], as two tensors of
-/// different lengths (HiddenStates with a second matrix), or packed. `reference` is needed exactly when a
+/// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H] or, where
+/// their lengths differ, packed. `reference` is needed exactly when a
 /// loss needs one. The call computes the loss, the metrics, and those gradients that `gradients` asks for. It
 /// throws InvalidInput before anything is written.
 LOGITLESS_API PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,

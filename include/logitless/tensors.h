@@ -98,28 +98,21 @@ struct Vector {
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// The hidden states of N tokens, [N, H], one row a token, and where the sequences among them begin
-/// and end. They stand in one matrix, or in two of other lengths (chosen and rejected answers of a preference
-/// loss): rows [0, N1) are those of `states`, rows [N1, N1 + N2) those of `second`, and everything with an
-/// entry a token (targets, temperatures, statistics) has N = N1 + N2 of them in this order.
+/// The hidden states of N tokens, [N, H], one row per token, and where the sequences among them begin and end.
+/// Sequences of different lengths are packed: `offsets` has their borders.
 struct HiddenStates {
-  ConstMatrix states;  ///< [N1, H]; all rows when there is no second matrix
-  /// [N2, H]: it has the same type and a stride of its own. Left as it is, there is none.
-  ConstMatrix second;
-  /// The number of sequences of equal length in each matrix, whose rows must be a multiple of it:
-  /// with a second one there are twice as many, [sequences, T1, H] and [sequences, T2, H]. 0 is a batch of
-  /// none, [0, T, H], which has no rows. It is unused when offsets is not empty.
+  ConstMatrix states;  ///< [N, H]
+  /// The number of sequences of equal length; N must be a multiple of it. 0 is an empty batch, [0, T, H],
+  /// which has no rows. It is unused when offsets is not empty.
   int64_t sequences = 1;
   /// For packed sequences (cu_seqlens) these hold 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N.
-  /// Sequence s holds the rows [offsets[s], offsets[s + 1]). No sequence lies in both matrices: N1 is one of
-  /// the offsets.
+  /// Sequence s holds the rows [offsets[s], offsets[s + 1]).
   std::span<const int64_t> offsets;
   /// The step from one sequence of `states` to the next, in elements, at least H; unset, the
   /// sequences follow one another. Position t of sequence b begins at element
   /// b * batch_stride + t * states.stride, so that a slice such as hidden[:, :-1], or the transpose of [T, B,
   /// H], can be given. It is not for packed sequences.
   std::optional<int64_t> batch_stride;
-  std::optional<int64_t> second_batch_stride;  ///< the same of `second`
 
   HiddenStates() = default;
   /// Takes [N, H] as one sequence.
@@ -139,26 +132,9 @@ struct HiddenStates {
   HiddenStates(const T* data, int64_t batch, int64_t time, int64_t hidden, std::optional<int64_t> batch_stride_ = {},
                std::optional<int64_t> row_stride = {})
       : HiddenStates(data, DTypeOf<T>::value, batch, time, hidden, batch_stride_, row_stride) {}
-  /// Takes [B, T1, H] and [B, T2, H] in two matrices.
-  static HiddenStates pair(ConstMatrix first, ConstMatrix second, int64_t batch) {
-    HiddenStates both(first, batch);
-    both.second = second;
-    return both;
-  }
-  /// Takes packed sequences in two matrices.
-  static HiddenStates pair(ConstMatrix first, ConstMatrix second, std::span<const int64_t> offsets) {
-    HiddenStates both(first, offsets);
-    both.second = second;
-    return both;
-  }
 
-  /// Tells whether they stand in two matrices.
-  bool has_second() const { return second.data || second.rows != 0 || second.cols != 0; }
-  /// Returns N, the rows of both.
-  int64_t tokens() const {
-    int64_t sum = 0;
-    return __builtin_add_overflow(states.rows, second.rows, &sum) ? std::numeric_limits<int64_t>::max() : sum;
-  }
+  /// Returns N.
+  int64_t tokens() const { return states.rows; }
   /// Returns H.
   int64_t hidden_size() const { return states.cols; }
 };
@@ -324,15 +300,12 @@ using WeightGradientSink = std::function<void(int64_t first, int64_t count, Cons
 /// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
 struct Gradients {
   Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
-  /// [N2, H] for HiddenStates::second (d_hidden is [N1, H] then): it has d_hidden's type and mode and a
-  /// stride of its own. The two are wanted together or not at all; one without rows may be left out.
-  Matrix d_hidden_second;
   Matrix d_weight;                                  ///< the head's shape and layout
   Vector d_bias;                                    ///< [V]; only for a head with a bias
   Matrix d_lora_a;                                  ///< [r, H], of LoraAdapter::a
   Matrix d_lora_b;                                  ///< [V, r], of LoraAdapter::b
   Matrix d_lora_states;                             ///< [N, r], of LoraAdapter::states
-  WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden and d_hidden_second
+  WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
   WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   WriteMode d_lora_mode = WriteMode::kOverwrite;    ///< of d_lora_a, d_lora_b and d_lora_states
@@ -342,7 +315,6 @@ struct Gradients {
   /// works as HiddenStates::batch_stride does, but no two rows may overlap. Unset, the sequences follow one
   /// another.
   std::optional<int64_t> d_hidden_batch_stride;
-  std::optional<int64_t> d_hidden_second_batch_stride;  ///< the same of d_hidden_second
   /// How they are made.
   BackwardOptions backward = {};
 
@@ -354,10 +326,10 @@ struct Gradients {
     d_hidden_batch_stride = batch_stride;
   }
 
-  /// Tells whether d_hidden, or its second half, is wanted.
-  bool wants_d_hidden() const { return d_hidden.data || d_hidden_second.data; }
   /// Tells whether anything is wanted: where nothing is, a call runs forward only.
   bool any() const { return wants_d_hidden() || wants_head() || d_lora_states.data; }
+  /// Tells whether d_hidden is wanted.
+  bool wants_d_hidden() const { return d_hidden.data != nullptr; }
   /// Tells whether the gradient of some part of the head is wanted.
   bool wants_head() const { return d_weight.data || d_bias.data || weight_sink || d_lora_a.data || d_lora_b.data; }
 };

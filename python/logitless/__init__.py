@@ -135,7 +135,7 @@ def cross_entropy(
     integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
     weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
     reference's; vocab_ids= chooses entries of the head.
-    Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
+    Further arguments: bias, softcap, offsets, weight_sink, accumulate, and the options of
     docs/options.md, which logitless.options("cross_entropy") lists. backward="sampled" (noise= or theta=, seed=) or
     "certified" (tolerance=) makes gradients of the parts of the vocabulary that matter, of every loss that says so.
     """

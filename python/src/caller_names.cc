@@ -16,8 +16,6 @@ struct Name {
 
 // A name whose begin is another one stands before it. One that ends in a dot is a prefix.
 constexpr Name kNames[] = {
-    {"hidden.second_batch_stride", "hidden_second.batch_stride", true},
-    {"hidden.second", "hidden_second", true},
     {"hidden.offsets", "offsets", true},
     {"hidden", "hidden", true},
     {"lm_head.ids", "vocab_ids", true},
@@ -31,7 +29,6 @@ constexpr Name kNames[] = {
     {"lora.states", "lora_states", true},
     {"lora.scale", "lora_scale", true},
     {"lora has", "lora_a has", true},
-    {"d_hidden_second_batch_stride", "d_hidden_second.batch_stride"},
     {"d_hidden_batch_stride", "d_hidden.batch_stride"},
     {"dlogits", "d_logits"},
     {"teacher.hidden", "teacher_hidden"},

@@ -170,7 +170,7 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
 void CallTensors::check(const Arrays& arrays) const {
   arrays.check_empty(logits_ ? logits_->tokens() : hidden_.tokens());
   if (logits_ && logits_->batch > 1) arrays.check_sequences(logits_->batch, logits_->time);
-  const bool has_batch = !logits_ && hidden_.sequences > 1 && !hidden_.has_second();
+  const bool has_batch = !logits_ && hidden_.sequences > 1;
   if (has_batch) arrays.check_sequences(hidden_.sequences, hidden_.states.rows / hidden_.sequences);
 }
 
@@ -202,19 +202,11 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   const nb::handle hidden = keywords.find("hidden");
   if (!hidden) throw InvalidInput("hidden is missing: give hidden and weight, or logits");
   hidden_ = arrays.hidden(hidden, "hidden");
-  if (const nb::handle second = keywords.find("hidden_second")) {
-    const HiddenStates other = arrays.hidden(second, "hidden_second");
-    hidden_.second = other.states;
-    hidden_.second_batch_stride = other.batch_stride;
-  }
   take(keywords, arrays, "offsets", hidden_.offsets);
   bool transposed = false;
   head_ = take_head(keywords, arrays, "", &transposed);
   if (const nb::handle out = keywords.find("d_hidden")) {
     gradients_.d_hidden = arrays.d_hidden(out, "d_hidden", gradients_.d_hidden_batch_stride);
-  }
-  if (const nb::handle out = keywords.find("d_hidden_second")) {
-    gradients_.d_hidden_second = arrays.d_hidden(out, "d_hidden_second", gradients_.d_hidden_second_batch_stride);
   }
   if (const nb::handle out = keywords.find("d_weight")) {
     gradients_.d_weight = arrays.output(out, "d_weight", transposed);

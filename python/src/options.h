@@ -191,8 +191,8 @@ BackwardOptions take_backward(Keywords& keywords);
 /// What a loss is taken of, and where its gradients go.
 class CallTensors {
  public:
-  /// Takes hidden, hidden_second, offsets and what take_head() takes, or logits; and d_hidden, d_hidden_second,
-  /// d_weight, d_bias, d_lora_a, d_lora_b, d_lora_states, weight_sink and
+  /// Takes hidden, offsets and what take_head() takes, or logits; and d_hidden, d_weight,
+  /// d_bias, d_lora_a, d_lora_b, d_lora_states, weight_sink and
   /// accumulate, or d_logits; and what take_backward() takes.
   CallTensors(Keywords& keywords, Arrays& arrays);
 

@@ -22,7 +22,7 @@ except ImportError:
     torch = None
 
 B, T, H, V, K, RANK = 2, 3, 4, 7, 2, 3
-N, SECOND = B * T, 2
+N = B * T
 _random = np.random.default_rng(7)
 _context = logitless.Context(threads=1)
 
@@ -81,8 +81,6 @@ def _cases():
     yield "offsets", "cross_entropy", _outputs(flat, "d_hidden", "d_weight")
     packed = dict(weight=_random.integers(-9, 9, (V, H)).astype(np.int8), packing="int8", scales=_eighths(V, low=1))
     yield "packed", "cross_entropy", _outputs({**_source(targets=targets), **packed}, "d_hidden")
-    second = _source(hidden_second=_eighths(B, SECOND, H), targets=_ids(N + B * SECOND))
-    yield "second", "cross_entropy", _outputs(second, "d_hidden", "d_hidden_second", "d_weight")
     logits = _eighths(B, T, V)
     yield "logits", "cross_entropy", _outputs(dict(logits=logits, targets=targets), "d_logits")
 
@@ -320,7 +318,7 @@ _FREE = {
 
 # Names of the C++ structures.
 _LIBRARYS = re.compile(
-    r"(?<![\w.])(lm_head|lora\.|sets\.|kept\.|(teacher|reference)[.:]|hidden\.(second|offsets)"
+    r"(?<![\w.])(lm_head|lora\.|sets\.|kept\.|(teacher|reference)[.:]|hidden\.offsets"
     r"|targets\.(sets|rows|weights)|dlogits|backward\.|token\.|ranks\.)"
 )
 

@@ -21,12 +21,11 @@ using core::fail;
 constexpr int64_t kMappedApart = int64_t{32} << 20;
 
 // Lists the parts of the other form of a reference, and whether each is there.
-std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Reference& reference) {
+std::array<std::pair<std::string_view, bool>, 5> parts_of_model(const Reference& reference) {
   const LmHead& head = reference.head;
   const ConstMatrix& states = reference.hidden.states;
   // Of no token they may have no memory.
   return {{{"reference.hidden", states.data || states.cols != 0},
-           {"reference.hidden.second", reference.hidden.second.data != nullptr},
            {"reference.head", head.weight.data || head.packed.given()},
            {"reference.head.bias", head.bias.data != nullptr},
            {"reference.head.ids", !head.ids.empty()},
@@ -139,8 +138,7 @@ void plan_reference(Call& whole, const Reference& reference, const loss::Sequenc
 }
 
 core::Array<core::ByteRange> ranges_of(const Reference& reference) {
-  core::Array<core::ByteRange> ranges =
-      problem::ranges_of("reference.hidden", "reference.hidden.second", reference.hidden);
+  core::Array<core::ByteRange> ranges = {problem::range_of("reference.hidden", reference.hidden)};
   ranges.push_back(core::range_of("reference.logps", reference.logps));
   problem::append_reads(reference.head, reference.head.bias, "reference.head", "reference.head.bias", ranges);
   return ranges;

@@ -191,7 +191,7 @@ void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& pro
     statement.say(of + "temperatures", entries_of_tokens("temperature", problem,
                                                          [tokens](int64_t row) { return tokens->temperature(row); }));
   }
-  say_sample_of_rows(statement, problem, problem::hidden_rows(problem), of + "hidden");
+  say_sample_of_rows(statement, problem, problem::rows_of(problem), of + "hidden");
   say_lora_of_tokens(statement, problem, problem.head, of);
 }
 
@@ -222,7 +222,7 @@ void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProb
                                                     [&temperatures](int64_t row) { return temperatures.of(row); }));
   }
   if (!problem.teacher) return;
-  say_sample_of_rows(statement, problem, problem::rows_of(*problem.teacher, problem.tokens), "teacher.hidden");
+  say_sample_of_rows(statement, problem, problem::rows_of(*problem.teacher), "teacher.hidden");
   say_lora_of_tokens(statement, problem, problem.teacher->head, "teacher.");
 }
 

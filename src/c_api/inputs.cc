@@ -70,7 +70,6 @@ WeightGradientSink sink_of(logitless_weight_sink sink, void* user) {
 Gradients gradients_of(const logitless_gradients& in) {
   Gradients out;
   out.d_hidden = matrix_of<Matrix>(in.d_hidden, "gradients.d_hidden");
-  out.d_hidden_second = matrix_of<Matrix>(in.d_hidden_second, "gradients.d_hidden_second");
   out.d_weight = matrix_of<Matrix>(in.d_weight, "gradients.d_weight");
   out.d_bias = Vector(in.d_bias.data, dtype_of(in.d_bias.dtype, "gradients.d_bias.dtype"), in.d_bias.size);
   out.d_hidden_mode = mode_of(in.d_hidden_mode, "gradients.d_hidden_mode");
@@ -78,7 +77,6 @@ Gradients gradients_of(const logitless_gradients& in) {
   out.d_bias_mode = mode_of(in.d_bias_mode, "gradients.d_bias_mode");
   out.weight_sink = sink_of(in.weight_sink, in.weight_sink_user);
   out.d_hidden_batch_stride = step_of(in.d_hidden_batch_stride);
-  out.d_hidden_second_batch_stride = step_of(in.d_hidden_second_batch_stride);
   if (in.backward) out.backward = taken<BackwardOptions>(in.backward, "gradients.backward");
   out.d_lora_a = matrix_of<Matrix>(in.d_lora_a, "gradients.d_lora_a");
   out.d_lora_b = matrix_of<Matrix>(in.d_lora_b, "gradients.d_lora_b");
@@ -97,11 +95,9 @@ HiddenStates hidden_of(const logitless_hidden_states& given, const char* name) {
   const logitless_hidden_states in = read(&given, name);
   HiddenStates out;
   out.states = matrix_of<ConstMatrix>(in.states, member(name, "states"));
-  out.second = matrix_of<ConstMatrix>(in.second, member(name, "second"));
   out.sequences = in.sequences;
   out.offsets = span_of(in.offsets, in.offset_count, member(name, "offsets").c_str());
   out.batch_stride = step_of(in.batch_stride);
-  out.second_batch_stride = step_of(in.second_batch_stride);
   return out;
 }
 
@@ -187,7 +183,7 @@ LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits) 
 int64_t CallTensors::sequences() const {
   if (logits_) return logits_->batch;
   if (!hidden_.offsets.empty()) return static_cast<int64_t>(hidden_.offsets.size()) - 1;
-  return logitless::detail::saturated_product(hidden_.sequences, hidden_.has_second() ? 2 : 1);
+  return hidden_.sequences;
 }
 
 CallTensors::CallTensors(const logitless_source* given, const logitless_gradients* wanted) {

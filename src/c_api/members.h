@@ -57,17 +57,16 @@ LOGITLESS_OWN(logitless_const_matrix, data, dtype, rows, cols, stride)
 LOGITLESS_OWN(logitless_matrix, data, dtype, rows, cols, stride)
 LOGITLESS_OWN(logitless_const_vector, data, dtype, size)
 LOGITLESS_OWN(logitless_vector, data, dtype, size)
-LOGITLESS_OWN(logitless_hidden_states, struct_size, states, second, sequences, offsets, offset_count, batch_stride,
-              second_batch_stride)
+LOGITLESS_OWN(logitless_hidden_states, struct_size, states, sequences, offsets, offset_count, batch_stride)
 LOGITLESS_OWN(logitless_packed_matrix, data, packing, rows, cols, row_bytes, scales, group)
 LOGITLESS_OWN(logitless_lm_head, struct_size, weight, layout, bias, softcap, packed, ids, id_count, lora_a, lora_b,
               lora_scale, lora_states)
 LOGITLESS_OWN(logitless_logits, struct_size, data, dtype, batch, time, vocab, batch_stride, row_stride)
 LOGITLESS_OWN(logitless_source, struct_size, hidden, head, logits)
 LOGITLESS_OWN(logitless_targets, struct_size, data32, data64, size, stride, time, batch_stride)
-LOGITLESS_OWN(logitless_gradients, struct_size, d_hidden, d_hidden_second, d_weight, d_bias, d_hidden_mode,
+LOGITLESS_OWN(logitless_gradients, struct_size, d_hidden, d_weight, d_bias, d_hidden_mode,
               d_weight_mode, d_bias_mode, weight_sink, weight_sink_user, d_hidden_batch_stride,
-              d_hidden_second_batch_stride, d_logits, d_logits_dtype, d_logits_batch_stride, d_logits_row_stride,
+              d_logits, d_logits_dtype, d_logits_batch_stride, d_logits_row_stride,
               backward, d_lora_a, d_lora_b, d_lora_states, d_lora_mode)
 LOGITLESS_OWN(logitless_backward_options, struct_size)
 LOGITLESS_OWN(logitless_communicator, struct_size, rank, size, all_gather, all_to_all, user)

@@ -67,7 +67,7 @@ Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem
 
 bool Cutter::narrow_hidden() const {
   return work_.backward && outputs_.wants_d_hidden() && stats::with_tile_types(problem_, [&](auto types) {
-           return core::is_narrow<typename decltype(types)::Sum>(problem::d_hidden_dtype(outputs_));
+           return core::is_narrow<typename decltype(types)::Sum>(outputs_.d_hidden.dtype);
          });
 }
 

@@ -107,29 +107,6 @@ void check_head(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, b
   check_lora(head, hidden, tokens, may_be_empty);
 }
 
-void check_hidden(const HiddenStates& hidden) {
-  const ConstMatrix &first = hidden.states, &second = hidden.second;
-  core::check_shape("hidden", first.data, first.dtype, first.rows, first.cols);
-  if (!hidden.has_second()) return;
-  core::check_shape("hidden.second", second.data, second.dtype, second.rows, second.cols);
-  if (second.cols != hidden.states.cols) {
-    fail("hidden.second has ", second.cols, " columns but hidden has ", hidden.states.cols);
-  }
-  if (second.dtype != hidden.states.dtype) {
-    fail("hidden.second is ", name_of(second.dtype), " but hidden is ", name_of(hidden.states.dtype),
-         ": they must be of one type");
-  }
-}
-
-// Appends the ends of `sequences` sequences of equal length that fill `rows` rows.
-void append_equal_sequences(std::string_view name, int64_t rows, int64_t sequences, core::Array<int64_t>& offsets) {
-  if (rows % sequences != 0) {
-    fail(name, " has ", rows, " rows, which is no multiple of its ", sequences, " sequences");
-  }
-  const int64_t first = offsets.back();
-  for (int64_t s = 1; s <= sequences; ++s) offsets.push_back(first + s * (rows / sequences));
-}
-
 // Checks both strides of hidden states, or of their gradient, that messages call `name`.
 void check_places(std::string_view name, core::MemberName batch_stride, core::MemberName row_stride,
                   const core::BatchedRows& places) {
@@ -142,19 +119,13 @@ void refuse_packed(std::string_view stride_name, const std::optional<int64_t>& s
   fail(stride_name, " = ", *stride, " is set but offsets is not empty: packed sequences follow one another");
 }
 
-core::BatchedRows places_of(const ConstMatrix& matrix, int64_t sequences, std::optional<int64_t> batch_stride) {
-  return core::batched_rows(matrix.rows, matrix.cols, matrix.stride, sequences, batch_stride);
-}
-core::BatchedRows first_places(const HiddenStates& hidden) {
-  return places_of(hidden.states, hidden.sequences, hidden.batch_stride);
-}
-core::BatchedRows second_places(const HiddenStates& hidden) {
-  return places_of(hidden.second, hidden.sequences, hidden.second_batch_stride);
+core::BatchedRows places_of(const HiddenStates& hidden) {
+  const ConstMatrix& states = hidden.states;
+  return core::batched_rows(states.rows, states.cols, states.stride, hidden.sequences, hidden.batch_stride);
 }
 
 void check_places(const HiddenStates& hidden) {
-  check_places("hidden", "hidden.batch_stride", "hidden.stride", first_places(hidden));
-  check_places("hidden.second", "hidden.second_batch_stride", "hidden.second.stride", second_places(hidden));
+  check_places("hidden", "hidden.batch_stride", "hidden.stride", places_of(hidden));
 }
 
 // Returns the offsets of the sequences, which are given or follow from their equal length.
@@ -165,22 +136,23 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
     if (hidden.sequences > kMost) fail("sequences = ", hidden.sequences, " is above ", kMost);
     if (tokens == 0 && hidden.sequences >= 0) {  // [0, T, H] is a legal empty batch
       check_empty_sequences("sequences", hidden.sequences);
-      return core::Array<int64_t>(static_cast<size_t>(hidden.sequences * (hidden.has_second() ? 2 : 1) + 1), 0);
+      return core::Array<int64_t>(static_cast<size_t>(hidden.sequences + 1), 0);
     }
     if (hidden.sequences < 0) fail("sequences = ", hidden.sequences, " is negative");
     if (hidden.sequences == 0) fail("sequences = 0 must be positive: hidden has ", tokens, " rows");
-    core::Array<int64_t> offsets = {0};
-    append_equal_sequences("hidden", hidden.states.rows, hidden.sequences, offsets);
-    if (hidden.has_second()) {
-      append_equal_sequences("hidden.second", hidden.second.rows, hidden.sequences, offsets);
+    if (tokens % hidden.sequences != 0) {
+      fail("hidden has ", tokens, " rows, which is no multiple of its ", hidden.sequences, " sequences");
+    }
+    core::Array<int64_t> offsets(static_cast<size_t>(hidden.sequences + 1));
+    for (int64_t s = 0; s <= hidden.sequences; ++s) {
+      offsets[static_cast<size_t>(s)] = s * (tokens / hidden.sequences);
     }
     check_places(hidden);
     return offsets;
   }
-  check_places(HiddenStates::pair(hidden.states, hidden.second, 1));
+  check_places(HiddenStates(hidden.states));
   core::check_aligned("offsets", hidden.offsets);
   refuse_packed("hidden.batch_stride", hidden.batch_stride);
-  refuse_packed("hidden.second_batch_stride", hidden.second_batch_stride);
   const auto& offsets = hidden.offsets;
   if (offsets.front() != 0) fail("offsets[0] = ", offsets.front(), " must be 0");
   for (size_t s = 1; s < offsets.size(); ++s) {
@@ -191,19 +163,7 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   if (offsets.back() != tokens) {
     fail("offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of rows of hidden, ", tokens);
   }
-  if (!std::binary_search(offsets.begin(), offsets.end(), hidden.states.rows)) {
-    fail("offsets has no entry ", hidden.states.rows, ", where hidden.second begins: no sequence may lie in both");
-  }
   return {offsets.begin(), offsets.end()};
-}
-
-// Checks the batch stride of d_hidden or of d_hidden_second.
-void check_output_places(const HiddenProblem& problem, std::string_view name, std::string_view row_stride_name,
-                         std::string_view stride_name, const std::optional<int64_t>& stride,
-                         const core::BatchedRows& places) {
-  if (problem.sequences == 0 && problem.tokens > 0) refuse_packed(stride_name, stride);
-  check_places(name, stride_name, row_stride_name, places);
-  core::check_rows_apart(stride_name, row_stride_name, places);
 }
 
 void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
@@ -214,40 +174,21 @@ void check_output_shape(std::string_view name, const Matrix& out, const ConstMat
   check_output_type(name, out.dtype, in.dtype, input_name);
 }
 
-// Checks d_hidden and d_hidden_second: both are wanted or none is, except for one that has no rows.
 void check_d_hidden(const HiddenProblem& problem, const Gradients& outputs) {
-  const bool has_second = problem.hidden_second.cols != 0;
-  const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
-  if (second.data && !has_second) fail("d_hidden_second is set but hidden.second is not");
-  if (first.data) {
-    check_output_shape("d_hidden", first, problem.hidden, "hidden");
-    check_output_places(problem, "d_hidden", "d_hidden.stride", "d_hidden_batch_stride", outputs.d_hidden_batch_stride,
-                        d_hidden_places(problem, outputs));
+  if (!outputs.d_hidden.data) return;
+  check_output_shape("d_hidden", outputs.d_hidden, problem.hidden, "hidden");
+  if (problem.sequences == 0 && problem.tokens > 0) {
+    refuse_packed("d_hidden_batch_stride", outputs.d_hidden_batch_stride);
   }
-  if (second.data) {
-    check_output_shape("d_hidden_second", second, problem.hidden_second, "hidden.second");
-    check_output_places(problem, "d_hidden_second", "d_hidden_second.stride", "d_hidden_second_batch_stride",
-                        outputs.d_hidden_second_batch_stride, d_hidden_second_places(problem, outputs));
-  }
-  if (first.data && !second.data && problem.hidden_second.rows > 0) {
-    fail("d_hidden is set but d_hidden_second is not: with hidden.second they are wanted together");
-  }
-  if (second.data && !first.data && problem.hidden.rows > 0) {
-    fail("d_hidden_second is set but d_hidden is not: they are wanted together");
-  }
-  if (first.data && second.data && first.dtype != second.dtype) {
-    fail("d_hidden_second is ", name_of(second.dtype), " but d_hidden is ", name_of(first.dtype),
-         ": they must be of one type");
-  }
+  const core::BatchedRows places = d_hidden_places(problem, outputs);
+  check_places("d_hidden", "d_hidden_batch_stride", "d_hidden.stride", places);
+  core::check_rows_apart("d_hidden_batch_stride", "d_hidden.stride", places);
 }
 
 }  // namespace
 
-core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name,
-                                       const HiddenStates& hidden) {
-  const ConstMatrix &first = hidden.states, &second = hidden.second;
-  return {core::range_of(name, first.data, first.dtype, first_places(hidden)),
-          core::range_of(second_name, second.data, second.dtype, second_places(hidden))};
+core::ByteRange range_of(std::string_view name, const HiddenStates& hidden) {
+  return core::range_of(name, hidden.states.data, hidden.states.dtype, places_of(hidden));
 }
 
 core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs) {
@@ -255,15 +196,9 @@ core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients&
   return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_batch_stride);
 }
 
-core::BatchedRows d_hidden_second_places(const HiddenProblem& problem, const Gradients& outputs) {
-  const Matrix& out = outputs.d_hidden_second;
-  return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_second_batch_stride);
-}
-
 core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs) {
-  const Matrix &first = outputs.d_hidden, &second = outputs.d_hidden_second;
-  return {core::range_of("d_hidden", first.data, first.dtype, d_hidden_places(problem, outputs)),
-          core::range_of("d_hidden_second", second.data, second.dtype, d_hidden_second_places(problem, outputs)),
+  const Matrix& d_hidden = outputs.d_hidden;
+  return {core::range_of("d_hidden", d_hidden.data, d_hidden.dtype, d_hidden_places(problem, outputs)),
           core::range_of("d_weight", outputs.d_weight),
           core::range_of("d_bias", outputs.d_bias),
           core::range_of("d_lora_a", outputs.d_lora_a),
@@ -286,21 +221,20 @@ std::shared_ptr<const core::Array<std::byte>> chosen(const ConstVector& vector, 
 }  // namespace
 
 HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty) {
-  check_hidden(hidden);
-  check_head(head, hidden.states, hidden.tokens(), may_be_empty);
+  const ConstMatrix& states = hidden.states;
+  core::check_shape("hidden", states.data, states.dtype, states.rows, states.cols);
+  check_head(head, states, hidden.tokens(), may_be_empty);
   HiddenTensors tensors;
   tensors.sequence_offsets = sequence_offsets(hidden);
   Shape& shape = tensors.shape;
   shape.tokens = hidden.tokens();
   shape.vocab_size = shape.entries = head.vocab_size();
-  shape.dtype = hidden.states.dtype;
+  shape.dtype = states.dtype;
   StatesAndHead& operands = tensors.operands;
-  operands.hidden = hidden.states;
-  operands.hidden_second = hidden.second;
+  operands.hidden = states;
   operands.sequences = hidden.offsets.empty() ? hidden.sequences : 0;
   operands.offsets = hidden.offsets;
-  operands.hidden_places = first_places(hidden);
-  operands.second_places = second_places(hidden);
+  operands.hidden_places = places_of(hidden);
   operands.head = head;
   operands.head.weight = core::with_used_stride(head.weight);
   operands.head.lora.a = core::with_used_stride(head.lora.a);
@@ -342,11 +276,10 @@ void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tenso
 namespace {
 
 // Appends what is read of states and a head.
-void append_reads(const StatesAndHead& of, const std::array<std::string_view, 5>& names,
+void append_reads(const StatesAndHead& of, const std::array<std::string_view, 4>& names,
                   core::Array<core::ByteRange>& reads) {
   reads.push_back(core::range_of(names[0], of.hidden.data, of.hidden.dtype, of.hidden_places));
-  reads.push_back(core::range_of(names[1], of.hidden_second.data, of.hidden_second.dtype, of.second_places));
-  reads.push_back(core::range_of(names[4], of.offsets.data(), of.offsets.size_bytes()));
+  reads.push_back(core::range_of(names[1], of.offsets.data(), of.offsets.size_bytes()));
   problem::append_reads(of.head, of.given_bias, names[2], names[3], reads);
 }
 
@@ -368,12 +301,10 @@ void append_reads(const LmHead& head, const ConstVector& bias, std::string_view 
 
 core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
   core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
-  append_reads(problem, {"hidden", "hidden.second", "lm_head", "bias", "hidden.offsets"}, reads);
+  append_reads(problem, {"hidden", "hidden.offsets", "lm_head", "bias"}, reads);
   if (problem.teacher) {
-    append_reads(
-        *problem.teacher,
-        {"teacher.hidden", "teacher.hidden.second", "teacher.head", "teacher.head.bias", "teacher.hidden.offsets"},
-        reads);
+    append_reads(*problem.teacher, {"teacher.hidden", "teacher.hidden.offsets", "teacher.head", "teacher.head.bias"},
+                 reads);
   }
   if (problem.teacher_logits) reads.push_back(range_of("teacher.logits", *problem.teacher_logits));
   return reads;

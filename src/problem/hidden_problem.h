@@ -22,12 +22,10 @@ namespace logitless::problem {
 
 /// Hidden states and a head, whose product is logits.
 struct StatesAndHead {
-  ConstMatrix hidden;                // rows [0, hidden.rows); hidden_places tell where a row stands
-  ConstMatrix hidden_second;         // the rows after them, if any
-  int64_t sequences = 0;             // of equal length in each matrix; 0: they are packed
+  ConstMatrix hidden;                // hidden_places tell where a row stands
+  int64_t sequences = 0;             // of equal length; 0: they are packed
   std::span<const int64_t> offsets;  // of packed ones, as the caller has them
   core::BatchedRows hidden_places;
-  core::BatchedRows second_places;
   LmHead head;  // the vocabulary entries that are here; its bias has one number for each of them
   int64_t hidden_size = 0;
   ConstVector given_bias;                                          // as the caller has it
@@ -55,8 +53,8 @@ inline HiddenProblem resolve(const HiddenTensors& tensors, Task task) {
   return {resolve(tensors.shape, std::move(task)), tensors.operands};
 }
 
-/// Returns what is read of hidden states that messages call `name` and `second_name`.
-core::Array<core::ByteRange> ranges_of(std::string_view name, std::string_view second_name, const HiddenStates& hidden);
+/// Returns what is read of hidden states that messages call `name`.
+core::ByteRange range_of(std::string_view name, const HiddenStates& hidden);
 
 /// Appends what is read of a head that messages call `name`, and of its bias as the caller has it.
 void append_reads(const LmHead& head, const ConstVector& bias, std::string_view name, std::string_view bias_name,
@@ -66,9 +64,8 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
 /// Returns what may be written.
 core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs);
 
-/// Tells where the rows of d_hidden, and of d_hidden_second, stand.
+/// Tells where the rows of d_hidden stand.
 core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs);
-core::BatchedRows d_hidden_second_places(const HiddenProblem& problem, const Gradients& outputs);
 
 /// Throws InvalidInput for outputs of the wrong shape, type or strides.
 void check_outputs(const HiddenProblem& problem, const Gradients& outputs);

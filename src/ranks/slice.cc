@@ -33,18 +33,14 @@ Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t 
       sink(first + entry, entries, tile);
     };
   }
-  out.d_hidden = out.d_hidden_second = {};
+  out.d_hidden = {};
   out.d_hidden_mode = WriteMode::kOverwrite;
-  out.d_hidden_batch_stride = out.d_hidden_second_batch_stride = {};
+  out.d_hidden_batch_stride = {};
   return out;
 }
 
 void set_sums(const HiddenProblem& problem, void* sums, Gradients& outputs) {
-  const DType dtype = problem.sum_type();
-  const int64_t h = problem.hidden_size;
-  outputs.d_hidden = Matrix(sums, dtype, problem.hidden.rows, h);
-  outputs.d_hidden_second =
-      Matrix(core::element(sums, dtype, problem.hidden.rows * h), dtype, problem.hidden_second.rows, h);
+  outputs.d_hidden = Matrix(sums, problem.sum_type(), problem.tokens, problem.hidden_size);
 }
 
 }  // namespace logitless::ranks

@@ -15,7 +15,7 @@ SliceSums::SliceSums(const kernels::RowKernels& kernels, const Cut& cut, const p
                      WriteMode mode, DType sums)
     : kernels_(kernels), cut_(cut), out_(out), mode_(mode), type_(sums), slices_(cut.own().size()) {
   const std::span<const int64_t> own = cut.own();
-  in_place_ = out.first.data && own.size() == 1 && own[0] > 0 && out.dtype == sums && mode == WriteMode::kOverwrite &&
+  in_place_ = out.matrix.data && own.size() == 1 && own[0] > 0 && out.dtype == sums && mode == WriteMode::kOverwrite &&
               out.is_matrix();
 }
 

@@ -25,7 +25,7 @@ class SliceSums {
   SliceSums(const kernels::RowKernels& kernels, const Cut& cut, const problem::Rows<Matrix>& out, WriteMode mode,
             DType sums);
 
-  bool wanted() const { return out_.first.data || out_.second.data; }
+  bool wanted() const { return out_.matrix.data; }
   /// Returns whether the sums of a rank's only slice stand in the output.
   bool in_place() const { return in_place_; }
   /// Takes the sums of this rank's slice `slice`, and returns them.

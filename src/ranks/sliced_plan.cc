@@ -107,7 +107,7 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
   is("d_lora_mode", sums_lora && outputs.d_lora_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
   is("the forward half", wanted(work.forward));
   is("a gradient", wanted(work.backward));
-  is("d_hidden", sums ? name_of_type(static_cast<int64_t>(problem::d_hidden_dtype(outputs))) : wanted(wants_d_hidden));
+  is("d_hidden", sums ? name_of_type(static_cast<int64_t>(outputs.d_hidden.dtype)) : wanted(wants_d_hidden));
   is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
   const BackwardOptions backward = work.chooses_segments ? outputs.backward : BackwardOptions();
   visit_fields(

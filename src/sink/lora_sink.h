@@ -52,7 +52,7 @@ class BehindLora {
         gemm_(gemm),
         scale_(static_cast<Sum>(problem.head.lora.scale)),
         a_(LmHead(problem.head.lora.a)),
-        states_(problem::hidden_rows(problem)),
+        states_(problem::rows_of(problem)),
         breaks_(states_.breaks()),
         out_(core::with_used_stride(outputs.d_lora_a)),
         mode_(outputs.d_lora_mode),

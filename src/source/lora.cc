@@ -20,9 +20,9 @@ using problem::StatesAndHead;
 constexpr int64_t kRows = 128;
 
 // x aᵀ is made as logits are, by a source whose head is a.
-Source source_of(const StatesAndHead& of, int64_t tokens) {
+Source source_of(const StatesAndHead& of) {
   core::Array<Product> products;
-  products.push_back({States(problem::rows_of(of, tokens)), Head(LmHead(of.head.lora.a))});
+  products.push_back({States(problem::rows_of(of)), Head(LmHead(of.head.lora.a))});
   return Source(std::move(products));
 }
 
@@ -52,7 +52,7 @@ core::Array<PerThread<Sum>> take_scratch(core::Arena& arena, const Source& sourc
 template <class Sum>
 void make_states(core::Arena& arena, const HiddenProblem& problem, const StatesAndHead& of, const LoraTeam& team,
                  Sum* out) {
-  const Source source = source_of(of, problem.tokens);
+  const Source source = source_of(of);
   const int64_t rank = source.entries();
   const gemm::RowRule rule = source.row_rule(team.gemm, rank, kRows);
   const size_t mark = arena.mark();

@@ -49,12 +49,6 @@ void append_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm:
 
 }  // namespace
 
-bool RowBreaks::same_piece(int64_t a, int64_t b) const {
-  if ((a < border) != (b < border)) return false;
-  const int64_t time = a < border ? first_time : second_time, begin = a < border ? 0 : border;
-  return time == 0 || (a - begin) / time == (b - begin) / time;
-}
-
 bool RowBlocks::all_contiguous() const {
   return std::all_of(blocks.begin(), blocks.end(), [](const RowBlock& block) { return block.contiguous; });
 }

@@ -23,11 +23,9 @@ struct RowBlock {
 
 /// This parts rows into pieces: rows of one piece that follow one another stand in memory at one stride.
 struct RowBreaks {
-  int64_t border = 0;       // rows of the first matrix
-  int64_t first_time = 0;   // rows of each of its sequences, where these stand apart; 0: they do not
-  int64_t second_time = 0;  // the same of the second matrix
+  int64_t time = 0;  // rows of each sequence, where these stand apart; 0: they do not
 
-  bool same_piece(int64_t a, int64_t b) const;
+  bool same_piece(int64_t a, int64_t b) const { return time == 0 || a / time == b / time; }
 };
 
 struct RowBlocks {

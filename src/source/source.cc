@@ -11,12 +11,12 @@ namespace logitless::source {
 
 Source::Source(const problem::HiddenProblem& problem, const LoraStates& loras) : has_lora_(problem.head.lora.given()) {
   products_.reserve(4);
-  products_.push_back({States(problem::hidden_rows(problem)), Head(problem.head)});
+  products_.push_back({States(problem::rows_of(problem)), Head(problem.head)});
   if (has_lora_) products_.push_back({States(loras.of_call(problem)), Head(lora_head(problem.head))});
   if (problem.teacher_logits) teacher_ = GivenLogits(*problem.teacher_logits);
   if (problem.teacher) {
     const LmHead& head = problem.teacher->head;
-    products_.push_back({States(problem::rows_of(*problem.teacher, problem.tokens)), Head(head), 1});
+    products_.push_back({States(problem::rows_of(*problem.teacher)), Head(head), 1});
     if (head.lora.given()) products_.push_back({States(loras.of_teacher(problem)), Head(lora_head(head)), 1});
   }
   place_products();
@@ -33,15 +33,12 @@ void Source::place_products() {
 }
 
 RowBreaks Source::breaks() const {
-  const auto same = [](const RowBreaks& a, const RowBreaks& b) {
-    return a.border == b.border && a.first_time == b.first_time && a.second_time == b.second_time;
-  };
   RowBreaks all = products_.front().states.breaks();
   for (const Product& p : products_) {
     const RowBreaks breaks = p.states.breaks();
-    if (p.states.is_matrix() || same(breaks, all)) continue;
+    if (p.states.is_matrix() || breaks.time == all.time) continue;
     // Pieces that end at different rows: then every row is copied.
-    all = products_.front().states.is_matrix() && p.side > 0 ? breaks : RowBreaks{all.border, 1, 1};
+    all = products_.front().states.is_matrix() && p.side > 0 ? breaks : RowBreaks{1};
   }
   return all;
 }

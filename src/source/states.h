@@ -17,8 +17,7 @@ namespace logitless::source {
 /// Returns where rows that follow one another do not do so in memory.
 template <class AnyMatrix>
 RowBreaks breaks_of(const problem::Rows<AnyMatrix>& rows) {
-  const auto time = [](const core::BatchedRows& places) { return places.is_matrix() ? 0 : places.time; };
-  return {rows.border, time(rows.first_places), time(rows.second_places)};
+  return {rows.is_matrix() ? 0 : rows.places.time};
 }
 
 /// The states of a product: hidden [N, H], or others that have a row for each of its rows.
@@ -37,7 +36,7 @@ class States {
   /// `gathered`, where gather() has put them.
   gemm::Operand operand(std::span<const int64_t> rows, const std::byte* gathered) const {
     if (gathered) return {gathered, dtype(), cols(), false};
-    if (rows.empty()) return {rows_.first.data, dtype(), rows_.first_places.row_stride, false};
+    if (rows.empty()) return {rows_.matrix.data, dtype(), rows_.places.row_stride, false};
     return in_place(rows.front());
   }
   /// Returns all rows of a block's tiles [tile_rows, cols] as an operand: in place where they follow one

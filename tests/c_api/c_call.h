@@ -38,12 +38,10 @@ struct CCall {
   explicit CCall(const InputSpec& spec, const RunSpec& run = {}) : inputs(spec), outputs(inputs, run) {
     LOGITLESS_INIT(hidden_states, &states);
     set_matrix(states.states, states_view.states);
-    set_matrix(states.second, states_view.second);
     states.sequences = states_view.sequences;
     states.offsets = states_view.offsets.data();
     states.offset_count = states_view.offsets.size();
     states.batch_stride = states_view.batch_stride.value_or(0);
-    states.second_batch_stride = states_view.second_batch_stride.value_or(0);
     const LmHead head_view = inputs.head_view();
     LOGITLESS_INIT(lm_head, &head);
     set_matrix(head.weight, head_view.weight);
@@ -63,14 +61,12 @@ struct CCall {
     targets.batch_stride = targets_view.batch_stride;
     LOGITLESS_INIT(gradients, &gradients);
     set_matrix(gradients.d_hidden, wanted.d_hidden);
-    set_matrix(gradients.d_hidden_second, wanted.d_hidden_second);
     set_matrix(gradients.d_weight, wanted.d_weight);
     gradients.d_bias = {wanted.d_bias.data, static_cast<int32_t>(wanted.d_bias.dtype), wanted.d_bias.size};
     gradients.d_hidden_mode = static_cast<int32_t>(wanted.d_hidden_mode);
     gradients.d_weight_mode = static_cast<int32_t>(wanted.d_weight_mode);
     gradients.d_bias_mode = static_cast<int32_t>(wanted.d_bias_mode);
     gradients.d_hidden_batch_stride = wanted.d_hidden_batch_stride.value_or(0);
-    gradients.d_hidden_second_batch_stride = wanted.d_hidden_second_batch_stride.value_or(0);
     EXPECT_EQ(logitless_context_create(nullptr, &context), LOGITLESS_OK);
   }
   ~CCall() { logitless_context_free(context); }
@@ -90,7 +86,6 @@ inline std::vector<InputSpec> specs() {
   out[2].tokens = 36;
   out[2].hidden_rows = Rows::kSlice;
   out[2].strided_targets = true;
-  out[3].second_tokens = 12;
   out[3].sequences = 4;
   out[3].tokens = 32;
   out[3].softcap = 20;

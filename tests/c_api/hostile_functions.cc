@@ -23,7 +23,7 @@ bool has_hidden(Form form) { return form != Form::kLogits; }
 #define COMMON G.context, G.source
 const Function kFunctions[34] = {
     {"context_create", make_context},
-    {"context", call_in_context, [](Form form) { return form != Form::kTwoMatrices; }},
+    {"context", call_in_context, [](Form form) { return form != Form::kPacked; }},
     {"compute_token_stats",
      [](World& w) { return logitless_compute_token_stats(COMMON, G.targets, G.token, G.request, G.stats, G.plan); }},
     {"backpropagate_token_grads",

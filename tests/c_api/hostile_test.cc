@@ -288,7 +288,7 @@ TEST_P(HostileMembers, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
   expect_many(counts);
 }
 INSTANTIATE_TEST_SUITE_P(Forms, HostileMembers, ::testing::ValuesIn(kForms), [](const auto& form) {
-  return std::string(std::array{"hidden", "strided", "two_matrices", "logits"}.at(static_cast<size_t>(form.param)));
+  return std::string(std::array{"hidden", "strided", "packed", "logits"}.at(static_cast<size_t>(form.param)));
 });
 
 TEST(HostileC, NoValueInAContextOfThePlanDenseDoes) {

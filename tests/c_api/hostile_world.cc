@@ -98,9 +98,7 @@ void World::set_inputs(Form form) {
   hidden.states = tokens_of(kBatch, hidden_data.data);
   hidden.sequences = kBatch;
   if (form == Form::kStrided) hidden.batch_stride = (kTime + 1) * kHidden;
-  if (form == Form::kTwoMatrices) {
-    hidden.states = tokens_of(1, hidden_data.data);
-    hidden.second = tokens_of(1, second_data.data);
+  if (form == Form::kPacked) {
     hidden.sequences = 1;
     for (int64_t s = 0; s <= kBatch; ++s) offsets.data[s] = s * kTime;
     hidden.offsets = offsets.data;
@@ -117,7 +115,7 @@ void World::set_inputs(Form form) {
   LOGITLESS_INIT(lm_head, &teacher_head);
   teacher_hidden.states = {teacher_data.data, LOGITLESS_FLOAT32, kTokens, kTeacherHidden, kTeacherHidden};
   teacher_hidden.sequences = kBatch;
-  if (form == Form::kTwoMatrices) {
+  if (form == Form::kPacked) {
     teacher_hidden.sequences = 1;
     teacher_hidden.offsets = offsets.data;
     teacher_hidden.offset_count = kBatch + 1;
@@ -173,9 +171,7 @@ void World::set_outputs(Form form) {
     gradients.d_logits_batch_stride = kTime * kVocab;
     gradients.d_logits_row_stride = kVocab;
   } else {
-    const bool two = form == Form::kTwoMatrices;
-    gradients.d_hidden = matrix(written.d_hidden + 64, two ? kTime : kTokens);
-    if (two) gradients.d_hidden_second = matrix(written.d_hidden_second + 64, kTime);
+    gradients.d_hidden = matrix(written.d_hidden + 64, kTokens);
     if (form == Form::kStrided) gradients.d_hidden_batch_stride = (kTime + 1) * kHidden;
     gradients.d_weight = matrix(written.d_weight + 64, kVocab);
     gradients.d_bias = {written.d_bias + 64, LOGITLESS_FLOAT32, kVocab};

@@ -13,8 +13,8 @@
 namespace logitless::testing {
 
 /// Where the logits come from, and how the rows of the call stand.
-enum class Form { kHidden, kStrided, kTwoMatrices, kLogits };
-inline constexpr Form kForms[] = {Form::kHidden, Form::kStrided, Form::kTwoMatrices, Form::kLogits};
+enum class Form { kHidden, kStrided, kPacked, kLogits };
+inline constexpr Form kForms[] = {Form::kHidden, Form::kStrided, Form::kPacked, Form::kLogits};
 
 /// Everything that one call is given. Arrays have room before and behind, so that a size which is one too
 /// large stays in this memory: how much memory there is, no library can know.
@@ -27,7 +27,7 @@ struct World {
   };
   /// What a call may write, apart from the structures of results.
   struct Written {
-    float d_hidden[256], d_hidden_second[256], d_weight[256], d_bias[256], d_logits[256];
+    float d_hidden[256], d_weight[256], d_bias[256], d_logits[256];
     double columns[29][kRoom];
     int64_t argmax[kRoom], rank[kRoom];
     // Top_k is 2, and 3 at most where it is spoiled and still good.
@@ -37,7 +37,7 @@ struct World {
   };
 
   // Inputs. Class weights, cross weights and temperatures of 1 are good ones; so are ids of 1 and masks of 1.
-  Room<float> hidden_data, second_data, weight_data, bias_data, logits_data, class_weights, per_sequence, per_token;
+  Room<float> hidden_data, weight_data, bias_data, logits_data, class_weights, per_sequence, per_token;
   Room<float> teacher_data;
   Room<double> temperatures, upstream, loss_weights;
   Room<double> columns[5];

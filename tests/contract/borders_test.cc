@@ -237,11 +237,6 @@ TEST(Borders, ProductsOfSizesThatDoNotFit64BitsAreRefused) {
       {"time and a negative batch",
        [](Call& c) { c.hidden = HiddenStates(c.states.data(), -kHalf, kHalf, 4); },
        {"hidden.rows = -9223372036854775808"}},
-      {"rows of two matrices",
-       [](Call& c) {
-         c.hidden = HiddenStates::pair({c.states.data(), kMost, 4}, {c.states.data(), kMost, 4}, 1);
-       },
-       {"hidden.rows = 9223372036854775807"}},
       {"rows and stride",
        [](Call& c) { c.hidden.states.stride = kQuarter; },
        {"hidden of [1, 6, 4]", "4611686018427387904", "64-bit"}},

@@ -194,13 +194,11 @@ const std::vector<std::function<void(CoupledLossTester&)>>& groupings() {
       [](auto& t) {  // chosen answers, then rejected ones
         t.batch(8).shift().groups("pairs in two halves", [](int64_t i) { return i / 12 % 4; });
       },
-      [](auto& t) {  // in two matrices of answers of other lengths
-        t.tokens(4 * 15 + 4 * 9)
-            .second(4 * 9)
-            .batch(4)
+      [](auto& t) {  // packed answers of two lengths
+        t.packed({0, 15, 30, 45, 60, 69, 78, 87, 96})
             .shift()
             .ignored(0.1)
-            .groups("pairs in two matrices", [](int64_t i) { return i < 60 ? i / 15 : (i - 60) / 9; });
+            .groups("pairs of two lengths", [](int64_t i) { return i < 60 ? i / 15 : (i - 60) / 9; });
       },
       [](auto& t) { t.groups("one", [](int64_t) { return -3; }); },
       [](auto& t) { t.groups("interleaved", [](int64_t i) { return i % 3; }); },

@@ -142,37 +142,6 @@ TEST(Distillation, FewRowsOfEveryType) {
   }
 }
 
-// The same rows in two matrices, which end at other rows of the student than of the teacher.
-TEST(Distillation, RowsMayStandInTwoMatrices) {
-  DistillationCase call((DistillationSpec()));
-  const auto in_two = [](const HiddenStates& whole, int64_t border) {
-    ConstMatrix first = whole.states, second = whole.states;
-    first.rows = border;
-    second.rows -= border;
-    const auto offset = static_cast<size_t>(border * second.stride) * size_of(second.dtype);
-    second.data = static_cast<const std::byte*>(second.data) + offset;
-    return HiddenStates::pair(first, second, 1);
-  };
-  for (const PlanKind plan : kPlans) {
-    const Context context(small_tiles(plan));
-    StudentGradients want(call.student), got(call.student);
-    const DistillationResult one = call.run(context, want.views());
-    for (const int64_t border : {0, 7}) {
-      Teacher teacher = call.teacher_view();
-      if (border > 0) teacher.hidden = in_two(teacher.hidden, border);
-      Gradients gradients = got.views();
-      gradients.d_hidden_second = gradients.d_hidden;
-      gradients.d_hidden.rows = 10;
-      gradients.d_hidden_second.rows -= 10;
-      gradients.d_hidden_second.data = static_cast<float*>(gradients.d_hidden.data) + 10 * gradients.d_hidden.stride;
-      const DistillationResult two = distillation_loss(context, in_two(call.student.states(), 10), call.student.head(),
-                                                       teacher, call.targets_view(), call.options, gradients);
-      EXPECT_NEAR(two.loss, one.loss, 1e-6 * one.loss);
-      expect_distilled(call, two, &got);
-    }
-  }
-}
-
 TEST(Distillation, GradientsOfBfloat16MayBeNarrow) {
   DistillationSpec spec;
   spec.student.dtype = spec.teacher.dtype = DType::kBFloat16;

@@ -113,7 +113,7 @@ class OneCall {
                   gradients);
     return outputs;
   }
-  HostTensor d_hidden(GradientPrecision precision, PlanKind plan) { return gradients(precision, plan).all_d_hidden(); }
+  HostTensor d_hidden(GradientPrecision precision, PlanKind plan) { return gradients(precision, plan).d_hidden(); }
 
  private:
   static InputSpec spec(HeadLayout layout) {
@@ -220,7 +220,7 @@ TEST(GradientPrecision, StaysFiniteWhereGradientsAreHuge) {
     loss.loss_scale = scale;
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
       const auto got = call.gradients(GradientPrecision::kNative, plan, 2, false, size_t{256} << 20, {}, loss);
-      const HostTensor d_hidden = got.all_d_hidden();
+      const HostTensor d_hidden = got.d_hidden();
       for (int64_t row = 0; row < d_hidden.rows(); ++row) {
         for (int64_t col = 0; col < d_hidden.cols(); ++col) ASSERT_TRUE(std::isfinite(d_hidden.get(row, col)));
       }

@@ -229,35 +229,6 @@ TEST(PolicyNumerics, RoundedLogits) {
   }
 }
 
-// Hidden states stand in two matrices of 10 rows each.
-TEST(PolicyNumerics, HiddenStatesInTwoMatrices) {
-  for (const PolicyCase& policy_case : policy_cases(0)) {
-    SCOPED_TRACE(policy_case.name);
-    Call call(DType::kFloat64);
-    const PolicyResult want = call.run(policy_case);
-    const ConstMatrix states = call.inputs.hidden.view();
-    const auto* data = static_cast<const double*>(states.data);
-    HostTensor first(DType::kFloat64, 10, 19), second(DType::kFloat64, 10, 19, 3), d_weight(DType::kFloat64, 19, 150);
-    Gradients gradients;
-    gradients.d_hidden = first.output();
-    gradients.d_hidden_second = second.output();
-    gradients.d_weight = d_weight.output();
-    const HiddenStates pair =
-        HiddenStates::pair({data, 10, 19, states.stride}, {data + 10 * states.stride, 10, 19, states.stride},
-                           std::span<const int64_t>(call.inputs.spec.offsets));
-    const PolicyResult got = policy_loss(small_context(), pair, call.inputs.head_view(), call.batch(policy_case),
-                                         policy_case.options, gradients);
-    EXPECT_NEAR(got.loss, want.loss, 1e-12);
-    for (int64_t h = 0; h < 19; ++h) {
-      for (int64_t i = 0; i < 10; ++i) {
-        ASSERT_NEAR(first.get(i, h), call.outputs.d_hidden().get(i, h), 1e-12);
-        ASSERT_NEAR(second.get(i, h), call.outputs.d_hidden().get(10 + i, h), 1e-12);
-      }
-      for (int64_t v = 0; v < 150; ++v) ASSERT_NEAR(d_weight.get(h, v), call.outputs.d_weight().get(h, v), 1e-12);
-    }
-  }
-}
-
 // The same sequences as [B, T] with masked ends, in another tiling: equal but for the order of sums.
 TEST(PolicyNumerics, PackedAndPaddedAreEqual) {
   constexpr int64_t kLongest = 8, kSequences = 5, kHidden = 19;

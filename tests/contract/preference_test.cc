@@ -231,16 +231,15 @@ TEST(Preference, SameBytesForEveryNumberOfThreads) {
   }
 }
 
-TEST(Preference, ChosenAndRejectedAnswersInTwoTensors) {
+TEST(Preference, ChosenAndRejectedAnswersOfTwoLengths) {
   for (const PreferenceLoss loss : kRepresentatives) {
-    // [3, 7] and [3, 5].
-    PreferenceTester tester = small().loss(loss).tokens(3 * 7 + 3 * 5).second(3 * 5).batch(3);
+    PreferenceTester tester = small().loss(loss).packed({0, 7, 14, 21, 26, 31, 36});
     for (const DType dtype : kDTypes) matches_oracle_in_every_plan(tester.dtype(dtype).padding(2));
     matches_oracle_in_every_plan(tester.dtype(DType::kFloat32).shift().accumulate());
-    matches_oracle_in_every_plan(tester.packed({0, 9, 9, 21, 30, 34, 37}).second(16).sink());
+    matches_oracle_in_every_plan(tester.packed({0, 9, 9, 21, 30, 34, 37}).sink());
     if (loss == PreferenceLoss::kSft) continue;
     for (const ReferenceForm form : {ReferenceForm::kSequences, ReferenceForm::kModel}) {
-      matches_oracle_in_every_plan(small().loss(loss).tokens(36).second(15).batch(3).reference(form));
+      matches_oracle_in_every_plan(small().loss(loss).packed({0, 7, 14, 21, 26, 31, 36}).reference(form));
     }
   }
 }
@@ -275,7 +274,7 @@ TEST(Preference, NaNInOneRow) {
   }
 }
 
-// The answers of packed inputs, padded to these lengths: in one matrix when they are equal, else in two.
+// The answers of packed inputs, padded to these lengths: [2B, T] when they are equal, else packed.
 Inputs padded_inputs(const Inputs& packed, int64_t chosen_length, int64_t rejected_length) {
   const std::vector<int64_t>& offsets = packed.spec.offsets;
   const auto pairs = static_cast<int64_t>(offsets.size() - 1) / 2;
@@ -285,8 +284,11 @@ Inputs padded_inputs(const Inputs& packed, int64_t chosen_length, int64_t reject
   spec.tokens = pairs * (chosen_length + rejected_length);
   spec.sequences = 2 * pairs;
   if (chosen_length != rejected_length) {
-    spec.sequences = pairs;
-    spec.second_tokens = pairs * rejected_length;
+    spec.sequences = 1;
+    spec.offsets = {0};
+    for (int64_t s = 0; s < 2 * pairs; ++s) {
+      spec.offsets.push_back(spec.offsets.back() + (s < pairs ? chosen_length : rejected_length));
+    }
   }
   std::vector<int64_t> source;  // the packed row of each row, or -1
   for (int64_t s = 0; s < 2 * pairs; ++s) {
@@ -303,7 +305,8 @@ Inputs padded_inputs(const Inputs& packed, int64_t chosen_length, int64_t reject
   return padded;
 }
 
-// What a trainer may hand over: [2B, T] with padding, the same answers packed, or [B, T1] and [B, T2].
+// A trainer may give [2B, T] with padding, the same answers packed, or padded to one length for the chosen
+// answers and another for the rejected ones.
 TEST(Preference, PaddedPackedAndParted) {
   InputSpec spec;
   spec.offsets = {0, 9, 12, 20, 25, 31, 37};

@@ -162,15 +162,12 @@ TEST(SegmentEdgeCases, CertifiedOnesOfAPeakedModelAreExactInEveryType) {
     }
     const int64_t rows = tall ? v : h, cols = tall ? h : v;
     const LmHead head(ConstMatrix(weight.data(), rows, cols), layout);
-    HiddenStates source(ConstMatrix(states.data(), 20, h), 1);
-    source.second = ConstMatrix(states.data() + 20 * h, n - 20, h);
+    const HiddenStates source(ConstMatrix(states.data(), n, h));
     const size_t bytes = static_cast<size_t>((n + v) * h) * size_of(out_type);
     const auto run = [&](const BackwardOptions& backward, Plan& plan) {
       std::vector<std::byte> out(bytes);
       Gradients gradients;
-      gradients.d_hidden = Matrix(out.data(), out_type, 20, h);
-      gradients.d_hidden_second =
-          Matrix(out.data() + 20 * static_cast<size_t>(h) * size_of(out_type), out_type, n - 20, h);
+      gradients.d_hidden = Matrix(out.data(), out_type, n, h);
       gradients.d_weight = Matrix(out.data() + static_cast<size_t>(n * h) * size_of(out_type), out_type, rows, cols);
       gradients.backward = backward;
       plan = cross_entropy(Context(options_of(2, PlanKind::kTwoPass)), source, head,

@@ -136,18 +136,6 @@ TEST(Strides, ManyChunks) {
   });
 }
 
-TEST(Strides, TwoMatrices) {
-  for (const int64_t second : {3, 18}) {
-    with_all_rows(small().tokens(60).second(second).shift(), [](CrossEntropyTester tester) {
-      for (const PlanKind plan : kPlans) {
-        tester.plan(plan).ignored(0).matches_oracle();
-        tester.ignored(0.3).matches_oracle();
-      }
-      tester.dense().matches_oracle();
-    });
-  }
-}
-
 TEST(Strides, TargetsOfEveryType) {
   for (const bool targets32 : {false, true}) {
     CrossEntropyTester tester = small().targets32(targets32).ignored(0.2).shift();
@@ -282,19 +270,6 @@ TEST(StridesBadInput, HiddenStates) {
          c.hidden.offsets = c.offsets = {0, 3, 6};
        },
        {"hidden.batch_stride = 16", "offsets", "packed"}},
-      {"packed second",
-       [](Call& c) {
-         c.hidden.offsets = c.offsets = {0, 3, 6};
-         c.hidden.batch_stride.reset();
-         c.hidden.second_batch_stride = 16;
-       },
-       {"hidden.second_batch_stride = 16", "offsets"}},
-      {"second",
-       [](Call& c) {
-         c.hidden.second = ConstMatrix(c.states.data(), 2, 4);
-         c.hidden.second_batch_stride = 2;
-       },
-       {"hidden.second_batch_stride = 2", "row of 4 elements"}},
   });
 }
 

@@ -41,17 +41,8 @@ void turn_into_logits(Inputs& inputs) {
   }
 }
 
-bool has_second(const InputSpec& spec) { return spec.second_tokens >= 0; }
-int64_t rows_of_first(const InputSpec& spec) { return spec.tokens - std::max<int64_t>(0, spec.second_tokens); }
-
-// A second matrix always has another stride than the first.
-HostTensor second_tensor(const InputSpec& spec, DType dtype, Rows places, const Allocate& allocate) {
-  if (!has_second(spec)) return HostTensor();
-  return HostTensor(dtype, spec.second_tokens, spec.hidden, spec.padding + 1, places, spec.sequences, allocate);
-}
-
-HostTensor first_tensor(const InputSpec& spec, DType dtype, Rows places, const Allocate& allocate) {
-  return HostTensor(dtype, rows_of_first(spec), spec.hidden, spec.padding, places, spec.sequences, allocate);
+HostTensor hidden_tensor(const InputSpec& spec, DType dtype, Rows places, const Allocate& allocate) {
+  return HostTensor(dtype, spec.tokens, spec.hidden, spec.padding, places, spec.sequences, allocate);
 }
 
 // What stands between strided targets: no vocabulary entry of any vocabulary, and no ignore_index.
@@ -94,12 +85,8 @@ std::vector<int64_t> make_targets(const InputSpec& spec, const std::vector<int64
 std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int64_t>& targets) {
   std::vector<int64_t> ends;  // of the sequences
   if (spec.offsets.empty()) {
-    const auto add_ends = [&](int64_t begin, int64_t rows) {
-      const int64_t length = rows / spec.sequences;
-      for (int64_t i = length; length > 0 && i <= rows; i += length) ends.push_back(begin + i);
-    };
-    add_ends(0, rows_of_first(spec));
-    add_ends(rows_of_first(spec), spec.tokens - rows_of_first(spec));
+    const int64_t length = spec.tokens / spec.sequences;
+    for (int64_t i = length; length > 0 && i <= spec.tokens; i += length) ends.push_back(i);
   } else {
     ends = spec.offsets;
   }
@@ -115,8 +102,7 @@ std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int
 
 Inputs::Inputs(const InputSpec& input_spec)
     : spec(completed(input_spec)),
-      hidden(first_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
-      hidden_second(second_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
+      hidden(hidden_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
       weight(head_tensor(spec, spec.dtype, spec.allocate)),
       bias(spec.bias ? HostTensor(spec.dtype, 1, spec.vocab, 0, spec.allocate) : HostTensor()) {
   std::mt19937_64 random(spec.seed);
@@ -155,10 +141,8 @@ Inputs::Inputs(const InputSpec& input_spec)
 
 HiddenStates Inputs::hidden_view() const {
   HiddenStates view(hidden.view(), spec.sequences);
-  if (has_second(spec)) view.second = hidden_second.view();
   if (!spec.offsets.empty()) view.offsets = offsets.span();
   view.batch_stride = hidden.batch_stride();
-  view.second_batch_stride = hidden_second.batch_stride();
   return view;
 }
 
@@ -167,8 +151,7 @@ HostArray<int64_t> Inputs::laid_out(const std::vector<int64_t>& ids) const {
 }
 
 int64_t Inputs::target_sequences() const {
-  // Two matrices may have sequences of other lengths, and packed ones have any.
-  return has_second(spec) || !spec.offsets.empty() ? 1 : spec.sequences;
+  return spec.offsets.empty() ? spec.sequences : 1;  // packed sequences have any length
 }
 
 LmHead Inputs::head_view() const {
@@ -208,11 +191,7 @@ void Inputs::set_weight(int64_t entry, int64_t column, double value) {
 }
 
 void Inputs::set_hidden(int64_t row, int64_t column, double value) {
-  if (row < hidden.rows()) {
-    hidden.set(row, column, value);
-  } else {
-    hidden_second.set(row - hidden.rows(), column, value);
-  }
+  hidden.set(row, column, value);
 }
 
 std::vector<double> random_temperatures(int64_t tokens, uint64_t seed) {
@@ -245,32 +224,16 @@ GradientOutputs::GradientOutputs(Inputs& inputs, const RunSpec& run) : inputs_(i
   run_.d_bias = run.d_bias && spec.bias;
   const DType dtype = run.gradient_dtype.value_or(spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
   const DType sink_dtype = spec.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  if (run.d_hidden) {
-    d_hidden_ = first_tensor(spec, dtype, run.d_hidden_rows, run.allocate);
-    d_hidden_second_ = second_tensor(spec, dtype, run.d_hidden_rows, run.allocate);
-  }
+  if (run.d_hidden) d_hidden_ = hidden_tensor(spec, dtype, run.d_hidden_rows, run.allocate);
   if (run.d_weight) d_weight_ = head_tensor(spec, run.sink ? sink_dtype : dtype, run.allocate);
   if (run_.d_bias) d_bias_ = HostTensor(dtype, 1, spec.vocab, 0, run.allocate);
   if (!run.accumulate) return;
-  for (HostTensor* output : {&d_hidden_, &d_hidden_second_, &d_weight_, &d_bias_}) {
+  for (HostTensor* output : {&d_hidden_, &d_weight_, &d_bias_}) {
     if (output == &d_weight_ && run.sink) continue;
-    const int64_t first = output == &d_hidden_second_ ? d_hidden_.rows() : 0;
     for (int64_t row = 0; row < output->rows(); ++row) {
-      for (int64_t col = 0; col < output->cols(); ++col) output->set(row, col, held(first + row, col));
+      for (int64_t col = 0; col < output->cols(); ++col) output->set(row, col, held(row, col));
     }
   }
-}
-
-HostTensor GradientOutputs::all_d_hidden() const {
-  HostTensor all(d_hidden_.dtype(), d_hidden_.rows() + d_hidden_second_.rows(), d_hidden_.cols());
-  for (int64_t row = 0; row < all.rows(); ++row) {
-    const bool in_second = row >= d_hidden_.rows();
-    const HostTensor& from = in_second ? d_hidden_second_ : d_hidden_;
-    for (int64_t col = 0; col < all.cols(); ++col) {
-      all.set(row, col, from.get(in_second ? row - d_hidden_.rows() : row, col));
-    }
-  }
-  return all;
 }
 
 double GradientOutputs::held(int64_t row, int64_t col) const {
@@ -281,9 +244,7 @@ double GradientOutputs::held(int64_t row, int64_t col) const {
 Gradients GradientOutputs::gradients() {
   Gradients gradients;
   if (run_.d_hidden) gradients.d_hidden = d_hidden_.output();
-  if (run_.d_hidden && has_second(inputs_.spec)) gradients.d_hidden_second = d_hidden_second_.output();
   gradients.d_hidden_batch_stride = d_hidden_.batch_stride();
-  gradients.d_hidden_second_batch_stride = d_hidden_second_.batch_stride();
   if (run_.d_bias) gradients.d_bias = d_bias_.vector_output();
   if (run_.d_weight && !run_.sink) gradients.d_weight = d_weight_.output();
   if (run_.d_weight && run_.sink) {
@@ -330,7 +291,7 @@ void GradientOutputs::receive(int64_t first, int64_t count, const ConstMatrix& t
 
 std::vector<std::byte> GradientOutputs::bytes() const {
   std::vector<std::byte> all;
-  for (const HostTensor* output : {&d_hidden_, &d_hidden_second_, &d_weight_, &d_bias_}) {
+  for (const HostTensor* output : {&d_hidden_, &d_weight_, &d_bias_}) {
     if (output->cols() == 0) continue;
     all.insert(all.end(), output->bytes().begin(), output->bytes().end());
   }

@@ -20,9 +20,7 @@ struct InputSpec {
   int64_t tokens = 37;
   int64_t vocab = 150;
   int64_t hidden = 19;
-  int64_t sequences = 1;  ///< in each matrix of hidden states
-  /// This many of the tokens, the last ones, stand in a second matrix; -1: there is none
-  int64_t second_tokens = -1;
+  int64_t sequences = 1;  ///< of equal length
   std::vector<int64_t> offsets;
   DType dtype = DType::kFloat32;
   HeadLayout layout = HeadLayout::kHiddenVocab;
@@ -72,17 +70,16 @@ struct Inputs {
   void set_weight(int64_t entry, int64_t column, double value);
   void set_hidden(int64_t row, int64_t column, double value);
   bool padding_is_intact() const {
-    return hidden.padding_is_intact() && hidden_second.padding_is_intact() && weight.padding_is_intact();
+    return hidden.padding_is_intact() && weight.padding_is_intact();
   }
 
   /// Counts the sequences of equal length in strided targets.
   int64_t target_sequences() const;
 
   InputSpec spec;
-  HostTensor hidden;         ///< [N, H] but for the rows of the second one
-  HostTensor hidden_second;  ///< [spec.second_tokens, H], or [0, 0]
-  HostTensor weight;         ///< in the head's layout
-  HostTensor bias;           ///< [1, V], or [0, 0]
+  HostTensor hidden;  ///< [N, H]
+  HostTensor weight;  ///< in the head's layout
+  HostTensor bias;    ///< [1, V], or [0, 0]
   HostArray<int64_t> targets;
   HostArray<int32_t> targets32;
   HostArray<int64_t> offsets;
@@ -120,9 +117,6 @@ class GradientOutputs {
   Gradients gradients();
 
   const HostTensor& d_hidden() const { return d_hidden_; }
-  const HostTensor& d_hidden_second() const { return d_hidden_second_; }
-  /// Returns the rows of both matrices, [N, H].
-  HostTensor all_d_hidden() const;
   const HostTensor& d_weight() const { return d_weight_; }
   const HostTensor& d_bias() const { return d_bias_; }
   /// Tells what (row, col) held before the call and remains in the sum: 0 unless the call accumulates.
@@ -138,7 +132,7 @@ class GradientOutputs {
 
   Inputs& inputs_;
   RunSpec run_;
-  HostTensor d_hidden_, d_hidden_second_, d_weight_, d_bias_;
+  HostTensor d_hidden_, d_weight_, d_bias_;
   int64_t next_entry_ = 0;
   std::string complaints_;
 };

@@ -31,8 +31,6 @@ void append_bytes(std::vector<std::byte>& bytes, const T* values, size_t count) 
 
 std::vector<std::byte> input_bytes(const Inputs& inputs) {
   std::vector<std::byte> all(inputs.hidden.bytes().begin(), inputs.hidden.bytes().end());
-  const std::span<const std::byte> second = inputs.hidden_second.bytes();
-  all.insert(all.end(), second.begin(), second.end());
   all.insert(all.end(), inputs.weight.bytes().begin(), inputs.weight.bytes().end());
   if (inputs.spec.bias) all.insert(all.end(), inputs.bias.bytes().begin(), inputs.bias.bytes().end());
   return all;

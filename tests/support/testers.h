@@ -43,8 +43,6 @@ class Tester {
   Self& hidden(int64_t n) { return input("hidden", n, spec_.hidden, n); }
   /// The tokens are sequences of equal length, so their number must be a multiple.
   Self& batch(int64_t sequences) { return input("batch", sequences, spec_.sequences, sequences); }
-  /// The last `n` tokens stand in a second matrix, which has as many sequences as the first.
-  Self& second(int64_t n) { return input("second", n, spec_.second_tokens, n); }
   /// Takes cu_seqlens; its last entry is the number of tokens.
   Self& packed(std::vector<int64_t> offsets) {
     spec_.tokens = offsets.back();

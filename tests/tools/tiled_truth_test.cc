@@ -146,9 +146,6 @@ TEST(Reference, FusedWithEveryOptionOfItsTokens) {
   expect_fused_same(Inputs(spec), options, kScratch, cross);
   options.temperature_meaning = TemperatureMeaning::kScaleLogp;
   expect_fused_same(Inputs(spec), options, kScratch, cross);
-  spec.second_tokens = 15;
-  expect_fused_same(Inputs(spec), options, kScratch, cross);
-  spec.second_tokens = -1;
   spec.offsets = {0, 1, 1, 20, 36};
   expect_fused_same(Inputs(spec), options, kScratch, cross);
 }

@@ -24,11 +24,6 @@ namespace {
 constexpr int64_t kRows = 9, kEntries = 7;
 constexpr int64_t kCols[] = {5, 2};  // of the two products
 
-template <class AnyMatrix>
-problem::Rows<AnyMatrix> rows_of(const AnyMatrix& m) {
-  return {m, {}, core::batched_rows(m.rows, m.cols, m.stride, 1, {}), {}, m.rows, m.rows, m.cols, m.dtype};
-}
-
 class TwoProducts {
  public:
   TwoProducts(DType dtype, HeadLayout layout) : layout_(layout) {
@@ -45,7 +40,7 @@ class TwoProducts {
   source::Source source(bool beside = false) const {
     core::Array<source::Product> products;
     for (size_t p = 0; p < 2; ++p) {
-      products.push_back({source::States(rows_of(states_[p].view())), source::Head(LmHead(heads_[p].view(), layout_)),
+      products.push_back({source::States(problem::matrix_rows(states_[p].view())), source::Head(LmHead(heads_[p].view(), layout_)),
                           beside && p == 1 ? 1 : 0});
     }
     return source::Source(std::move(products));
@@ -232,7 +227,7 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
     sizes.scatter = true;
     std::vector<float> d_states(static_cast<size_t>(kRows * cols), 99), d_head(static_cast<size_t>(kEntries * cols));
     const source::Layout& layout = second.head.layout();
-    sink::HiddenSink<float> hidden(row_kernels(), second.head, rows_of(Matrix(d_states.data(), kRows, cols)),
+    sink::HiddenSink<float> hidden(row_kernels(), second.head, problem::matrix_rows(Matrix(d_states.data(), kRows, cols)),
                                    WriteMode::kOverwrite, sizes);
     const WeightGradientSink no_callback;
     sink::WeightSink<float> weight(row_kernels(), second,

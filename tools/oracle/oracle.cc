@@ -110,12 +110,7 @@ VectorXd read_bias(const LmHead& head) {
 std::vector<int64_t> sequence_offsets(const HiddenStates& hidden) {
   if (!hidden.offsets.empty()) return {hidden.offsets.begin(), hidden.offsets.end()};
   std::vector<int64_t> offsets = {0};
-  const auto add = [&](int64_t rows) {
-    for (int64_t s = 0; s < hidden.sequences; ++s) offsets.push_back(offsets.back() + rows / hidden.sequences);
-  };
-  // Each matrix holds sequences of a length of its own.
-  add(hidden.states.rows);
-  if (hidden.has_second()) add(hidden.second.rows);
+  for (int64_t s = 0; s < hidden.sequences; ++s) offsets.push_back(offsets.back() + hidden.tokens() / hidden.sequences);
   return offsets;
 }
 
@@ -150,13 +145,11 @@ MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
   MatrixXd copy = MatrixXd::Zero(hidden.tokens(), hidden.hidden_size());
   for (int64_t i = 0; i < hidden.tokens(); ++i) {
     if (!tokens.takes_part(i)) continue;
-    const bool first = i < hidden.states.rows;
-    const ConstMatrix& matrix = first ? hidden.states : hidden.second;
-    const int64_t row = first ? i : i - hidden.states.rows;
-    int64_t begin = row * matrix.stride;
-    if (const auto& batch_stride = first ? hidden.batch_stride : hidden.second_batch_stride) {
+    const ConstMatrix& matrix = hidden.states;
+    int64_t begin = i * matrix.stride;
+    if (hidden.batch_stride) {
       const int64_t length = matrix.rows / hidden.sequences;
-      begin = *batch_stride * (row / length) + matrix.stride * (row % length);
+      begin = *hidden.batch_stride * (i / length) + matrix.stride * (i % length);
     }
     for (int64_t h = 0; h < copy.cols(); ++h) copy(i, h) = read_element(matrix.data, matrix.dtype, begin + h);
   }
