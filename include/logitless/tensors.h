@@ -98,8 +98,8 @@ struct Vector {
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
 };
 
-/// The hidden states of N tokens, [N, H], one row per token, and where the sequences among them begin and end.
-/// Sequences of different lengths are packed: `offsets` has their borders.
+/// The hidden states of N tokens, [N, H], one row per token, and the borders of the sequences among them.
+/// Sequences of different lengths are packed (`offsets`).
 struct HiddenStates {
   ConstMatrix states;  ///< [N, H]
   /// The number of sequences of equal length; N must be a multiple of it. 0 is an empty batch, [0, T, H],
@@ -299,12 +299,12 @@ using WeightGradientSink = std::function<void(int64_t first, int64_t count, Cons
 /// optional by itself; each has the type of its sums (float32; float64, and nothing else, for float64 inputs)
 /// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
 struct Gradients {
-  Matrix d_hidden;  ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
-  Matrix d_weight;                                  ///< the head's shape and layout
-  Vector d_bias;                                    ///< [V]; only for a head with a bias
-  Matrix d_lora_a;                                  ///< [r, H], of LoraAdapter::a
-  Matrix d_lora_b;                                  ///< [V, r], of LoraAdapter::b
-  Matrix d_lora_states;                             ///< [N, r], of LoraAdapter::states
+  Matrix d_hidden;       ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
+  Matrix d_weight;       ///< the head's shape and layout
+  Vector d_bias;         ///< [V]; only for a head with a bias
+  Matrix d_lora_a;       ///< [r, H], of LoraAdapter::a
+  Matrix d_lora_b;       ///< [V, r], of LoraAdapter::b
+  Matrix d_lora_states;  ///< [N, r], of LoraAdapter::states
   WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
   WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias

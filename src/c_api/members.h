@@ -64,10 +64,9 @@ LOGITLESS_OWN(logitless_lm_head, struct_size, weight, layout, bias, softcap, pac
 LOGITLESS_OWN(logitless_logits, struct_size, data, dtype, batch, time, vocab, batch_stride, row_stride)
 LOGITLESS_OWN(logitless_source, struct_size, hidden, head, logits)
 LOGITLESS_OWN(logitless_targets, struct_size, data32, data64, size, stride, time, batch_stride)
-LOGITLESS_OWN(logitless_gradients, struct_size, d_hidden, d_weight, d_bias, d_hidden_mode,
-              d_weight_mode, d_bias_mode, weight_sink, weight_sink_user, d_hidden_batch_stride,
-              d_logits, d_logits_dtype, d_logits_batch_stride, d_logits_row_stride,
-              backward, d_lora_a, d_lora_b, d_lora_states, d_lora_mode)
+LOGITLESS_OWN(logitless_gradients, struct_size, d_hidden, d_weight, d_bias, d_hidden_mode, d_weight_mode, d_bias_mode,
+              weight_sink, weight_sink_user, d_hidden_batch_stride, d_logits, d_logits_dtype, d_logits_batch_stride,
+              d_logits_row_stride, backward, d_lora_a, d_lora_b, d_lora_states, d_lora_mode)
 LOGITLESS_OWN(logitless_backward_options, struct_size)
 LOGITLESS_OWN(logitless_communicator, struct_size, rank, size, all_gather, all_to_all, user)
 LOGITLESS_OWN(logitless_plan, struct_size, kind, tokens, active_rows, hidden_size, vocab_size, row_tile, row_block,

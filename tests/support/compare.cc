@@ -225,8 +225,7 @@ void expect_gradients_near(const GradientOutputs& outputs, const Expected& expec
   const auto& [want, element, mean_square] =
       std::tie(expected.gradients, expected.element_bounds, expected.mean_square_bounds);
   if (run.d_hidden) {
-    EXPECT_TRUE(outputs.d_hidden().padding_is_intact())
-        << "d_hidden: written between the rows";
+    EXPECT_TRUE(outputs.d_hidden().padding_is_intact()) << "d_hidden: written between the rows";
     const HostTensor all = outputs.d_hidden();
     expect_output_near(
         {"d_hidden", all, false, want.d_hidden, element.d_hidden, mean_square.d_hidden, held, sum_over_vocab},

@@ -190,9 +190,7 @@ void Inputs::set_weight(int64_t entry, int64_t column, double value) {
   }
 }
 
-void Inputs::set_hidden(int64_t row, int64_t column, double value) {
-  hidden.set(row, column, value);
-}
+void Inputs::set_hidden(int64_t row, int64_t column, double value) { hidden.set(row, column, value); }
 
 std::vector<double> random_temperatures(int64_t tokens, uint64_t seed) {
   std::mt19937_64 random(seed * 7919 + 3);

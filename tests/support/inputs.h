@@ -69,9 +69,7 @@ struct Inputs {
   double weight_at(int64_t entry, int64_t column) const;
   void set_weight(int64_t entry, int64_t column, double value);
   void set_hidden(int64_t row, int64_t column, double value);
-  bool padding_is_intact() const {
-    return hidden.padding_is_intact() && weight.padding_is_intact();
-  }
+  bool padding_is_intact() const { return hidden.padding_is_intact() && weight.padding_is_intact(); }
 
   /// Counts the sequences of equal length in strided targets.
   int64_t target_sequences() const;

@@ -40,8 +40,8 @@ class TwoProducts {
   source::Source source(bool beside = false) const {
     core::Array<source::Product> products;
     for (size_t p = 0; p < 2; ++p) {
-      products.push_back({source::States(problem::matrix_rows(states_[p].view())), source::Head(LmHead(heads_[p].view(), layout_)),
-                          beside && p == 1 ? 1 : 0});
+      products.push_back({source::States(problem::matrix_rows(states_[p].view())),
+                          source::Head(LmHead(heads_[p].view(), layout_)), beside && p == 1 ? 1 : 0});
     }
     return source::Source(std::move(products));
   }
@@ -227,8 +227,9 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
     sizes.scatter = true;
     std::vector<float> d_states(static_cast<size_t>(kRows * cols), 99), d_head(static_cast<size_t>(kEntries * cols));
     const source::Layout& layout = second.head.layout();
-    sink::HiddenSink<float> hidden(row_kernels(), second.head, problem::matrix_rows(Matrix(d_states.data(), kRows, cols)),
-                                   WriteMode::kOverwrite, sizes);
+    sink::HiddenSink<float> hidden(row_kernels(), second.head,
+                                   problem::matrix_rows(Matrix(d_states.data(), kRows, cols)), WriteMode::kOverwrite,
+                                   sizes);
     const WeightGradientSink no_callback;
     sink::WeightSink<float> weight(row_kernels(), second,
                                    Matrix(d_head.data(), layout.rows(kEntries, cols), layout.cols(kEntries, cols)),
