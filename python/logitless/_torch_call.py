@@ -49,14 +49,13 @@ class Settings:
     def context(self, frozen: bool = False) -> Context:
         """The context of calls. With `frozen`, the forward half of a call leaves what makes the gradient of hidden
         states without a product, where the loss allows it."""
-        expects_rows = frozen and self.options.get("plan", "auto") == "auto"
-        if self.given is not None and not expects_rows:
+        if self.given is not None and not (frozen and self.options["plan"] == "auto"):
             return self.given
         key = (torch.get_num_threads(), frozen)
         context = self.contexts.get(key)
         if context is None:
             given = {"threads": key[0], **self.options}
-            if expects_rows:
+            if frozen and given.get("plan", "auto") == "auto":
                 given["plan"] = "expected_row"
             context = self.contexts.setdefault(key, Context(**given))
         return context
