@@ -14,6 +14,7 @@ same names, and in docs/python.md.
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -89,13 +90,19 @@ class Context(_core.Context):
         data_ranks: Any = None,
         sum_d_weight: bool = False,
     ) -> None:
-        options = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        given = {name: value for name, value in locals().items() if name not in ("self", "__class__")}
+        options = dict(given)
         for name in ("vocab_ranks", "data_ranks"):
             if options[name] is not None:
                 options[name] = _core.Communicator(options[name])
         super().__init__(options)
         # Calls use them for as long as the context lives.
         self._kept = (workspace, options["vocab_ranks"], options["data_ranks"])
+        self._options = given
+        self._made: Any = None  # by logitless.torch, for calls with context=
+
+    def __reduce__(self) -> Any:
+        return functools.partial(Context, **self._options), ()
 
 
 _default: Context | None = None

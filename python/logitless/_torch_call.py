@@ -6,10 +6,13 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import re
 import sys
+import threading
 import weakref
 from collections.abc import Iterator
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -20,43 +23,127 @@ from . import Context, _core
 
 
 class Settings:
-    """The arguments of set_options(), with the contexts that were made from them: the next set_options() drops both at
-    once, so a thread that is still making a context cannot leave it to calls with other options."""
+    """Options of contexts, with the contexts that were made from them: other options are another object, so a thread
+    that is still making a context cannot leave it to calls with other options. With `given`, a caller's context, calls
+    run in that one, and only what it cannot serve is made here: the context of a frozen head, and those of groups."""
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], given: Context | None = None) -> None:
         self.options = options
+        self.given = given
         self.contexts: dict[tuple[int, bool], Context] = {}  # by threads, and whether the head is frozen
         self.of_groups: weakref.WeakKeyDictionary[Any, dict[int, Context]] = weakref.WeakKeyDictionary()
 
+    @staticmethod
+    def of(context: Any) -> Settings:
+        """Those of a call with context=. The context keeps what was made for it, and nothing there refers to it."""
+        if not isinstance(context, Context):
+            raise TypeError(f"context must be a logitless.Context, not {type(context).__name__}")
+        if context._made is None:
+            made = Settings(context._options)
+            context._made = made.contexts, made.of_groups
+        settings = Settings.__new__(Settings)
+        settings.options, settings.given = context._options, context
+        settings.contexts, settings.of_groups = context._made
+        return settings
+
+    def context(self, frozen: bool = False) -> Context:
+        """The context of calls. With `frozen`, the forward half of a call leaves what makes the gradient of hidden
+        states without a product, where the loss allows it."""
+        if self.given is not None and not (frozen and self.options["plan"] == "auto"):
+            return self.given
+        key = (torch.get_num_threads(), frozen)
+        context = self.contexts.get(key)
+        if context is None:
+            given = {"threads": key[0], **self.options}
+            if frozen and given.get("plan", "auto") == "auto":
+                given["plan"] = "expected_row"
+            context = self.contexts.setdefault(key, Context(**given))
+        return context
+
+
+class _Block:
+    """What the options() blocks around a call set, over the options of set_options()."""
+
+    def __init__(self, options: dict[str, Any]) -> None:
+        self.options = options
+        self._made: tuple[Settings, Settings] | None = None
+
+    def over(self, outside: Settings) -> Settings:
+        made = self._made  # read once: coroutines of several threads may share a block
+        if made is None or made[0] is not outside:
+            made = self._made = outside, Settings(_merged(outside.options, self.options))
+        return made[1]
+
 
 _settings = Settings({})
+_setting = threading.Lock()
+_block: ContextVar[_Block | Settings | None] = ContextVar("logitless.torch.options", default=None)
+
+
+def _merged(before: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+    """The options, with the given ones in their place; None is an option's default."""
+    return {name: value for name, value in {**before, **given}.items() if value is not None}
+
+
+def _checked(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a block or of set_options(), where each is one of a context."""
+    for name in options:
+        if name not in Context.__init__.__kwdefaults__:
+            raise TypeError(f"{name!r} is not an option of logitless.Context")
+    return options
 
 
 def set_options(**options: Any) -> None:
-    """Sets arguments of the Context that calls from here on use, e.g. workspace_bytes or plan. Without arguments all
-    are the defaults again. Threads follow torch.set_num_threads() unless they are set."""
+    """Sets options of the Context that calls from here on use, in all threads, e.g. plan="two_pass" or
+    workspace_bytes=64 << 20. Options that are not given stay as they are. None sets one back to its default, and
+    set_options() without arguments all of them. Threads follow torch.set_num_threads() unless they are set.
+
+    options() sets them for a block, and context= of a function for one call.
+    """
     global _settings
-    Context(**options)  # refuses what is none
-    _settings = Settings(options)
+    with _setting:
+        merged = _merged(_settings.options, _checked(options)) if options else {}
+        Context(**merged)  # raises if a value is wrong
+        _settings = Settings(merged)
+
+
+@contextlib.contextmanager
+def options(**options: Any) -> Iterator[None]:
+    """Sets options of the Context that calls inside the block use, and restores them at its end:
+
+        with logitless.torch.options(plan="two_pass", workspace_bytes=64 << 20):
+            loss = linear_cross_entropy(hidden, weight, target)
+        loss.backward()  # with the options of its forward
+
+    It takes what set_options() takes, and is a decorator, too. Options that are not given are those of the block around
+    it, or of set_options(). Like torch.no_grad() it is for its own thread, or asyncio task.
+
+    The backward of a call runs with the options of its forward, wherever backward() is called. There is one exception:
+    where torch.compile has compiled a call with reduction="none", the backward runs with the options that hold when
+    backward() is called. Checkpoints run a forward again with the options that hold then, if the block is not
+    within the function that they run.
+    """
+    outer = _block.get()
+    around = outer.options if outer is not None else {}
+    block = _Block({**around, **_checked(options)})
+    block.over(_settings).context()  # raises if a value is wrong
+    token = _block.set(block)
+    try:
+        yield
+    finally:
+        _block.reset(token)
 
 
 def current_settings() -> Settings:
-    """What set_options() has set."""
-    return _settings
+    """What holds for a call from here: its context=, or options() over set_options()."""
+    block = _block.get()
+    if block is None:
+        return _settings
+    return block if isinstance(block, Settings) else block.over(_settings)
 
 
-def current_context(frozen: bool = False) -> Context:
-    """The context of calls. With `frozen`, the forward half of a call leaves what makes the gradient of hidden states
-    without a product, where the loss allows it."""
-    settings = _settings  # read once: another thread may set others
-    key = (torch.get_num_threads(), frozen)
-    context = settings.contexts.get(key)
-    if context is None:
-        given = {"threads": key[0], **settings.options}
-        if frozen and given.get("plan", "auto") == "auto":
-            given["plan"] = "expected_row"
-        context = settings.contexts.setdefault(key, Context(**given))
-    return context
+def current_context() -> Context:
+    return current_settings().context()
 
 
 def check_transforms() -> None:
@@ -210,18 +297,36 @@ _disable = getattr(torch, "_disable_dynamo", None) or torch.compiler.disable
 
 
 def not_compiled(function: Any) -> Any:
-    """Makes a function one that torch.compile breaks its graph at, once, and that runs as it does without it."""
-    disabled = _disable(function)
+    """Makes a function one that torch.compile breaks its graph at, once, and that runs as it does without it. Beyond
+    its own arguments it takes context=, a Context that its calls use, backward included."""
+
+    def run(*args: Any, context: Context | None = None, **kwargs: Any) -> Any:
+        token = None if context is None else _block.set(Settings.of(context))
+        try:
+            return function(*args, **kwargs)
+        except _core.InvalidInput as error:
+            raise with_names(error) from None
+        finally:
+            if token is not None:
+                _block.reset(token)
+
+    disabled = _disable(run)
 
     @functools.wraps(function)
     def called(*args: Any, **kwargs: Any) -> Any:
         # After many compilations of this frame torch.compile runs it as it stands, and would trace what it calls.
         compiles = torch.compiler.is_compiling() or "torch._dynamo" in sys.modules
-        try:
-            return (disabled if compiles else function)(*args, **kwargs)
-        except _core.InvalidInput as error:
-            raise with_names(error) from None
+        return (disabled if compiles else run)(*args, **kwargs)
 
+    return _with_context_in_signature(called)
+
+
+def _with_context_in_signature(called: Any) -> Any:
+    signature = inspect.signature(called)
+    *before, last = signature.parameters.values()
+    if last.kind is last.VAR_KEYWORD and "context" not in signature.parameters:
+        own = inspect.Parameter("context", last.KEYWORD_ONLY, default=None, annotation="Context | None")
+        called.__signature__ = signature.replace(parameters=[*before, own, last])
     return called
 
 

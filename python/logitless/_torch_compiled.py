@@ -11,7 +11,6 @@ from torch import Tensor
 from . import _core
 from ._torch_call import (
     as_pytorch_raises,
-    current_context,
     handed_over,
     loss_tensor,
     memory_like,
@@ -19,6 +18,7 @@ from ._torch_call import (
 )
 from ._torch_head import HeadTensors, check_backward_half
 from ._torch_options import CROSS_ENTROPY, seeded
+from ._torch_ranks import runner_of
 
 
 # Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
@@ -78,15 +78,16 @@ def linear_cross_entropy_op(
     **options: Any,
 ) -> list[Tensor]:
     call = HeadTensors((input, weight, bias), {"softcap": softcap} if softcap else {})
+    run = runner_of(None)
     per_token = reduction == "none"
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
     if per_token:
         tensors = (input, weight, bias)
-        check_backward_half('reduction="none"', _core.plan_cross_entropy, tensors, arguments, tuple(needs), None)
+        check_backward_half('reduction="none"', _core.plan_cross_entropy, tensors, arguments, tuple(needs), run)
     try:
-        result = _core.cross_entropy(current_context(), arguments)
+        result = run(_core.cross_entropy, arguments)
     except ValueError as error:
         raise as_pytorch_raises(error) from None
     if per_token:
@@ -124,11 +125,12 @@ def backward_op(
     call = HeadTensors((input, weight, bias), {"softcap": softcap} if softcap else {})
     options = seeded(options)  # once for both halves
     arguments = _arguments(call, target, class_weights, temperatures, options)
-    _, half = _core.cross_entropy_forward(current_context(frozen=list(needs) == [True, False, False]), arguments)
+    run = runner_of(None)
+    _, half = run(_core.cross_entropy_forward, arguments, frozen=list(needs) == [True, False, False])
     grads = call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     with not_finite_handed_on(upstream, grads):
-        _core.cross_entropy_backward(current_context(), arguments, half, upstream.flatten().double().tolist())
+        run(_core.cross_entropy_backward, arguments, half, upstream.flatten().double().tolist())
     return _returned(grads, (input, weight, bias))
 
 

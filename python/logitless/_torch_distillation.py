@@ -86,8 +86,8 @@ def distillation_loss(
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
     against; without it all tokens take part. softcap is the student's; the other options are the members of
     DistillationOptions. The loss is float32 (float64 for float64), or one a token under reduction="none". With
-    return_metrics=True a dict of them comes with the loss. vocab_ids are those of linear_cross_entropy(), and
-    teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
+    return_metrics=True a dict of them comes with the loss. vocab_ids and context are those of linear_cross_entropy(),
+    and teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
     PackedWeight. group: ranks that share the vocabulary of both heads;
     teacher_logits are the columns of a rank's slice then."""
     _check_roles((input, linear_weight, linear_bias), (teacher_input, teacher_weight, teacher_bias, teacher_logits))

@@ -15,14 +15,12 @@ from ._torch_call import (
     cast_for_autocast,
     check_cpu,
     check_transforms,
-    current_context,
-    current_settings,
     matrix_of,
     memory_like,
     rows_of,
     values_of,
 )
-from ._torch_ranks import check_group, local_parts
+from ._torch_ranks import Runner, check_group, local_parts
 from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
 
@@ -160,22 +158,23 @@ def check_backward_half(
     tensors: tuple[Tensor | None, ...],
     arguments: dict[str, Any],
     needs: tuple[bool, ...],
-    group: Any,
+    run: Runner,
 ) -> None:
     """Raises in the forward half what would end the backward half: options that no plan of it serves. `plan` is the
     function of _core that plans such gradients."""
     if not any(needs):
         return
-    if current_settings().options.get("plan") == "one_pass":
+    if run.settings.options.get("plan") == "one_pass":
+        setter = "set_options() or options()" if run.settings.given is None else "context"
         raise ValueError(
-            f'plan = "one_pass", from set_options(), makes gradients together with the loss, and {what} makes them in '
+            f'plan = "one_pass", from {setter}, makes gradients together with the loss, and {what} makes them in '
             'backward(): set plan="auto" or "two_pass"'
         )
     # Exact gradients run under every other plan. Planning is a collective of a group, so its ranks leave it out.
-    if arguments.get("backward", "exact") != "exact" and group is None:
+    if arguments.get("backward", "exact") != "exact" and run.group is None:
         call = HeadTensors(tensors, arguments)
         call.outputs(needs)
-        plan(current_context(), call.arguments)
+        plan(run.settings.context(), call.arguments)
 
 
 def shaped_like(

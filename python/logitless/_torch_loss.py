@@ -14,7 +14,6 @@ from . import _core
 from ._heads import with_weights
 from ._torch_call import (
     Kept,
-    current_context,
     handed_over,
     loss_tensor,
     not_finite_handed_on,
@@ -23,7 +22,7 @@ from ._torch_call import (
 )
 from ._torch_head import Head, HeadTensors, check_backward_half, shaped_like
 from ._torch_options import seeded
-from ._torch_ranks import in_group, run_in
+from ._torch_ranks import Runner, runner_of
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,7 +33,9 @@ class CrossEntropyStats:
     predicted_ids, logps and lse have target's shape: the id with the largest logit (the lowest of equal ones), the
     target's log-probability, and the log-sum-exp of the logits. Tokens that take no part have -1, 0 and 0. The numbers
     are over the tokens that take part: how many they are, the share whose predicted id is the target, the mean of
-    -logps and its exponential, and the part of the loss that is z-loss.
+    -logps and its exponential, and the part of the loss that is z-loss. plan names the plan that ran, such as
+    "two_pass", or "forward_only" for a call without gradients and for one with reduction="none", whose gradients
+    backward() computes.
     """
 
     predicted_ids: Tensor
@@ -45,6 +46,7 @@ class CrossEntropyStats:
     mean_nll: float
     perplexity: float
     z_loss: float
+    plan: str
 
     @staticmethod
     def of(report: dict[str, Any], shape: torch.Size) -> CrossEntropyStats:
@@ -53,7 +55,7 @@ class CrossEntropyStats:
         columns = {"predicted_ids": ids, "logps": report["per_token_logps"], "lse": report["per_token_lse"]}
         tensors = {name: torch.from_numpy(column.reshape(shape)) for name, column in columns.items()}
         metrics = {name: value for name, value in report["metrics"].items() if name != "mean_entropy"}
-        return CrossEntropyStats(**tensors, **metrics)
+        return CrossEntropyStats(**tensors, **metrics, plan=report["plan"].kind)
 
 
 class Reduced(torch.autograd.Function):
@@ -66,23 +68,24 @@ class Reduced(torch.autograd.Function):
         function: Any,
         arguments: dict[str, Any],
         dtype: torch.dtype,
+        group: Any,
         report: dict[str, Any],
         *tensors: Tensor | None,
     ) -> Tensor:
         ctx.save_for_backward(*tensors)
         ctx.kept = Kept(arguments)
-        ctx.rest = (function, tuple(ctx.needs_input_grad[4:]))
+        ctx.rest = (runner_of(group), function, tuple(ctx.needs_input_grad[5:]))
         result, ctx.grads = Reduced._run(tensors, arguments, *ctx.rest)
         report.update(result)
         return loss_tensor(result["loss"], dtype)
 
     @staticmethod
     def _run(
-        inputs: tuple[Any, ...], arguments: dict[str, Any], function: Any, needs: tuple[bool, ...]
+        inputs: tuple[Any, ...], arguments: dict[str, Any], run: Runner, function: Any, needs: tuple[bool, ...]
     ) -> tuple[dict[str, Any], list[Tensor | None]]:
         call = HeadTensors(inputs, arguments)
         grads = call.outputs(needs)
-        return function(current_context(), call.arguments), grads
+        return run(function, call.arguments), grads
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
@@ -97,7 +100,7 @@ class Reduced(torch.autograd.Function):
                 if grad is not None:
                     grad.mul_(scale)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
-        return (*[None] * 4, *handed_over(grads, (upstream, *inputs)))
+        return (*[None] * 5, *handed_over(grads, (upstream, *inputs)))
 
 
 class PerToken(torch.autograd.Function):
@@ -117,22 +120,23 @@ class PerToken(torch.autograd.Function):
         *tensors: Tensor | None,
     ) -> Tensor:
         needs = tuple(ctx.needs_input_grad[6:])
-        check_backward_half('reduction="none"', halves[2], tensors, arguments, needs, group)
+        run = runner_of(group)
+        check_backward_half('reduction="none"', halves[2], tensors, arguments, needs, run)
         ctx.save_for_backward(*tensors)
         ctx.kept = Kept(arguments)
-        ctx.rest = (halves[1], needs, group)
-        result, ctx.half = run_in(group, halves[0], HeadTensors(tensors, arguments).arguments, frozen=frozen)
+        ctx.rest = (run, halves[1], needs)
+        result, ctx.half = run(halves[0], HeadTensors(tensors, arguments).arguments, frozen=frozen)
         report.update(result)
         return torch.from_numpy(result["per_token_loss"]).to(dtype)
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        backward, needs, group = ctx.rest
+        run, backward, needs = ctx.rest
         inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         with not_finite_handed_on(upstream, grads):
-            run_in(group, backward, call.arguments, ctx.half, one_gradient(upstream).double().tolist())
+            run(backward, call.arguments, ctx.half, one_gradient(upstream).double().tolist())
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 6, *handed_over(grads, (upstream, *inputs)))
 
@@ -154,4 +158,4 @@ def loss_of(
     if reduction == "none":
         halves = tuple(getattr(_core, half) for half in (f"{name}_forward", f"{name}_backward", f"plan_{name}"))
         return PerToken.apply(halves, arguments, dtype, head.group, report, head.is_frozen, *head.tensors).view(shape)
-    return Reduced.apply(in_group(getattr(_core, name), head.group), arguments, dtype, report, *head.tensors)
+    return Reduced.apply(getattr(_core, name), arguments, dtype, head.group, report, *head.tensors)

@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import threading
 import weakref
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
 from . import Context
-from ._torch_call import current_context, current_settings
+from ._torch_call import Settings, current_settings
 
 # PyTorch 2.13 calls the one the other.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
@@ -58,9 +58,11 @@ _locks: weakref.WeakKeyDictionary[Any, threading.Lock] = weakref.WeakKeyDictiona
 _lock_of_tables = threading.Lock()
 
 
-def context_of(group: Any) -> Context:
+def context_of(group: Any, settings: Settings) -> Context:
     """The context in which a group's calls run."""
-    settings, threads = current_settings(), torch.get_num_threads()
+    if settings.given is not None and settings.options["vocab_ranks"] is not None:
+        raise ValueError("context has vocab_ranks, and group is given: give one of them")
+    threads = torch.get_num_threads()
     with _lock_of_tables:
         contexts = settings.of_groups.setdefault(group, {})
         if threads not in contexts:
@@ -75,19 +77,23 @@ def lock_of(group: Any) -> threading.Lock:
         return _locks.setdefault(group, threading.Lock())
 
 
-def run_in(group: Any, function: Any, *arguments: Any, frozen: bool = False) -> Any:
-    """Calls a function of the module in the context of the group, or of a process alone where there is none."""
-    if group is None:
-        return function(current_context(frozen), *arguments)
-    with lock_of(group):
-        return function(context_of(group), *arguments)
+class Runner(NamedTuple):
+    """Runs the halves of one call: both with the settings of the forward."""
+
+    settings: Settings
+    group: Any
+
+    def __call__(self, function: Any, *arguments: Any, frozen: bool = False) -> Any:
+        """Calls a function of the module in the context of the group, or of a process alone where there is none."""
+        if self.group is None:
+            return function(self.settings.context(frozen), *arguments)
+        with lock_of(self.group):
+            return function(context_of(self.group, self.settings), *arguments)
 
 
-def in_group(function: Any, group: Any) -> Any:
-    """A function of the module, which runs in the context of the group."""
-    if group is None:
-        return function
-    return lambda _, arguments: run_in(group, function, arguments)
+def runner_of(group: Any) -> Runner:
+    """What runs a call that begins here."""
+    return Runner(current_settings(), group)
 
 
 # What is no DTensor.

@@ -105,8 +105,8 @@ def policy_loss(
 
     kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
     tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11).
-    temperatures and vocab_ids are those of linear_cross_entropy(); all ids mean places among the latter. offsets,
-    [B + 1], say where each of the sequences of input [N, H] begins, and where the last one ends."""
+    temperatures, vocab_ids and context are those of linear_cross_entropy(); all ids mean places among vocab_ids.
+    offsets, [B + 1], say where each of the sequences of input [N, H] begins, and where the last one ends."""
     tensors = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
     tensors.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, scores=scores)
     tensors.update(temperatures=temperatures, offsets=offsets)
@@ -143,8 +143,8 @@ def preference_loss(
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO), float32: input [2B, T, H] holds the chosen sequences, then
     the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
     loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
-    are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets and
-    vocab_ids are those of policy_loss()."""
+    are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets,
+    vocab_ids and context are those of policy_loss()."""
     tensors = {"ref_logps": ref_logps, "temperatures": temperatures, "offsets": offsets}
     reference = _reference(ref_input, ref_weight, ref_bias, ref_vocab_ids)
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
@@ -187,8 +187,8 @@ def kto_loss(
 ) -> Any:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"), float32: labels is one a sequence,
     true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
-    sequence_weights multiply the losses. The reference, temperatures, offsets and vocab_ids are those of
-    preference_loss()."""
+    sequence_weights multiply the losses. The reference, temperatures, offsets, vocab_ids and context are those
+    of preference_loss()."""
     tensors: dict[str, Tensor | None] = {"ref_logps": ref_logps, "kl_logps": kl_logps, "kl_ref_logps": kl_ref_logps}
     tensors["labels"] = None if labels is None else _flags("labels", labels)
     tensors.update(sequence_weights=sequence_weights, reward_targets=reward_targets)

@@ -27,7 +27,7 @@ from ._torch_call import (
 from ._torch_head import HeadTensors, check_backward_half, read_head, shaped_like
 from ._torch_loss import loss_of
 from ._torch_options import ID_SET, SET_DISTILLATION, SOFT_TARGETS, arguments_of, seeded
-from ._torch_ranks import run_in
+from ._torch_ranks import Runner, runner_of
 from .lora import HeadWeight
 
 
@@ -67,7 +67,7 @@ def sets_of(
 
 
 def _check_backward_half(
-    arguments: dict[str, Any], tensors: tuple[Tensor | None, ...], needs: tuple[bool, ...], group: Any
+    arguments: dict[str, Any], tensors: tuple[Tensor | None, ...], needs: tuple[bool, ...], run: Runner
 ) -> None:
     mode = arguments.get("backward", "exact")
     if any(needs) and mode != "exact" and arguments.get("normalise_over") == "set":
@@ -76,7 +76,7 @@ def _check_backward_half(
     tokens = tensors[0].shape[0]  # type: ignore[union-attr]
     like = {name: value for name, value in arguments.items() if name not in own}
     like["targets"] = torch.zeros(tokens, dtype=torch.int64)
-    check_backward_half("id_logps", _core.plan_cross_entropy, tensors, like, needs, group)
+    check_backward_half("id_logps", _core.plan_cross_entropy, tensors, like, needs, run)
 
 
 class _IdLogps(torch.autograd.Function):
@@ -89,21 +89,22 @@ class _IdLogps(torch.autograd.Function):
         *tensors: Tensor | None,
     ) -> Tensor:
         needs = tuple(ctx.needs_input_grad[3:])
-        _check_backward_half(arguments, tensors, needs, group)
+        run = runner_of(group)
+        _check_backward_half(arguments, tensors, needs, run)
         ctx.save_for_backward(*tensors)
         ctx.kept = Kept(arguments)
-        ctx.rest = (needs, group)
-        result, ctx.half = run_in(group, _core.id_logps, HeadTensors(tensors, arguments).arguments, frozen=frozen)
+        ctx.rest = (run, needs)
+        result, ctx.half = run(_core.id_logps, HeadTensors(tensors, arguments).arguments, frozen=frozen)
         return torch.from_numpy(result["logps"])
 
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        needs, group = ctx.rest
+        run, needs = ctx.rest
         inputs = ctx.saved_tensors
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         given = values_of(one_gradient(upstream)).flatten().contiguous()
-        run_in(group, _core.id_logps_backward, call.arguments, ctx.half, given)
+        run(_core.id_logps_backward, call.arguments, ctx.half, given)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 3, *handed_over(grads, (upstream, *inputs)))
 
@@ -128,7 +129,8 @@ def id_logps(
     ids is [..., K] with input's leading axes, where id_counts may say how many of its K a token has (the others are 0);
     or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
     that stands twice counted once, and reads no other row of the head. The other options are the members of
-    TokenOptions; temperatures, vocab_ids and group are those of linear_cross_entropy(). Over sets there is no group.
+    TokenOptions; temperatures, vocab_ids, group and context are those of linear_cross_entropy(). Over sets there is no
+    group.
     """
     head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
     lead = input.shape[:-1]
@@ -168,7 +170,8 @@ def soft_cross_entropy(
     leaves tokens out.
 
     subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
-    TokenOptions; normaliser, temperatures, loss_dtype, vocab_ids and group are those of linear_cross_entropy().
+    TokenOptions; normaliser, temperatures, loss_dtype, vocab_ids, group and context are those of
+    linear_cross_entropy().
     """
     head = read_head(
         input,
@@ -237,8 +240,8 @@ def set_distillation_loss(
     linear_bias, and none to the teacher.
 
     target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids and group are
-    those of linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
+    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids, group and
+    context are those of linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
     """
     head = read_head(
         input,

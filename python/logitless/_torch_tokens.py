@@ -13,7 +13,7 @@ from . import topk_union as topk_union_of_arrays
 from ._torch_call import Kept, batched, check_cpu, handed_over, not_compiled, one_gradient, values_of
 from ._torch_head import Head, HeadTensors, check_backward_half, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
-from ._torch_ranks import run_in
+from ._torch_ranks import runner_of
 from .lora import HeadWeight
 
 
@@ -33,13 +33,14 @@ class _TokenColumns(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         needs = tuple(ctx.needs_input_grad[5:])
-        check_backward_half("token_logps", _core.plan_cross_entropy, tensors, arguments, needs, group)
+        run = runner_of(group)
+        check_backward_half("token_logps", _core.plan_cross_entropy, tensors, arguments, needs, run)
         # lse is there without a request.
         arguments = {**arguments, **{name: True for name in wanted if name != "lse"}}
         ctx.save_for_backward(*tensors)
         ctx.kept = Kept(arguments)
-        ctx.rest = (("logp", *wanted), needs, group)
-        ctx.stats = run_in(group, _core.token_stats, HeadTensors(tensors, arguments).arguments, frozen=frozen)
+        ctx.rest = (run, ("logp", *wanted), needs)
+        ctx.stats = run(_core.token_stats, HeadTensors(tensors, arguments).arguments, frozen=frozen)
         columns = ctx.stats.columns()
         # No views: autograd forbids changes in place of views that a function returns several of.
         results = {name: torch.from_numpy(columns[name].reshape(shape)) for name in ("logp", *wanted)}
@@ -49,13 +50,13 @@ class _TokenColumns(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *d_columns: Tensor | None) -> tuple[Tensor | None, ...]:
         inputs = ctx.saved_tensors
-        names, needs, group = ctx.rest
+        run, names, needs = ctx.rest
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         upstream = {n: g for n, g in zip(names, d_columns) if g is not None and n in _WITH_GRADIENT}
         columns = {name: values_of(one_gradient(g)).flatten().contiguous() for name, g in upstream.items()}
         columns.setdefault("logp", torch.zeros(ctx.kept.get("targets").numel(), dtype=torch.float64))
-        run_in(group, _core.token_grads, call.arguments, ctx.stats, columns)
+        run(_core.token_grads, call.arguments, ctx.stats, columns)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 5, *handed_over(grads, (*upstream.values(), *inputs)))
 
@@ -93,7 +94,8 @@ def token_logps(
     """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a tuple with the entropies, in
     nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
     0 in each. options are the members of TokenOptions
-    (ignore_index, temperature, shift, ...); temperatures, vocab_ids and group are those of linear_cross_entropy().
+    (ignore_index, temperature, shift, ...); temperatures, vocab_ids, group and context are those of
+    linear_cross_entropy().
 
     They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
     """
@@ -137,7 +139,7 @@ def topk_logps(
     k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
     and NaN. No gradient flows through either. The log-probabilities are those of the whole vocabulary: their
     exponentials sum to the share of the k. options are the members of TokenOptions but for those of targets
-    (temperature, ...); temperatures, vocab_ids (whose places the ids are) and group are those of
+    (temperature, ...); temperatures, vocab_ids (whose places the ids are), group and context are those of
     linear_cross_entropy().
     """
     if not 1 <= k <= 256:
@@ -147,7 +149,7 @@ def topk_logps(
     target = torch.zeros(input.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
     rows, ids = batched(head.input, target)
     call = HeadTensors(head.of(rows).tensors, {**head.arguments, "targets": ids, **arguments, "top_k": k})
-    stats = run_in(head.group, _core.token_stats, call.arguments)
+    stats = runner_of(head.group)(_core.token_stats, call.arguments)
     columns = stats.columns()
     shape = (*target.shape, k)
     return torch.from_numpy(columns["top_ids"]).view(shape), torch.from_numpy(columns["top_logps"]).view(shape)

@@ -23,8 +23,10 @@ from ._torch_call import (
     as_pytorch_raises,
     batched,
     check_cpu,
+    current_settings,
     not_compiled,
     offsets_of,
+    options,
     set_options,
     type_of_logits,
     type_of_loss,
@@ -40,6 +42,7 @@ from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps, topk_union
+from . import Context
 from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
 
@@ -50,6 +53,7 @@ __all__ = [
     "id_logps",
     "kto_loss",
     "linear_cross_entropy",
+    "options",
     "policy_loss",
     "preference_loss",
     "set_distillation_loss",
@@ -89,6 +93,7 @@ def linear_cross_entropy(
     offsets: Tensor | None = None,
     return_stats: bool = False,
     group: Any = None,
+    context: Context | None = None,
     **beyond: Any,
 ) -> Any:
     """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
@@ -118,6 +123,8 @@ def linear_cross_entropy(
     group: a torch.distributed group whose ranks share the vocabulary: linear_weight and linear_bias hold this rank's
         vocabulary entries, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
         DTensor, sharded over its vocabulary entries, needs none.
+    context: the logitless.Context that this call uses, backward included, instead of what options() and set_options()
+        say. Its threads are its own. torch.compile breaks the graph at such a call.
 
     linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients. It may
     be a LoraWeight (logitless.lora), whose tensors have gradients, too.
@@ -132,11 +139,14 @@ def linear_cross_entropy(
     tensors = (input, linear_weight, target, linear_bias, weight)
     whole = isinstance(linear_weight, (PackedWeight, LoraWeight))  # more than a matrix
     # What neither PyTorch's function nor the operator of torch.compile has.
-    own = {"vocab_ids": vocab_ids, "offsets": offsets, "return_stats": return_stats or None}
-    own = {name: value for name, value in own.items() if value is not None}
+    own: dict[str, Any] = {}
+    if vocab_ids is not None or offsets is not None or return_stats or context is not None:
+        own = {"vocab_ids": vocab_ids, "offsets": offsets, "return_stats": return_stats or None, "context": context}
+        own = {name: value for name, value in own.items() if value is not None}
     plain = not own and not whole
     compiling = torch.compiler.is_compiling()
-    if torch.overrides.has_torch_function(tensors) or (compiling and not plain):
+    overridden = torch.overrides.has_torch_function(tensors)
+    if overridden or context is not None or (compiling and not plain):
         arguments = dict(
             linear_bias=linear_bias,
             weight=weight,
@@ -151,9 +161,10 @@ def linear_cross_entropy(
             offsets=offsets,
             return_stats=return_stats,
             group=group,
+            context=context,
             **beyond,
         )
-        if compiling and not plain:
+        if (compiling and not plain) or not overridden:
             return _not_an_operator(input, linear_weight, target, **arguments)
         return torch.overrides.handle_torch_function(
             linear_cross_entropy, tensors, input, linear_weight, target, **arguments
@@ -212,7 +223,8 @@ def linear_cross_entropy(
                 f"{(*input.shape[:-1], vocab)}, floating-point numbers and no gradient"
             )
         beyond = {name: value for name, value in chosen.given if name not in pytorchs}
-        beyond.update(own, normaliser=normaliser, temperatures=temperatures)
+        given = None if compiling else current_settings().given
+        beyond.update(own, normaliser=normaliser, temperatures=temperatures, context=given)
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
             beyond,
@@ -267,8 +279,9 @@ def linear_cross_entropy(
     if compiling or _is_traced(rows, linear_weight, linear_bias, ids, weight):
         if group is not None:
             raise ValueError("group is set: calls on several ranks are not traced or compiled")
-        if not plain:
-            what = _not_plain(linear_weight, own)
+        given = not compiling and current_settings().given is not None
+        if given or not plain:
+            what = _not_plain(linear_weight, {"context": None} if given else own)
             raise ValueError(f"{what}: such calls are no operator that fake tensors or a tracer could see")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
@@ -312,7 +325,8 @@ def _not_plain(linear_weight: HeadWeight, own: dict[str, Any]) -> str:
     return names[0] if names else f"linear_weight is a {type(linear_weight).__name__}"
 
 
-# torch.compile breaks its graph here: the operator takes whole matrices, and returns a loss alone.
+# torch.compile breaks its graph here: the operator takes whole matrices and no context, and returns a loss alone. And
+# context= is read here.
 _not_an_operator = not_compiled(linear_cross_entropy)
 
 
@@ -382,7 +396,7 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
 
     def __init__(self, in_features: int, num_classes: int, **arguments: Any) -> None:
         pytorchs = {"reduction", "ignore_index", "label_smoothing"}
-        ours = {*CROSS_ENTROPY, "normaliser", "loss_dtype", "return_stats"} - pytorchs
+        ours = {*CROSS_ENTROPY, "normaliser", "loss_dtype", "return_stats", "context"} - pytorchs
         beyond = {name: arguments.pop(name) for name in list(arguments) if name in ours}
         super().__init__(in_features, num_classes, **arguments)
         self.beyond = beyond

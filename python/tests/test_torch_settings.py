@@ -1,27 +1,37 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""set_options() of logitless.torch: which context a call gets, and options that leave a backward half no plan."""
+"""set_options(), options() and context= of logitless.torch: which context a call gets, and options that leave a
+backward half no plan."""
 
+import asyncio
+import copy
+import inspect
+import pickle
 import threading
+import weakref
 
 import pytest
 from torch_cases import torch
 
+import logitless.torch
 import logitless._torch_call as torch_call
 import logitless._torch_ranks as torch_ranks
-from logitless import Context
+from logitless import Context, _core
 from logitless._torch_head import HeadTensors
 from logitless.lora import LoraWeight
 from logitless.torch import (
+    LinearCrossEntropyLoss,
     distillation_loss,
     id_logps,
     kto_loss,
     linear_cross_entropy,
+    options,
     policy_loss,
     preference_loss,
     set_distillation_loss,
     set_options,
     soft_cross_entropy,
     token_logps,
+    topk_logps,
 )
 
 B, T, H, V = 4, 3, 6, 40
@@ -43,7 +53,7 @@ class Group:
 def of_group(monkeypatch):
     group = Group()
     monkeypatch.setattr(torch_ranks, "GroupCommunicator", lambda group: None)
-    return lambda: torch_ranks.context_of(group)
+    return lambda: torch_ranks.context_of(group, torch_call.current_settings())
 
 
 @pytest.mark.parametrize("which", ["alone", "frozen", "group"])
@@ -51,7 +61,7 @@ def test_options_that_are_set_while_a_context_is_made(monkeypatch, which):
     """A thread reads options and begins to make a context; before it ends, another thread sets other options."""
     context_of = {
         "alone": torch_call.current_context,
-        "frozen": lambda: torch_call.current_context(frozen=True),
+        "frozen": lambda: torch_call.current_settings().context(frozen=True),
         "group": of_group(monkeypatch),
     }[which]
     module = torch_ranks if which == "group" else torch_call
@@ -88,6 +98,83 @@ def test_contexts_of_other_options_are_given_back():
     with pytest.raises(ValueError, match="plan"):
         set_options(plan="nonsense")
     assert torch_call.current_settings().options == {"workspace_bytes": 1 << 21}
+
+
+def in_force():
+    return torch_call.current_settings().options
+
+
+def test_set_options_keeps_what_it_is_not_given():
+    set_options(plan="two_pass")
+    set_options(workspace_bytes=1 << 20, threads=1)
+    assert in_force() == {"plan": "two_pass", "workspace_bytes": 1 << 20, "threads": 1}
+    set_options(plan="dense", threads=None)
+    assert in_force() == {"plan": "dense", "workspace_bytes": 1 << 20}
+    for name, value in (("nonsense", 1), ("nonsense", None)):
+        with pytest.raises(TypeError, match="'nonsense' is not an option of logitless.Context"):
+            set_options(row_tile=8, **{name: value})
+    assert in_force() == {"plan": "dense", "workspace_bytes": 1 << 20}
+    set_options(plan=None)
+    assert in_force() == {"workspace_bytes": 1 << 20}
+    set_options()
+    assert in_force() == {}
+
+
+def test_blocks_of_options():
+    set_options(plan="dense", row_tile=8)
+    before = torch_call.current_context()
+    with options(plan="two_pass"):
+        assert in_force() == {"plan": "two_pass", "row_tile": 8}
+        with pytest.raises(ZeroDivisionError), options(workspace_bytes=1 << 20, row_tile=None):
+            assert in_force() == {"plan": "two_pass", "workspace_bytes": 1 << 20}
+            _ = 1 / 0
+        assert in_force() == {"plan": "two_pass", "row_tile": 8}
+        assert torch_call.current_context() is torch_call.current_context()
+    assert torch_call.current_context() is before
+    for error, wrong in ((TypeError, {"nonsense": None}), (ValueError, {"plan": "nonsense"})):
+        with pytest.raises(error, match="nonsense"), options(**wrong):
+            pytest.fail("the block ran")
+    assert torch_call.current_context() is before
+    with options(plan="two_pass"):
+        set_options(vocab_tile=64, plan="auto")  # what the block does not set holds at once
+        assert in_force() == {"plan": "two_pass", "vocab_tile": 64, "row_tile": 8}
+    assert in_force() == {"plan": "auto", "vocab_tile": 64, "row_tile": 8}
+
+    @options(threads=1)
+    def decorated(again):
+        assert in_force()["threads"] == 1
+        return decorated(False) if again else in_force()["threads"]
+
+    assert decorated(True) == 1 and "threads" not in in_force()
+
+
+def test_blocks_of_threads_and_of_tasks():
+    together, seen = threading.Barrier(3), {}
+
+    def thread(plan):
+        with options(plan=plan):
+            together.wait(60)
+            seen[plan] = in_force()
+            together.wait(60)
+
+    threads = [threading.Thread(target=thread, args=(plan,)) for plan in ("dense", "two_pass")]
+    with options(workspace_bytes=1 << 20):
+        [t.start() for t in threads]
+        together.wait(60)
+        assert in_force() == {"workspace_bytes": 1 << 20}
+        together.wait(60)
+    [t.join() for t in threads]
+    assert seen == {"dense": {"plan": "dense"}, "two_pass": {"plan": "two_pass"}}
+
+    async def task(plan):
+        with options(plan=plan):
+            await asyncio.sleep(0)
+            return in_force()
+
+    async def tasks():
+        return await asyncio.gather(task("dense"), task("two_pass"))
+
+    assert asyncio.run(tasks()) == [{"plan": "dense"}, {"plan": "two_pass"}]
 
 
 def calls():
@@ -149,7 +236,7 @@ def test_no_plan_is_refused_by_backward_alone(plan, mode):
 def test_one_pass_and_gradients_that_come_later(name):
     set_options(plan="one_pass")
     hidden, weight = torch.randn(B, T, H, requires_grad=True), torch.randn(V, H)
-    with pytest.raises(ValueError, match=r'^plan = "one_pass", from set_options\(\), .* set plan="auto" or "two_pass"$'):
+    with pytest.raises(ValueError, match=r'^plan = "one_pass", from set_options\(\) or options\(\), .*"auto" or "two_pass"$'):
         calls()[name](hidden, weight)
     with torch.no_grad():
         assert calls()[name](hidden, weight).isfinite().all()
@@ -181,3 +268,194 @@ def test_one_pass_compiled():
     with pytest.raises(ValueError, match='plan = "one_pass"'):
         compiled(hidden)
     compiled(hidden.detach())
+
+
+def callers():
+    """Those of calls(), with topk_logps() and the module; and the function of logitless.torch that each one calls."""
+    out = calls()
+    y = torch.randint(V, (B, T))
+    out["topk_logps"] = lambda x, w, **k: topk_logps(x, w, 2, **k)[1]
+    out["class probabilities"] = lambda x, w, **k: linear_cross_entropy(x, w, torch.ones(B, T, V) / V, **k)
+
+    def module(x, w, **k):
+        module = LinearCrossEntropyLoss(H, V, **k)
+        module.linear.weight = torch.nn.Parameter(w.detach())
+        return module(x.flatten(0, 1), y.flatten())
+
+    out["module"] = module
+    return out
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """The halves of calls that have run: the function of _core, its context, and the name of its plan where it says."""
+    halves = []
+
+    def recorded(name, function):
+        def run(context, *arguments):
+            result = function(context, *arguments)
+            plan = result[0] if isinstance(result, tuple) else result
+            plan = plan["plan"] if isinstance(plan, dict) else plan
+            halves.append((name, context, getattr(plan, "kind", None)))
+            return result
+
+        return run
+
+    for name in dir(_core):
+        if f"plan_{name.removesuffix('_backward').removesuffix('_forward')}" in dir(_core) or name == "token_grads":
+            monkeypatch.setattr(_core, name, recorded(name, getattr(_core, name)))
+    return halves
+
+
+def plan_of(name):
+    """One that is not "auto", and that the call can run under."""
+    return "two_pass" if "of sets" in name else "dense"  # a set needs no logits of the vocabulary
+
+
+def differentiated_later(call, ran):
+    """Runs a call, then its backward twice outside of all blocks; returns how many halves ran in each."""
+    x, w = torch.randn(B, T, H, requires_grad=True), torch.randn(V, H, requires_grad=True)
+    ran.clear()
+    loss = call(x, w)
+    forward = len(ran)
+    if loss.requires_grad:
+        loss.sum().backward(retain_graph=True)
+        loss.sum().backward()
+    return forward, len(ran) - forward
+
+
+@pytest.mark.parametrize("name", callers())
+def test_a_backward_runs_with_the_options_of_its_forward(ran, name):
+    contexts = []
+
+    def call(x, w):
+        with options(plan=plan_of(name), workspace_bytes=1 << 22):
+            contexts.append(torch_call.current_context())
+            return callers()[name](x, w)
+
+    forward, backward = differentiated_later(call, ran)
+    assert forward == 1 and (backward >= 1 or name == "topk_logps")
+    assert all(context is contexts[0] for _, context, _ in ran)
+    if plan_of(name) == "dense":
+        assert {kind for *_, kind in ran} <= {"dense", None}  # statistics of tokens name none
+
+
+@pytest.mark.parametrize("name", callers())
+def test_context_of_one_call(ran, name):
+    context = Context(plan=plan_of(name), threads=1)
+    with options(plan="two_pass"):
+        forward, backward = differentiated_later(lambda x, w: callers()[name](x, w, context=context), ran)
+        assert torch_call.current_settings().given is None
+    assert forward == 1 and (backward >= 1 or name == "topk_logps")
+    assert all(given is context for _, given, _ in ran)
+    if plan_of(name) == "dense":
+        assert {kind for *_, kind in ran} <= {"dense", None}
+    for wrong in ({"plan": "dense"}, "dense", _core.Context({})):
+        with pytest.raises(TypeError, match="^context must be a logitless.Context, not (dict|str|Context)$"):
+            callers()[name](torch.randn(B, T, H), torch.randn(V, H), context=wrong)
+    assert torch_call.current_settings().given is None
+
+
+def test_each_function_takes_a_context():
+    without = {"CrossEntropyStats", "LinearCrossEntropyLoss", "options", "set_options", "topk_union"}
+    for name in set(logitless.torch.__all__) - without:
+        parameter = inspect.signature(getattr(logitless.torch, name)).parameters["context"]
+        assert parameter.kind is parameter.KEYWORD_ONLY and parameter.default is None, name
+
+
+def test_context_of_a_frozen_head(ran):
+    """Its forward half makes what the backward needs, as with options: the other options are the context's."""
+    x, w, y = torch.randn(B, H, requires_grad=True), torch.randn(V, H), torch.randint(V, (B,))
+    context = Context(threads=1)
+    for _ in range(2):
+        linear_cross_entropy(x, w, y, reduction="none", context=context).sum().backward()
+    assert [kind for *_, kind in ran] == ["expected_row"] * 4
+    made = {id(given): given for _, given, _ in ran}
+    assert len(made) == 2 and id(context) in made and all(given.threads == 1 for given in made.values())
+    gone = weakref.ref(context)
+    made.clear(), ran.clear()
+    del context
+    assert gone() is None
+
+
+def test_context_of_a_group(monkeypatch):
+    group = Group()
+    monkeypatch.setattr(torch_ranks, "GroupCommunicator", lambda group: None)
+    context = Context(threads=1)
+    made = [torch_ranks.context_of(group, torch_call.Settings.of(context)) for _ in range(2)]
+    assert made[0] is made[1] and made[0].threads == 1
+    context._options["vocab_ranks"] = group
+    with pytest.raises(ValueError, match="^context has vocab_ranks, and group is given: give one of them$"):
+        torch_ranks.context_of(group, torch_call.Settings.of(context))
+
+
+def test_one_pass_of_a_context():
+    hidden, weight = torch.randn(B, H, requires_grad=True), torch.randn(V, H)
+    with pytest.raises(ValueError, match='^plan = "one_pass", from context, makes gradients together with the loss'):
+        token_logps(hidden, weight, torch.randint(V, (B,)), context=Context(plan="one_pass"))
+
+
+def test_contexts_that_pytorch_or_the_operator_cannot_have():
+    context, w, y = Context(), torch.randn(V, H), torch.randint(V, (B,))
+    with pytest.raises(ValueError, match="^context cannot be had where linear_weight has more than 2 axes"):
+        linear_cross_entropy(torch.randn(B, H), torch.randn(V, 2, H), torch.randint(V, (B, 2)), context=context)
+    with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as fake:
+        x = fake.from_tensor(torch.randn(B, H))
+        with pytest.raises(ValueError, match="^context is given: such calls are no operator"):
+            linear_cross_entropy(x, w, y, context=context)
+
+
+def test_copies_of_a_module_with_a_context(ran):
+    module = LinearCrossEntropyLoss(H, V, context=Context(plan="dense", threads=1))
+    for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
+        other(torch.randn(B, H), torch.randint(V, (B,)))
+        assert ran[-1][2] == "dense" and ran[-1][1].threads == 1
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_stats_name_the_plan(reduction):
+    x, w, y = torch.randn(B, H, requires_grad=True), torch.randn(V, H, requires_grad=True), torch.randint(V, (B,))
+    for plan in ("two_pass", "dense"):
+        with options(plan=plan):
+            _, stats = linear_cross_entropy(x, w, y, reduction=reduction, return_stats=True)
+        assert stats.plan == ("forward_only" if (reduction, plan) == ("none", "two_pass") else plan)
+        assert pickle.loads(pickle.dumps(stats)).plan == stats.plan
+    with torch.no_grad():
+        assert linear_cross_entropy(x, w, y, return_stats=True)[1].plan == "forward_only"
+
+
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_compiled_calls_and_their_options(ran, reduction):
+    w, y = torch.randn(V, H, requires_grad=True), torch.randint(V, (B,))
+    context = Context(plan="dense")
+
+    def plans(function):
+        torch._dynamo.reset()
+        ran.clear()
+        function(torch.randn(B, H, requires_grad=True)).sum().backward()
+        return [kind for *_, kind in ran]
+
+    def loss(x, **k):
+        return linear_cross_entropy(x * 1.0, w, y, reduction=reduction, **k)
+
+    def block_inside(x):
+        with options(plan="dense"):
+            return loss(x)
+
+    compiled = torch.compile(loss, fullgraph=True)
+
+    def block_around(x):
+        with options(plan="dense"):
+            return compiled(x)
+
+    # Under reduction none the backward of a compiled call has the options that hold when it runs.
+    backward = [] if reduction == "mean" else ["forward_only", "two_pass"]
+    assert plans(block_around) == plans(torch.compile(block_inside)) == ["dense", *backward]
+    with options(plan="dense"):
+        assert set(plans(compiled)) == {"dense"}
+    assert set(plans(torch.compile(lambda x: loss(x, context=context)))) == {"dense"}  # not compiled
+    assert all(given is context for _, given, _ in ran)
+    for refused in (lambda x: loss(x, context=context), block_inside):
+        with pytest.raises(torch._dynamo.exc.Unsupported):
+            plans(torch.compile(refused, fullgraph=True))
+    assert torch_call.current_settings().options == {} and torch_call.current_settings().given is None
