@@ -188,20 +188,20 @@ def another_option(rank, group):
         "temperature = {1|2}": lambda v: token_logps(x, own(w, rank), y, temperature=float(v), group=group),
     }
     for text, call in calls.items():
-        name, values = text.rstrip("}").split("{")
+        name, values = text.rstrip("}").split(" = {")
         values = values.split("|")
-        here, there = values if rank != 2 else values[::-1]
         try:
-            call(here)
+            call(values[rank == 2])
         except RuntimeError as error:
-            want = f"{name}{here} here, where rank {0 if rank == 2 else 2} has {there}"
+            want = f"{name} must be the same on all ranks of ranks.vocab: "
+            want += f"rank 0 has {values[0]} where rank 2 has {values[1]}"
             assert str(error).endswith(want), (str(error), want)
         else:
             raise AssertionError(f"nothing was raised for {text}")
     try:
         linear_cross_entropy(x.view(-1, H) + (rank == 2), own(w, rank), y.flatten(), group=group)
     except RuntimeError as error:
-        assert "of hidden has other values here than on rank" in str(error), error
+        assert str(error).endswith("the values of rank 0 and rank 2 differ") and "hidden must be" in str(error), error
     else:
         raise AssertionError("hidden states differ, and nothing was raised")
 

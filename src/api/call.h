@@ -79,7 +79,7 @@ class Call {
   void state(const char* task, const Options&... options) const {
     if (!meeting_) return;
     meeting_->state([&](ranks::Statement& statement) {
-      statement.say("call", std::string(task), " is ");
+      statement.say("call", std::string(task));
       (state_options(statement, options), ...);
     });
   }

@@ -62,9 +62,7 @@ Plan backward(Call whole, const IdSets& sets, const IdLogpsOptions& options, con
       columns.grads.logp[pick] = upstream[static_cast<size_t>(entries[pick])];
     }
     call.state_tokens([&](ranks::Statement& statement) {
-      statement.say("upstream", api::entries_of("upstream", static_cast<int64_t>(entries.size()), [&](int64_t pick) {
-                      return columns.grads.logp[static_cast<size_t>(pick)];
-                    }));
+      statement.say_array("upstream", std::span(std::as_const(columns.grads.logp)));
     });
     return call.run_gradients(forward.stats, columns.grads);
   });

@@ -32,18 +32,12 @@ struct Completions {
         loss::batch_ranges(batch));
     const problem::TokenProblem& problem = call.problem();
     call.state_tokens([&](ranks::Statement& statement) {
-      statement.say("advantages",
-                    api::entries_of_tokens("advantage", problem, [values = loss.advantages()](int64_t row) {
-                      return values[static_cast<size_t>(row)];
-                    }));
+      api::state_vector(statement, "advantages", problem, loss.advantages());
       api::state_vector(statement, "old_logps", problem, batch.old_logps);
       api::state_vector(statement, "ref_logps", problem, batch.ref_logps);
       api::state_vector(statement, "sampling_logps", problem, batch.sampling_logps);
       api::state_vector(statement, "teacher_logps", problem, batch.teacher_logps);
-      statement.say("scores", api::entries_of("scores", static_cast<int64_t>(loss.good_sequences().size()),
-                                              [good = loss.good_sequences()](int64_t s) -> double {
-                                                return good[static_cast<size_t>(s)];
-                                              }));
+      statement.say_array("scores", std::span(loss.good_sequences()));
     });
     return loss;
   }

@@ -2,7 +2,6 @@
 #include "loss/preference.h"
 
 #include <algorithm>
-#include <functional>
 #include <utility>
 
 #include "api/loss_call.h"
@@ -113,20 +112,17 @@ struct Singles {
     api::plan_reference(call, batch.reference, loss.tokens(), options.token);
   }
   void state_batch(ranks::Statement& statement, const loss::SequenceTokens& tokens) const {
-    const auto say = [&](const char* name, int64_t size, const std::function<double(int64_t)>& value) {
-      statement.say(name, api::entries_of(name, size, value));
+    statement.say_values("labels", static_cast<int64_t>(batch.labels.size()),
+                         [&](int64_t s) { return int64_t{batch.labels[static_cast<size_t>(s)] != 0}; });
+    const auto say = [&](const char* name, const ConstVector& values, const auto& counts) {
+      statement.say_values(name, values.size, [&](int64_t i) { return counts(i) ? core::read(values, i) : 0; });
     };
-    say("labels", static_cast<int64_t>(batch.labels.size()),
-        [labels = batch.labels](int64_t s) { return labels[static_cast<size_t>(s)] != 0 ? 1.0 : 0.0; });
-    const auto say_vector = [&](const char* name, const ConstVector& values) {
-      say(name, values.size, [values](int64_t j) { return core::read(values, j); });
-    };
-    say_vector("kl_logps", batch.kl_logps);
-    say_vector("kl_ref_logps", batch.kl_ref_logps);
-    for (const auto& [name, values] :
-         {std::pair("sequence_weights", batch.sequence_weights), {"reward_targets", batch.reward_targets}}) {
-      say(name, values.size, [&tokens, v = values](int64_t s) { return tokens.count(s) > 0 ? core::read(v, s) : 0; });
-    }
+    const auto all = [](int64_t) { return true; };
+    const auto takes_part = [&](int64_t s) { return tokens.count(s) > 0; };
+    say("kl_logps", batch.kl_logps, all);
+    say("kl_ref_logps", batch.kl_ref_logps, all);
+    say("sequence_weights", batch.sequence_weights, takes_part);
+    say("reward_targets", batch.reward_targets, takes_part);
   }
 };
 

@@ -38,9 +38,8 @@ void state_logps(ranks::Statement& statement, const problem::TokenProblem& probl
   if (logps.size == 0 || logps.size == problem.tokens) {
     return state_vector(statement, "reference.logps", problem, logps);
   }
-  statement.say("reference.logps", entries_of("reference.logps", logps.size, [&tokens, logps](int64_t s) {
-                  return tokens.count(s) > 0 ? core::read(logps, s) : 0;
-                }));
+  statement.say_values("reference.logps", logps.size,
+                       [&](int64_t s) { return tokens.count(s) > 0 ? core::read(logps, s) : 0; });
 }
 
 // Returns what work(call) returns, of the call of the tokens' statistics under the reference's model.

@@ -49,11 +49,7 @@ struct SetsOfTeacher {
   // Ranks with the same tokens must have the same teacher.
   void prepare(const Call& call, Loss& loss) const {
     call.state_tokens([&](ranks::Statement& statement) {
-      const core::Array<double>& logps = loss.rows().logps;
-      statement.say("teacher.logps", api::entries_of("the teacher's log-probabilities by row and id, ",
-                                                     static_cast<int64_t>(logps.size()), [&logps](int64_t pick) {
-                                                       return logps[static_cast<size_t>(pick)];
-                                                     }));
+      statement.say_array("teacher.logps", std::span(std::as_const(loss.rows().logps)));
     });
   }
 };

@@ -38,13 +38,9 @@ struct Distributions {
     call.state_tokens([&](ranks::Statement& statement) {
       const loss::SoftRows& rows = loss.rows();
       if (rows.dense) {
-        statement.say("targets.rows",
-                      api::entries_of_tokens("sum of the target weights", call.problem(),
-                                             [&rows](int64_t row) { return rows.masses[static_cast<size_t>(row)]; }));
+        api::state_vector(statement, "targets.rows", call.problem(), rows.masses);
       } else {
-        statement.say("targets.weights",
-                      api::entries_of("the target weights by row and id, ", static_cast<int64_t>(rows.weights.size()),
-                                      [&rows](int64_t pick) { return rows.weights[static_cast<size_t>(pick)]; }));
+        statement.say_array("targets.weights", std::span(rows.weights));
       }
     });
   }

@@ -38,8 +38,7 @@ void state_grads(ranks::Statement& statement, const problem::TokenProblem& probl
   for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const std::vector<double>& values = grads.*column;
     if (static_cast<int64_t>(values.size()) != problem.tokens) continue;
-    statement.say(name, api::entries_of_tokens(name, problem,
-                                               [&values](int64_t row) { return values[static_cast<size_t>(row)]; }));
+    api::state_vector(statement, name, problem, values);
   }
 }
 

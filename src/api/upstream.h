@@ -24,8 +24,7 @@ inline void state_upstream(ranks::Statement& statement, const problem::TokenProb
 inline void state_upstream(ranks::Statement& statement, const problem::TokenProblem& problem,
                            std::span<const double> upstream) {
   if (upstream.size() == 1) return state_upstream(statement, problem, upstream[0]);
-  statement.say("upstream", entries_of_tokens("upstream gradient", problem,
-                                              [upstream](int64_t row) { return upstream[static_cast<size_t>(row)]; }));
+  state_vector(statement, "upstream", problem, upstream);
 }
 
 /// Evaluates the loss of a call with its task once more, from the statistics that its forward half has left,

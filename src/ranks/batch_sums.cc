@@ -68,26 +68,16 @@ BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& probl
   const Vector bias = outputs.d_bias.data ? outputs.d_bias : Vector();
   const Matrix lora_a = outputs.d_lora_a.data ? core::with_used_stride(outputs.d_lora_a) : Matrix();
   const Matrix lora_b = outputs.d_lora_b.data ? core::with_used_stride(outputs.d_lora_b) : Matrix();
-  struct Stated {
-    std::array<int64_t, 10> sizes;
-    int64_t early_chunks;
+  const auto state = [&](const char* name, const Matrix& out) {
+    group_->statement().say(name, !out.data ? std::string("none")
+                                            : text_of(std::array{out.rows, out.cols}) + " " + name_of(out.dtype));
   };
-  const Stated mine = {
-      {weight.rows, weight.cols, static_cast<int64_t>(weight.dtype), bias.size,
-       bias.data ? static_cast<int64_t>(bias.dtype) : -1, lora_a.rows, static_cast<int64_t>(lora_a.dtype), lora_b.rows,
-       lora_b.cols, static_cast<int64_t>(lora_b.dtype)},
-      early_chunks};
+  state("d_weight", weight);
+  state("d_bias", Matrix(bias.data, bias.dtype, 1, bias.size));
+  state("d_lora_a", lora_a);
+  state("d_lora_b", lora_b);
   early_ = early_chunks > 0;
-  for (const Stated& others : group_->all_gather(mine)) {
-    early_ &= others.early_chunks == early_chunks;
-    if (others.sizes == mine.sizes) continue;
-    const auto here = [&](size_t i) { return std::to_string(mine.sizes[i]); };
-    const auto there = [&](size_t i) { return std::to_string(others.sizes[i]); };
-    throw RankError("the ranks of ranks.data do not sum the same: d_weight is [" + here(0) + ", " + here(1) +
-                    "] here and [" + there(0) + ", " + there(1) + "] on another rank, d_bias " + here(3) + " and " +
-                    there(3) + ", d_lora_a of rank " + here(5) + " and " + there(5) + ", d_lora_b of " + here(7) +
-                    " entries and " + there(7) + ", or their types differ");
-  }
+  for (const int64_t chunks : group_->all_gather(early_chunks)) early_ &= chunks == early_chunks;
   // A vector is rows, of which each rank sums some.
   constexpr int64_t kRow = 1024;
   const int64_t whole = bias.size / kRow * kRow;

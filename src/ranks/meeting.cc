@@ -116,64 +116,42 @@ void Group::say(int64_t step, size_t bytes) {
 
 void Group::explain() {
   left_ = true;
-  const std::string mine = statement_.lines();
-  const uint64_t length = mine.size();
-  core::Array<uint64_t> lengths(static_cast<size_t>(size_));
-  communicator_->all_gather(&length, lengths.data(), sizeof length);
-  const size_t most = *std::max_element(lengths.begin(), lengths.end());
-  core::Array<char> padded(mine.begin(), mine.end()), all(most * lengths.size());
-  padded.resize(most);
-  communicator_->all_gather(padded.data(), all.data(), most);
-  const auto lines = [&](int r) {
-    return std::string_view(all.data() + static_cast<size_t>(r) * most, lengths[static_cast<size_t>(r)]);
-  };
-  // All ranks tell of the same line: the first in which some rank differs from rank 0.
-  int other = 0;
-  while (other < size_ - 1 && lines(other) == lines(0)) ++other;
-  const Parting parting = first_parting(lines(0), lines(other));
-  if (parting.in_entries) throw RankError(another_call(name_) + different_entry(parting.line, lines(0), other));
-  const std::string_view line = line_of(mine, parting.line);
-  const int theirs = line == line_of(lines(0), parting.line) ? other : 0;
-  throw RankError(another_call(name_) + difference(line, line_of(lines(theirs), parting.line), theirs));
-}
-
-std::string Group::different_entry(size_t line, std::string_view lines_of_first, int other) {
-  // Ranks hash equal parts of the entries, and go on with the first part that differs.
-  constexpr int64_t kParts = 64;
-  const Entries* entries = statement_.entries(line);
-  int64_t begin = 0, end = entry_count(line_of(lines_of_first, line));
-  const int64_t count = end;
-  std::array<uint64_t, kParts> parts;
-  core::Array<uint64_t> all(kParts * static_cast<size_t>(size_));
-  while (end - begin > 1) {
-    const int64_t step = core::div_up(end - begin, kParts);
-    for (int64_t p = 0; p < kParts; ++p) {
-      const int64_t from = std::min(end, begin + p * step), to = std::min(end, from + step);
-      parts[static_cast<size_t>(p)] = entries && entries->size == count ? entries->digest(from, to) : 0;
-    }
-    communicator_->all_gather(parts.data(), all.data(), sizeof parts);
-    const auto theirs = all.begin() + static_cast<ptrdiff_t>(kParts) * other;
-    const auto part = std::mismatch(all.begin(), all.begin() + kParts, theirs).first - all.begin();
-    begin += std::min<int64_t>(part, kParts - 1) * step;
-    end = std::min(end, begin + step);
+  const std::span<const Statement::Field> fields = statement_.fields();
+  const auto ranks = static_cast<size_t>(size_);
+  const uint64_t count = fields.size();
+  core::Array<uint64_t> counts(ranks);
+  communicator_->all_gather(&count, counts.data(), sizeof count);
+  const size_t most = *std::max_element(counts.begin(), counts.end());
+  core::Array<uint64_t> mine(most), all(most * ranks);
+  for (size_t i = 0; i < count; ++i) mine[i] = fields[i].digest;
+  communicator_->all_gather(mine.data(), all.data(), most * sizeof(uint64_t));
+  // The first field in which some rank differs from rank 0. A rank with fewer fields has zeros in their place.
+  size_t field = most, other = 0;
+  for (size_t r = 1; r < ranks; ++r) {
+    size_t first = 0;
+    while (first < field && all[r * most + first] == all[first]) ++first;
+    if (first < field) field = first, other = r;
   }
-  struct Entry {
-    uint64_t bits = 0;
-    char text[120] = {};
-  } mine;
-  if (entries && entries->size == count) {
-    mine.bits = entries->bits(begin);
-    if (entries->text) entries->text(begin).copy(mine.text, sizeof mine.text - 1);
+  struct Text {
+    char name[64] = {}, value[64] = {};
+  } text;
+  if (field < count) {
+    fields[field].name.copy(text.name, sizeof text.name - 1);
+    fields[field].text.copy(text.value, sizeof text.value - 1);
   }
-  core::Array<Entry> of_ranks(static_cast<size_t>(size_));
-  communicator_->all_gather(&mine, of_ranks.data(), sizeof mine);
-  const int theirs = mine.bits == of_ranks[0].bits ? other : 0;
-  const std::string rank = "rank " + std::to_string(theirs);
-  // A rank that differs in an earlier line may have no such entries.
-  if (!entries) return text_of_line(line_of(lines_of_first, line)) + " on rank 0, and others on " + rank;
-  const std::string name = entries->name_of(begin);
-  if (!entries->text) return name + " has other values here than on " + rank;
-  return name + " = " + mine.text + " here, where " + rank + " has " + of_ranks[static_cast<size_t>(theirs)].text;
+  core::Array<Text> texts(ranks);
+  communicator_->all_gather(&text, texts.data(), sizeof text);
+  const auto name = [&](size_t rank) { return std::string(texts[rank].name); };
+  const auto value = [&](size_t rank) { return std::string(texts[rank].value); };
+  const std::string there = "rank " + std::to_string(other);
+  if (name(0) != name(other)) {
+    const auto given = [&](size_t rank) { return name(rank).empty() ? "no more" : name(rank) + " = " + value(rank); };
+    throw RankError(another_call(name_) + "rank 0 is given " + given(0) + " where " + there + " is given " +
+                    given(other));
+  }
+  throw RankError(name(0) + " must be the same on all ranks of ranks." + std::string(name_) + ": " +
+                  (value(0) == value(other) ? "the values of rank 0 and " + there + " differ"
+                                            : "rank 0 has " + value(0) + " where " + there + " has " + value(other)));
 }
 
 void Group::gather(const void* mine, void* all, size_t bytes) {

@@ -29,7 +29,7 @@ class Group {
   /// Tells whether there are ranks to meet.
   bool is_shared() const { return communicator_ != nullptr; }
   /// What this rank states, all others state too: the next exchange throws RankError where they do not, and
-  /// says where they differ.
+  /// names the first field that differs.
   Statement& statement() { return statement_; }
 
   /// All ranks get what each of them gives, [size * count], in their order. Throws RankError where one of
@@ -64,10 +64,8 @@ class Group {
   void scatter(const void* mine, void* theirs, size_t bytes);
   // Says what this rank does next, hears what the others do, and throws where that is not the same.
   void say(int64_t step, size_t bytes);
-  // Throws what all ranks agree on: where their statements differ.
+  // Throws the same on all ranks: the first field of the statements that differs.
   [[noreturn]] void explain();
-  // Finds the first entry of a line that is another one on rank `other` than on rank 0, and tells of it.
-  std::string different_entry(size_t line, std::string_view lines_of_first, int other);
   // Calls a function of the communicator. Whoever throws in it has lost the others.
   template <class Function>
   void carry(const Function& function) {

@@ -80,7 +80,7 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
   const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
   const bool sums = wants_d_hidden && !cut.own_d_hidden;
   Statement& statement = cut.group->statement();
-  const auto is = [&](const char* name, std::string value) { statement.say(name, std::move(value), " is "); };
+  const auto is = [&](const char* name, std::string value) { statement.say(name, std::move(value)); };
   const auto wanted = [](bool value) { return std::string(value ? "wanted" : "not wanted"); };
   const auto head_is = [&](const char* name, const char* layout, const char* bias, const char* lora,
                            const HeadTypes::Of& of) {

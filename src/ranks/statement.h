@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A rank states what it was given, in the vocabulary entries of its user. Ranks compare digests of their
-// statements in every exchange, and read each other's text where they differ.
+// A rank states what it was given: a list of fields, each with a digest. Ranks compare one digest of their
+// statements in every exchange, and those of the fields where it differs.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
+#include <span>
 #include <string>
-#include <string_view>
 #include <utility>
 
 #include "core/store.h"
@@ -15,84 +15,67 @@
 
 namespace logitless::ranks {
 
+/// Returns `digest` with `value` mixed in.
+inline uint64_t mix(uint64_t digest, uint64_t value) {
+  digest = (digest ^ value) * 0x9E3779B97F4A7C15u;  // 2^64 / golden ratio
+  return digest ^ digest >> 29;
+}
+
 /// Hashes `bytes` bytes, which need no alignment.
 uint64_t digest_of(const void* data, size_t bytes, uint64_t seed = 0);
 
-/// Values with an entry a token or a vocabulary entry. They are compared by a digest; where it
-/// differs, ranks look for the first entry that does. What its functions read lives as long as the statement.
-struct Entries {
-  int64_t size = 0;
-  std::function<uint64_t(int64_t)> bits;        ///< of an entry: they are equal where entries are
-  std::function<std::string(int64_t)> name_of;  ///< of an entry: "class_weights[3]"
-  std::function<std::string(int64_t)> text;     ///< of an entry; null where its value says nothing to a user
-
-  uint64_t digest(int64_t begin, int64_t end) const;
-};
-
-/// A Statement is a list of names and values, in the same order on all ranks.
+/// A Statement is a list of fields, in the same order on all ranks.
 class Statement {
  public:
-  /// Adds one. Messages join the two by `verb`.
-  void say(std::string name, std::string value, std::string_view verb = " = ");
+  struct Field {
+    std::string name;
+    std::string text;  // for messages; equal texts may have different digests
+    uint64_t digest;   // of all three
+  };
+
+  /// Adds a field whose text is its value.
+  void say(std::string name, std::string text) { add(std::move(name), std::move(text), 0); }
   template <class T>
   requires requires(const T& value) { text_of(value); }
   void say(std::string name, const T& value) { say(std::move(name), text_of(value)); }
-  /// Adds entries, by their number and their digest.
-  void say(std::string name, Entries entries);
+  /// Adds a field of the values value(0), ..., value(count - 1), of 8 bytes each.
+  template <class Value>
+  void say_values(std::string name, int64_t count, const Value& value) {
+    uint64_t digest = 1;
+    for (int64_t i = 0; i < count; ++i) digest = mix(digest, std::bit_cast<uint64_t>(value(i)));
+    add(std::move(name), text_of_count(count), digest);
+  }
+  /// Adds a field of an array, whose memory need not be aligned.
+  template <class T>
+  void say_array(std::string name, std::span<const T> values) {
+    add(std::move(name), text_of_count(static_cast<int64_t>(values.size())),
+        digest_of(values.data(), values.size_bytes()));
+  }
 
-  /// Returns a digest of all that was said.
-  uint64_t digest() const { return digest_; }
-  /// Returns a line of text for each name and value.
-  std::string lines() const;
-  /// Returns the entries of line `line`, or null where it has none.
-  const Entries* entries(size_t line) const;
+  std::span<const Field> fields() const { return fields_; }
+  /// Returns a digest of all fields.
+  uint64_t digest() const;
 
   /// Forgets what is said while it lives.
   class Scope {
    public:
-    explicit Scope(Statement& statement)
-        : statement_(statement), items_(statement.items_.size()), digest_(statement.digest_) {}
+    explicit Scope(Statement& statement) : fields_(statement.fields_), count_(fields_.size()) {}
     ~Scope() {
-      while (statement_.items_.size() > items_) statement_.items_.pop_back();
-      statement_.digest_ = digest_;
+      while (fields_.size() > count_) fields_.pop_back();
     }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
    private:
-    Statement& statement_;
-    size_t items_;
-    uint64_t digest_;
+    core::Array<Field>& fields_;
+    size_t count_;
   };
 
  private:
-  struct Item {
-    std::string name;
-    std::string_view verb;
-    std::string value;
-    uint64_t digest = 0;  // of the entries
-    Entries entries = {};
-  };
-  void add(Item item);
+  void add(std::string name, std::string text, uint64_t digest);
+  static std::string text_of_count(int64_t count) { return count == 0 ? "none" : text_of(count) + " values"; }
 
-  core::Array<Item> items_;
-  uint64_t digest_ = 0;
+  core::Array<Field> fields_;
 };
-
-/// Says where the lines of two statements part first.
-struct Parting {
-  size_t line = 0;
-  bool in_entries = false;  // what a user can read of the line is the same
-};
-Parting first_parting(std::string_view mine, std::string_view theirs);
-
-/// Returns a line of a statement, without its end; what is shown of it; and the number of its entries.
-std::string_view line_of(std::string_view lines, size_t line);
-std::string text_of_line(std::string_view line);
-int64_t entry_count(std::string_view line);
-
-/// Says how two lines differ: "reduction = sum here, where rank 1 has mean". Ranks that were given different
-/// options have lines of different names: "lora.states is float32 here, and lora.a is float32 on rank 1".
-std::string difference(std::string_view mine, std::string_view theirs, int their_rank);
 
 }  // namespace logitless::ranks

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
+#include <map>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -24,6 +27,7 @@ struct GivenToRank {
   Gradients gradients;
   std::vector<float> class_weights;
   bool in_double = false;
+  bool is_other = false;
 };
 
 struct Mistake {
@@ -54,7 +58,7 @@ void expect_one_ends_all(const Mistake& mistake, const std::function<void(GivenT
   ThreadGroup group(3);
   const auto errors = run_ranks(3, [&](int rank) {
     const RankOfTask of_rank(world, static_cast<size_t>(rank));
-    GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}, false};
+    GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}};
     given.context.row_tile = 3;
     given.context.vocab_tile = 16;
     given.context.ranks.vocab = &group.of(rank);
@@ -125,50 +129,50 @@ TEST(RankErrors, EndTogetherWhereOneIsWrong) {
       });
 }
 
-// A difference: what ranks 0 and 2 have, and what rank 1 has, as messages say it.
+// A difference of rank 1, and what follows the name of the field in the message: the name of the group and a
+// colon are between them.
 struct Difference {
   const char* what;
   std::function<void(GivenToRank&)> make;
-  const char* here;
-  const char* there;
+  const char* field;
+  const char* values;
 };
+constexpr const char* kDiffer = "the values of rank 0 and rank 1 differ";
 
-// Runs `call` on three ranks, of which rank 1 has the difference: all name it and both values.
-void expect_noticed(
-    const Difference& difference, const std::function<void(GivenToRank&)>& call,
-    const std::function<void(GivenToRank&)>& prepare = [](GivenToRank&) {}) {
-  SCOPED_TRACE(difference.what);
+std::string message_about(const std::string& field, const std::string& group, const std::string& values) {
+  return field + " must be the same on all ranks of ranks." + group + ": " + values;
+}
+
+// Runs `call` on three ranks, of which rank 1 has the difference, and returns what each has thrown.
+std::vector<std::exception_ptr> errors_of(const std::function<void(GivenToRank&)>& make,
+                                          const std::function<void(GivenToRank&)>& call) {
   ThreadGroup group(3);
-  const auto errors = run_ranks(3, [&](int rank) {
+  return run_ranks(3, [&](int rank) {
     const RankOfTask of_rank(kWorlds[2], static_cast<size_t>(rank));
-    GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}, false};
+    GivenToRank given = {of_rank.source, of_rank.batch, {}, {}, {}, {}, {}};
     given.context.vocab_tile = 16;
     given.context.ranks.vocab = &group.of(rank);
     given.context.ranks.slices = of_rank.slices;
     given.gradients = given.outputs.views(of_rank.source.first_entry, of_rank.source.entries);
-    prepare(given);
-    if (rank == 1) difference.make(given);
+    if (rank == 1) make(given);
     call(given);
   });
-  const std::string begin = "the ranks of ranks.vocab do not make the same call: ";
-  const std::string here = difference.here, there = difference.there;
-  // "reduction = mean" or "d_hidden is float32": the value stands behind the verb, "row 3 of hidden" has
-  // none.
-  const auto value = [](const std::string& text) {
-    const size_t verb = text.find(" = ") != std::string::npos ? text.find(" = ") + 3 : text.find(" is ") + 4;
-    return text.substr(verb);
-  };
-  for (int rank = 0; rank < 3; ++rank) {
-    const auto& error = errors[static_cast<size_t>(rank)];
-    ASSERT_TRUE(error) << rank;
+}
+
+// All ranks name the field, two ranks and, if it has one value, both values.
+void expect_noticed(
+    const Difference& difference, const std::function<void(GivenToRank&)>& call,
+    const std::function<void(GivenToRank&)>& prepare = [](GivenToRank&) {}) {
+  SCOPED_TRACE(difference.what);
+  const auto errors = errors_of([](GivenToRank& given) { given.is_other = true; }, [&](GivenToRank& given) {
+    prepare(given);
+    if (given.is_other) difference.make(given);
+    call(given);
+  });
+  for (const auto& error : errors) {
+    ASSERT_TRUE(error);
     EXPECT_THROW(std::rethrow_exception(error), RankError);
-    const std::string other = rank == 1 ? "rank 0" : "rank 1";
-    if (there.empty()) {
-      EXPECT_EQ(message_of(error), begin + here + " here than on " + other);
-    } else {
-      EXPECT_EQ(message_of(error), begin + (rank == 1 ? there + " here, where rank 0 has " + value(here)
-                                                      : here + " here, where rank 1 has " + value(there)));
-    }
+    EXPECT_EQ(message_of(error), message_about(difference.field, "vocab", difference.values));
   }
 }
 
@@ -179,41 +183,45 @@ void run_cross_entropy(GivenToRank& given) {
 }
 
 // What each rank may do by itself, but not otherwise than the others.
-TEST(RankErrors, NameWhatDiffersAndBothValues) {
+TEST(RankErrors, NameTheFieldThatDiffersAndBothRanks) {
   const Difference differences[] = {
-      {"a target", [](GivenToRank& g) { g.batch.ids[7] = 3; }, "the target of token 7 = 57",
-       "the target of token 7 = 3"},
-      {"a token", [](GivenToRank& g) { g.batch.ids[7] = -100; }, "the target of token 7 = 57",
-       "the target of token 7 = none"},
-      {"an option", [](GivenToRank& g) { g.options.reduction = Reduction::kSum; }, "reduction = mean",
-       "reduction = sum"},
-      {"statistics", [](GivenToRank& g) { g.options.want_entropy = true; }, "want_entropy = false",
-       "want_entropy = true"},
-      {"softcap", [](GivenToRank& g) { g.source.softcap = 30; }, "softcap = 0", "softcap = 30"},
-      {"hidden states", [](GivenToRank& g) { g.source.hidden[5] += 1; }, "row 0 of hidden has other values", ""},
-      {"plans", [](GivenToRank& g) { g.context.plan = PlanKind::kTwoPass; }, "plan = one_pass", "plan = two_pass"},
-      {"tiles", [](GivenToRank& g) { g.context.vocab_tile = 32; }, "vocab_tile = 16", "vocab_tile = 32"},
+      {"a target", [](GivenToRank& g) { g.batch.ids[7] = 3; }, "targets", kDiffer},
+      {"a token", [](GivenToRank& g) { g.batch.ids[7] = -100; }, "targets", kDiffer},
+      {"an option", [](GivenToRank& g) { g.options.reduction = Reduction::kSum; }, "reduction",
+       "rank 0 has mean where rank 1 has sum"},
+      {"statistics", [](GivenToRank& g) { g.options.want_entropy = true; }, "want_entropy",
+       "rank 0 has false where rank 1 has true"},
+      {"softcap", [](GivenToRank& g) { g.source.softcap = 30; }, "softcap", "rank 0 has 0 where rank 1 has 30"},
+      {"hidden states", [](GivenToRank& g) { g.source.hidden[5] += 1; }, "hidden", kDiffer},
+      {"plans", [](GivenToRank& g) { g.context.plan = PlanKind::kTwoPass; }, "plan",
+       "rank 0 has one_pass where rank 1 has two_pass"},
+      {"tiles", [](GivenToRank& g) { g.context.vocab_tile = 32; }, "vocab_tile", "rank 0 has 16 where rank 1 has 32"},
       {"precision", [](GivenToRank& g) { g.context.gradient_precision = GradientPrecision::kSplit; },
-       "gradient_precision = native", "gradient_precision = split"},
-      {"outputs", [](GivenToRank& g) { g.gradients.d_hidden = {}; }, "d_hidden is float32", "d_hidden is not wanted"},
-      {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "d_weight is float32", "d_weight is none"},
+       "gradient_precision", "rank 0 has native where rank 1 has split"},
+      {"outputs", [](GivenToRank& g) { g.gradients.d_hidden = {}; }, "d_hidden",
+       "rank 0 has float32 where rank 1 has not wanted"},
+      {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "d_weight", "rank 0 has float32 where rank 1 has none"},
       {"sampling", [](GivenToRank& g) { g.gradients.backward = {.mode = BackwardMode::kSampled, .theta = 1}; },
-       "backward.mode = exact", "backward.mode = sampled"},
+       "backward.mode", "rank 0 has exact where rank 1 has sampled"},
       {"what is left out", [](GivenToRank& g) { g.gradients.backward.mode = BackwardMode::kCertified; },
-       "backward.mode = exact", "backward.mode = certified"},
-      {"modes", [](GivenToRank& g) { g.gradients.d_hidden_mode = WriteMode::kAccumulate; },
-       "d_hidden_mode is overwrite", "d_hidden_mode is accumulate"},
+       "backward.mode", "rank 0 has exact where rank 1 has certified"},
+      {"modes", [](GivenToRank& g) { g.gradients.d_hidden_mode = WriteMode::kAccumulate; }, "d_hidden_mode",
+       "rank 0 has overwrite where rank 1 has accumulate"},
+      {"class weights", [](GivenToRank& g) { g.class_weights.assign(kVocab, 1.0F); }, "class_weights",
+       "rank 0 has none where rank 1 has 101 values"},
   };
   for (const Difference& difference : differences) expect_noticed(difference, run_cross_entropy);
-  expect_noticed({"an entry", [](GivenToRank& g) { g.class_weights[70] = 0.5F; }, "class_weights[70] = 1",
-                  "class_weights[70] = 0.5"},
+  expect_noticed({"an entry", [](GivenToRank& g) { g.class_weights[70] = 0.5F; }, "class_weights", kDiffer},
                  run_cross_entropy, [](GivenToRank& g) { g.class_weights.assign(kVocab, 1.0F); });
+  expect_noticed({"the sign of zero", [](GivenToRank& g) { g.options.z_loss = -0.0; }, "z_loss",
+                  "rank 0 has 0 where rank 1 has -0"},
+                 run_cross_entropy);
   expect_noticed({"a type",
                   [](GivenToRank& g) {
                     g.gradients = {};
                     g.in_double = true;
                   },
-                  "hidden is float32", "hidden is float64"},
+                  "hidden.dtype", "rank 0 has float32 where rank 1 has float64"},
                  [](GivenToRank& given) {
                    if (!given.in_double) return run_cross_entropy(given);
                    const FromHidden& source = given.source;
@@ -224,7 +232,8 @@ TEST(RankErrors, NameWhatDiffersAndBothValues) {
                                  given.batch.targets(), given.options);
                  });
   // A call is named first.
-  expect_noticed({"calls", [](GivenToRank& g) { g.in_double = true; }, "call is cross_entropy", "call is token_stats"},
+  expect_noticed({"calls", [](GivenToRank& g) { g.in_double = true; }, "call",
+                  "rank 0 has cross_entropy where rank 1 has token_stats"},
                  [](GivenToRank& given) {
                    if (!given.in_double) return run_cross_entropy(given);
                    compute_token_stats(Context(given.context), given.source.states(), given.source.head(),
@@ -235,100 +244,192 @@ TEST(RankErrors, NameWhatDiffersAndBothValues) {
 TEST(RankErrors, NameWhatDiffersAmongGradientsOfASample) {
   const auto prepare = [](GivenToRank& g) { g.gradients.backward = {.mode = BackwardMode::kSampled, .theta = 1}; };
   const Difference differences[] = {
-      {"the mode", [](GivenToRank& g) { g.gradients.backward.mode = BackwardMode::kCertified; },
-       "backward.mode = sampled", "backward.mode = certified"},
-      {"no mode", [](GivenToRank& g) { g.gradients.backward = {}; }, "backward.mode = sampled",
-       "backward.mode = exact"},
-      {"the threshold", [](GivenToRank& g) { g.gradients.backward.theta = 0.5; }, "backward.theta = 1",
-       "backward.theta = 0.5"},
-      {"the seed", [](GivenToRank& g) { g.gradients.backward.seed = 7; }, "backward.seed = 0", "backward.seed = 7"},
+      {"the mode", [](GivenToRank& g) { g.gradients.backward.mode = BackwardMode::kCertified; }, "backward.mode",
+       "rank 0 has sampled where rank 1 has certified"},
+      {"no mode", [](GivenToRank& g) { g.gradients.backward = {}; }, "backward.mode",
+       "rank 0 has sampled where rank 1 has exact"},
+      {"the threshold", [](GivenToRank& g) { g.gradients.backward.theta = 0.5; }, "backward.theta",
+       "rank 0 has 1 where rank 1 has 0.5"},
+      {"the seed", [](GivenToRank& g) { g.gradients.backward.seed = 7; }, "backward.seed",
+       "rank 0 has 0 where rank 1 has 7"},
   };
   for (const Difference& difference : differences) expect_noticed(difference, run_cross_entropy, prepare);
 }
 
-// One rank has an option that another one has not: both are named, with their values.
-TEST(RankErrors, NameBothWhereOptionsAreNotTheSame) {
+// Runs a call on two ranks of a batch, with this head and these gradients of it.
+template <class Edit>
+std::vector<std::string> messages_of_batch(const Edit& edit) {
+  ThreadGroup group(2);
+  const auto errors = run_ranks(2, [&](int rank) {
+    FromHidden source;
+    Batch batch(rank == 0);  // other tokens take part
+    for (int64_t& id : batch.ids) id = std::min<int64_t>(id, 89);
+    source.hidden = normal(kTokens * kHidden, static_cast<uint64_t>(rank) + 7);
+    ContextOptions options;
+    options.ranks.data = &group.of(rank);
+    options.ranks.sum_d_weight = true;
+    LmHead head = source.head();
+    FromHidden::Outputs outputs;
+    Gradients gradients = outputs.views(0, source.entries);
+    edit(rank, source, options, head, gradients);
+    cross_entropy(Context(options), source.states(), head, batch.targets(), {}, gradients);
+  });
+  return {message_of(errors[0]), message_of(errors[1])};
+}
+
+// Ranks with other kinds of LoRA state other fields after it.
+TEST(RankErrors, NameBothKindsOfLora) {
   const std::vector<float> a(2 * kHidden, 0.5F), b(kVocab * 2, 0.25F), states(kTokens * 2, 0.5F);
   const LoraAdapter none, of_a = {.a = {a.data(), 2, kHidden}, .b = {b.data(), kVocab, 2}};
   const LoraAdapter of_states = {.a = {}, .b = of_a.b, .states = {states.data(), kTokens, 2}};
-  const auto message = [](const LoraAdapter& of_first, const LoraAdapter& of_second) {
-    ThreadGroup group(2);
-    const auto errors = run_ranks(2, [&](int rank) {
-      const FromHidden source;
-      const Batch batch(true);
-      ContextOptions options;
-      options.ranks.data = &group.of(rank);
-      LmHead head = source.head();
+  const auto expect = [](const LoraAdapter& of_first, const LoraAdapter& of_second, const char* values) {
+    const auto messages = messages_of_batch([&](int rank, auto&, auto&, LmHead& head, Gradients& gradients) {
       head.lora = rank == 0 ? of_first : of_second;
-      cross_entropy(Context(options), source.states(), head, batch.targets());
+      gradients = {};
     });
-    return message_of(errors[0]);
+    for (const std::string& message : messages) EXPECT_EQ(message, message_about("lora", "data", values));
   };
-  const std::string begin = "the ranks of ranks.data do not make the same call: ";
-  EXPECT_EQ(message(none, of_a), begin + "lora = none here, and lora.a is float32 on rank 1");
-  EXPECT_EQ(message(of_a, none), begin + "lora.a is float32 here, and lora = none on rank 1");
-  EXPECT_EQ(message(of_states, of_a), begin + "lora.states is float32 here, and lora.a is float32 on rank 1");
+  expect(none, of_a, "rank 0 has none where rank 1 has a of float32");
+  expect(of_a, none, "rank 0 has a of float32 where rank 1 has none");
+  expect(of_states, of_a, "rank 0 has states of float32 where rank 1 has a of float32");
+}
+
+// Every array that a task reads, changed on one rank: whatever changes the result is noticed, and both ranks are
+// named.
+TEST(RankErrors, NoticeEveryArrayOfEveryTask) {
+  struct Change {
+    const char* what;
+    std::function<void(FromHidden&, Batch&)> make;
+  };
+  const Change changes[] = {
+      {"hidden", [](FromHidden& s, Batch&) { s.hidden[2] += 1; }},
+      {"ids", [](FromHidden&, Batch& b) { b.ids[7] = 3; }},
+      {"mask", [](FromHidden&, Batch& b) { b.mask[7] = 0; }},
+      {"advantages", [](FromHidden&, Batch& b) { b.advantages[1] = 3; }},
+      {"old_logps", [](FromHidden&, Batch& b) { b.old_logps[7] -= 0.125F; }},
+      {"ref_logps", [](FromHidden&, Batch& b) { b.ref_logps[7] -= 0.125F; }},
+      {"sums", [](FromHidden&, Batch& b) { b.sums[3] = -2; }},
+      {"labels", [](FromHidden&, Batch& b) { b.labels[2] = !b.labels[2]; }},
+      {"set_ids", [](FromHidden&, Batch& b) { b.set_ids[0] = 100; }},
+      {"set_weights", [](FromHidden&, Batch& b) { b.set_weights[0] *= 0.5F; }},
+      {"distributions", [](FromHidden&, Batch& b) { b.distributions[kVocab + 3] += 0.125F; }},
+      {"model.hidden", [](FromHidden&, Batch& b) { b.model.hidden[2] += 1; }},
+      {"grads.logp", [](FromHidden&, Batch& b) { b.grads.logp[7] += 1; }},
+      {"grads.lse", [](FromHidden&, Batch& b) { b.grads.lse[7] += 1; }},
+      {"grads.entropy", [](FromHidden&, Batch& b) { b.grads.entropy[7] += 1; }},
+  };
+  const std::vector<std::string> names = task_names();
+  std::map<std::string, int> noticed;
+  for (size_t task = 0; task < names.size(); ++task) {
+    for (const Change& change : changes) {
+      SCOPED_TRACE(names[task] + ", " + change.what);
+      // Returns all that one process computes.
+      const auto bytes = [&](bool changed) {
+        RankOfTask given(kWorlds[0], 0);
+        if (changed) change.make(given.source, given.batch);
+        FromHidden::Outputs at_once, apart;
+        std::vector<std::byte> out = run_rank(task, Context(), given, at_once, apart);
+        for (const auto* outputs : {&at_once, &apart}) {
+          const auto of = std::as_bytes(std::span(outputs->values()));
+          out.insert(out.end(), of.begin(), of.end());
+        }
+        return out;
+      };
+      try {
+        if (bytes(true) == bytes(false)) continue;
+      } catch (const InvalidInput&) {
+        continue;
+      }
+      ++noticed[change.what];
+      ThreadGroup group(3);
+      const auto errors = run_ranks(3, [&](int rank) {
+        RankOfTask given(kWorlds[2], static_cast<size_t>(rank));
+        if (rank == 1) change.make(given.source, given.batch);
+        ContextOptions options;
+        options.ranks = {&group.of(rank), given.slices};
+        FromHidden::Outputs at_once, apart;
+        run_rank(task, Context(options), given, at_once, apart);
+      });
+      for (const auto& error : errors) {
+        ASSERT_TRUE(error);
+        EXPECT_THROW(std::rethrow_exception(error), RankError);
+        const std::string message = message_of(error);
+        EXPECT_NE(message.find(" must be the same on all ranks of ranks.vocab: "), std::string::npos) << message;
+        EXPECT_NE(message.find("rank 0"), std::string::npos) << message;
+        EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
+      }
+    }
+  }
+  for (const Change& change : changes) EXPECT_GT(noticed[change.what], 0) << change.what;
 }
 
 // What a loss is given beside its options.
-TEST(RankErrors, NameTheEntryOfABatchThatDiffers) {
+TEST(RankErrors, NameTheArrayOfABatchThatDiffers) {
   const auto policy = [](GivenToRank& given) {
     PolicyOptions options;
     options.beta = 0.04;
     policy_loss(Context(given.context), given.source.states(), given.source.head(), given.batch.policy_with_reference(),
                 options, given.gradients);
   };
-  expect_noticed({"an advantage", [](GivenToRank& g) { g.batch.advantages[1] = 3; }, "the advantage of token 6 = -0.5",
-                  "the advantage of token 6 = 3"},
-                 policy);
-  expect_noticed({"a log-probability", [](GivenToRank& g) { g.batch.ref_logps[7] = -1; },
-                  "the entry of ref_logps of token 7 = -4.199999809265137", "the entry of ref_logps of token 7 = -1"},
+  expect_noticed({"an advantage", [](GivenToRank& g) { g.batch.advantages[1] = 3; }, "advantages", kDiffer}, policy);
+  expect_noticed({"a log-probability", [](GivenToRank& g) { g.batch.ref_logps[7] = -1; }, "ref_logps", kDiffer},
                  policy);
   const auto kto = [](GivenToRank& given) {
     kto_loss(Context(given.context), given.source.states(), given.source.head(),
              given.batch.kto(given.batch.reference()), {}, given.gradients);
   };
-  expect_noticed({"a label", [](GivenToRank& g) { g.batch.labels[2] = 1; }, "labels[2] = 0", "labels[2] = 1"}, kto);
-  expect_noticed({"a reference", [](GivenToRank& g) { g.batch.sums[3] = -2; }, "reference.logps[3] = -17",
-                  "reference.logps[3] = -2"},
-                 kto);
-  expect_noticed({"a reference's hidden states", [](GivenToRank& g) { g.batch.model.hidden[2] = 9; },
-                  "row 0 of reference.hidden has other values", ""},
-                 [](GivenToRank& given) {
-                   preference_loss(Context(given.context), given.source.states(), given.source.head(),
-                                   given.batch.targets(), given.batch.reference_model(), {}, given.gradients);
-                 });
+  expect_noticed({"a label", [](GivenToRank& g) { g.batch.labels[2] = 1; }, "labels", kDiffer}, kto);
+  expect_noticed({"a reference", [](GivenToRank& g) { g.batch.sums[3] = -2; }, "reference.logps", kDiffer}, kto);
+  expect_noticed(
+      {"a reference's hidden states", [](GivenToRank& g) { g.batch.model.hidden[2] = 9; }, "reference.hidden", kDiffer},
+      [](GivenToRank& given) {
+        preference_loss(Context(given.context), given.source.states(), given.source.head(), given.batch.targets(),
+                        given.batch.reference_model(), {}, given.gradients);
+      });
+}
+
+// Tokens that take no part are not compared, as their values are not read.
+TEST(RankErrors, LetTokensThatTakeNoPartDiffer) {
+  const auto errors = errors_of(
+      [](GivenToRank& g) {
+        g.source.hidden[5 * kHidden] = std::numeric_limits<float>::quiet_NaN();
+        g.batch.ref_logps[5] = g.batch.old_logps[5] = std::numeric_limits<float>::quiet_NaN();
+      },
+      [](GivenToRank& given) {
+        ASSERT_EQ(given.batch.mask[5], 0);
+        PolicyOptions options;
+        options.beta = 0.04;
+        policy_loss(Context(given.context), given.source.states(), given.source.head(),
+                    given.batch.policy_with_reference(), options, given.gradients);
+      });
+  for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
 }
 
 // Ranks of a batch have other tokens, and the same head.
 TEST(RankErrors, OfABatchNameWhatDiffers) {
-  const auto differ = [](const std::function<void(FromHidden&, ContextOptions&)>& edit) {
-    ThreadGroup group(2);
-    const auto errors = run_ranks(2, [&](int rank) {
-      FromHidden source;
-      Batch batch(rank == 0);  // other tokens take part
-      for (int64_t& id : batch.ids) id = std::min<int64_t>(id, 89);
-      source.hidden = normal(kTokens * kHidden, static_cast<uint64_t>(rank) + 7);
-      ContextOptions options;
-      options.ranks.data = &group.of(rank);
-      options.ranks.sum_d_weight = true;
-      if (rank == 1) edit(source, options);
-      FromHidden::Outputs outputs;
-      cross_entropy(Context(options), source.states(), source.head(), batch.targets(), {},
-                    outputs.views(0, source.entries));
+  const auto expect = [](const auto& edit, const std::string& field, const std::string& values) {
+    const auto messages = messages_of_batch([&](int rank, auto&... given) {
+      if (rank == 1) edit(given...);
     });
-    return message_of(errors[0]);
+    for (const std::string& message : messages) {
+      EXPECT_EQ(message, field.empty() ? "" : message_about(field, "data", values));
+    }
   };
-  const std::string begin = "the ranks of ranks.data do not make the same call: ";
-  EXPECT_EQ(differ([](FromHidden&, ContextOptions&) {}), "");
-  EXPECT_EQ(differ([](FromHidden& source, ContextOptions&) { source.softcap = 20; }),
-            begin + "softcap = 0 here, where rank 1 has 20");
-  EXPECT_EQ(differ([](FromHidden&, ContextOptions& options) { options.ranks.sum_d_weight = false; }),
-            begin + "sum_d_weight = true here, where rank 1 has false");
-  EXPECT_EQ(differ([](FromHidden& source, ContextOptions&) { source.entries = 90; }),
-            begin + "the size of the vocabulary = 101 here, where rank 1 has 90");
-  EXPECT_EQ(differ([](FromHidden& source, ContextOptions&) { source.weight[3] = 1; }),
-            begin + "row 0 of lm_head has other values here than on rank 1");
+  expect([](auto&, auto&, auto&, auto&) {}, "", "");
+  expect([](auto&, auto&, LmHead& head, auto&) { head.softcap = 20; }, "softcap", "rank 0 has 0 where rank 1 has 20");
+  expect([](auto&, ContextOptions& options, auto&, auto&) { options.ranks.sum_d_weight = false; }, "sum_d_weight",
+         "rank 0 has true where rank 1 has false");
+  expect(
+      [](FromHidden& source, auto&, LmHead& head, Gradients& gradients) {
+        source.entries = 90;
+        head = source.head();
+        gradients.d_weight.rows = 90;
+        if (gradients.d_bias.data) gradients.d_bias.size = 90;
+      },
+      "the size of the vocabulary", "rank 0 has 101 where rank 1 has 90");
+  expect([](FromHidden& source, auto&, auto&, auto&) { source.weight[3] = 1; }, "lm_head", kDiffer);
+  expect([](auto&, auto&, auto&, Gradients& gradients) { gradients.d_weight = {}; }, "d_weight",
+         "rank 0 has [101, 7] float32 where rank 1 has none");
 }
 
 // A rank dies before each of its exchanges: the others end by what their communicator throws.
