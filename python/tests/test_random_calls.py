@@ -487,7 +487,7 @@ def test_the_calls_have_every_array_argument():
     for name in logitless.__all__:
         if inspect.isfunction(getattr(logitless, name)):
             asked |= set(inspect.signature(getattr(logitless, name)).parameters)
-    asked -= {"context", "arguments", "forward", "task", "structure"}
+    asked -= {"context", "arguments", "forward", "task"}
     structures = re.search(r"none of (.*)", _message(lambda: logitless._core.fields("?"))).group(1).split(", ")
     for structure in structures:
         for name, field in logitless._core.fields(structure).items():
