@@ -8,8 +8,7 @@ is refused is a ValueError that names the argument, the value and the rule, and 
     import logitless
     result = logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
 
-`logitless.torch` has the same for PyTorch's autograd. What each argument means stands in the C++ headers of the
-same names, and in docs/python.md.
+`logitless.torch` has the same for PyTorch's autograd. help() of a function has every argument.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from . import _core
 from ._core import Plan, Workspace
 from ._heads import with_weights
 from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
+from ._signatures import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -155,8 +155,6 @@ def policy_loss(
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
     teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
-
-    The other arguments are options("policy_loss"), and the source's and outputs' as in cross_entropy().
     """
     return _run(_core.policy_loss, context, _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}))
 
@@ -203,7 +201,6 @@ def soft_cross_entropy(
     id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
     [B, T]) leaves tokens out.
 
-    The other arguments are options("soft_cross_entropy"), and the source's and outputs' as in cross_entropy().
     """
     return SoftCrossEntropyResult(
         **_core.soft_cross_entropy(context or default_context(), _source(hidden, weight, arguments))
@@ -247,7 +244,6 @@ def id_logps(
     with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
     which reads nothing else of the head.
 
-    The other arguments are options("id_logps"), and the source's as in cross_entropy().
     """
     given = _source(hidden, weight, {"ids": ids, **arguments})
     result, forward = _core.id_logps(context or default_context(), given)
@@ -395,3 +391,7 @@ def _known(task: str, tasks: Iterable[str]) -> str:
 def environment(context: Context | None = None) -> dict[str, Any]:
     """What runs: library, CPU, instruction set and BLAS."""
     return (context or default_context()).environment()
+
+
+for _task in _PLANS:
+    describe(globals()[_task], Context)
