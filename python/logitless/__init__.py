@@ -8,8 +8,7 @@ is refused is a ValueError that names the argument, the value and the rule, and 
     import logitless
     result = logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
 
-`logitless.torch` has the same for PyTorch's autograd. What each argument means stands in the C++ headers of the
-same names, and in docs/python.md.
+`logitless.torch` has the same for PyTorch's autograd. help() of a function has every argument.
 """
 
 from __future__ import annotations
@@ -24,8 +23,11 @@ from . import _core
 from ._core import Plan, Workspace
 from ._heads import with_weights
 from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
+from ._signatures import describe
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy import int64
     from numpy.typing import NDArray
 
@@ -160,8 +162,6 @@ def policy_loss(
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
     teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
-
-    The other arguments are options("policy"), and the source's and outputs' as in cross_entropy().
     """
     return _run(_core.policy_loss, context, _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}))
 
@@ -208,7 +208,6 @@ def soft_cross_entropy(
     id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
     [B, T]) leaves tokens out.
 
-    The other arguments are options("soft_targets"), and the source's and outputs' as in cross_entropy().
     """
     return SoftCrossEntropyResult(
         **_core.soft_cross_entropy(context or default_context(), _source(hidden, weight, arguments))
@@ -232,7 +231,7 @@ def set_distillation_loss(
     "generalised".
 
     targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other
-    arguments are options("set_distillation"), and the source's and outputs' as in cross_entropy().
+    arguments are options("set_distillation_loss"), and the source's and outputs' as in cross_entropy().
     """
     arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
     return SetDistillationResult(
@@ -252,7 +251,6 @@ def id_logps(
     with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
     which reads nothing else of the head.
 
-    The other arguments are options("id_set"), and the source's as in cross_entropy().
     """
     given = _source(hidden, weight, {"ids": ids, **arguments})
     result, forward = _core.id_logps(context or default_context(), given)
@@ -293,7 +291,7 @@ def distillation_loss(
     teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
     [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
     may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other arguments are
-    options("distillation"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
+    options("distillation_loss"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
     """
     arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
     return _run(_core.distillation_loss, context, _source(hidden, weight, arguments))
@@ -378,17 +376,29 @@ _PLANS = {
 
 def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan:
     """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
-    if task not in _PLANS:
-        raise ValueError(f"task = {task!r} is none of {', '.join(_PLANS)}")
-    return _PLANS[task](context or default_context(), with_weights(arguments))
+    return _PLANS[_known(task, _PLANS)](context or default_context(), with_weights(arguments))
 
 
-def options(structure: str) -> dict[str, dict[str, Any]]:
-    """The options of "backward" (mode is backward= of a call), "cross_entropy", "soft_targets", "id_set", "policy", "preference", "kto", "distillation",
-    "set_distillation", "token", "stats" or "context": the names with their type, their default, and the choices where they are names."""
-    return _core.fields(structure)
+def options(task: str) -> dict[str, dict[str, Any]]:
+    """The options of a function, by its name as in plan(), or of "context" or "backward" (whose mode is backward= of a
+    call): their names, each with its type, its default, and the choices where it takes a name."""
+    return _core.fields(_known(task, (*_PLANS, "context", "backward")))
+
+
+def _known(task: str, tasks: Iterable[str]) -> str:
+    if task in tasks:
+        return task
+    import difflib
+
+    nearest = difflib.get_close_matches(str(task), tasks, n=1, cutoff=0.3)
+    hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
+    raise ValueError(f"task = {task!r} is none of {', '.join(tasks)}{hint}")
 
 
 def environment(context: Context | None = None) -> dict[str, Any]:
     """What runs: library, CPU, instruction set and BLAS."""
     return (context or default_context()).environment()
+
+
+for _task in _PLANS:
+    describe(globals()[_task], Context)

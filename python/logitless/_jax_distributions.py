@@ -170,7 +170,7 @@ def soft_cross_entropy(
     given = [x is not None for x in (ids, weights)]
     if not all(given) if probabilities is None else any(given):
         raise ValueError("give probabilities, or ids and weights")
-    made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "soft_targets", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "soft_cross_entropy", options, context)
     size = jnp.shape(ids if ids is not None else probabilities)[-1]
     empty = jnp.zeros((0, 0), jnp.int32)
     return made.run(
@@ -197,7 +197,7 @@ def id_logps(
     probabilities that sum to 1 over a token's ids, an id that stands twice counted once, and reads no other row of the
     head. The other options are layout, softcap and those of TokenOptions that targets do not decide.
     """
-    made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "id_set", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "id_logps", options, context)
     rows = _flat(made.ids("ids", ids, (jnp.shape(ids)[-1],)))
     logps = _column(*made.arguments(rows), "logitless_id_logps", made.attributes(), rows.shape)
     return logps.reshape(jnp.shape(ids))
@@ -262,7 +262,7 @@ def distillation_loss(
     for name in ("want_entropy", "want_agreement"):
         if options.get(name):
             raise ValueError(f"{name} = True: there is no place for it beside the loss")
-    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "distillation", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "distillation_loss", options, context)
     if (teacher_logits is None) == (teacher_hidden is None or teacher_weight is None):
         raise ValueError("give teacher_hidden and teacher_weight, or teacher_logits")
     none = jnp.zeros((0, 0), made.rows.dtype)
@@ -306,7 +306,7 @@ def set_distillation_loss(
     targets says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is against. The other
     options are layout, softcap and those of SetDistillationOptions.
     """
-    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "set_distillation", options, context)
+    made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "set_distillation_loss", options, context)
     size = jnp.shape(ids)[-1]
     return made.run(
         "set_distillation_loss",

@@ -59,12 +59,12 @@ CROSS_ENTROPY = {"softcap": Field("float", 0.0), **_plain_fields("cross_entropy"
 del CROSS_ENTROPY["normaliser"]
 for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
-DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation"), **BACKWARD}
+DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation_loss"), **BACKWARD}
 del DISTILLATION["normaliser"]
-POLICY = {**_plain_fields("policy"), "advantages_per": _plain_fields("policy_batch")["advantages_per"], **BACKWARD}
+POLICY = {**_plain_fields("policy_loss"), "advantages_per": _plain_fields("policy_batch")["advantages_per"], **BACKWARD}
 _REFERENCE = {"ref_softcap": Field("float", 0.0), "ref_logps_per": POLICY["advantages_per"]}
-PREFERENCE = {**_plain_fields("preference"), **_REFERENCE, **BACKWARD}
-KTO = {**_plain_fields("kto"), **_REFERENCE, **BACKWARD}
+PREFERENCE = {**_plain_fields("preference_loss"), **_REFERENCE, **BACKWARD}
+KTO = {**_plain_fields("kto_loss"), **_REFERENCE, **BACKWARD}
 TOKEN = {**_plain_fields("token"), **BACKWARD}
 WITHOUT_TARGETS = {
     name: field for name, field in _plain_fields("token").items() if name not in NOT_TAKEN["topk_logps"]
@@ -77,9 +77,9 @@ def _where_predicted(structure: str) -> dict[str, Field]:
     return {name: field for name, field in fields.items() if name not in ("ignore_index", "shift", "normaliser")}
 
 
-ID_SET = {**_where_predicted("id_set"), **BACKWARD}
-SOFT_TARGETS = {**_where_predicted("soft_targets"), **BACKWARD}
-SET_DISTILLATION = {**_plain_fields("set_distillation"), **BACKWARD}
+ID_SET = {**_where_predicted("id_logps"), **BACKWARD}
+SOFT_TARGETS = {**_where_predicted("soft_cross_entropy"), **BACKWARD}
+SET_DISTILLATION = {**_plain_fields("set_distillation_loss"), **BACKWARD}
 del SET_DISTILLATION["normaliser"]
 
 

@@ -110,10 +110,10 @@ void take_teacher_head(Keywords& keywords, nb::dict& out) {
 template <class Use>
 void with_options(const std::string& task, const Use& use) {
   if (task == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
-  if (task == "soft_targets") return use.template operator()<SoftCrossEntropyOptions>();
-  if (task == "id_set") return use.template operator()<IdLogpsOptions>();
-  if (task == "distillation") return use.template operator()<DistillationOptions>();
-  if (task == "set_distillation") return use.template operator()<SetDistillationOptions>();
+  if (task == "soft_cross_entropy") return use.template operator()<SoftCrossEntropyOptions>();
+  if (task == "id_logps") return use.template operator()<IdLogpsOptions>();
+  if (task == "distillation_loss") return use.template operator()<DistillationOptions>();
+  if (task == "set_distillation_loss") return use.template operator()<SetDistillationOptions>();
   use.template operator()<TokenOptions>();
 }
 
@@ -147,7 +147,7 @@ void define_jax_targets(nb::module_& m) {
         keywords.take("softcap", head.softcap);
         out["layout"] = name_of(head.layout);
         out["softcap"] = head.softcap;
-        if (task == "distillation") take_teacher_head(keywords, out);
+        if (task == "distillation_loss") take_teacher_head(keywords, out);
         write_attributes(take_backward(keywords), "backward.", out);
         with_options(task, [&]<class Options> { write_attributes(take_fields<Options>(keywords, arrays), "", out); });
         keywords.check_all_known();

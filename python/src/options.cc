@@ -282,51 +282,51 @@ nb::dict describe(const IdSets&) { return described("sets", nb::none()); }
 nb::dict describe(const Reference&) { return described("reference", nb::none()); }
 nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
 
-// Calls use.operator()<Structure>() for the structure of this name.
+// Calls use.operator()<Structures...>() for what a task takes, by its function's name, or for a list of fields.
 template <class Use>
-nb::dict with_structure(const std::string& name, const Use& use) {
+nb::dict with_structures(const std::string& name, const Use& use) {
+  if (name == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
+  if (name == "policy_loss") return use.template operator()<PolicyOptions>();
+  if (name == "preference_loss") return use.template operator()<PreferenceOptions>();
+  if (name == "kto_loss") return use.template operator()<KtoOptions>();
+  if (name == "soft_cross_entropy") return use.template operator()<SoftCrossEntropyOptions>();
+  if (name == "set_distillation_loss") return use.template operator()<SetDistillationOptions>();
+  if (name == "id_logps") return use.template operator()<IdLogpsOptions>();
+  if (name == "token_stats") return use.template operator()<TokenOptions, StatsRequest>();
+  if (name == "distillation_loss") return use.template operator()<DistillationOptions>();
+  if (name == "context") return use.template operator()<ContextOptions>();
   if (name == "backward") return use.template operator()<BackwardOptions>();
   if (name == "token") return use.template operator()<TokenOptions>();
-  if (name == "stats") return use.template operator()<StatsRequest>();
-  if (name == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
-  if (name == "soft_targets") return use.template operator()<SoftCrossEntropyOptions>();
-  if (name == "id_set") return use.template operator()<IdLogpsOptions>();
-  if (name == "set_distillation") return use.template operator()<SetDistillationOptions>();
-  if (name == "policy") return use.template operator()<PolicyOptions>();
-  if (name == "preference") return use.template operator()<PreferenceOptions>();
-  if (name == "kto") return use.template operator()<KtoOptions>();
-  if (name == "distillation") return use.template operator()<DistillationOptions>();
-  if (name == "context") return use.template operator()<ContextOptions>();
   if (name == "policy_batch") return use.template operator()<PolicyBatch>();
   if (name == "kto_batch") return use.template operator()<KtoBatch>();
   throw InvalidInput("'" + name +
-                     "' is none of backward, token, stats, cross_entropy, soft_targets, id_set, policy, preference, " +
-                     "kto, distillation, set_distillation, context, policy_batch, kto_batch");
+                     "' is none of cross_entropy, policy_loss, preference_loss, kto_loss, soft_cross_entropy, set_distillation_loss, " +
+                     "id_logps, token_stats, distillation_loss, context, backward, token, policy_batch, kto_batch");
 }
 
 }  // namespace
 
 nb::dict fields_of(const std::string& structure) {
-  return with_structure(structure, []<class Structure> {
+  return with_structures(structure, []<class... Structures> {
     nb::dict out;
     const auto add = [&](const Field& field, const auto& member) {
       nb::dict one = describe(member);
       one["range"] = field.range.text;
       out[field.name] = one;
     };
-    visit_flat(FieldsOf<Structure>(), add, Structure());
+    (visit_flat(FieldsOf<Structures>(), add, Structures()), ...);
     return out;
   });
 }
 
 nb::dict texts_of(const std::string& structure, nb::dict given) {
-  return with_structure(structure, [&]<class Structure> {
+  return with_structures(structure, [&]<class... Structures> {
     Arrays arrays;
     Keywords keywords(given, structure.c_str());
-    const auto taken = take_fields<Structure>(keywords, arrays);
-    keywords.check_all_known();
     nb::dict out;
-    say_fields(taken, [&](const char* name, const std::string& text) { out[name] = text; });
+    const auto say = [&](const char* name, const std::string& text) { out[name] = text; };
+    (say_fields(take_fields<Structures>(keywords, arrays), say), ...);
+    keywords.check_all_known();
     return out;
   });
 }

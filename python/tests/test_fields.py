@@ -70,23 +70,26 @@ OF_DIVERGENCE = {
 SAME = {"aggregation": {"default", "seq_mean_token_mean"}, "trust_region": {"default", "tv", "none"}}
 # What is refused, because the others leave it without a use.
 REFUSED = {
-    ("soft_targets", "ignore_index", "37"),
-    ("soft_targets", "shift", "7"),
-    ("id_set", "ignore_index", "37"),
-    ("id_set", "shift", "7"),
-    ("set_distillation", "ignore_index", "37"),
-    ("set_distillation", "temperature_meaning", "scale_logp"),
-    ("set_distillation", "divergence", "acceptance"),
-    ("set_distillation", "divergence", "lk_hybrid"),
-    ("distillation", "ignore_index", "37"),
-    ("distillation", "temperature_meaning", "scale_logp"),
-    ("policy", "ignore_index", "37"),
-    ("policy", "shift", "7"),
-    ("policy", "variant", "dr_grpo"),
-    ("policy", "aggregation", "seq_mean_token_sum_norm"),
-    ("preference", "losses", "[exo_pair]"),
-    ("distillation", "temperature_meaning", "scale_logp"),
+    ("soft_cross_entropy", "ignore_index", "37"),
+    ("soft_cross_entropy", "shift", "7"),
+    ("id_logps", "ignore_index", "37"),
+    ("id_logps", "shift", "7"),
+    ("set_distillation_loss", "ignore_index", "37"),
+    ("set_distillation_loss", "temperature_meaning", "scale_logp"),
+    ("set_distillation_loss", "divergence", "acceptance"),
+    ("set_distillation_loss", "divergence", "lk_hybrid"),
+    ("distillation_loss", "ignore_index", "37"),
+    ("distillation_loss", "temperature_meaning", "scale_logp"),
+    ("policy_loss", "ignore_index", "37"),
+    ("policy_loss", "shift", "7"),
+    ("policy_loss", "variant", "dr_grpo"),
+    ("policy_loss", "aggregation", "seq_mean_token_sum_norm"),
+    ("preference_loss", "losses", "[exo_pair]"),
+    ("distillation_loss", "temperature_meaning", "scale_logp"),
 }
+
+
+LOSSES = [task for task in logitless._PLANS if task != "token_stats"]
 
 
 def beside(structure, name):
@@ -99,9 +102,9 @@ def beside(structure, name):
     if name.startswith("cov_"):
         free = {"epsilon_low": 1.0, "epsilon_high": 1e30, "cov_low": -0.3, "cov_high": 2.0}  # nothing is clipped
         return {"variant": "clip_cov", **free, "cov_share": 0.2 if name == "cov_seed" else 1.0}
-    if structure == "preference" and name in ("losses", "label_smoothing"):
+    if structure == "preference_loss" and name in ("losses", "label_smoothing"):
         return {"losses": ["cpo"]}
-    if structure.endswith("distillation") and name in OF_DIVERGENCE:
+    if structure.endswith("distillation_loss") and name in OF_DIVERGENCE:
         return OF_DIVERGENCE[name]
     return BESIDE.get(name, {})
 
@@ -163,27 +166,27 @@ def run(structure, options):
     outputs = {"d_hidden": np.zeros_like(HIDDEN), "d_weight": np.zeros_like(WEIGHT)}
     if structure == "cross_entropy":
         result = logitless.cross_entropy(HIDDEN, WEIGHT, IDS, **outputs, **options)
-    elif structure == "soft_targets":
+    elif structure == "soft_cross_entropy":
         result = logitless.soft_cross_entropy(
             HIDDEN, WEIGHT, ids=SET_IDS, weights=SET_WEIGHTS, **outputs, **options
         )
         arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
         return b"".join(np.asarray(array).tobytes() for array in arrays)
-    elif structure == "set_distillation":
+    elif structure == "set_distillation_loss":
         result = logitless.set_distillation_loss(
             HIDDEN, WEIGHT, DISTINCT_IDS, TEACHER_LOGPS, SOME_IDS, **outputs, **options
         )
         arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
         return b"".join(np.asarray(array).tobytes() for array in arrays)
-    elif structure == "distillation":
+    elif structure == "distillation_loss":
         result = logitless.distillation_loss(
             HIDDEN, WEIGHT, HIDDEN[..., ::-1].copy(), WEIGHT, SOME_IDS, **outputs, **options
         )
         arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
         return b"".join(np.asarray(array).tobytes() for array in arrays)
-    elif structure == "id_set":
+    elif structure == "id_logps":
         return logitless.id_logps(HIDDEN, WEIGHT, SET_IDS, **options).logps.tobytes()
-    elif structure == "policy":
+    elif structure == "policy_loss":
         batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
         if options.get("beta"):
             batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
@@ -195,7 +198,7 @@ def run(structure, options):
         if options.get("variant") == "topr" or options.get("positive_nll_weight"):
             batch["scores"] = SCORES
         result = logitless.policy_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
-    elif structure == "preference":
+    elif structure == "preference_loss":
         reference = preference_reference(options)
         result = logitless.preference_loss(HIDDEN, WEIGHT, IDS, **outputs, ref_logps=reference, **options)
     else:
@@ -213,10 +216,7 @@ def check_arrives(structure, name, base, value):
         assert after[name] == text_of(value)
 
 
-@pytest.mark.parametrize(
-    "structure",
-    ["cross_entropy", "soft_targets", "id_set", "distillation", "set_distillation", "policy", "preference", "kto"],
-)
+@pytest.mark.parametrize("structure", LOSSES)
 def test_every_option_of_a_loss_arrives_and_changes_the_result(structure):
     refused = set()
     results = {}
@@ -237,11 +237,26 @@ def stats_of(options):
     return {name: column.tobytes() for name, column in dict(columns).items() if column is not None}
 
 
-@pytest.mark.parametrize("structure", ["token", "stats"])
-def test_every_option_of_statistics_arrives_and_changes_them(structure):
-    for name, base, value in cases(structure):
-        check_arrives(structure, name, base, value)
+def test_every_option_of_statistics_arrives_and_changes_them():
+    for name, base, value in cases("token_stats"):
+        check_arrives("token_stats", name, base, value)
         assert stats_of({**base, name: value}) != stats_of(base), (name, value)
+
+
+def test_a_functions_own_name_lists_its_options():
+    for task in (*logitless._PLANS, "context", "backward"):
+        assert logitless.options(task) == _core.fields(task)
+        assert task in ("context", "backward") or task in logitless.__all__
+    assert set(logitless.options("token_stats")) >= {"temperature", "top_k"}
+
+
+@pytest.mark.parametrize("call", [logitless.options, logitless.plan])
+def test_an_unknown_task_is_answered_with_the_nearest_name(call):
+    for asked, nearest in {"policy": "policy_loss", "soft_crossentropy": "soft_cross_entropy", "stats": "token_stats"}.items():
+        with pytest.raises(ValueError, match=f"task = '{asked}' is none of cross_entropy, .*mean '{nearest}'"):
+            call(asked)
+    with pytest.raises(ValueError, match="task = None is none of cross_entropy, "):
+        call(None)
 
 
 # What a context's options change. Threads and plan sizes decide about no bits; ranks alone are none.
@@ -306,7 +321,6 @@ def test_a_contexts_signature_is_the_list():
 
 
 def test_what_is_no_option_is_a_type_error():
-    losses = ("cross_entropy", "soft_targets", "id_set", "distillation", "set_distillation", "policy", "preference", "kto")
-    for structure in (*losses, "context", "token", "stats"):
+    for structure in (*logitless._PLANS, "context"):
         with pytest.raises(TypeError, match="no argument 'terms'"):
             _core.texts(structure, {"terms": 1})

@@ -159,7 +159,7 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("name", logitless._core.fields("distillation")["divergence"]["choices"])
+@pytest.mark.parametrize("name", logitless._core.fields("distillation_loss")["divergence"]["choices"])
 def test_distillation_loss(name, dtype):
     c = Case(dtype)
     options = {"divergence": name, **PARAMETERS.get(name, {})}
@@ -199,7 +199,7 @@ def test_a_teachers_logits_may_be_finished(reduction):
             distillation_loss(c.x, c.w, targets=c.y, teacher_logits=logits, **beside)
 
 
-@pytest.mark.parametrize("outside", logitless._core.fields("set_distillation")["outside"]["choices"])
+@pytest.mark.parametrize("outside", logitless._core.fields("set_distillation_loss")["outside"]["choices"])
 def test_set_distillation_loss(outside):
     c = Case()
 
@@ -308,10 +308,10 @@ BESIDE = {
     "teacher_softcap": {},
 }
 REFUSED = {
-    "soft_targets": {"ignore_index", "shift"},
-    "id_set": {"ignore_index", "shift"},
-    "distillation": {"temperature_meaning", "want_entropy", "want_agreement"},
-    "set_distillation": {"temperature_meaning"},
+    "soft_cross_entropy": {"ignore_index", "shift"},
+    "id_logps": {"ignore_index", "shift"},
+    "distillation_loss": {"temperature_meaning", "want_entropy", "want_agreement"},
+    "set_distillation_loss": {"temperature_meaning"},
 }
 
 
@@ -323,11 +323,11 @@ def test_every_option_arrives_and_changes_the_result(task):
     a = {name: np.asarray(value) for name, value in vars(c).items()}
 
     def ours(**options):
-        if task == "soft_targets":
+        if task == "soft_cross_entropy":
             loss = soft_cross_entropy(c.x, c.w, ids=c.ids, weights=c.share, bias=c.b, **options)
-        elif task == "id_set":
+        elif task == "id_logps":
             loss = id_logps(c.x, c.w, c.ids, bias=c.b, **options)
-        elif task == "distillation":
+        elif task == "distillation_loss":
             loss = distillation_loss(c.x, c.w, c.tx, c.tw, y, bias=c.b, **options)
         else:
             loss = set_distillation_loss(c.x, c.w, c.ids, jnp.log(c.share), y, bias=c.b, **options)
@@ -337,11 +337,11 @@ def test_every_option_arrives_and_changes_the_result(task):
         ids, share = a["ids"].reshape(N, K), a["share"].reshape(N, K)
         logps = np.asarray(jnp.log(c.share)).reshape(N, K)
         targets = np.asarray(y)
-        if task == "soft_targets":
+        if task == "soft_cross_entropy":
             loss = logitless.soft_cross_entropy(a["x"], a["w"], ids=ids, weights=share, bias=a["b"], **options).loss
-        elif task == "id_set":
+        elif task == "id_logps":
             loss = logitless.id_logps(a["x"], a["w"], ids, bias=a["b"], **options).logps
-        elif task == "distillation":
+        elif task == "distillation_loss":
             loss = logitless.distillation_loss(
                 a["x"], a["w"], a["tx"], a["tw"], targets, bias=a["b"], **options
             ).loss
@@ -353,7 +353,7 @@ def test_every_option_arrives_and_changes_the_result(task):
 
     np.testing.assert_array_equal(ours(), theirs())
     fields = {**_core.fields(task), "softcap": {"type": "float", "default": 0.0}}
-    if task == "distillation":
+    if task == "distillation_loss":
         fields["teacher_softcap"] = fields["softcap"]
     changed = 0
     for name, field in fields.items():

@@ -48,9 +48,9 @@ X, W = HIDDEN.astype(np.float64), WEIGHT.astype(np.float64)
 # structure -> (function of logitless.torch, function of logitless)
 FUNCTIONS = {
     "cross_entropy": (linear_cross_entropy, logitless.cross_entropy),
-    "policy": (policy_loss, logitless.policy_loss),
-    "preference": (preference_loss, logitless.preference_loss),
-    "kto": (kto_loss, logitless.kto_loss),
+    "policy_loss": (policy_loss, logitless.policy_loss),
+    "preference_loss": (preference_loss, logitless.preference_loss),
+    "kto_loss": (kto_loss, logitless.kto_loss),
 }
 # PyTorch's names of what the library calls otherwise.
 NAMES = {"class_weights": "weight"}
@@ -60,7 +60,7 @@ def batch_of(structure, options):
     """What a call has beside hidden states, head and ids."""
     if structure == "cross_entropy":
         return {}
-    if structure == "policy":
+    if structure == "policy_loss":
         batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
         if options.get("beta"):
             batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
@@ -72,7 +72,7 @@ def batch_of(structure, options):
         if options.get("variant") == "topr" or options.get("positive_nll_weight"):
             batch["scores"] = SCORES
         return batch
-    if structure == "preference":
+    if structure == "preference_loss":
         reference = preference_reference(options)
         return {} if reference is None else {"ref_logps": reference}
     return kto_batch(options)
@@ -140,12 +140,12 @@ def test_every_option_arrives_and_changes_the_result(structure, compiled):
 # Losses of distributions: what they take beside hidden states and head, and of which types ids are.
 TEACHER_HIDDEN = X[..., ::-1].copy()
 GIVEN = {
-    "distillation": (distillation_loss, {"teacher_input": TEACHER_HIDDEN, "teacher_weight": W, "target": SOME_IDS}),
-    "set_distillation": (
+    "distillation_loss": (distillation_loss, {"teacher_input": TEACHER_HIDDEN, "teacher_weight": W, "target": SOME_IDS}),
+    "set_distillation_loss": (
         set_distillation_loss,
         {"ids": DISTINCT_IDS.reshape(*IDS.shape, -1), "teacher_logps": TEACHER_LOGPS.reshape(*IDS.shape, -1), "target": SOME_IDS},
     ),
-    "soft_targets": (
+    "soft_cross_entropy": (
         soft_cross_entropy,
         {"ids": SET_IDS.reshape(*IDS.shape, -1), "weights": SET_WEIGHTS.reshape(*IDS.shape, -1)},
     ),
@@ -154,9 +154,9 @@ GIVEN = {
 
 def distributions_of_core(structure, options):
     outputs = {"d_hidden": np.zeros_like(X), "d_weight": np.zeros_like(W)}
-    if structure == "distillation":
+    if structure == "distillation_loss":
         result = logitless.distillation_loss(X, W, TEACHER_HIDDEN, W, SOME_IDS, **outputs, **options)
-    elif structure == "set_distillation":
+    elif structure == "set_distillation_loss":
         result = logitless.set_distillation_loss(X, W, DISTINCT_IDS, TEACHER_LOGPS, SOME_IDS, **outputs, **options)
     else:
         result = logitless.soft_cross_entropy(X, W, ids=SET_IDS, weights=SET_WEIGHTS, **outputs, **options)
@@ -205,13 +205,13 @@ def test_every_option_of_tokens_arrives_in_token_logps_and_changes_them():
 
 def test_what_is_not_taken_is_an_option_and_is_refused_with_the_reason():
     x, w, ids = (torch.from_numpy(array) for array in (HIDDEN, WEIGHT, IDS))
-    for function, structure in ((linear_cross_entropy, "cross_entropy"), (token_logps, "stats")):
+    for function, structure in ((linear_cross_entropy, "cross_entropy"), (token_logps, "token_stats")):
         not_taken = NOT_TAKEN[function.__name__]
         assert set(not_taken) <= set(_core.fields(structure))
         for name, reason in not_taken.items():
             with pytest.raises(TypeError, match=rf"{function.__name__}\(\) does not take {name}: "):
                 function(x, w, ids, **{name: True})
-    assert set(_core.fields("stats")) == {"entropy", *NOT_TAKEN["token_logps"]}
+    assert set(_core.fields("token_stats")) - set(_core.fields("token")) == {"entropy", *NOT_TAKEN["token_logps"]}
 
 
 def test_what_is_no_option_is_a_type_error():

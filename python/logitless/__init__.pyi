@@ -1,0 +1,1248 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+# python/generate_signatures.py writes this file.
+from collections.abc import Callable
+from typing import Any, Literal, Optional
+
+from numpy import int64
+from numpy.typing import NDArray
+
+from . import _core
+from ._core import Plan, Workspace
+from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
+
+__all__ = ['Context', 'IdLogps', 'Plan', 'Result', 'SetDistillationResult', 'SoftCrossEntropyResult', 'TokenStats', 'Workspace', 'cross_entropy', 'distillation_loss', 'environment', 'id_logps', 'id_logps_backward', 'kto_loss', 'options', 'plan', 'policy_loss', 'preference_loss', 'set_distillation_loss', 'soft_cross_entropy', 'token_stats', 'topk_overlap', 'topk_union']
+__version__: str
+
+class Context(_core.Context):
+    """How calls run: immutable, and usable from several threads at once.
+
+    threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
+    workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
+    plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline, with
+        all logits in memory).
+    vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size, all_gather(mine, all) and
+        all_to_all(mine, theirs), which get NumPy arrays of bytes of their own and fill the second. data_ranks: ranks that have parts of the batch. slices,
+        own_d_hidden and sum_d_weight are those of ranks.h.
+    gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
+    """
+
+    def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: str='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: str='auto', gradient_precision: str='native', simd_target: str='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
+        ...
+
+def default_context() -> Context:
+    """The context of calls that name none: made once, at the first of them."""
+    ...
+
+def cross_entropy(
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    d_hidden: Any = None,
+    d_hidden_second: Any = None,
+    d_weight: Any = None,
+    d_bias: Any = None,
+    d_lora_a: Any = None,
+    d_lora_b: Any = None,
+    d_lora_states: Any = None,
+    d_logits: Any = None,
+    weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    label_smoothing: float = 0.0,
+    z_loss: float = 0.0,
+    dft: bool = False,
+    class_weights: Any = None,
+    loss_scale: float = 1.0,
+    normaliser: Optional[float] = None,
+    want_accuracy: bool = False,
+    want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01,
+    theta: float = 0.0,
+    tolerance: float = 0.001,
+    seed: int = 0,
+) -> Result:
+    """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
+
+    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
+    integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
+    weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
+    reference's; vocab_ids= chooses entries of the head.
+    Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
+    docs/options.md, which logitless.options("cross_entropy") lists. backward="sampled" (noise= or theta=, seed=) or
+    "certified" (tolerance=) makes gradients of the parts of the vocabulary that matter, of every loss that says so.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        targets: token ids, of the leading axes of hidden.
+        d_hidden: gets the gradient of hidden.
+        d_hidden_second: gets the gradient of hidden_second.
+        d_weight: gets the gradient of weight.
+        d_bias: gets the gradient of bias.
+        d_lora_a: gets the gradient of lora_a.
+        d_lora_b: gets the gradient of lora_b.
+        d_lora_states: gets the gradient of lora_states.
+        d_logits: gets the gradient of logits.
+        weight_sink: gets each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        reduction: how the tokens' losses become one.
+        label_smoothing: ε of PyTorch's label smoothing.
+        z_loss: λ of λ · lse², added to each token's loss.
+        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        class_weights: [V], as in PyTorch; empty: all 1.
+        loss_scale: multiplies loss and gradients.
+        normaliser: divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        want_accuracy: fills metrics.accuracy and per_token_argmax.
+        want_entropy: fills metrics.mean_entropy.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+
+    Returns:
+        Result: see help(logitless.Result).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def policy_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    chosen_ids: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    advantages: Any = None,
+    old_logps: Any = None,
+    ref_logps: Any = None,
+    sampling_logps: Any = None,
+    teacher_logps: Any = None,
+    scores: Any = None,
+    mask: Any = None,
+    advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    kept_ids: Any = None,
+    kept_offsets: Any = None,
+    kept_counts: Any = None,
+    d_hidden: Any = None,
+    d_hidden_second: Any = None,
+    d_weight: Any = None,
+    d_bias: Any = None,
+    d_lora_a: Any = None,
+    d_lora_b: Any = None,
+    d_lora_states: Any = None,
+    d_logits: Any = None,
+    weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    importance_sampling_level: Literal['token', 'sequence'] = 'token',
+    epsilon_low: Optional[float] = None,
+    epsilon_high: Optional[float] = None,
+    delta: Optional[float] = None,
+    log_ratio_clamp: Optional[float] = 20.0,
+    beta: float = 0.0,
+    kl_estimator: Literal['k1', 'k2', 'k3', 'abs', 'k1_plus', 'k3_plus'] = 'k3',
+    use_bias_correction_kl: bool = False,
+    entropy_bonus: float = 0.0,
+    top_entropy_quantile: float = 1.0,
+    off_policy_mask_threshold: Optional[float] = None,
+    sampler_correction: Literal['none', 'token_truncate', 'token_mask', 'sequence_truncate', 'sequence_mask', 'geometric_mask'] = 'none',
+    sampler_clip_min: Optional[float] = None,
+    sampler_clip_max: Optional[float] = 3.0,
+    teacher_weight: float = 0.0,
+    teacher_against: Literal['current', 'old', 'sampling'] = 'current',
+    teacher_discount: float = 0.0,
+    trust_region: Literal['default', 'none', 'tv', 'tv_both', 'kl'] = 'default',
+    trust_region_low: Optional[float] = None,
+    trust_region_high: Optional[float] = None,
+    m2_threshold: Optional[float] = None,
+    sampler_penalty: float = 0.0,
+    positive_nll_weight: float = 0.0,
+    aggregation: Literal['default', 'token_mean', 'token_sum', 'seq_mean_token_sum', 'seq_mean_token_mean', 'seq_mean_token_sum_norm'] = 'default',
+    num_items_in_batch: Optional[float] = None,
+    max_completion_length: Optional[int] = None,
+    num_sequences: Optional[float] = None,
+    count_empty_sequences: bool = True,
+    sapo_temperature_pos: float = 1.0,
+    sapo_temperature_neg: float = 1.05,
+    vespo_k_pos: float = 2.0,
+    vespo_lambda_pos: float = 3.0,
+    vespo_k_neg: float = 3.0,
+    vespo_lambda_neg: float = 2.0,
+    dro_tau: float = 0.1,
+    topr_weight_pos: float = 1.0,
+    topr_weight_neg: float = 1.0,
+    cov_share: float = 0.0002,
+    cov_low: float = 1.0,
+    cov_high: float = 5.0,
+    cov_seed: int = 0,
+    cov_kl_weight: float = 0.1,
+    loss_scale: float = 1.0,
+    want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01,
+    theta: float = 0.0,
+    tolerance: float = 0.001,
+    seed: int = 0,
+) -> Result:
+    """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
+    teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
+    sampler kept: log-probabilities are then over these.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        chosen_ids: the sampled token ids, of the leading axes of hidden.
+        advantages: [B] or [N], one per sequence or per token.
+        old_logps: [N], log-probabilities before the update; without them the ratio is 1.
+        ref_logps: [N], the reference's log-probabilities; needs beta.
+        sampling_logps: [N], the sampler's log-probabilities; NaN where unknown.
+        teacher_logps: [N], the teacher's log-probabilities; needs teacher_weight.
+        scores: [B], above 0 for a good sequence; for topr and positive_nll_weight.
+        mask: [N] or [B, T], bools or 0 and 1: 0 excludes a token.
+        advantages_per: what advantages has an entry for.
+        kept_ids: token ids that the sampler kept: [N, K], or [E] with kept_offsets.
+        kept_offsets: [N + 1], where each row's ids begin, and the end.
+        kept_counts: [N], how many of its K ids a row has.
+        d_hidden: gets the gradient of hidden.
+        d_hidden_second: gets the gradient of hidden_second.
+        d_weight: gets the gradient of weight.
+        d_bias: gets the gradient of bias.
+        d_lora_a: gets the gradient of lora_a.
+        d_lora_b: gets the gradient of lora_b.
+        d_lora_states: gets the gradient of lora_states.
+        d_logits: gets the gradient of logits.
+        weight_sink: gets each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        variant: the loss of a token, and by default its aggregation and trust region.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        importance_sampling_level: one ratio a token, or GSPO's one a sequence.
+        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 but for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
+        epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
+        delta: with two-sided clipping: the largest ratio of the unclipped side.
+        log_ratio_clamp: log ratios are held within ± this; none is 300.
+        beta: the weight of the KL penalty; needs ref_logps.
+        kl_estimator: of the KL from one sample; needs beta.
+        use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
+        entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
+        top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
+        off_policy_mask_threshold: sequences of negative advantage whose mean drift is above this are dropped.
+        sampler_correction: what exp(old − sampling) does to a token's loss; needs sampling_logps.
+        sampler_clip_min: the least correction; needs sampler_correction.
+        sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
+        teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
+        teacher_against: whose log-probability stands against the teacher's; needs teacher_weight.
+        teacher_discount: what one position further on counts for; needs teacher_weight.
+        trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
+        trust_region_low: its lower bound; unset it is 0.2 (tv_both: 0.1).
+        trust_region_high: its upper bound; unset it is 0.2 (tv_both: 0.1).
+        m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
+        sampler_penalty: the weight of (logp − sampling)².
+        positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
+        aggregation: how tokens' losses become one number; the variant's by default.
+        num_items_in_batch: what token_mean divides by in place of the number of tokens.
+        max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
+        num_sequences: what a mean of sequences divides by in place of their number.
+        count_empty_sequences: whether a mean of sequences counts those without a token.
+        sapo_temperature_pos: of sapo, where the advantage is positive.
+        sapo_temperature_neg: of sapo, where it is negative.
+        vespo_k_pos: k of vespo, where the advantage is not negative.
+        vespo_lambda_pos: λ of vespo, where the advantage is not negative.
+        vespo_k_neg: k of vespo, where it is negative.
+        vespo_lambda_neg: λ of vespo, where it is negative.
+        dro_tau: dro: twice the weight of (logp − old)².
+        topr_weight_pos: topr: the weight of sequences with a score above 0.
+        topr_weight_neg: topr: the weight of the others.
+        cov_share: clip_cov, kl_cov: the share of tokens that they choose.
+        cov_low: clip_cov chooses among tokens of a covariance above this.
+        cov_high: and below this.
+        cov_seed: decides what clip_cov chooses.
+        cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills metrics.mean_entropy where nothing else needs it.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+
+    Returns:
+        Result: see help(logitless.Result).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def preference_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    ref_logps: Any = None,
+    ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    ref_hidden: Any = None,
+    ref_weight: Any = None,
+    ref_bias: Any = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    ref_softcap: float = 0.0,
+    ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    ref_scales: Any = None,
+    ref_vocab_ids: Any = None,
+    ref_lora_a: Any = None,
+    ref_lora_b: Any = None,
+    ref_lora_scale: float = 1.0,
+    ref_lora_states: Any = None,
+    d_hidden: Any = None,
+    d_hidden_second: Any = None,
+    d_weight: Any = None,
+    d_bias: Any = None,
+    d_lora_a: Any = None,
+    d_lora_b: Any = None,
+    d_lora_states: Any = None,
+    d_logits: Any = None,
+    weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    losses: list[typing.Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']] = ['sigmoid'],
+    loss_weights: list[float] = [],
+    beta: float = 0.1,
+    label_smoothing: float = 0.0,
+    average_log_prob: bool = False,
+    ref_logps_are: Literal['sums', 'averages'] = 'sums',
+    discopop_tau: float = 0.05,
+    simpo_gamma: float = 0.5,
+    f_divergence: Literal['reverse_kl', 'forward_kl', 'js_divergence', 'alpha_divergence'] = 'reverse_kl',
+    f_alpha: float = 0.5,
+    ld_alpha: Optional[float] = None,
+    use_weighting: bool = False,
+    reward_alpha: float = 0.0,
+    nll_weight: Optional[float] = None,
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    loss_scale: float = 1.0,
+    want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01,
+    theta: float = 0.0,
+    tolerance: float = 0.001,
+    seed: int = 0,
+) -> Result:
+    """A loss of pairs, losses=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then the rejected ones.
+
+    The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        targets: token ids, of the leading axes of hidden.
+        ref_logps: the reference's log-probabilities, one per sequence or per token.
+        ref_logps_per: what ref_logps has an entry for.
+        ref_hidden: the reference's hidden states, in place of ref_logps.
+        ref_weight: the reference's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        ref_bias: [V], added to the logits.
+        ref_layout: the axes of ref_weight.
+        ref_softcap: c of c · tanh(logits / c); 0 for none.
+        ref_packing: how ref_weight is packed.
+        ref_scales: the scales of a packed ref_weight.
+        ref_vocab_ids: [K], the head's entries that the call is over; all by default.
+        ref_lora_a: [R, H], a LoRA's first matrix.
+        ref_lora_b: [V, R], its second matrix.
+        ref_lora_scale: multiplies the LoRA's part of the logits.
+        ref_lora_states: [N, R], hidden states times lora_a, where they are known.
+        d_hidden: gets the gradient of hidden.
+        d_hidden_second: gets the gradient of hidden_second.
+        d_weight: gets the gradient of weight.
+        d_bias: gets the gradient of bias.
+        d_lora_a: gets the gradient of lora_a.
+        d_lora_b: gets the gradient of lora_b.
+        d_lora_states: gets the gradient of lora_states.
+        d_logits: gets the gradient of logits.
+        weight_sink: gets each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        losses: the losses that are added up, at least one.
+        loss_weights: one for each of losses; empty: all 1.
+        beta: the scale of log ratios.
+        label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
+        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
+        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        discopop_tau: τ of discopop.
+        simpo_gamma: γ of simpo.
+        f_divergence: what stands in place of log ratios.
+        f_alpha: α of alpha_divergence.
+        ld_alpha: LD-DPO: what tokens beyond the length of the pair's shorter answer count.
+        use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
+        reward_alpha: AlphaPO: α of simpo's and cpo's reward.
+        nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills metrics.mean_entropy.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+
+    Returns:
+        Result: see help(logitless.Result).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def kto_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    labels: Any = None,
+    ref_logps: Any = None,
+    ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    ref_hidden: Any = None,
+    ref_weight: Any = None,
+    ref_bias: Any = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    ref_softcap: float = 0.0,
+    ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    ref_scales: Any = None,
+    ref_vocab_ids: Any = None,
+    ref_lora_a: Any = None,
+    ref_lora_b: Any = None,
+    ref_lora_scale: float = 1.0,
+    ref_lora_states: Any = None,
+    kl_logps: Any = None,
+    kl_ref_logps: Any = None,
+    sequence_weights: Any = None,
+    reward_targets: Any = None,
+    d_hidden: Any = None,
+    d_hidden_second: Any = None,
+    d_weight: Any = None,
+    d_bias: Any = None,
+    d_lora_a: Any = None,
+    d_lora_b: Any = None,
+    d_lora_states: Any = None,
+    d_logits: Any = None,
+    weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    beta: float = 0.1,
+    desirable_weight: float = 1.0,
+    undesirable_weight: float = 1.0,
+    bco_delta: float = 0.0,
+    average_log_prob: bool = False,
+    ref_logps_are: Literal['sums', 'averages'] = 'sums',
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    loss_scale: float = 1.0,
+    want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01,
+    theta: float = 0.0,
+    tolerance: float = 0.001,
+    seed: int = 0,
+) -> Result:
+    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
+    1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
+    reward_targets for a2po, sequence_weights for all.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        targets: token ids, of the leading axes of hidden.
+        labels: [B], bools or 0 and 1: 1 is desirable.
+        ref_logps: the reference's log-probabilities, one per sequence or per token.
+        ref_logps_per: what ref_logps has an entry for.
+        ref_hidden: the reference's hidden states, in place of ref_logps.
+        ref_weight: the reference's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        ref_bias: [V], added to the logits.
+        ref_layout: the axes of ref_weight.
+        ref_softcap: c of c · tanh(logits / c); 0 for none.
+        ref_packing: how ref_weight is packed.
+        ref_scales: the scales of a packed ref_weight.
+        ref_vocab_ids: [K], the head's entries that the call is over; all by default.
+        ref_lora_a: [R, H], a LoRA's first matrix.
+        ref_lora_b: [V, R], its second matrix.
+        ref_lora_scale: multiplies the LoRA's part of the logits.
+        ref_lora_states: [N, R], hidden states times lora_a, where they are known.
+        kl_logps: log-probabilities of the mismatched answers; for kto.
+        kl_ref_logps: the reference's, for kto.
+        sequence_weights: [B], multiplies each sequence's loss.
+        reward_targets: [B], for a2po.
+        d_hidden: gets the gradient of hidden.
+        d_hidden_second: gets the gradient of hidden_second.
+        d_weight: gets the gradient of weight.
+        d_bias: gets the gradient of bias.
+        d_lora_a: gets the gradient of lora_a.
+        d_lora_b: gets the gradient of lora_b.
+        d_lora_states: gets the gradient of lora_states.
+        d_logits: gets the gradient of logits.
+        weight_sink: gets each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        loss: the loss of a sequence.
+        beta: the scale of log ratios.
+        desirable_weight: of desirable sequences.
+        undesirable_weight: of the others.
+        bco_delta: bco: what rewards are compared with.
+        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
+        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills metrics.mean_entropy.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+
+    Returns:
+        Result: see help(logitless.Result).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def soft_cross_entropy(
+    hidden: Any = None,
+    weight: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    ids: Any = None,
+    id_offsets: Any = None,
+    id_counts: Any = None,
+    weights: Any = None,
+    probabilities: Any = None,
+    mask: Any = None,
+    d_hidden: Any = None,
+    d_hidden_second: Any = None,
+    d_weight: Any = None,
+    d_bias: Any = None,
+    d_lora_a: Any = None,
+    d_lora_b: Any = None,
+    d_lora_states: Any = None,
+    d_logits: Any = None,
+    weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    subtract_entropy: bool = False,
+    loss_scale: float = 1.0,
+    normaliser: Optional[float] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01,
+    theta: float = 0.0,
+    tolerance: float = 0.001,
+    seed: int = 0,
+) -> SoftCrossEntropyResult:
+    """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
+    hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
+    id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
+    [B, T]) leaves tokens out.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        ids: token ids with a target weight: [N, K], or [E] with id_offsets.
+        id_offsets: [N + 1], where each row's ids begin, and the end.
+        id_counts: [N], how many of its K ids a row has.
+        weights: of the shape of ids: their probabilities; weights of one id add up.
+        probabilities: [N, V], in place of ids and weights.
+        mask: [N] or [B, T], bools or 0 and 1: 0 excludes a token.
+        d_hidden: gets the gradient of hidden.
+        d_hidden_second: gets the gradient of hidden_second.
+        d_weight: gets the gradient of weight.
+        d_bias: gets the gradient of bias.
+        d_lora_a: gets the gradient of lora_a.
+        d_lora_b: gets the gradient of lora_b.
+        d_lora_states: gets the gradient of lora_states.
+        d_logits: gets the gradient of logits.
+        weight_sink: gets each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        reduction: how the tokens' losses become one.
+        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        loss_scale: multiplies loss and gradients.
+        normaliser: divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+
+    Returns:
+        SoftCrossEntropyResult: see help(logitless.SoftCrossEntropyResult).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def set_distillation_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    ids: Any = None,
+    teacher_logps: Any = None,
+    targets: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    id_offsets: Any = None,
+    id_counts: Any = None,
+    teacher_outside_logps: Any = None,
+    d_hidden: Any = None,
+    d_hidden_second: Any = None,
+    d_weight: Any = None,
+    d_bias: Any = None,
+    d_lora_a: Any = None,
+    d_lora_b: Any = None,
+    d_lora_states: Any = None,
+    d_logits: Any = None,
+    weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    beta: float = 0.5,
+    skew: float = 0.1,
+    forward_weight: float = 0.5,
+    divergence_weight: float = 1.0,
+    temperature_squared: bool = False,
+    hard_weight: float = 0.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    normaliser: Optional[float] = None,
+    loss_scale: float = 1.0,
+    tail_floor: float = 0.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01,
+    theta: float = 0.0,
+    tolerance: float = 0.001,
+    seed: int = 0,
+) -> SetDistillationResult:
+    """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
+    of each row are known: ids and teacher_logps are [N, K], with id_counts= [N] where rows have fewer, or [E] with
+    id_offsets= [N + 1]. outside= says what becomes of the rest: "tail" (teacher_outside_logps= [N] has the teacher's,
+    where it is known better than from teacher_logps), "truncated", "renormalised", "teacher_renormalised" or
+    "generalised".
+
+    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other
+    arguments are options("set_distillation_loss"), and the source's and outputs' as in cross_entropy().
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        ids: token ids whose teacher log-probability is known: [N, K], or [E] with id_offsets.
+        id_offsets: [N + 1], where each row's ids begin, and the end.
+        id_counts: [N], how many of its K ids a row has.
+        teacher_logps: of the shape of ids: the teacher's log-probabilities.
+        teacher_outside_logps: [N], the teacher's log-probability of all other ids.
+        targets: token ids, of the leading axes of hidden.
+        d_hidden: gets the gradient of hidden.
+        d_hidden_second: gets the gradient of hidden_second.
+        d_weight: gets the gradient of weight.
+        d_bias: gets the gradient of bias.
+        d_lora_a: gets the gradient of lora_a.
+        d_lora_b: gets the gradient of lora_b.
+        d_lora_states: gets the gradient of lora_states.
+        d_logits: gets the gradient of logits.
+        weight_sink: gets each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        divergence: between student and teacher; the last two are refused.
+        outside: what becomes of the probability outside of a row's set.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        forward_weight: w of mixed_kl: the weight of the forward KL.
+        divergence_weight: the weight of the divergence.
+        temperature_squared: the divergence times the student's temperature squared.
+        hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
+        reduction: how the tokens' losses become one.
+        mean_over: what a mean divides by.
+        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        loss_scale: multiplies loss and gradients.
+        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+
+    Returns:
+        SetDistillationResult: see help(logitless.SetDistillationResult).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def id_logps(
+    hidden: Any = None,
+    weight: Any = None,
+    ids: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    id_offsets: Any = None,
+    id_counts: Any = None,
+    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+) -> IdLogps:
+    """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
+    with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
+    which reads nothing else of the head.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        ids: any token ids: [N, K], or [E] with id_offsets.
+        id_offsets: [N + 1], where each row's ids begin, and the end.
+        id_counts: [N], how many of its K ids a row has.
+        normalise_over: what the probabilities of a row sum to 1 over.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+
+    Returns:
+        IdLogps: see help(logitless.IdLogps).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def id_logps_backward(hidden: Any=None, weight: Any=None, ids: Any=None, *, forward: IdLogps, upstream: Any, context: Context | None=None, **arguments: Any) -> Plan:
+    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
+    of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
+    ...
+
+def distillation_loss(
+    hidden: Any = None,
+    weight: Any = None,
+    teacher_hidden: Any = None,
+    teacher_weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    teacher_bias: Any = None,
+    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    teacher_softcap: float = 0.0,
+    teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    teacher_scales: Any = None,
+    teacher_vocab_ids: Any = None,
+    teacher_lora_a: Any = None,
+    teacher_lora_b: Any = None,
+    teacher_lora_scale: float = 1.0,
+    teacher_lora_states: Any = None,
+    teacher_logits: Any = None,
+    d_hidden: Any = None,
+    d_hidden_second: Any = None,
+    d_weight: Any = None,
+    d_bias: Any = None,
+    d_lora_a: Any = None,
+    d_lora_b: Any = None,
+    d_lora_states: Any = None,
+    d_logits: Any = None,
+    weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    teacher_temperature: Optional[float] = None,
+    beta: float = 0.5,
+    skew: float = 0.1,
+    forward_weight: float = 0.5,
+    acceptance_decay: float = 3.0,
+    divergence_weight: float = 1.0,
+    temperature_squared: bool = False,
+    hard_weight: float = 0.0,
+    hard_temperature: float = 1.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    normaliser: Optional[float] = None,
+    loss_scale: float = 1.0,
+    want_entropy: bool = False,
+    want_agreement: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01,
+    theta: float = 0.0,
+    tolerance: float = 0.001,
+    seed: int = 0,
+    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+) -> Result:
+    """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
+    the hidden states and the head of each, over one vocabulary.
+
+    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
+    [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
+    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other arguments are
+    options("distillation_loss"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        teacher_hidden: the teacher's hidden states.
+        teacher_weight: the teacher's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        teacher_bias: [V], added to the logits.
+        teacher_layout: the axes of teacher_weight.
+        teacher_softcap: c of c · tanh(logits / c); 0 for none.
+        teacher_packing: how teacher_weight is packed.
+        teacher_scales: the scales of a packed teacher_weight.
+        teacher_vocab_ids: [K], the head's entries that the call is over; all by default.
+        teacher_lora_a: [R, H], a LoRA's first matrix.
+        teacher_lora_b: [V, R], its second matrix.
+        teacher_lora_scale: multiplies the LoRA's part of the logits.
+        teacher_lora_states: [N, R], hidden states times lora_a, where they are known.
+        teacher_logits: finished logits, in place of teacher_hidden and teacher_weight.
+        targets: token ids, of the leading axes of hidden.
+        d_hidden: gets the gradient of hidden.
+        d_hidden_second: gets the gradient of hidden_second.
+        d_weight: gets the gradient of weight.
+        d_bias: gets the gradient of bias.
+        d_lora_a: gets the gradient of lora_a.
+        d_lora_b: gets the gradient of lora_b.
+        d_lora_states: gets the gradient of lora_states.
+        d_logits: gets the gradient of logits.
+        weight_sink: gets each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        divergence: how far student and teacher are apart.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
+        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
+        forward_weight: w of mixed_kl, the weight of the forward KL.
+        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        divergence_weight: the weight of the divergence.
+        temperature_squared: multiplies the divergence with the student's temperature squared.
+        hard_weight: the weight of the cross-entropy against the targets.
+        hard_temperature: the temperature of the cross-entropy; needs hard_weight.
+        reduction: how the tokens' losses become one.
+        mean_over: what a mean divides by.
+        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills the entropies of student and teacher.
+        want_agreement: fills whether both have the same most likely id.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+
+    Returns:
+        Result: see help(logitless.Result).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def token_stats(
+    hidden: Any = None,
+    weight: Any = None,
+    targets: Any = None,
+    *,
+    context: Optional[Context] = None,
+    bias: Any = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Any = None,
+    vocab_ids: Any = None,
+    lora_a: Any = None,
+    lora_b: Any = None,
+    lora_scale: float = 1.0,
+    lora_states: Any = None,
+    hidden_second: Any = None,
+    offsets: Any = None,
+    logits: Any = None,
+    ignore_index: int = -100,
+    shift: int = 0,
+    temperature: float = 1.0,
+    temperatures: Any = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    entropy: bool = False,
+    cross: bool = False,
+    argmax: bool = False,
+    rank: bool = False,
+    top_k: int = 0,
+    cross_weights: Any = None,
+    outside: bool = False,
+    square_sum: bool = False,
+) -> TokenStats:
+    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
+    rank=True, square_sum=True (the sum of p * p) or outside=True (log(1 - p) of the target, and what a backward pass
+    needs for it) these as well.
+    top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling logit, of equal ones the
+    lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
+    is the greedy choice where it is argmax.
+
+    Further arguments are those of the source as in cross_entropy(); ignore_index, shift, temperature, temperatures,
+    temperature_meaning and round_logits_to; cross_weights.
+
+    Args:
+        context: how the call runs; by default a shared one.
+        hidden: hidden states, [N, H] or [B, T, H].
+        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
+        bias: [V], added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales: the scales of a packed weight.
+        vocab_ids: [K], the head's entries that the call is over; all by default.
+        lora_a: [R, H], a LoRA's first matrix.
+        lora_b: [V, R], its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states: [N, R], hidden states times lora_a, where they are known.
+        hidden_second: a second half of the hidden states, in an array of its own.
+        offsets: where the sequences of hidden [N, H] begin, and the end.
+        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        targets: token ids, of the leading axes of hidden.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures: [N], one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        entropy: the entropy of the token's distribution, in nats.
+        cross: Σ_v q_v log p_v.
+        argmax: the most likely id.
+        rank: the rank of the target among the logits; costs a second walk.
+        top_k: the ids and log-probabilities of so many of the largest logits; 0 for none.
+        cross_weights: [V], q of cross; empty: 1/V each.
+        outside: log(1 − p) of the target, from a sum over all other entries.
+        square_sum: Σ p², the probability that two draws are the same token.
+
+    Returns:
+        TokenStats: see help(logitless.TokenStats).
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, or of another type.
+    """
+
+def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
+    """How many ids each token's two lists share: of integers [..., A] and [..., B], such as two models' top_ids, [...].
+
+    Neither list has an id twice; ids below 0 stand for none and never count.
+    """
+    ...
+
+def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
+    """The union of each token's two lists, integers [..., A] and [..., B], such as a student's own top_ids and a teacher's:
+    ids [E] and offsets [N + 1], as ids= and id_offsets= of the losses take them.
+
+    Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
+    """
+    ...
+
+def plan(task: str, *, context: Context | None=None, **arguments: Any) -> Plan:
+    """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
+    ...
+
+def options(task: str) -> dict[str, dict[str, Any]]:
+    """The options of a function, by its name as in plan(), or of "context" or "backward" (whose mode is backward= of a
+    call): their names, each with its type, its default, and the choices where it takes a name."""
+    ...
+
+def environment(context: Context | None=None) -> dict[str, Any]:
+    """What runs: library, CPU, instruction set and BLAS."""
+    ...

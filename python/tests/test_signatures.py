@@ -1,0 +1,90 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""inspect.signature(), help() and the stub have every argument that a call takes."""
+
+import ast
+import importlib.util
+import inspect
+import pathlib
+import re
+
+import numpy as np
+import pytest
+
+import logitless
+from logitless import _core
+
+PYTHON = pathlib.Path(__file__).resolve().parents[1]
+PACKAGE = pathlib.Path(logitless.__file__).parent
+TASKS = list(logitless._PLANS)
+BATCHES = {"policy_loss": "policy_batch", "kto_loss": "kto_batch"}
+
+
+def names_of(task):
+    return set(inspect.signature(getattr(logitless, task)).parameters)
+
+
+def test_the_generator_writes_what_is_checked_in():
+    if not (PYTHON.parent / "docs" / "options.md").exists():
+        pytest.skip("without docs/options.md nothing is generated")
+    spec = importlib.util.spec_from_file_location("generate", PYTHON / "generate_signatures.py")
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert generate.generated() == (PACKAGE / "_meanings.py").read_text(encoding="utf-8")
+    assert generate.stub() == (PACKAGE / "__init__.pyi").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_option_is_in_the_signature_the_documentation_and_the_stub(task):
+    wanted = set(_core.fields(task))
+    for name, field in _core.fields(BATCHES.get(task, "token")).items():
+        wanted |= {f"{name}_{part}" for part in ("ids", "offsets", "counts")} if field["type"] == "sets" else {name}
+    wanted -= {"reference"}  # ref_logps and others
+    assert wanted <= names_of(task)
+    document = getattr(logitless, task).__doc__
+    assert [name for name in names_of(task) if f"\n        {name}: " not in document] == []
+    stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
+    (node,) = (one for one in stub.body if isinstance(one, ast.FunctionDef) and one.name == task)
+    assert {one.arg for one in (*node.args.args, *node.args.kwonlyargs)} == names_of(task)
+
+
+def test_every_name_that_the_module_reads_is_in_a_signature():
+    if not (PYTHON / "src").exists():
+        pytest.skip("the sources are not there")
+    pattern = re.compile(r'(?:find|keywords\.take|needed|name|take)\((?:keywords, )?(?:arrays, )?"(\w+)"')
+    read = set()
+    for source in ("options.cc", "options.h", "sets.cc", "losses.h"):
+        read |= set(pattern.findall((PYTHON / "src" / source).read_text(encoding="utf-8")))
+    assert len(read) > 30
+    known = set().union(*map(names_of, TASKS)) | {"vocab_ranks", "data_ranks"}
+    assert read - known == set()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_every_name_of_the_signature_is_taken_and_no_other(task):
+    ones = np.ones((2, 3), np.float32)
+    refused = []
+    for source in ({"hidden": ones, "weight": ones, "ref_weight": ones}, {"logits": ones}):
+        if task not in ("preference_loss", "kto_loss"):
+            source.pop("ref_weight", None)
+        needed = dict.fromkeys(("targets", "chosen_ids", "labels"), np.zeros(2, np.int64))
+        needed |= {"ids": np.zeros((2, 1), np.int64), "weights": ones[:, :1].copy()}
+        if task == "set_distillation_loss":
+            needed["teacher_logps"] = -ones[:, :1].copy()
+        given = {**source, **{name: value for name, value in needed.items() if name in names_of(task)}}
+        if task == "distillation_loss":
+            given |= {"teacher_hidden": ones, "teacher_weight": ones} if "hidden" in source else {"teacher_logits": ones}
+        refused.append({name for name in names_of(task) - {"context"} if unknown(task, {name: None, **given})})
+    of_packed = {name for name in names_of(task) if name.endswith("scales")}  # which are read of packed weights alone
+    assert refused[0] & refused[1] <= of_packed
+    with pytest.raises(TypeError, match="no argument 'terms'"):
+        getattr(logitless, task)(**given, terms=1)
+
+
+def unknown(task, arguments):
+    try:
+        logitless.plan(task, **arguments)
+    except TypeError as error:
+        return "has no argument" in str(error)
+    except ValueError:
+        pass
+    return False
