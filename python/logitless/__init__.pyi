@@ -29,6 +29,9 @@ class Context(_core.Context):
     def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: str='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: str='auto', gradient_precision: str='native', simd_target: str='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
         ...
 
+    def __reduce__(self) -> Any:
+        ...
+
 def default_context() -> Context:
     """The context of calls that name none: made once, at the first of them."""
     ...
@@ -49,11 +52,9 @@ def cross_entropy(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     d_hidden: Any = None,
-    d_hidden_second: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
     d_lora_a: Any = None,
@@ -89,7 +90,7 @@ def cross_entropy(
     integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
     weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
     reference's; vocab_ids= chooses entries of the head.
-    Further arguments: bias, softcap, hidden_second, offsets, weight_sink, accumulate, and the options of
+    Further arguments: bias, softcap, offsets, weight_sink, accumulate, and the options of
     docs/options.md, which logitless.options("cross_entropy") lists. backward="sampled" (noise= or theta=, seed=) or
     "certified" (tolerance=) makes gradients of the parts of the vocabulary that matter, of every loss that says so.
 
@@ -107,12 +108,10 @@ def cross_entropy(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.
         d_hidden: gets the gradient of hidden.
-        d_hidden_second: gets the gradient of hidden_second.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
         d_lora_a: gets the gradient of lora_a.
@@ -166,7 +165,6 @@ def policy_loss(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     advantages: Any = None,
@@ -181,7 +179,6 @@ def policy_loss(
     kept_offsets: Any = None,
     kept_counts: Any = None,
     d_hidden: Any = None,
-    d_hidden_second: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
     d_lora_a: Any = None,
@@ -265,7 +262,6 @@ def policy_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         chosen_ids: the sampled token ids, of the leading axes of hidden.
@@ -281,7 +277,6 @@ def policy_loss(
         kept_offsets: [N + 1], where each row's ids begin, and the end.
         kept_counts: [N], how many of its K ids a row has.
         d_hidden: gets the gradient of hidden.
-        d_hidden_second: gets the gradient of hidden_second.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
         d_lora_a: gets the gradient of lora_a.
@@ -371,7 +366,6 @@ def preference_loss(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     ref_logps: Any = None,
@@ -389,7 +383,6 @@ def preference_loss(
     ref_lora_scale: float = 1.0,
     ref_lora_states: Any = None,
     d_hidden: Any = None,
-    d_hidden_second: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
     d_lora_a: Any = None,
@@ -444,7 +437,6 @@ def preference_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.
@@ -463,7 +455,6 @@ def preference_loss(
         ref_lora_scale: multiplies the LoRA's part of the logits.
         ref_lora_states: [N, R], hidden states times lora_a, where they are known.
         d_hidden: gets the gradient of hidden.
-        d_hidden_second: gets the gradient of hidden_second.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
         d_lora_a: gets the gradient of lora_a.
@@ -524,7 +515,6 @@ def kto_loss(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     labels: Any = None,
@@ -547,7 +537,6 @@ def kto_loss(
     sequence_weights: Any = None,
     reward_targets: Any = None,
     d_hidden: Any = None,
-    d_hidden_second: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
     d_lora_a: Any = None,
@@ -595,7 +584,6 @@ def kto_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.
@@ -619,7 +607,6 @@ def kto_loss(
         sequence_weights: [B], multiplies each sequence's loss.
         reward_targets: [B], for a2po.
         d_hidden: gets the gradient of hidden.
-        d_hidden_second: gets the gradient of hidden_second.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
         d_lora_a: gets the gradient of lora_a.
@@ -672,7 +659,6 @@ def soft_cross_entropy(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     ids: Any = None,
@@ -682,7 +668,6 @@ def soft_cross_entropy(
     probabilities: Any = None,
     mask: Any = None,
     d_hidden: Any = None,
-    d_hidden_second: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
     d_lora_a: Any = None,
@@ -726,7 +711,6 @@ def soft_cross_entropy(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         ids: token ids with a target weight: [N, K], or [E] with id_offsets.
@@ -736,7 +720,6 @@ def soft_cross_entropy(
         probabilities: [N, V], in place of ids and weights.
         mask: [N] or [B, T], bools or 0 and 1: 0 excludes a token.
         d_hidden: gets the gradient of hidden.
-        d_hidden_second: gets the gradient of hidden_second.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
         d_lora_a: gets the gradient of lora_a.
@@ -787,14 +770,12 @@ def set_distillation_loss(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     id_offsets: Any = None,
     id_counts: Any = None,
     teacher_outside_logps: Any = None,
     d_hidden: Any = None,
-    d_hidden_second: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
     d_lora_a: Any = None,
@@ -851,7 +832,6 @@ def set_distillation_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         ids: token ids whose teacher log-probability is known: [N, K], or [E] with id_offsets.
@@ -861,7 +841,6 @@ def set_distillation_loss(
         teacher_outside_logps: [N], the teacher's log-probability of all other ids.
         targets: token ids, of the leading axes of hidden.
         d_hidden: gets the gradient of hidden.
-        d_hidden_second: gets the gradient of hidden_second.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
         d_lora_a: gets the gradient of lora_a.
@@ -919,7 +898,6 @@ def id_logps(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     id_offsets: Any = None,
@@ -950,7 +928,6 @@ def id_logps(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         ids: any token ids: [N, K], or [E] with id_offsets.
@@ -995,7 +972,6 @@ def distillation_loss(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     teacher_bias: Any = None,
@@ -1010,7 +986,6 @@ def distillation_loss(
     teacher_lora_states: Any = None,
     teacher_logits: Any = None,
     d_hidden: Any = None,
-    d_hidden_second: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
     d_lora_a: Any = None,
@@ -1070,7 +1045,6 @@ def distillation_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         teacher_hidden: the teacher's hidden states.
@@ -1088,7 +1062,6 @@ def distillation_loss(
         teacher_logits: finished logits, in place of teacher_hidden and teacher_weight.
         targets: token ids, of the leading axes of hidden.
         d_hidden: gets the gradient of hidden.
-        d_hidden_second: gets the gradient of hidden_second.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
         d_lora_a: gets the gradient of lora_a.
@@ -1150,7 +1123,6 @@ def token_stats(
     lora_b: Any = None,
     lora_scale: float = 1.0,
     lora_states: Any = None,
-    hidden_second: Any = None,
     offsets: Any = None,
     logits: Any = None,
     ignore_index: int = -100,
@@ -1192,7 +1164,6 @@ def token_stats(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        hidden_second: a second half of the hidden states, in an array of its own.
         offsets: where the sequences of hidden [N, H] begin, and the end.
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.

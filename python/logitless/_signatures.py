@@ -34,13 +34,12 @@ def _head(prefix: str, whose: str) -> list[Argument]:
 _SOURCE = [
     ("hidden", Any, None, "hidden states, [N, H] or [B, T, H]"),
     *_head("", "the head"),
-    ("hidden_second", Any, None, "a second half of the hidden states, in an array of its own"),
     ("offsets", Any, None, "where the sequences of hidden [N, H] begin, and the end"),
     ("logits", Any, None, "finished logits, [N, V] or [B, T, V], in place of hidden and weight"),
 ]
 _OUTPUTS = [
     *((f"d_{name}", Any, None, f"gets the gradient of {name}") for name in
-      ("hidden", "hidden_second", "weight", "bias", "lora_a", "lora_b", "lora_states", "logits")),
+      ("hidden", "weight", "bias", "lora_a", "lora_b", "lora_states", "logits")),
     ("weight_sink", Optional[Callable[..., Any]], None, "gets each tile of d_weight: (first, count, tile)"),
     ("accumulate", bool, False, "adds to the gradients in place of overwriting them"),
 ]

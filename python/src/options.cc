@@ -300,7 +300,8 @@ nb::dict with_structures(const std::string& name, const Use& use) {
   if (name == "policy_batch") return use.template operator()<PolicyBatch>();
   if (name == "kto_batch") return use.template operator()<KtoBatch>();
   throw InvalidInput("'" + name +
-                     "' is none of cross_entropy, policy_loss, preference_loss, kto_loss, soft_cross_entropy, set_distillation_loss, " +
+                     "' is none of cross_entropy, policy_loss, preference_loss, kto_loss, soft_cross_entropy, "
+                     "set_distillation_loss, " +
                      "id_logps, token_stats, distillation_loss, context, backward, token, policy_batch, kto_batch");
 }
 

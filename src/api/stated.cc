@@ -30,9 +30,8 @@ void state_sample(ranks::Statement& statement, const std::string& name, int64_t 
 }
 
 void state_sample(ranks::Statement& statement, const std::string& name, const ConstMatrix& matrix, int64_t rows) {
-  state_sample(statement, name, rows, matrix.cols * static_cast<int64_t>(size_of(matrix.dtype)), [&](int64_t row) {
-    return core::element(matrix.data, matrix.dtype, row * matrix.stride);
-  });
+  state_sample(statement, name, rows, matrix.cols * static_cast<int64_t>(size_of(matrix.dtype)),
+               [&](int64_t row) { return core::element(matrix.data, matrix.dtype, row * matrix.stride); });
 }
 
 // States a sample of the rows that take part.
@@ -44,7 +43,8 @@ void state_sample(ranks::Statement& statement, const std::string& name, const pr
                [&](int64_t i) { return rows.place(active[static_cast<size_t>(i)]).data; });
 }
 
-// States what all ranks have of a head's LoRA. Its states are those of the tokens, and null where ranks have others.
+// States what all ranks have of a head's LoRA. Its states are compared if `tokens` is not null: all ranks then
+// have the same tokens.
 void state_lora(ranks::Statement& statement, const LmHead& head, const std::string& of,
                 const problem::TokenProblem* tokens) {
   const LoraAdapter& lora = head.lora;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a call was given, as ranks state it to each other: its options by the list of their fields, and a digest
-// of each of its inputs, of which hidden states and head by a sample.
+// What a call was given, as ranks state it to each other: its options by the list of their fields, and a
+// digest of each of its inputs. Of hidden states and the head only a sample is hashed.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ void state_options(ranks::Statement& statement, const Options& options) {
   visit_flat(FieldsOf<Options>(), visit, options);
 }
 
-/// States the values of all tokens that take part, which have one each; the others are not read. Nothing is given
-/// if there are no values.
+/// States a vector with one value per token, of the tokens that take part; the others are not read. A vector
+/// that is not given has no values.
 void state_vector(ranks::Statement& statement, std::string name, const problem::TokenProblem& problem,
                   const ConstVector& values);
 inline void state_vector(ranks::Statement& statement, std::string name, const problem::TokenProblem& problem,

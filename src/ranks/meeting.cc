@@ -125,7 +125,7 @@ void Group::explain() {
   core::Array<uint64_t> mine(most), all(most * ranks);
   for (size_t i = 0; i < count; ++i) mine[i] = fields[i].digest;
   communicator_->all_gather(mine.data(), all.data(), most * sizeof(uint64_t));
-  // The first field in which some rank differs from rank 0. A rank with fewer fields has zeros in their place.
+  // The first field in which some rank differs from rank 0. A rank with fewer fields has zeros after them.
   size_t field = most, other = 0;
   for (size_t r = 1; r < ranks; ++r) {
     size_t first = 0;

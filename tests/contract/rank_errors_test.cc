@@ -164,11 +164,12 @@ void expect_noticed(
     const Difference& difference, const std::function<void(GivenToRank&)>& call,
     const std::function<void(GivenToRank&)>& prepare = [](GivenToRank&) {}) {
   SCOPED_TRACE(difference.what);
-  const auto errors = errors_of([](GivenToRank& given) { given.is_other = true; }, [&](GivenToRank& given) {
-    prepare(given);
-    if (given.is_other) difference.make(given);
-    call(given);
-  });
+  const auto errors = errors_of([](GivenToRank& given) { given.is_other = true; },
+                                [&](GivenToRank& given) {
+                                  prepare(given);
+                                  if (given.is_other) difference.make(given);
+                                  call(given);
+                                });
   for (const auto& error : errors) {
     ASSERT_TRUE(error);
     EXPECT_THROW(std::rethrow_exception(error), RankError);
@@ -294,8 +295,8 @@ TEST(RankErrors, NameBothKindsOfLora) {
   expect(of_states, of_a, "rank 0 has states of float32 where rank 1 has a of float32");
 }
 
-// Every array that a task reads, changed on one rank: whatever changes the result is noticed, and both ranks are
-// named.
+// Every array that a task reads, changed on one rank: whatever changes the result is noticed, and both ranks
+// are named.
 TEST(RankErrors, NoticeEveryArrayOfEveryTask) {
   struct Change {
     const char* what;
