@@ -43,7 +43,7 @@ void state_sample(ranks::Statement& statement, const std::string& name, const pr
                [&](int64_t i) { return rows.place(active[static_cast<size_t>(i)]).data; });
 }
 
-// States what all ranks have of a head's LoRA. Its states are compared if `tokens` is not null: all ranks then
+// States what all ranks have of a head's LoRA. Its states are compared if `tokens` is not null: ranks then
 // have the same tokens.
 void state_lora(ranks::Statement& statement, const LmHead& head, const std::string& of,
                 const problem::TokenProblem* tokens) {
