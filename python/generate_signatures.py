@@ -63,7 +63,7 @@ def parameters_of(function):
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in out:
             out.append("*")
         type = inspect.formatannotation(parameter.annotation)
-        for module in ("logitless._results.", "logitless.", "collections.abc."):
+        for module in ("logitless._results.", "logitless.", "collections.abc.", "typing."):
             type = type.replace(module, "")
         out.append(f"{parameter.name}: {type} = {parameter.default!r}")
     return out

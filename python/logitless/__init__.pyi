@@ -391,7 +391,7 @@ def preference_loss(
     d_logits: Any = None,
     weight_sink: Optional[Callable[..., Any]] = None,
     accumulate: bool = False,
-    losses: list[typing.Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']] = ['sigmoid'],
+    losses: list[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']] = ['sigmoid'],
     loss_weights: list[float] = [],
     beta: float = 0.1,
     label_smoothing: float = 0.0,

@@ -47,9 +47,8 @@ class Statement {
   }
   /// Adds a field of an array, whose memory need not be aligned.
   template <class T>
-  void say_array(std::string name, std::span<const T> values) {
-    add(std::move(name), text_of_count(static_cast<int64_t>(values.size())),
-        digest_of(values.data(), values.size_bytes()));
+  void say_array(const std::string& name, std::span<const T> values) {
+    add(name, text_of_count(static_cast<int64_t>(values.size())), digest_of(values.data(), values.size_bytes()));
   }
 
   std::span<const Field> fields() const { return fields_; }
