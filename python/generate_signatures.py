@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Writes logitless/_meanings.py, the sentence of each option, from the tables of docs/options.md; and
-logitless/__init__.pyi, which editors and type checkers read, from the imported package. Run it again, after the first
-time, where a sentence has changed."""
+logitless/__init__.pyi, which editors and type checkers read, from the built package."""
 
 import ast
 import inspect
@@ -47,11 +46,8 @@ def generated():
         "",
         "MEANINGS: dict[str, dict[str, str]] = {",
     ]
-    tables = meanings()
-    for task, rows in tables.items():
+    for task, rows in meanings().items():
         lines.append(f'    "{task}": {{')
-        if task not in ("token", "backward"):
-            rows = {**tables["token"], **rows}
         lines += [f"        {name!r}: {text!r}," for name, text in rows.items()]
         lines.append("    },")
     return "\n".join([*lines, "}", ""])

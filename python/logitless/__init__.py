@@ -101,7 +101,7 @@ class Context(_core.Context):
         # Calls use them for as long as the context lives.
         self._kept = (workspace, options["vocab_ranks"], options["data_ranks"])
         self._options = given
-        self._made: Any = None  # by logitless.torch, for calls with context=
+        self._made: Any = None  # contexts that logitless.torch has made for calls with context=
 
     def __reduce__(self) -> Any:
         return functools.partial(Context, **self._options), ()
@@ -143,10 +143,8 @@ def cross_entropy(
     hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
     integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
     weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
-    reference's; vocab_ids= chooses entries of the head.
-    Further arguments: bias, softcap, offsets, weight_sink, accumulate, and the options of
-    docs/options.md, which logitless.options("cross_entropy") lists. backward="sampled" (noise= or theta=, seed=) or
-    "certified" (tolerance=) makes gradients of the parts of the vocabulary that matter, of every loss that says so.
+    reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
+    (tolerance=) computes gradients of the parts of the vocabulary that matter.
     """
     return _run(_core.cross_entropy, context, _source(hidden, weight, {"targets": targets, **arguments}))
 
@@ -207,7 +205,6 @@ def soft_cross_entropy(
     hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
     id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
     [B, T]) leaves tokens out.
-
     """
     return SoftCrossEntropyResult(
         **_core.soft_cross_entropy(context or default_context(), _source(hidden, weight, arguments))
@@ -230,8 +227,7 @@ def set_distillation_loss(
     where it is known better than from teacher_logps), "truncated", "renormalised", "teacher_renormalised" or
     "generalised".
 
-    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other
-    arguments are options("set_distillation_loss"), and the source's and outputs' as in cross_entropy().
+    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
     """
     arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
     return SetDistillationResult(
@@ -250,7 +246,6 @@ def id_logps(
     """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
     with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
     which reads nothing else of the head.
-
     """
     given = _source(hidden, weight, {"ids": ids, **arguments})
     result, forward = _core.id_logps(context or default_context(), given)
@@ -290,8 +285,8 @@ def distillation_loss(
 
     teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
     [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
-    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other arguments are
-    options("distillation_loss"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
+    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
+    teacher has no gradient.
     """
     arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
     return _run(_core.distillation_loss, context, _source(hidden, weight, arguments))
@@ -311,9 +306,6 @@ def token_stats(
     top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling logit, of equal ones the
     lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
     is the greedy choice where it is argmax.
-
-    Further arguments are those of the source as in cross_entropy(); ignore_index, shift, temperature, temperatures,
-    temperature_meaning and round_logits_to; cross_weights.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
     columns = _core.token_stats(context or default_context(), arguments).columns()

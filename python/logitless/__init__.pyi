@@ -89,10 +89,8 @@ def cross_entropy(
     hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
     integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
     weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
-    reference's; vocab_ids= chooses entries of the head.
-    Further arguments: bias, softcap, offsets, weight_sink, accumulate, and the options of
-    docs/options.md, which logitless.options("cross_entropy") lists. backward="sampled" (noise= or theta=, seed=) or
-    "certified" (tolerance=) makes gradients of the parts of the vocabulary that matter, of every loss that says so.
+    reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
+    (tolerance=) computes gradients of the parts of the vocabulary that matter.
 
     Args:
         context: how the call runs; by default a shared one.
@@ -108,7 +106,7 @@ def cross_entropy(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.
         d_hidden: gets the gradient of hidden.
@@ -262,7 +260,7 @@ def policy_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         chosen_ids: the sampled token ids, of the leading axes of hidden.
         advantages: [B] or [N], one per sequence or per token.
@@ -274,8 +272,8 @@ def policy_loss(
         mask: [N] or [B, T], bools or 0 and 1: 0 excludes a token.
         advantages_per: what advantages has an entry for.
         kept_ids: token ids that the sampler kept: [N, K], or [E] with kept_offsets.
-        kept_offsets: [N + 1], where each row's ids begin, and the end.
-        kept_counts: [N], how many of its K ids a row has.
+        kept_offsets: [N + 1]: row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
+        kept_counts: [N], how many of its K ids each row has.
         d_hidden: gets the gradient of hidden.
         d_weight: gets the gradient of weight.
         d_bias: gets the gradient of bias.
@@ -293,7 +291,7 @@ def policy_loss(
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         importance_sampling_level: one ratio a token, or GSPO's one a sequence.
-        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 but for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
+        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
         epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
         delta: with two-sided clipping: the largest ratio of the unclipped side.
         log_ratio_clamp: log ratios are held within ± this; none is 300.
@@ -437,7 +435,7 @@ def preference_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.
         ref_logps: the reference's log-probabilities, one per sequence or per token.
@@ -584,7 +582,7 @@ def kto_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.
         labels: [B], bools or 0 and 1: 1 is desirable.
@@ -711,11 +709,11 @@ def soft_cross_entropy(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         ids: token ids with a target weight: [N, K], or [E] with id_offsets.
-        id_offsets: [N + 1], where each row's ids begin, and the end.
-        id_counts: [N], how many of its K ids a row has.
+        id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts: [N], how many of its K ids each row has.
         weights: of the shape of ids: their probabilities; weights of one id add up.
         probabilities: [N, V], in place of ids and weights.
         mask: [N] or [B, T], bools or 0 and 1: 0 excludes a token.
@@ -815,8 +813,7 @@ def set_distillation_loss(
     where it is known better than from teacher_logps), "truncated", "renormalised", "teacher_renormalised" or
     "generalised".
 
-    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other
-    arguments are options("set_distillation_loss"), and the source's and outputs' as in cross_entropy().
+    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
 
     Args:
         context: how the call runs; by default a shared one.
@@ -832,11 +829,11 @@ def set_distillation_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         ids: token ids whose teacher log-probability is known: [N, K], or [E] with id_offsets.
-        id_offsets: [N + 1], where each row's ids begin, and the end.
-        id_counts: [N], how many of its K ids a row has.
+        id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts: [N], how many of its K ids each row has.
         teacher_logps: of the shape of ids: the teacher's log-probabilities.
         teacher_outside_logps: [N], the teacher's log-probability of all other ids.
         targets: token ids, of the leading axes of hidden.
@@ -928,11 +925,11 @@ def id_logps(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        ids: any token ids: [N, K], or [E] with id_offsets.
-        id_offsets: [N + 1], where each row's ids begin, and the end.
-        id_counts: [N], how many of its K ids a row has.
+        ids: token ids: [N, K], or [E] with id_offsets.
+        id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts: [N], how many of its K ids each row has.
         normalise_over: what the probabilities of a row sum to 1 over.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -1028,8 +1025,8 @@ def distillation_loss(
 
     teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
     [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
-    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The other arguments are
-    options("distillation_loss"), and the source's and outputs' as in cross_entropy(); the teacher has no gradient.
+    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
+    teacher has no gradient.
 
     Args:
         context: how the call runs; by default a shared one.
@@ -1045,7 +1042,7 @@ def distillation_loss(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         teacher_hidden: the teacher's hidden states.
         teacher_weight: the teacher's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
@@ -1147,9 +1144,6 @@ def token_stats(
     lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
     is the greedy choice where it is argmax.
 
-    Further arguments are those of the source as in cross_entropy(); ignore_index, shift, temperature, temperatures,
-    temperature_meaning and round_logits_to; cross_weights.
-
     Args:
         context: how the call runs; by default a shared one.
         hidden: hidden states, [N, H] or [B, T, H].
@@ -1164,7 +1158,7 @@ def token_stats(
         lora_b: [V, R], its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: where the sequences of hidden [N, H] begin, and the end.
+        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
         targets: token ids, of the leading axes of hidden.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
@@ -1177,7 +1171,7 @@ def token_stats(
         cross: Σ_v q_v log p_v.
         argmax: the most likely id.
         rank: the rank of the target among the logits; costs a second walk.
-        top_k: the ids and log-probabilities of so many of the largest logits; 0 for none.
+        top_k: the ids and log-probabilities of the k largest logits; 0 for none.
         cross_weights: [V], q of cross; empty: 1/V each.
         outside: log(1 − p) of the target, from a sum over all other entries.
         square_sum: Σ p², the probability that two draws are the same token.

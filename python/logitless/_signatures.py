@@ -10,7 +10,7 @@ from typing import Any, Literal, Optional
 from . import _core
 from ._meanings import MEANINGS
 
-# Each argument that is no option: its name, its type, its default and its meaning.
+# An argument that is not an option: name, type, default and meaning.
 Argument = tuple[str, Any, Any, str]
 _PLAIN = {"float": float, "int": int, "bool": bool, "str": str}
 
@@ -34,7 +34,7 @@ def _head(prefix: str, whose: str) -> list[Argument]:
 _SOURCE = [
     ("hidden", Any, None, "hidden states, [N, H] or [B, T, H]"),
     *_head("", "the head"),
-    ("offsets", Any, None, "where the sequences of hidden [N, H] begin, and the end"),
+    ("offsets", Any, None, "[B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]]"),
     ("logits", Any, None, "finished logits, [N, V] or [B, T, V], in place of hidden and weight"),
 ]
 _OUTPUTS = [
@@ -54,11 +54,11 @@ _REFERENCE = [
 
 
 def _sets(prefix: str, what: str) -> list[Argument]:
-    begin = f"{prefix}_" if prefix != "id" else "id_"
+    ids = "ids" if prefix == "id" else f"{prefix}_ids"
     return [
-        ("ids" if prefix == "id" else f"{begin}ids", Any, None, f"{what}: [N, K], or [E] with {begin}offsets"),
-        (f"{begin}offsets", Any, None, "[N + 1], where each row's ids begin, and the end"),
-        (f"{begin}counts", Any, None, "[N], how many of its K ids a row has"),
+        (ids, Any, None, f"{what}: [N, K], or [E] with {prefix}_offsets"),
+        (f"{prefix}_offsets", Any, None, f"[N + 1]: row r has {ids}[{prefix}_offsets[r] : {prefix}_offsets[r + 1]]"),
+        (f"{prefix}_counts", Any, None, "[N], how many of its K ids each row has"),
     ]
 
 
@@ -98,7 +98,7 @@ _BATCH: dict[str, list[Argument]] = {
         ("teacher_outside_logps", Any, None, "[N], the teacher's log-probability of all other ids"),
         *_TARGETS,
     ],
-    "id_logps": _sets("id", "any token ids"),
+    "id_logps": _sets("id", "token ids"),
     "token_stats": _TARGETS,
     "distillation_loss": [
         ("teacher_hidden", Any, None, "the teacher's hidden states"),
@@ -119,6 +119,11 @@ def _typed(field: dict[str, Any]) -> Any:
     return Optional[one] if field.get("optional") else one
 
 
+def _meaning(task: str, option: str) -> str:
+    """The sentence of docs/options.md. A task's table leaves out the options of tokens, which have their own."""
+    return MEANINGS[task].get(option) or MEANINGS["token"].get(option, "")
+
+
 def arguments_of(task: str) -> dict[str, Argument]:
     """Every argument of a function besides context, by name."""
     rows = [*_SOURCE, *_BATCH[task]]
@@ -128,7 +133,7 @@ def arguments_of(task: str) -> dict[str, Argument]:
         lists.append("backward")
     for name in lists:
         for key, field in _core.fields(name).items():
-            rows.append(("backward" if key == "mode" else key, _typed(field), field["default"], MEANINGS[name][key]))
+            rows.append(("backward" if key == "mode" else key, _typed(field), field["default"], _meaning(name, key)))
     if task == "distillation_loss":
         dtype = _core.fields(task)["round_logits_to"]
         rows.append(("teacher_round_logits_to", _typed(dtype), None, "rounds the teacher's raw logits to this type"))

@@ -22,29 +22,32 @@ from torch import Tensor
 from . import Context, _core
 
 
+def _contexts() -> tuple[dict[tuple[int, bool], Context], weakref.WeakKeyDictionary[Any, dict[int, Context]]]:
+    return {}, weakref.WeakKeyDictionary()
+
+
 class Settings:
-    """Options of contexts, with the contexts that were made from them: other options are another object, so a thread
-    that is still making a context cannot leave it to calls with other options. With `given`, a caller's context, calls
-    run in that one, and only what it cannot serve is made here: the context of a frozen head, and those of groups."""
+    """Options of contexts, and the contexts that were made from them. Other options are another object, so a thread
+    that is still making a context cannot leave it to calls with other options.
+
+    `given` is a caller's context: calls run in it, except those of a frozen head and of groups. The contexts of these
+    are made from its options, and it keeps them."""
 
     def __init__(self, options: dict[str, Any], given: Context | None = None) -> None:
         self.options = options
         self.given = given
-        self.contexts: dict[tuple[int, bool], Context] = {}  # by threads, and whether the head is frozen
-        self.of_groups: weakref.WeakKeyDictionary[Any, dict[int, Context]] = weakref.WeakKeyDictionary()
+        made = _contexts() if given is None else given._made
+        self.contexts: dict[tuple[int, bool], Context] = made[0]  # by threads, and whether the head is frozen
+        self.of_groups: weakref.WeakKeyDictionary[Any, dict[int, Context]] = made[1]
 
     @staticmethod
     def of(context: Any) -> Settings:
-        """Those of a call with context=. The context keeps what was made for it, and nothing there refers to it."""
+        """The settings of a call with context=."""
         if not isinstance(context, Context):
             raise TypeError(f"context must be a logitless.Context, not {type(context).__name__}")
         if context._made is None:
-            made = Settings(context._options)
-            context._made = made.contexts, made.of_groups
-        settings = Settings.__new__(Settings)
-        settings.options, settings.given = context._options, context
-        settings.contexts, settings.of_groups = context._made
-        return settings
+            context._made = _contexts()
+        return Settings(context._options, context)
 
     def context(self, frozen: bool = False) -> Context:
         """The context of calls. With `frozen`, the forward half of a call leaves what makes the gradient of hidden
@@ -115,13 +118,14 @@ def options(**options: Any) -> Iterator[None]:
             loss = linear_cross_entropy(hidden, weight, target)
         loss.backward()  # with the options of its forward
 
-    It takes what set_options() takes, and is a decorator, too. Options that are not given are those of the block around
-    it, or of set_options(). Like torch.no_grad() it is for its own thread, or asyncio task.
+    It takes the same options as set_options(), and can be used as a decorator. An option that is not given keeps its
+    value from the enclosing block, or from set_options(). Like torch.no_grad(), it affects its own thread or asyncio
+    task only.
 
     The backward of a call runs with the options of its forward, wherever backward() is called. There is one exception:
-    where torch.compile has compiled a call with reduction="none", the backward runs with the options that hold when
-    backward() is called. Checkpoints run a forward again with the options that hold then, if the block is not
-    within the function that they run.
+    if torch.compile has compiled a call with reduction="none", the backward runs with the options in force when
+    backward() is called. A checkpoint repeats the forward with the options in force at that time, unless the block is
+    inside the checkpointed function.
     """
     outer = _block.get()
     around = outer.options if outer is not None else {}

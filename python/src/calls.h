@@ -83,7 +83,7 @@ auto writing(const Arrays& arrays, const Work& work) {
   }
 }
 
-/// The keywords of one call of a loss, read.
+/// The keywords of one call of a loss, read. A call without `outputs` computes no gradients.
 template <class Loss>
 struct Read {
   Arrays arrays;
@@ -91,8 +91,8 @@ struct Read {
   CallTensors call;
   Loss loss;
 
-  explicit Read(nb::dict given)
-      : keywords(std::move(given), Loss::kName), call(keywords, arrays), loss(keywords, arrays) {
+  explicit Read(nb::dict given, bool outputs = true)
+      : keywords(std::move(given), Loss::kName), call(keywords, arrays, outputs), loss(keywords, arrays) {
     keywords.check_all_known();
     call.check(arrays);
   }

@@ -55,7 +55,7 @@ struct TokenStatsCall {
 void define_token_stats(nb::module_& m) {
   nb::class_<TokenStats>(m, "TokenStats").def("columns", &to_dict);
   m.def("token_stats", [](const Context& context, nb::dict keywords) {
-    const Read<TokenStatsCall> read(std::move(keywords));
+    const Read<TokenStatsCall> read(std::move(keywords), /*outputs=*/false);
     return unlocked([&] {
       return read.call.with([&](const auto&, const auto&... source) {
         return compute_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
@@ -63,7 +63,7 @@ void define_token_stats(nb::module_& m) {
     });
   });
   m.def("plan_token_stats", [](const Context& context, nb::dict keywords) {
-    const Read<TokenStatsCall> read(std::move(keywords));
+    const Read<TokenStatsCall> read(std::move(keywords), /*outputs=*/false);
     return read.call.with([&](const auto&, const auto&... source) {
       return plan_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
     });

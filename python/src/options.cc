@@ -185,13 +185,15 @@ BackwardOptions take_backward(Keywords& keywords) {
   return out;
 }
 
-CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
-  bool accumulate = false;
-  keywords.take("accumulate", accumulate);
+CallTensors::CallTensors(Keywords& keywords, Arrays& arrays, bool outputs) {
+  bool accumulate = false, transposed = false;
+  if (outputs) keywords.take("accumulate", accumulate);
   gradients_.backward = take_backward(keywords);
   if (const nb::handle logits = keywords.find("logits")) {
     logits_ = arrays.logits(logits, "logits");
-    if (const nb::handle out = keywords.find("d_logits")) d_logits_ = arrays.d_logits(out, "d_logits");
+    if (const nb::handle out = outputs ? keywords.find("d_logits") : nb::handle()) {
+      d_logits_ = arrays.d_logits(out, "d_logits");
+    }
     if (accumulate) throw InvalidInput("accumulate = True: the gradient of logits is overwritten");
     if (gradients_.backward.mode != BackwardMode::kExact) {
       throw InvalidInput(std::string("backward = ") + name_of(gradients_.backward.mode) +
@@ -203,8 +205,8 @@ CallTensors::CallTensors(Keywords& keywords, Arrays& arrays) {
   if (!hidden) throw InvalidInput("hidden is missing: give hidden and weight, or logits");
   hidden_ = arrays.hidden(hidden, "hidden");
   take(keywords, arrays, "offsets", hidden_.offsets);
-  bool transposed = false;
   head_ = take_head(keywords, arrays, "", &transposed);
+  if (!outputs) return;
   if (const nb::handle out = keywords.find("d_hidden")) {
     gradients_.d_hidden = arrays.d_hidden(out, "d_hidden", gradients_.d_hidden_batch_stride);
   }
@@ -299,10 +301,7 @@ nb::dict with_structures(const std::string& name, const Use& use) {
   if (name == "token") return use.template operator()<TokenOptions>();
   if (name == "policy_batch") return use.template operator()<PolicyBatch>();
   if (name == "kto_batch") return use.template operator()<KtoBatch>();
-  throw InvalidInput("'" + name +
-                     "' is none of cross_entropy, policy_loss, preference_loss, kto_loss, soft_cross_entropy, "
-                     "set_distillation_loss, " +
-                     "id_logps, token_stats, distillation_loss, context, backward, token, policy_batch, kto_batch");
+  throw InvalidInput("'" + name + "' is not a list of fields");
 }
 
 }  // namespace

@@ -191,10 +191,10 @@ BackwardOptions take_backward(Keywords& keywords);
 /// What a loss is taken of, and where its gradients go.
 class CallTensors {
  public:
-  /// Takes hidden, offsets and what take_head() takes, or logits; and d_hidden, d_weight,
-  /// d_bias, d_lora_a, d_lora_b, d_lora_states, weight_sink and
-  /// accumulate, or d_logits; and what take_backward() takes.
-  CallTensors(Keywords& keywords, Arrays& arrays);
+  /// Takes hidden, offsets and what take_head() takes, or logits; and what take_backward() takes, so that a
+  /// forward can be given the arguments of its backward. With `outputs` it also takes d_hidden, d_weight, d_bias,
+  /// d_lora_a, d_lora_b, d_lora_states, weight_sink and accumulate, or d_logits.
+  CallTensors(Keywords& keywords, Arrays& arrays, bool outputs);
 
   /// Calls use(outputs, source...).
   template <class Use>

@@ -69,7 +69,7 @@ void define_sets(nb::module_& m) {
   define_loss<SetDistillation>(m, "SetDistillationForward");
   nb::class_<IdLogps>(m, "IdLogps");
   m.def("id_logps", [](const Context& context, nb::dict keywords) {
-    const Read<IdLogpsCall> read(std::move(keywords));
+    const Read<IdLogpsCall> read(std::move(keywords), /*outputs=*/false);
     IdLogps forward = unlocked([&] {
       return read.call.with([&](const auto&, const auto&... source) {
         return id_logps(context, source..., read.loss.sets, read.loss.options);
@@ -84,7 +84,7 @@ void define_sets(nb::module_& m) {
     return std::make_pair(out, std::move(forward));
   });
   m.def("plan_id_logps", [](const Context& context, nb::dict keywords) {
-    const Read<IdLogpsCall> read(std::move(keywords));
+    const Read<IdLogpsCall> read(std::move(keywords), /*outputs=*/false);
     return read.call.with([&](const auto&, const auto&... source) {
       return plan_id_logps(context, source..., read.loss.sets, read.loss.options);
     });

@@ -41,7 +41,7 @@ def test_every_option_is_in_the_signature_the_documentation_and_the_stub(task):
     wanted -= {"reference"}  # ref_logps and others
     assert wanted <= names_of(task)
     document = getattr(logitless, task).__doc__
-    assert [name for name in names_of(task) if f"\n        {name}: " not in document] == []
+    assert [name for name in names_of(task) if not re.search(rf"\n        {name}: [^.\s]", document)] == []
     stub = ast.parse((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
     (node,) = (one for one in stub.body if isinstance(one, ast.FunctionDef) and one.name == task)
     assert {one.arg for one in (*node.args.args, *node.args.kwonlyargs)} == names_of(task)
@@ -88,3 +88,18 @@ def unknown(task, arguments):
     except ValueError:
         pass
     return False
+
+
+@pytest.mark.parametrize("task", ["id_logps", "token_stats"])
+@pytest.mark.parametrize("source", ["hidden", "logits"])
+def test_calls_without_gradients_refuse_outputs(task, source):
+    ones = np.ones((2, 3), np.float32)
+    given = {"hidden": ones, "weight": ones} if source == "hidden" else {"logits": ones}
+    given["ids" if task == "id_logps" else "targets"] = np.zeros((2, 1) if task == "id_logps" else 2, np.int64)
+    outputs = sorted(names_of("cross_entropy") - names_of(task) - set(_core.fields("cross_entropy")))
+    outputs = [name for name in outputs if name.startswith("d_") or name in ("weight_sink", "accumulate")]
+    assert {"d_hidden", "d_weight", "d_logits", "accumulate"} <= set(outputs)
+    for name in outputs:
+        for call in (getattr(logitless, task), lambda **arguments: logitless.plan(task, **arguments)):
+            with pytest.raises(TypeError, match=f"no argument '{name}'"):
+                call(**given, **{name: True if name == "accumulate" else ones.copy()})
