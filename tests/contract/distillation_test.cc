@@ -83,6 +83,10 @@ std::vector<DistillationCase> various_cases() {
   out.back().options.hard_weight = 0.5;
   out.back().options.mean_over = MeanOver::kSequences;
   out.back().options.teacher_temperature = 0.8;
+  add([](DistillationSpec& spec) {  // sequences of student and teacher end at different rows
+    spec.student.rows = spec.teacher.rows = Rows::kSlice;
+    spec.teacher.sequences = 3;
+  });
   add([](DistillationSpec& spec) { spec.teacher.rows = Rows::kSlice; });
   out.back().options.mean_over = MeanOver::kSequenceMeans;
   out.back().options.normaliser = 11;

@@ -30,8 +30,8 @@ double sum_units(double terms) { return std::min(terms, 8 * std::sqrt(terms)); }
 
 Model::Model(const ModelSpec& spec_, const DistillationSpec& of, std::mt19937_64& random)
     : spec(spec_),
-      sequences(of.sequences),
-      hidden(spec.dtype, of.tokens, spec.hidden, 1, spec.rows, of.sequences, heap_memory) {
+      sequences(spec.sequences.value_or(of.sequences)),
+      hidden(spec.dtype, of.tokens, spec.hidden, 1, spec.rows, sequences, heap_memory) {
   std::normal_distribution<double> normal;
   for (int64_t r = 0; r < of.tokens; ++r) {
     for (int64_t c = 0; c < spec.hidden; ++c) hidden.set(r, c, normal(random));

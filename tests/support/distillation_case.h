@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <random>
 #include <string>
 #include <vector>
@@ -21,7 +22,8 @@ struct ModelSpec {
   Rows rows = Rows::kFollowing;
   bool bias = true;
   double softcap = 0;
-  double scale = 2;  ///< about the size of its logits
+  double scale = 2;                       ///< about the size of its logits
+  std::optional<int64_t> sequences = {};  ///< unset: those of the case
 };
 
 struct DistillationSpec {
