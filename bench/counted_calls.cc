@@ -82,7 +82,7 @@ class Tensor {
   ConstMatrix view() const { return {memory_.as<void>(), dtype_, rows_, cols_}; }
   Matrix output() const { return {memory_.as<void>(), dtype_, rows_, cols_}; }
   ConstVector vector() const { return {memory_.as<void>(), dtype_, rows_ * cols_}; }
-  Logits logits() const { return {memory_.as<void>(), dtype_, 1, rows_, cols_}; }
+  FinishedLogits logits() const { return {memory_.as<void>(), dtype_, 1, rows_, cols_}; }
   LogitsGradient gradient() const { return {memory_.as<void>(), dtype_, 1, rows_, cols_}; }
 
  private:
@@ -162,7 +162,7 @@ struct Fused {
 constexpr DType kF32 = DType::kFloat32, kBf16 = DType::kBFloat16, kF64 = DType::kFloat64;
 
 // The row kernels alone: the fold, and with `gradient` the gradient kernel.
-Call logits_call(DType dtype, bool gradient, CrossEntropyOptions options = {}) {
+Call logits_call(DType dtype, bool gradient, CrossEntropy options = {}) {
   const auto in = std::make_shared<FinishedLogits>(dtype);
   return [=] {
     cross_entropy(in->context, in->logits.logits(), in->targets(), options,
@@ -170,8 +170,8 @@ Call logits_call(DType dtype, bool gradient, CrossEntropyOptions options = {}) {
   };
 }
 
-CrossEntropyOptions smoothing_and_entropy() {
-  CrossEntropyOptions options;
+CrossEntropy smoothing_and_entropy() {
+  CrossEntropy options;
   options.label_smoothing = 0.1;
   options.want_entropy = true;
   return options;
@@ -194,7 +194,7 @@ struct Policy {
 Call policy_logits_call(int64_t tokens, int64_t vocab, double entropy_bonus) {
   const auto in = std::make_shared<FinishedLogits>(kF32, tokens, vocab);
   const auto policy = std::make_shared<Policy>(tokens);
-  PolicyOptions options;
+  PolicyLoss options;
   options.entropy_bonus = entropy_bonus;
   return [=] {
     policy_loss(in->context, in->logits.logits(), policy->batch(in->targets()), options, in->dlogits.gradient());
@@ -204,7 +204,7 @@ Call policy_logits_call(int64_t tokens, int64_t vocab, double entropy_bonus) {
 Call distillation_logits_call(Divergence divergence) {
   const auto in = std::make_shared<FinishedLogits>(kF32, 16, 4096);
   const auto teacher = std::make_shared<Tensor>(kF32, 16, 4096, 4, 5);
-  DistillationOptions options;
+  Distillation options;
   options.divergence = divergence;
   return [=] {
     distillation_loss(in->context, in->logits.logits(), Teacher(teacher->logits()), {}, options,
@@ -223,7 +223,7 @@ Call preference_call() {
   const auto in = std::make_shared<FinishedLogits>(kF32, kSequences * kLength, 16);
   const auto reference = std::make_shared<Tensor>(kF32, 1, kSequences, 50, 6);
   return [=] {
-    Logits logits = in->logits.logits();
+    FinishedLogits logits = in->logits.logits();
     LogitsGradient dlogits = in->dlogits.gradient();
     logits.batch = dlogits.batch = kSequences;
     logits.time = dlogits.time = kLength;
@@ -310,10 +310,10 @@ Call id_sets_call(NormaliseOver over) {
   const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto);
   const auto sets = std::make_shared<Sets>(64, 4096);
   const auto upstream = std::make_shared<std::vector<double>>(64 * Sets::kIds, 0.5);
-  IdLogpsOptions options;
+  IdLogps options;
   options.normalise_over = over;
   return [=] {
-    const IdLogps forward = id_logps(in->context, in->states(), in->head(), sets->sets(64), options);
+    const IdLogpsResult forward = id_logps(in->context, in->states(), in->head(), sets->sets(64), options);
     id_logps_backward(in->context, in->states(), in->head(), sets->sets(64), options, forward, *upstream, in->both());
   };
 }

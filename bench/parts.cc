@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
-#include "plan/context_state.h"
+#include "planning/context_state.h"
 #include "timing/statistics.h"
 
 namespace logitless::bench {

@@ -108,7 +108,7 @@ double policy_step(const logitless::Context& context, const Model& model, const 
   batch.advantages = {rewards.advantages.data(), kBatch};                        // [B] or [N]
   batch.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; left empty on-policy
   batch.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
-  logitless::PolicyOptions options;
+  logitless::PolicyLoss options;
   options.variant = logitless::PolicyVariant::kGrpo;
   options.token.temperature = 0.7;  // the sampler's
   const logitless::PolicyResult result = logitless::policy_loss(context, hidden, head, batch, options, gradients);
@@ -127,7 +127,7 @@ double preference_step(const logitless::Context& context, const Model& model, co
   logitless::Reference reference;
   reference.hidden = reference_model.hidden();  // or reference.logps, computed earlier
   reference.head = reference_model.head();
-  logitless::PreferenceOptions options;
+  logitless::PreferenceLoss options;
   options.beta = 0.1;
   const logitless::PreferenceResult result =
       logitless::preference_loss(context, hidden, model.head(), {targets}, reference, options, gradients);
@@ -139,7 +139,7 @@ double preference_step(const logitless::Context& context, const Model& model, co
 double loss_of_logits(const logitless::Context& context, std::vector<float>& logits,
                       const std::vector<int64_t>& targets) {
   // [logits]
-  const logitless::Logits view(logits.data(), kBatch, kTime, kVocab);
+  const logitless::FinishedLogits view(logits.data(), kBatch, kTime, kVocab);
   const logitless::LogitsGradient in_place(logits.data(), kBatch, kTime, kVocab);  // or a buffer of its own
   const double loss = logitless::cross_entropy(context, view, {targets}, {}, in_place).loss;
   // [/logits]
@@ -152,7 +152,7 @@ void autograd(const logitless::Context& context, const Model& model, const logit
   const std::vector<int64_t>& targets = model.targets;
   const double upstream = 1;
   // [autograd]
-  const logitless::CrossEntropyForward saved = logitless::cross_entropy_forward(context, hidden, head, {targets});
+  const logitless::Forward<CrossEntropy> saved = logitless::cross_entropy_forward(context, hidden, head, {targets});
   // ... later, with dL/dloss:
   logitless::cross_entropy_backward(context, hidden, head, {targets}, {}, saved, upstream, gradients);
   // [/autograd]

@@ -135,7 +135,7 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
 
 // [split]
 struct HeadStep {
-  logitless::CrossEntropyForward saved;  // a few numbers a token: what the backward needs besides its inputs
+  logitless::Forward<CrossEntropy> saved;  // a few numbers a token: what the backward needs besides its inputs
 
   double forward(const logitless::Context& context, const logitless::HiddenStates& hidden,
                  const logitless::LmHead& head, const logitless::Targets& targets) {
@@ -179,7 +179,7 @@ void accumulation(const logitless::Context& context, const Batch& batch) {
   Floats d_weight(V * H, std::nanf(""));
   double loss = 0;
   // [accumulation]
-  logitless::CrossEntropyOptions options;
+  logitless::CrossEntropy options;
   options.normaliser = B * T;  // targets that count in the whole batch, not in one of its parts
   logitless::Gradients gradients;
   gradients.d_weight = {d_weight.data(), V, H};

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/export.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
 #include "logitless/tensors.h"
@@ -28,31 +29,6 @@ enum class Reduction {
 template <>
 inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 
-/// The loss of token i with target y is as follows, where W = class_weights (1 without):
-///
-///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
-///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
-///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
-///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, where given)
-///
-/// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
-/// nothing is 0, and so are its gradients: this holds for both parts without tokens, and for the nll part
-/// with Σ W_y = 0.
-struct CrossEntropyOptions {
-  TokenOptions token = {};                    ///< which rows take part, and how log-probabilities are taken
-  Reduction reduction = Reduction::kMean;     ///< how the tokens' losses become one
-  double label_smoothing = 0;                 ///< ε in [0, 1]
-  double z_loss = 0;                          ///< λ >= 0, finite
-  bool dft = false;                           ///< a token's loss counts as much as its probability
-  std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
-  double loss_scale = 1.0;                    ///< finite
-  /// The sums are divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and
-  /// finite, and goes with kMean only.
-  std::optional<double> normaliser = {};
-  bool want_accuracy = false;  ///< fill metrics.accuracy and per_token_argmax
-  bool want_entropy = false;   ///< fill metrics.mean_entropy
-};
-
 /// What is worth logging besides the loss; NaN stands for what was not asked for.
 struct CrossEntropyMetrics {
   int64_t tokens = 0;     ///< tokens that took part
@@ -65,7 +41,7 @@ struct CrossEntropyMetrics {
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
 
-/// What cross_entropy() returns.
+/// What a cross-entropy is, and what is known of its tokens.
 struct CrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
   /// [N]: each entry is loss_scale (nll_i + z_i), times p_i with dft, whatever the reduction; it is 0 where a
@@ -79,40 +55,31 @@ struct CrossEntropyResult {
   Plan plan;                    ///< what ran
 };
 
-/// What a forward leaves for its backward: a few numbers a token.
-struct CrossEntropyForward {
-  CrossEntropyResult result;  ///< as cross_entropy() returns it
-  TokenStats stats;           ///< with what the options need: entropy, cross, argmax
+/// The loss of token i with target y is as follows, where W = class_weights (1 without):
+///
+///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
+///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
+///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
+///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, where given)
+///
+/// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
+/// nothing is 0, and so are its gradients: this holds for both parts without tokens, and for the nll part
+/// with Σ W_y = 0. Under kNone, run() makes the gradients of the sum of all losses.
+struct LOGITLESS_API CrossEntropy {
+  using Result = CrossEntropyResult;          ///< what its verbs return
+  Targets targets = {};                       ///< [N]
+  TokenOptions token = {};                    ///< which rows take part, and how log-probabilities are taken
+  Reduction reduction = Reduction::kMean;     ///< how the tokens' losses become one
+  double label_smoothing = 0;                 ///< ε in [0, 1]
+  double z_loss = 0;                          ///< λ >= 0, finite
+  bool dft = false;                           ///< a token's loss counts as much as its probability
+  std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
+  double loss_scale = 1.0;                    ///< finite
+  /// The sums are divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and
+  /// finite, and goes with kMean only.
+  std::optional<double> normaliser = {};
+  bool want_accuracy = false;  ///< fill metrics.accuracy and per_token_argmax
+  bool want_entropy = false;   ///< fill metrics.mean_entropy
 };
-
-/// Computes the loss, and those gradients that `gradients` asks for (none: forward only), in one call. Under
-/// kNone the gradients are those of the sum of all losses. Throws InvalidInput before anything is written.
-LOGITLESS_API CrossEntropyResult cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                               const Targets& targets, const CrossEntropyOptions& options = {},
-                                               const Gradients& gradients = {});
-
-/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
-LOGITLESS_API CrossEntropyForward cross_entropy_forward(const Context& context, const HiddenStates& hidden,
-                                                        const LmHead& head, const Targets& targets,
-                                                        const CrossEntropyOptions& options = {});
-
-/// Here `upstream` is ∂L/∂loss: one value, or under kNone one value a token ([N], by position of hidden; rows
-/// with 0 cost no GEMM, and entries of rows that take no part are not read). It must be finite: a NaN or ∞,
-/// as from a loss scale that overflowed, is an InvalidInput, and that step is to be skipped. Returns the plan
-/// that ran.
-LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                          const Targets& targets, const CrossEntropyOptions& options,
-                                          const CrossEntropyForward& forward, std::span<const double> upstream,
-                                          const Gradients& gradients);
-/// Does the same for one value; under kNone it is that of every token.
-LOGITLESS_API Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                          const Targets& targets, const CrossEntropyOptions& options,
-                                          const CrossEntropyForward& forward, double upstream,
-                                          const Gradients& gradients);
-
-/// Returns the plan that cross_entropy() would run. It reads targets and writes nothing.
-LOGITLESS_API Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                      const Targets& targets, const CrossEntropyOptions& options = {},
-                                      const Gradients& gradients = {});
 
 }  // namespace logitless

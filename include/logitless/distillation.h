@@ -32,14 +32,49 @@ enum class MeanOver {
 template <>
 inline constexpr std::array kNamesOf<MeanOver> = {"tokens", "sequences", "sequence_means"};
 
+/// Means over the tokens that take part; NaN stands for what was not asked for.
+struct DistillationMetrics {
+  int64_t tokens = 0;          ///< tokens that took part
+  double mean_divergence = 0;  ///< without weight, T² and loss_scale
+  /// Of Σ_v min(s_v, t_v), the share of tokens that speculative decoding accepts.
+  double mean_acceptance = 0;
+  double mean_nll = std::numeric_limits<double>::quiet_NaN();              ///< of the hard targets, with hard_weight
+  double agreement = std::numeric_limits<double>::quiet_NaN();             ///< share of tokens with the same argmax
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();          ///< of the student, in nats
+  double mean_teacher_entropy = std::numeric_limits<double>::quiet_NaN();  ///< of the teacher, in nats
+};
+
+/// What a distillation is, and what is known of its tokens. Vectors are [N] and hold 0 where a row takes no part.
+struct DistillationResult {
+  double loss = 0;                                ///< reduced as the options say; under kNone the sum of per_token_loss
+  std::vector<double> per_token_loss;             ///< loss_scale · loss_i, whatever the reduction
+  std::vector<double> per_token_divergence;       ///< without weight, T² and loss_scale
+  std::vector<double> per_token_acceptance;       ///< Σ_v min(s_v, t_v)
+  std::vector<double> per_token_logps;            ///< log softmax(c / hard_temperature) of the target; with hard_weight
+  std::vector<double> per_token_agreement;        ///< 1 where both have the same argmax, with want_agreement
+  std::vector<double> per_token_entropy;          ///< of the student, with want_entropy
+  std::vector<double> per_token_teacher_entropy;  ///< with want_entropy
+  DistillationMetrics metrics;                    ///< over the tokens that take part
+  Plan plan;                                      ///< what ran
+};
+
 /// The loss of token i with target y, a student s and a teacher t, each at its own temperature, is
 ///
 ///     loss_i = divergence_weight · (T_i², if temperature_squared) · divergence(s_i, t_i)
 ///              + hard_weight · (−log softmax(c_i / hard_temperature)_y)
 ///
 /// where c are the student's capped logits and T_i is the student's temperature. The loss is their mean or
-/// their sum; loss_scale multiplies loss and gradients.
-struct DistillationOptions {
+/// their sum; loss_scale multiplies loss and gradients. Gradients are the student's.
+///
+/// A vocabulary of another size than the student's is an InvalidInput that names both. Statistics of both
+/// heads are folded in one walk over the logits, the divergence in a second one: one pass has kept the logits
+/// of both, other plans compute them again. Beside finished logits the teacher's are finished too.
+struct LOGITLESS_API Distillation {
+  using Result = DistillationResult;  ///< what its verbs return
+  Teacher teacher = {};               ///< of the same rows and vocabulary
+  /// [N]: they say which rows take part, and what the hard cross-entropy is against; with none (size 0) all
+  /// rows take part.
+  Targets targets = {};
   Divergence divergence = Divergence::kForwardKl;  ///< between student and teacher
   /// Which rows take part, and the student's temperature. A temperature scales logits here.
   TokenOptions token = {};
@@ -62,70 +97,5 @@ struct DistillationOptions {
   bool want_entropy = false;    ///< fill the entropies of student and teacher
   bool want_agreement = false;  ///< fill what says whether student and teacher have the same most likely token
 };
-
-/// Means over the tokens that take part; NaN stands for what was not asked for.
-struct DistillationMetrics {
-  int64_t tokens = 0;          ///< tokens that took part
-  double mean_divergence = 0;  ///< without weight, T² and loss_scale
-  /// Of Σ_v min(s_v, t_v), the share of tokens that speculative decoding accepts.
-  double mean_acceptance = 0;
-  double mean_nll = std::numeric_limits<double>::quiet_NaN();              ///< of the hard targets, with hard_weight
-  double agreement = std::numeric_limits<double>::quiet_NaN();             ///< share of tokens with the same argmax
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();          ///< of the student, in nats
-  double mean_teacher_entropy = std::numeric_limits<double>::quiet_NaN();  ///< of the teacher, in nats
-};
-
-/// What distillation_loss() returns. Vectors are [N] and hold 0 where a row takes no part.
-struct DistillationResult {
-  double loss = 0;                                ///< reduced as the options say; under kNone the sum of per_token_loss
-  std::vector<double> per_token_loss;             ///< loss_scale · loss_i, whatever the reduction
-  std::vector<double> per_token_divergence;       ///< without weight, T² and loss_scale
-  std::vector<double> per_token_acceptance;       ///< Σ_v min(s_v, t_v)
-  std::vector<double> per_token_logps;            ///< log softmax(c / hard_temperature) of the target; with hard_weight
-  std::vector<double> per_token_agreement;        ///< 1 where both have the same argmax, with want_agreement
-  std::vector<double> per_token_entropy;          ///< of the student, with want_entropy
-  std::vector<double> per_token_teacher_entropy;  ///< with want_entropy
-  DistillationMetrics metrics;                    ///< over the tokens that take part
-  Plan plan;                                      ///< what ran
-};
-
-/// Computes the loss, and those gradients of the student that `gradients` asks for, in one call. `targets`
-/// say which rows take part, and what the hard cross-entropy is against; with no targets (size 0) all rows
-/// take part. A vocabulary of another size than the student's is an InvalidInput that names both. Statistics
-/// of both heads are folded in one walk over the logits, the divergence in a second one: one pass has kept
-/// the logits of both, other plans compute them again. Throws InvalidInput before anything is written.
-LOGITLESS_API DistillationResult distillation_loss(const Context& context, const HiddenStates& hidden,
-                                                   const LmHead& head, const Teacher& teacher, const Targets& targets,
-                                                   const DistillationOptions& options = {},
-                                                   const Gradients& gradients = {});
-
-/// What distillation_loss_forward() leaves for distillation_loss_backward().
-struct DistillationForward {
-  DistillationResult result;  ///< as distillation_loss() returns it
-  TokenStats stats;           ///< of all tokens
-};
-
-/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
-LOGITLESS_API DistillationForward distillation_loss_forward(const Context& context, const HiddenStates& hidden,
-                                                            const LmHead& head, const Teacher& teacher,
-                                                            const Targets& targets,
-                                                            const DistillationOptions& options = {});
-
-/// Here `upstream` is ∂L/∂loss: one value, or under kNone one a token ([N]; entries of rows that take no part
-/// are not read). It is finite. The call computes the logits again (two pass). Returns the plan that ran.
-LOGITLESS_API Plan distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                              const Teacher& teacher, const Targets& targets,
-                                              const DistillationOptions& options, const DistillationForward& forward,
-                                              std::span<const double> upstream, const Gradients& gradients);
-/// Does the same with one value for all tokens.
-LOGITLESS_API Plan distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                              const Teacher& teacher, const Targets& targets,
-                                              const DistillationOptions& options, const DistillationForward& forward,
-                                              double upstream, const Gradients& gradients);
-
-/// Returns the plan that distillation_loss() would run.
-LOGITLESS_API Plan plan_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                          const Teacher& teacher, const Targets& targets,
-                                          const DistillationOptions& options = {}, const Gradients& gradients = {});
 
 }  // namespace logitless

@@ -43,14 +43,14 @@ struct Teacher {
   /// In place of hidden and head: final raw logits, whose rows in order are those of the student. Their type
   /// may be another than the student's, but float64 mixes with no other. Where ranks cut the vocabulary they
   /// are the columns of the rank's slice.
-  Logits logits = {};
+  FinishedLogits logits = {};
 
   Teacher() = default;
   /// Takes a teacher of states and a head.
   Teacher(HiddenStates hidden_, LmHead head_, std::optional<DType> round_logits_to_ = {})
       : hidden(hidden_), head(head_), round_logits_to(round_logits_to_) {}
   /// Takes a teacher of finished logits.
-  Teacher(Logits logits_) : logits(logits_) {}
+  Teacher(FinishedLogits logits_) : logits(logits_) {}
 
   /// Tells whether it has logits in place of hidden and head.
   bool has_logits() const { return logits.data || logits.batch != 0 || logits.time != 0 || logits.vocab != 0; }

@@ -51,6 +51,10 @@ struct Field {
 template <class Structure>
 struct FieldsOf {};
 
+/// Chooses the list of what a task has beside its options: tensors, and what goes with them.
+template <class Task>
+struct TensorsOf {};
+
 /// An array of C's: the two members that say where it is and how many entries it has.
 template <class Data, class Count>
 struct PointerAndCount {

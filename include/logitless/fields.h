@@ -4,10 +4,10 @@
 /// has one list, with the names that every surface uses. C, Python, configs, JSON, checks and tests walk it,
 /// so a new option is a member, a line in its list here, and a line in C's structure.
 ///
-///     PolicyOptions options;
-///     visit_fields(FieldsOf<PolicyOptions>(), [](const Field& field, auto& member) { ... }, options);
+///     PolicyLoss options;
+///     visit_fields(FieldsOf<PolicyLoss>(), [](const Field& field, auto& member) { ... }, options);
 ///
-/// A walk may go over several structures with members of these names, e.g. PolicyOptions and
+/// A walk may go over several structures with members of these names, e.g. PolicyLoss and
 /// logitless_policy_options: visit(field, member, member of the second, ...). It does not compile where one
 /// of them lacks a member. Options of tokens stand in those of losses as a member `token`.
 #pragma once
@@ -69,9 +69,9 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("square_sum"), s.square_sum...);
 }
 
-/// Calls visit(field, members...) for each of CrossEntropyOptions.
+/// Calls visit(field, members...) for each of CrossEntropy.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<CrossEntropyOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
   visit(Field("reduction"), s.reduction...);
   visit(Field("label_smoothing", kShare), s.label_smoothing...);
@@ -86,9 +86,9 @@ void visit_fields(FieldsOf<CrossEntropyOptions>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of PolicyOptions.
+/// Calls visit(field, members...) for each of PolicyLoss.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<PolicyOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("variant"), s.variant...);
   visit(Field("token"), s.token...);
   visit(Field("importance_sampling_level"), s.importance_sampling_level...);
@@ -137,9 +137,9 @@ void visit_fields(FieldsOf<PolicyOptions>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of DistillationOptions.
+/// Calls visit(field, members...) for each of Distillation.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<DistillationOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("divergence"), s.divergence...);
   visit(Field("token"), s.token...);
   visit(Field("teacher_temperature", kPositive), s.teacher_temperature...);
@@ -159,9 +159,9 @@ void visit_fields(FieldsOf<DistillationOptions>, const Visit& visit, S&&... s) {
   visit(Field("want_agreement"), s.want_agreement...);
 }
 
-/// Calls visit(field, members...) for each of PreferenceOptions.
+/// Calls visit(field, members...) for each of PreferenceLoss.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<PreferenceOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
   visit(Field("losses"), detail::entries(
                              s, s.losses, [](auto& of) -> auto& { return of.loss_count; })...);
   visit(Field("loss_weights"), detail::entries(
@@ -183,9 +183,9 @@ void visit_fields(FieldsOf<PreferenceOptions>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of KtoOptions.
+/// Calls visit(field, members...) for each of KtoLoss.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<KtoOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("loss"), s.loss...);
   visit(Field("beta", kPositive), s.beta...);
   visit(Field("desirable_weight", kNotNegative), s.desirable_weight...);
@@ -198,16 +198,16 @@ void visit_fields(FieldsOf<KtoOptions>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of IdLogpsOptions.
+/// Calls visit(field, members...) for each of IdLogps.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<IdLogpsOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<IdLogps>, const Visit& visit, S&&... s) {
   visit(Field("normalise_over"), s.normalise_over...);
   visit(Field("token"), s.token...);
 }
 
-/// Calls visit(field, members...) for each of SoftCrossEntropyOptions.
+/// Calls visit(field, members...) for each of SoftCrossEntropy.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<SoftCrossEntropyOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
   visit(Field("reduction"), s.reduction...);
   visit(Field("subtract_entropy"), s.subtract_entropy...);
@@ -215,9 +215,9 @@ void visit_fields(FieldsOf<SoftCrossEntropyOptions>, const Visit& visit, S&&... 
   visit(Field("normaliser", kPositive), s.normaliser...);
 }
 
-/// Calls visit(field, members...) for each of SetDistillationOptions.
+/// Calls visit(field, members...) for each of SetDistillation.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<SetDistillationOptions>, const Visit& visit, S&&... s) {
+void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("divergence"), s.divergence...);
   visit(Field("outside"), s.outside...);
   visit(Field("token"), s.token...);
@@ -232,6 +232,19 @@ void visit_fields(FieldsOf<SetDistillationOptions>, const Visit& visit, S&&... s
   visit(Field("normaliser", kPositive), s.normaliser...);
   visit(Field("loss_scale"), s.loss_scale...);
   visit(Field("tail_floor", kShareBelowOne), s.tail_floor...);
+}
+
+/// Calls visit(field, members...) for each of TokenStatistics.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<TokenStatistics>, const Visit& visit, S&&... s) {
+  visit(Field("token"), s.token...);
+  visit_fields(FieldsOf<StatsRequest>(), visit, s.request...);
+}
+
+/// Calls visit(field, members...) for each of CustomLoss.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<CustomLoss>, const Visit& visit, S&&... s) {
+  visit(Field("token"), s.token...);
 }
 
 /// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these
@@ -255,9 +268,15 @@ void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("sum_d_weight"), detail::ranks_of(s).sum_d_weight...);
 }
 
-/// Calls visit(field, members...) for each of PolicyBatch.
+/// Calls visit(field, members...) for each of CrossEntropy's tensors.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<PolicyBatch>, const Visit& visit, S&&... s) {
+void visit_fields(TensorsOf<CrossEntropy>, const Visit& visit, S&&... s) {
+  visit(Field("targets"), s.targets...);
+}
+
+/// Calls visit(field, members...) for each of PolicyLoss's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("chosen_ids"), s.chosen_ids...);
   visit(Field("advantages"), s.advantages...);
   visit(Field("old_logps"), s.old_logps...);
@@ -271,9 +290,16 @@ void visit_fields(FieldsOf<PolicyBatch>, const Visit& visit, S&&... s) {
   visit(Field("kept"), s.kept...);
 }
 
-/// Calls visit(field, members...) for each of KtoBatch.
+/// Calls visit(field, members...) for each of PreferenceLoss's tensors.
 template <class Visit, class... S>
-void visit_fields(FieldsOf<KtoBatch>, const Visit& visit, S&&... s) {
+void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
+  visit(Field("targets"), s.targets...);
+  visit(Field("reference"), s.reference...);
+}
+
+/// Calls visit(field, members...) for each of KtoLoss's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets"), s.targets...);
   visit(Field("labels"), detail::entries(
                              s, s.labels, [](auto& of) -> auto& { return of.label_count; })...);
@@ -282,6 +308,44 @@ void visit_fields(FieldsOf<KtoBatch>, const Visit& visit, S&&... s) {
   visit(Field("kl_ref_logps"), s.kl_ref_logps...);
   visit(Field("sequence_weights"), s.sequence_weights...);
   visit(Field("reward_targets"), s.reward_targets...);
+}
+
+/// Calls visit(field, members...) for each of SoftCrossEntropy's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
+  visit(Field("targets"), s.targets...);
+}
+
+/// Calls visit(field, members...) for each of Distillation's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<Distillation>, const Visit& visit, S&&... s) {
+  visit(Field("teacher"), s.teacher...);
+  visit(Field("targets"), s.targets...);
+}
+
+/// Calls visit(field, members...) for each of SetDistillation's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<SetDistillation>, const Visit& visit, S&&... s) {
+  visit(Field("teacher"), s.teacher...);
+  visit(Field("targets"), s.targets...);
+}
+
+/// Calls visit(field, members...) for each of IdLogps's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<IdLogps>, const Visit& visit, S&&... s) {
+  visit(Field("sets"), s.sets...);
+}
+
+/// Calls visit(field, members...) for each of TokenStatistics's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<TokenStatistics>, const Visit& visit, S&&... s) {
+  visit(Field("targets"), s.targets...);
+}
+
+/// Calls visit(field, members...) for each of CustomLoss's tensors.
+template <class Visit, class... S>
+void visit_fields(TensorsOf<CustomLoss>, const Visit& visit, S&&... s) {
+  visit(Field("targets"), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of TokenStats.

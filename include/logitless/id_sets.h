@@ -57,49 +57,37 @@ enum class NormaliseOver {
 template <>
 inline constexpr std::array kNamesOf<NormaliseOver> = {"vocabulary", "set"};
 
+/// The log-probabilities of sets.
+struct IdLogpsResult {
+  /// [E] or [N, K], in the order of the ids; 0 for entries behind a row's count. Never above 0. NaN where the
+  /// row's statistics are (token_stats.h).
+  std::vector<double> logps;
+  Plan plan;  ///< what ran
+};
+
 /// With final logits a_iv as in token_stats.h, entry e of row i, whose token id is v, has
 ///
 ///     kVocabulary:  logp_e = log p_iv = (a_iv − m_i) − log Σ_u exp(a_iu − m_i)     u in the vocabulary
 ///     kSet:         the same with u, and the maximum m_i, over the distinct ids of row i
 ///
-/// A set with one distinct id has logp = 0 under kSet.
-struct IdLogpsOptions {
+/// A set with one distinct id has logp = 0 under kSet, which works neither with a vocabulary that is cut
+/// (ContextOptions::ranks) nor with plan dense.
+///
+/// backward() takes ∂L/∂logp of every entry, in the order of the ids; those behind a row's count are not
+/// read. A NaN among them makes its row's gradients NaN. With γ_e for that of entry e,
+///
+///     dL/da_iv = Σ_{e of v} γ_e − p_iv Σ_{e of row i} γ_e       kSet: 0 where v is not in the set
+///
+/// Under kSet, sums of d_hidden are in the order of the ids, and those of d_weight and d_bias in the order of
+/// the rows, 16 at a time: no number of threads and no budget changes their bits. run() has no loss to make
+/// gradients of, and takes none.
+struct LOGITLESS_API IdLogps {
+  using Result = IdLogpsResult;  ///< what its verbs return
+  IdSets sets = {};              ///< of each row
   NormaliseOver normalise_over = NormaliseOver::kVocabulary;  ///< see above
   /// How log-probabilities are taken. The sets say which rows take part and stand where they are predicted:
   /// ignore_index and shift have no use here.
   TokenOptions token = {};
 };
-
-/// What id_logps() returns.
-struct IdLogps {
-  /// [E] or [N, K], in the order of the ids; 0 for entries behind a row's count. Never above 0. NaN where the
-  /// row's statistics are (token_stats.h).
-  std::vector<double> logps;
-  /// Of all rows, as id_logps_backward() wants them: `lse`, `max_logit` and `log_sum` are those of what is
-  /// normalised over, and its logp has the entries in another order.
-  TokenStats stats;
-  Plan plan;  ///< what ran
-};
-
-/// Computes the log-probability of every entry. Throws InvalidInput. kSet works neither with a vocabulary
-/// that is cut (ContextOptions::ranks) nor with plan dense.
-LOGITLESS_API IdLogps id_logps(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                               const IdSets& sets, const IdLogpsOptions& options = {});
-
-/// Computes gradients from `upstream`, ∂L/∂logp of every entry, in the order of the ids; those behind a row's
-/// count are not read. `forward` is what id_logps() has returned for the same inputs and options. A NaN among
-/// the upstream values makes its row's gradients NaN. With γ_e for the upstream value of entry e,
-///
-///     dL/da_iv = Σ_{e of v} γ_e − p_iv Σ_{e of row i} γ_e       kSet: 0 where v is not in the set
-///
-/// Returns the plan that ran. Under kSet, sums of d_hidden are in the order of the ids, and those of d_weight
-/// and d_bias in the order of the rows, 16 at a time: no number of threads and no budget changes their bits.
-LOGITLESS_API Plan id_logps_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                     const IdSets& sets, const IdLogpsOptions& options, const IdLogps& forward,
-                                     std::span<const double> upstream, const Gradients& gradients);
-
-/// Returns the plan that id_logps() would run. It reads the sets and writes nothing.
-LOGITLESS_API Plan plan_id_logps(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const IdSets& sets, const IdLogpsOptions& options = {});
 
 }  // namespace logitless

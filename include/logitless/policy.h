@@ -122,32 +122,59 @@ inline constexpr std::array kNamesOf<SamplerCorrection> = {
 template <>
 inline constexpr std::array kNamesOf<TeacherAgainst> = {"current", "old", "sampling"};
 
-/// What a batch of sampled completions says about its tokens. Vectors are float32, float64, bfloat16
-/// or float16. Nothing that belongs to a token under a false mask is ever read.
-struct PolicyBatch {
-  Targets chosen_ids;          ///< [N]: the token id that was sampled at each position of hidden
-  ConstVector advantages;      ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
-  ConstVector old_logps;       ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
-  ConstVector ref_logps;       ///< [N], exactly when beta != 0
-  ConstVector sampling_logps;  ///< [N], or empty; NaN: unknown
-  ConstVector teacher_logps;   ///< [N], exactly when teacher_weight != 0
+/// Means over the tokens that take part (docs/losses.md, 1.7); a metric that has no meaning or was
+/// not asked for is NaN.
+struct PolicyMetrics {
+  int64_t tokens = 0;                                            ///< tokens that took part
+  double mean_ratio = std::numeric_limits<double>::quiet_NaN();  ///< of the importance ratio
+  /// The share that the lower bound stopped.
+  double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();
+  /// The share that the upper bound stopped.
+  double clip_fraction_high = std::numeric_limits<double>::quiet_NaN();
+  double clip_fraction = std::numeric_limits<double>::quiet_NaN();  ///< either
+  double mean_kl = std::numeric_limits<double>::quiet_NaN();        ///< with beta
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();   ///< in nats
+  double mean_logp = std::numeric_limits<double>::quiet_NaN();      ///< in nats
+  /// With a teacher: −teacher's log ratio, an estimate of KL(policy, teacher), in nats.
+  double mean_teacher_kl = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// What a policy loss is, and what is known of its tokens.
+struct PolicyResult {
+  double loss = 0;  ///< with its normaliser and loss_scale
+  /// [N]: each entry is ℓ_i, before normaliser and loss_scale; it is 0 where a token takes no part.
+  std::vector<double> per_token_loss;
+  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
+  PolicyMetrics metrics;                ///< over the tokens that take part
+  Plan plan;                            ///< what ran
+};
+
+/// The loss of sampled completions. An option that the variant or the others leave without a
+/// use is an error (docs/losses.md, 1.9), except for the parameters of sapo, vespo, dro, topr and the
+/// covariances, whose defaults are in place for every variant.
+///
+/// Vectors are float32, float64, bfloat16 or float16. Nothing that belongs to a token under a false mask is
+/// ever read. The sequences are those of the logits.
+struct LOGITLESS_API PolicyLoss {
+  using Result = PolicyResult;      ///< what its verbs return
+  Targets chosen_ids = {};          ///< [N]: the token id that was sampled at each position of hidden
+  ConstVector advantages = {};      ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
+  ConstVector old_logps = {};       ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
+  ConstVector ref_logps = {};       ///< [N], exactly when beta != 0
+  ConstVector sampling_logps = {};  ///< [N], or empty; NaN: unknown
+  ConstVector teacher_logps = {};   ///< [N], exactly when teacher_weight != 0
   /// [B]: a sequence is a good one where this is above 0. Exactly for topr and positive_nll_weight.
-  ConstVector scores;
-  std::span<const uint8_t> mask;                    ///< [N], 0 = the token takes no part; empty: all do
+  ConstVector scores = {};
+  std::span<const uint8_t> mask = {};               ///< [N], 0 = the token takes no part; empty: all do
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
   /// The token ids that the sampler kept at each position (its top-k or top-p mask), the chosen one among
   /// them; without any, all are kept. Log-probabilities of the policy are then over the kept ids alone, as
   /// the sampler's were: only their rows of the head are read, and nothing walks the vocabulary. It works
   /// neither with entropies nor with a vocabulary that is cut nor with plan dense.
-  IdSets kept;
-};
+  IdSets kept = {};
 
-/// These options choose the loss and its constants. An option that the variant or the others leave without a
-/// use is an error (docs/losses.md, 1.9), except for the parameters of sapo, vespo, dro, topr and the
-/// covariances, whose defaults are in place for every variant.
-struct PolicyOptions {
   PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
-  /// How log-probabilities are taken. The batch's mask says which rows take part and chosen_ids
+  /// How log-probabilities are taken. The mask says which rows take part and chosen_ids
   /// stand where they are predicted: ignore_index and shift have no use here.
   TokenOptions token = {};
 
@@ -233,57 +260,6 @@ struct PolicyOptions {
 };
 
 /// Returns how tokens' losses become one number: the variant's way where the option is at its default.
-LOGITLESS_API PolicyAggregation aggregation_of(const PolicyOptions& options);
-
-/// Means over the tokens that take part (docs/losses.md, 1.7); a metric that has no meaning or was
-/// not asked for is NaN.
-struct PolicyMetrics {
-  int64_t tokens = 0;                                            ///< tokens that took part
-  double mean_ratio = std::numeric_limits<double>::quiet_NaN();  ///< of the importance ratio
-  /// The share that the lower bound stopped.
-  double clip_fraction_low = std::numeric_limits<double>::quiet_NaN();
-  /// The share that the upper bound stopped.
-  double clip_fraction_high = std::numeric_limits<double>::quiet_NaN();
-  double clip_fraction = std::numeric_limits<double>::quiet_NaN();  ///< either
-  double mean_kl = std::numeric_limits<double>::quiet_NaN();        ///< with beta
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();   ///< in nats
-  double mean_logp = std::numeric_limits<double>::quiet_NaN();      ///< in nats
-  /// With a teacher: −teacher's log ratio, an estimate of KL(policy, teacher), in nats.
-  double mean_teacher_kl = std::numeric_limits<double>::quiet_NaN();
-};
-
-/// What policy_loss() returns.
-struct PolicyResult {
-  double loss = 0;  ///< with its normaliser and loss_scale
-  /// [N]: each entry is ℓ_i, before normaliser and loss_scale; it is 0 where a token takes no part.
-  std::vector<double> per_token_loss;
-  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
-  PolicyMetrics metrics;                ///< over the tokens that take part
-  Plan plan;                            ///< what ran
-};
-
-/// Computes the loss, the metrics, and those gradients that `gradients` asks for, in one call. The sequences
-/// are those of `hidden`. Throws InvalidInput before anything is written.
-LOGITLESS_API PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                       const PolicyBatch& batch, const PolicyOptions& options = {},
-                                       const Gradients& gradients = {});
-
-/// What policy_loss_forward() leaves for policy_loss_backward().
-using PolicyForward = LossForward<PolicyResult>;
-
-/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
-LOGITLESS_API PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                                const PolicyBatch& batch, const PolicyOptions& options = {});
-
-/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), unless all that is
-/// wanted is in the expected rows that the forward half has left. Returns the plan that ran.
-LOGITLESS_API Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                        const PolicyBatch& batch, const PolicyOptions& options,
-                                        const PolicyForward& forward, double upstream, const Gradients& gradients);
-
-/// Returns the plan that policy_loss() would run.
-LOGITLESS_API Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                    const PolicyBatch& batch, const PolicyOptions& options = {},
-                                    const Gradients& gradients = {});
+LOGITLESS_API PolicyAggregation aggregation_of(const PolicyLoss& options);
 
 }  // namespace logitless

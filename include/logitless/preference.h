@@ -20,7 +20,7 @@
 namespace logitless {
 
 /// This names the loss of a pair (docs/losses.md, section 2).
-enum class PreferenceLoss {
+enum class PairedLoss {
   kSigmoid,
   kHinge,
   kIpo,
@@ -65,7 +65,7 @@ enum class SequenceLogps {
 
 /// The names of losses.
 template <>
-inline constexpr std::array kNamesOf<PreferenceLoss> = {
+inline constexpr std::array kNamesOf<PairedLoss> = {
     "sigmoid",  "hinge", "ipo",          "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
     "apo_down", "aot",   "aot_unpaired", "discopop", "sft",      "orpo",   "simpo",    "cpo",       "sigmoid_norm"};
 /// The names of f-divergences.
@@ -78,7 +78,7 @@ inline constexpr std::array kNamesOf<UnpairedLoss> = {"kto", "apo_zero_unpaired"
 template <>
 inline constexpr std::array kNamesOf<SequenceLogps> = {"sums", "averages"};
 /// Tells whether the loss compares with a reference model.
-LOGITLESS_API bool needs_reference(PreferenceLoss loss);
+LOGITLESS_API bool needs_reference(PairedLoss loss);
 
 /// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
 /// an error.
@@ -94,10 +94,38 @@ struct Reference {
   EntriesPer logps_per = EntriesPer::kBySize;  ///< what `logps` has an entry for
 };
 
-/// These options choose the losses and their constants (docs/losses.md, section 2).
-struct PreferenceOptions {
+/// Means over the pairs that take part, and NaN when there are none.
+struct PreferenceMetrics {
+  int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
+  int64_t tokens = 0;  ///< their tokens
+  double chosen_reward = std::numeric_limits<double>::quiet_NaN();    ///< of the chosen sequence
+  double rejected_reward = std::numeric_limits<double>::quiet_NaN();  ///< of the rejected one
+  double margin = std::numeric_limits<double>::quiet_NaN();           ///< chosen less rejected reward
+  double accuracy = std::numeric_limits<double>::quiet_NaN();         ///< share with a positive margin
+  double chosen_logp = std::numeric_limits<double>::quiet_NaN();      ///< of the chosen sequence
+  double rejected_logp = std::numeric_limits<double>::quiet_NaN();    ///< of the rejected one
+  double nll = std::numeric_limits<double>::quiet_NaN();              ///< of the chosen tokens
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();     ///< when asked for
+};
+
+/// What a loss of pairs is, and what is known of its sequences.
+struct PreferenceResult {
+  double loss = 0;  ///< weighted losses and likelihood, times loss_scale
+  /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo), weighed with ld_alpha.
+  std::vector<double> sequence_logps;
+  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
+  PreferenceMetrics metrics;            ///< over the pairs that take part
+  Plan plan;                            ///< what ran for the policy
+};
+
+/// A weighted sum of losses of pairs (docs/losses.md, section 2). The logits are of 2B sequences: the B
+/// chosen ones, then the B rejected ones, as [2B, T, H] or, where their lengths differ, packed.
+struct LOGITLESS_API PreferenceLoss {
+  using Result = PreferenceResult;  ///< what its verbs return
+  Targets targets = {};             ///< [N]
+  Reference reference = {};         ///< needed exactly when a loss needs one
   /// The weighted sum of these, of which there is at least one, is the loss.
-  std::vector<PreferenceLoss> losses = {PreferenceLoss::kSigmoid};
+  std::vector<PairedLoss> losses = {PairedLoss::kSigmoid};
   /// One finite weight for each of `losses`; empty: all are 1. A loss of weight 0 adds nothing but asks for
   /// what it always asks for.
   std::vector<double> loss_weights = {};
@@ -128,92 +156,6 @@ struct PreferenceOptions {
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
-/// Means over the pairs that take part, and NaN when there are none.
-struct PreferenceMetrics {
-  int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
-  int64_t tokens = 0;  ///< their tokens
-  double chosen_reward = std::numeric_limits<double>::quiet_NaN();    ///< of the chosen sequence
-  double rejected_reward = std::numeric_limits<double>::quiet_NaN();  ///< of the rejected one
-  double margin = std::numeric_limits<double>::quiet_NaN();           ///< chosen less rejected reward
-  double accuracy = std::numeric_limits<double>::quiet_NaN();         ///< share with a positive margin
-  double chosen_logp = std::numeric_limits<double>::quiet_NaN();      ///< of the chosen sequence
-  double rejected_logp = std::numeric_limits<double>::quiet_NaN();    ///< of the rejected one
-  double nll = std::numeric_limits<double>::quiet_NaN();              ///< of the chosen tokens
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();     ///< when asked for
-};
-
-/// What preference_loss() returns.
-struct PreferenceResult {
-  double loss = 0;  ///< weighted losses and likelihood, times loss_scale
-  /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo), weighed with ld_alpha.
-  std::vector<double> sequence_logps;
-  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
-  PreferenceMetrics metrics;            ///< over the pairs that take part
-  Plan plan;                            ///< what ran for the policy
-};
-
-/// `hidden` holds 2B sequences: the B chosen ones, then the B rejected ones, as [2B, T, H] or, where
-/// their lengths differ, packed. `reference` is needed exactly when a
-/// loss needs one. The call computes the loss, the metrics, and those gradients that `gradients` asks for. It
-/// throws InvalidInput before anything is written.
-LOGITLESS_API PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                               const Targets& targets, const Reference& reference = {},
-                                               const PreferenceOptions& options = {}, const Gradients& gradients = {});
-
-/// What preference_loss_forward() leaves for preference_loss_backward().
-using PreferenceForward = LossForward<PreferenceResult>;
-
-/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
-LOGITLESS_API PreferenceForward preference_loss_forward(const Context& context, const HiddenStates& hidden,
-                                                        const LmHead& head, const Targets& targets,
-                                                        const Reference& reference = {},
-                                                        const PreferenceOptions& options = {});
-
-/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), but not those of a
-/// reference, and none where expected rows that the forward half has left make d_hidden. Returns the plan
-/// that ran.
-LOGITLESS_API Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                            const Targets& targets, const Reference& reference,
-                                            const PreferenceOptions& options, const PreferenceForward& forward,
-                                            double upstream, const Gradients& gradients);
-
-/// Returns the plan that preference_loss() would run for the policy.
-LOGITLESS_API Plan plan_preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                        const Targets& targets, const Reference& reference = {},
-                                        const PreferenceOptions& options = {}, const Gradients& gradients = {});
-
-/// The loss of single sequences, and its constants.
-struct KtoOptions {
-  UnpairedLoss loss = UnpairedLoss::kKto;  ///< which
-  double beta = 0.1;                       ///< positive and finite
-  double desirable_weight = 1.0;           ///< >= 0, finite
-  double undesirable_weight = 1.0;         ///< >= 0, finite
-  double bco_delta = 0;                    ///< bco: what rewards are compared with, the mean of past ones; finite
-  bool average_log_prob = false;           ///< a sequence's mean log-probability instead of its sum
-  /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
-  SequenceLogps ref_logps_are = SequenceLogps::kSums;
-  /// Which tokens take part (prompts do not), and how log-probabilities are taken.
-  TokenOptions token = {};
-  double loss_scale = 1.0;    ///< multiplies loss and gradients
-  bool want_entropy = false;  ///< fill metrics.mean_entropy
-};
-
-/// What a batch says of its sequences.
-struct KtoBatch {
-  Targets targets;                  ///< [N]
-  std::span<const uint8_t> labels;  ///< [B]: not 0 = desirable; a2po may have none
-  Reference reference;              ///< needed; logps [B] or [N]
-  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
-  /// equal length, taken as they are: averages with average_log_prob. The baseline is the mean of their
-  /// differences, and 0 where that is below 0 or both are empty. For kto only.
-  ConstVector kl_logps;
-  ConstVector kl_ref_logps;  ///< those of the reference
-  /// [B]: factors of the losses, >= 0, or empty: all are 1. Only those of sequences that take part are read.
-  ConstVector sequence_weights;
-  /// [B]: what a2po fits, reward − value; exactly for a2po. Only those of sequences that take part are read.
-  ConstVector reward_targets;
-};
-
 /// Means over the sequences of each kind that take part, and NaN when there are none.
 struct KtoMetrics {
   int64_t desirable = 0;                                                 ///< sequences
@@ -228,7 +170,7 @@ struct KtoMetrics {
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< when asked for
 };
 
-/// What kto_loss() returns.
+/// What a loss of single sequences is, and what is known of them.
 struct KtoResult {
   double loss = 0;  ///< the mean over the sequences, times loss_scale
   /// [B]: each entry is ℓ_s, weighted, without loss_scale; it is 0 where a sequence takes no part.
@@ -239,29 +181,33 @@ struct KtoResult {
   Plan plan;                            ///< what ran for the policy
 };
 
-/// `hidden` holds B sequences, unpaired. The call computes the loss, the metrics, and those gradients that
-/// `gradients` asks for. It throws InvalidInput before anything is written.
-LOGITLESS_API KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const KtoBatch& batch, const KtoOptions& options = {},
-                                 const Gradients& gradients = {});
-
-/// What kto_loss_forward() leaves for kto_loss_backward().
-using KtoForward = LossForward<KtoResult>;
-
-/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
-LOGITLESS_API KtoForward kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                          const KtoBatch& batch, const KtoOptions& options = {});
-
-/// Here `upstream` is ∂L/∂loss, finite. The call computes the logits again (two pass), but not those of the
-/// reference, and none where expected rows that the forward half has left make d_hidden. Returns the plan
-/// that ran.
-LOGITLESS_API Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                     const KtoBatch& batch, const KtoOptions& options, const KtoForward& forward,
-                                     double upstream, const Gradients& gradients);
-
-/// Returns the plan that kto_loss() would run for the policy.
-LOGITLESS_API Plan plan_kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const KtoBatch& batch, const KtoOptions& options = {},
-                                 const Gradients& gradients = {});
+/// The loss of sequences that stand alone, B of them (docs/losses.md, 2.2).
+struct LOGITLESS_API KtoLoss {
+  using Result = KtoResult;                ///< what its verbs return
+  Targets targets = {};                    ///< [N]
+  std::span<const uint8_t> labels = {};    ///< [B]: not 0 = desirable; a2po may have none
+  Reference reference = {};                ///< needed; logps [B] or [N]
+  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
+  /// equal length, taken as they are: averages with average_log_prob. The baseline is the mean of their
+  /// differences, and 0 where that is below 0 or both are empty. For kto only.
+  ConstVector kl_logps = {};
+  ConstVector kl_ref_logps = {};  ///< those of the reference
+  /// [B]: factors of the losses, >= 0, or empty: all are 1. Only those of sequences that take part are read.
+  ConstVector sequence_weights = {};
+  /// [B]: what a2po fits, reward − value; exactly for a2po. Only those of sequences that take part are read.
+  ConstVector reward_targets = {};
+  UnpairedLoss loss = UnpairedLoss::kKto;  ///< which
+  double beta = 0.1;                       ///< positive and finite
+  double desirable_weight = 1.0;           ///< >= 0, finite
+  double undesirable_weight = 1.0;         ///< >= 0, finite
+  double bco_delta = 0;                    ///< bco: what rewards are compared with, the mean of past ones; finite
+  bool average_log_prob = false;           ///< a sequence's mean log-probability instead of its sum
+  /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
+  SequenceLogps ref_logps_are = SequenceLogps::kSums;
+  /// Which tokens take part (prompts do not), and how log-probabilities are taken.
+  TokenOptions token = {};
+  double loss_scale = 1.0;    ///< multiplies loss and gradients
+  bool want_entropy = false;  ///< fill metrics.mean_entropy
+};
 
 }  // namespace logitless

@@ -51,13 +51,40 @@ struct SetTeacher {
   ConstVector outside_logps;
 };
 
+/// Means over the tokens that take part; NaN stands for what was not computed.
+struct SetDistillationMetrics {
+  int64_t tokens = 0;                                                   ///< tokens that took part
+  double mean_divergence = 0;                                           ///< without weight, T² and loss_scale
+  double mean_teacher_mass = 0;                                         ///< of T
+  double mean_student_mass = std::numeric_limits<double>::quiet_NaN();  ///< of S; not under kRenormalised
+  double mean_nll = std::numeric_limits<double>::quiet_NaN();           ///< of the targets, with hard_weight
+};
+
+/// What a distillation at sets of ids is. Vectors are [N] and hold 0 where a row takes no part.
+struct SetDistillationResult {
+  double loss = 0;                           ///< reduced as the options say; under kNone the sum of per_token_loss
+  std::vector<double> per_token_loss;        ///< loss_scale · loss_i, whatever the reduction
+  std::vector<double> per_token_divergence;  ///< without weight, T² and loss_scale
+  SetDistillationMetrics metrics;            ///< over the tokens that take part
+  Plan plan;                                 ///< what ran
+};
+
 /// The loss of token i, where the divergence is one of divergence.h over K or over K and the tail, is
 ///
 ///     loss_i = divergence_weight · (T_i², if temperature_squared) · divergence(s_i, t_i)
 ///              + hard_weight · (−log s_iy)
 ///
-/// reduced as DistillationOptions says. kAcceptance and kLkHybrid are not of sums over K, and are refused.
-struct SetDistillationOptions {
+/// reduced as Distillation says. kAcceptance and kLkHybrid are not of sums over K, and are refused.
+///
+/// The call throws InvalidInput for an id outside of the vocabulary or twice in its row, a log-probability
+/// above 0 or NaN, probabilities of a row that sum to more than 1, and a reverse KL with a tail where the
+/// teacher has no mass outside and tail_floor is 0.
+struct LOGITLESS_API SetDistillation {
+  using Result = SetDistillationResult;  ///< what its verbs return
+  SetTeacher teacher = {};               ///< at the ids of each row
+  /// [N], or empty: they say which rows take part besides the sets, and what the hard cross-entropy is
+  /// against.
+  Targets targets = {};
   Divergence divergence = Divergence::kForwardKl;  ///< between student and teacher
   OutsideSet outside = OutsideSet::kTail;          ///< see there
   /// The student's temperature, which scales logits. With targets, it says which rows take part.
@@ -80,60 +107,5 @@ struct SetDistillationOptions {
   /// round to a sum of 1 leave no tail, and a reverse KL, which is infinite then, is refused.
   double tail_floor = 0;
 };
-
-/// Means over the tokens that take part; NaN stands for what was not computed.
-struct SetDistillationMetrics {
-  int64_t tokens = 0;                                                   ///< tokens that took part
-  double mean_divergence = 0;                                           ///< without weight, T² and loss_scale
-  double mean_teacher_mass = 0;                                         ///< of T
-  double mean_student_mass = std::numeric_limits<double>::quiet_NaN();  ///< of S; not under kRenormalised
-  double mean_nll = std::numeric_limits<double>::quiet_NaN();           ///< of the targets, with hard_weight
-};
-
-/// What set_distillation_loss() returns. Vectors are [N] and hold 0 where a row takes no part.
-struct SetDistillationResult {
-  double loss = 0;                           ///< reduced as the options say; under kNone the sum of per_token_loss
-  std::vector<double> per_token_loss;        ///< loss_scale · loss_i, whatever the reduction
-  std::vector<double> per_token_divergence;  ///< without weight, T² and loss_scale
-  SetDistillationMetrics metrics;            ///< over the tokens that take part
-  Plan plan;                                 ///< what ran
-};
-
-/// Computes the loss, and those gradients that `gradients` asks for, in one call. `targets`, which may be
-/// empty, say which rows take part besides the sets, and what the hard cross-entropy is against. Throws
-/// InvalidInput before anything is written: for an id outside of the vocabulary or twice in its row, a
-/// log-probability above 0 or NaN, probabilities of a row that sum to more than 1, and a reverse KL with a
-/// tail where the teacher has no mass outside and tail_floor is 0.
-LOGITLESS_API SetDistillationResult set_distillation_loss(const Context& context, const HiddenStates& hidden,
-                                                          const LmHead& head, const SetTeacher& teacher,
-                                                          const Targets& targets = {},
-                                                          const SetDistillationOptions& options = {},
-                                                          const Gradients& gradients = {});
-
-/// What set_distillation_loss_forward() leaves for set_distillation_loss_backward().
-struct SetDistillationForward {
-  SetDistillationResult result;  ///< as set_distillation_loss() returns it
-  TokenStats stats;              ///< of all tokens
-};
-
-/// Does the same in two steps, for an autograd. The spans and tensors must be the same in both.
-LOGITLESS_API SetDistillationForward set_distillation_loss_forward(const Context& context, const HiddenStates& hidden,
-                                                                   const LmHead& head, const SetTeacher& teacher,
-                                                                   const Targets& targets = {},
-                                                                   const SetDistillationOptions& options = {});
-
-/// Here `upstream` is ∂L/∂loss: one value, or under kNone one a token ([N]; entries of rows that take no part
-/// are not read). It is finite. Returns the plan that ran.
-LOGITLESS_API Plan set_distillation_loss_backward(const Context& context, const HiddenStates& hidden,
-                                                  const LmHead& head, const SetTeacher& teacher, const Targets& targets,
-                                                  const SetDistillationOptions& options,
-                                                  const SetDistillationForward& forward,
-                                                  std::span<const double> upstream, const Gradients& gradients);
-
-/// Returns the plan that set_distillation_loss() would run.
-LOGITLESS_API Plan plan_set_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                              const SetTeacher& teacher, const Targets& targets = {},
-                                              const SetDistillationOptions& options = {},
-                                              const Gradients& gradients = {});
 
 }  // namespace logitless

@@ -294,52 +294,12 @@ inline constexpr std::array kNamesOf<WriteMode> = {"overwrite", "accumulate"};
 /// caller of the library.
 using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
-/// Where the gradients go. No output may overlap an input or another output; a matrix covers
-/// everything from its first to its last element, what stands between its rows included. Each output is
-/// optional by itself; each has the type of its sums (float32; float64, and nothing else, for float64 inputs)
-/// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
-struct Gradients {
-  Matrix d_hidden;       ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
-  Matrix d_weight;       ///< the head's shape and layout
-  Vector d_bias;         ///< [V]; only for a head with a bias
-  Matrix d_lora_a;       ///< [r, H], of LoraAdapter::a
-  Matrix d_lora_b;       ///< [V, r], of LoraAdapter::b
-  Matrix d_lora_states;  ///< [N, r], of LoraAdapter::states
-  WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
-  WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
-  WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
-  WriteMode d_lora_mode = WriteMode::kOverwrite;    ///< of d_lora_a, d_lora_b and d_lora_states
-  /// This takes the place of d_weight.data: at most one of the two may be set.
-  WeightGradientSink weight_sink;
-  /// The step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
-  /// works as HiddenStates::batch_stride does, but no two rows may overlap. Unset, the sequences follow one
-  /// another.
-  std::optional<int64_t> d_hidden_batch_stride;
-  /// How they are made.
-  BackwardOptions backward = {};
-
-  /// Sets d_hidden to [B, T, H] with strides, as the constructor of HiddenStates that takes them does.
-  template <class T>
-  void set_d_hidden(T* data, int64_t batch, int64_t time, int64_t hidden, std::optional<int64_t> batch_stride = {},
-                    std::optional<int64_t> row_stride = {}) {
-    d_hidden = Matrix(data, detail::saturated_product(batch, time), hidden, row_stride);
-    d_hidden_batch_stride = batch_stride;
-  }
-
-  /// Tells whether anything is wanted: where nothing is, a call runs forward only.
-  bool any() const { return wants_d_hidden() || wants_head() || d_lora_states.data; }
-  /// Tells whether d_hidden is wanted.
-  bool wants_d_hidden() const { return d_hidden.data != nullptr; }
-  /// Tells whether the gradient of some part of the head is wanted.
-  bool wants_head() const { return d_weight.data || d_bias.data || weight_sink || d_lora_a.data || d_lora_b.data; }
-};
-
 /// Logits are [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]. They may be
 /// any strided slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at
 /// least V. Row i = b * T + t is token i of targets, temperatures and all results. They are final raw logits:
 /// no bias and no softcap is applied to them. Tensors of float32, bfloat16 and float16 are computed in
 /// float32, those of float64 in float64.
-struct Logits {
+struct FinishedLogits {
   const void* data = nullptr;     ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
   int64_t batch = 0;              ///< B, sequences
@@ -348,9 +308,9 @@ struct Logits {
   int64_t batch_stride = 0;       ///< from one sequence to the next, in elements
   int64_t row_stride = 0;         ///< from one position to the next, in elements
 
-  Logits() = default;
+  FinishedLogits() = default;
   /// Without a stride the rows, or the sequences, follow one another.
-  Logits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
+  FinishedLogits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
          std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
       : data(data_),
         dtype(dtype_),
@@ -361,9 +321,9 @@ struct Logits {
         row_stride(row_stride_.value_or(vocab_)) {}
   /// Does the same for a typed pointer.
   template <class T>
-  Logits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
+  FinishedLogits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
          std::optional<int64_t> row_stride_ = {})
-      : Logits(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
+      : FinishedLogits(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 
   /// Returns N = B T.
   int64_t tokens() const { return detail::saturated_product(batch, time); }
@@ -399,6 +359,47 @@ struct LogitsGradient {
   LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
                  std::optional<int64_t> row_stride_ = {})
       : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
+};
+
+/// Where the gradients go. No output may overlap an input or another output; a matrix covers
+/// everything from its first to its last element, what stands between its rows included. Each output is
+/// optional by itself; each has the type of its sums (float32; float64, and nothing else, for float64 inputs)
+/// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
+struct Gradients {
+  Matrix d_hidden;       ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
+  Matrix d_weight;       ///< the head's shape and layout
+  Vector d_bias;         ///< [V]; only for a head with a bias
+  Matrix d_lora_a;       ///< [r, H], of LoraAdapter::a
+  Matrix d_lora_b;       ///< [V, r], of LoraAdapter::b
+  Matrix d_lora_states;  ///< [N, r], of LoraAdapter::states
+  WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
+  WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
+  WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
+  WriteMode d_lora_mode = WriteMode::kOverwrite;    ///< of d_lora_a, d_lora_b and d_lora_states
+  /// This takes the place of d_weight.data: at most one of the two may be set.
+  WeightGradientSink weight_sink;
+  /// The step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
+  /// works as HiddenStates::batch_stride does, but no two rows may overlap. Unset, the sequences follow one
+  /// another.
+  std::optional<int64_t> d_hidden_batch_stride;
+  LogitsGradient d_logits;  ///< of finished logits, whose only gradient it is
+  /// How they are made.
+  BackwardOptions backward = {};
+
+  /// Sets d_hidden to [B, T, H] with strides, as the constructor of HiddenStates that takes them does.
+  template <class T>
+  void set_d_hidden(T* data, int64_t batch, int64_t time, int64_t hidden, std::optional<int64_t> batch_stride = {},
+                    std::optional<int64_t> row_stride = {}) {
+    d_hidden = Matrix(data, detail::saturated_product(batch, time), hidden, row_stride);
+    d_hidden_batch_stride = batch_stride;
+  }
+
+  /// Tells whether anything is wanted: where nothing is, a call runs forward only.
+  bool any() const { return wants_d_hidden() || wants_head() || d_lora_states.data || d_logits.data; }
+  /// Tells whether d_hidden is wanted.
+  bool wants_d_hidden() const { return d_hidden.data != nullptr; }
+  /// Tells whether the gradient of some part of the head is wanted.
+  bool wants_head() const { return d_weight.data || d_bias.data || weight_sink || d_lora_a.data || d_lora_b.data; }
 };
 
 }  // namespace logitless

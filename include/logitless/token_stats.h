@@ -136,8 +136,8 @@ struct TokenStats {
   DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
   /// Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v: the row of the head that the model expects, without the target's
   /// share (in a call with several ids a row, without theirs). With a LoRA the same sum of its b_v stands
-  /// behind it. A forward call under PlanKind::kExpectedRow leaves them, and backpropagate_token_grads()
-  /// makes d_hidden of them without a GEMM. There are none with a teacher, over sets of ids, from finished
+  /// behind it. A forward call under PlanKind::kExpectedRow leaves them, and backward() makes
+  /// d_hidden of them without a GEMM. There are none with a teacher, over sets of ids, from finished
   /// logits, of rounded logits with a softcap, where a vocabulary is cut, and where the workspace has no room
   /// for the walk that sums them.
   ExpectedRows expected = {};
@@ -164,12 +164,6 @@ struct TokenGrads {
   std::vector<double> divergence = {};
 };
 
-/// Computes the statistics of every token and no gradient. Throws InvalidInput. `plan`, when given, receives
-/// what ran.
-LOGITLESS_API TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                             const Targets& targets, const TokenOptions& options = {},
-                                             const StatsRequest& request = {}, Plan* plan = nullptr);
-
 /// Returns Σ exp(top_logps) of each row, [N]: how much probability its top_k entries have together. Rows that
 /// take no part have 0, those with NaN statistics NaN. Throws InvalidInput where `stats` has no top_ids.
 LOGITLESS_API std::vector<double> top_masses(const TokenStats& stats);
@@ -189,15 +183,6 @@ struct TopUnions {
 /// student's own top_ids and a teacher's: each id once, those of `a` first, both in their order. Ids below 0
 /// stand for none. Throws InvalidInput where the ids are no lists of one length.
 LOGITLESS_API TopUnions top_unions(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);
-
-/// Computes the gradients of any loss of the statistics. `stats` are as compute_token_stats returned them for
-/// the same inputs, options and `request` (with entropy where grads.entropy is not empty); `grads` come from
-/// the caller. The logits are computed again (two pass), unless TokenStats::expected is there and d_hidden is
-/// all that is wanted.
-LOGITLESS_API void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                             const Targets& targets, const TokenOptions& options,
-                                             const StatsRequest& request, const TokenStats& stats,
-                                             const TokenGrads& grads, const Gradients& outputs, Plan* plan = nullptr);
 
 /// A loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of
 /// rows, each increasing, that together are all rows that take part (from one thread at a time), and fills
@@ -229,31 +214,32 @@ class LOGITLESS_API TokenLoss {
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
-/// What the forward half of a loss leaves for its backward half: a few numbers a token, and under
-/// PlanKind::kExpectedRow H more, or H + r (TokenStats::expected).
-template <class Result>
-struct LossForward {
-  Result result;     ///< as the loss in one call returns it
+/// The statistics of tokens, and what ran.
+struct TokenStatisticsResult {
   TokenStats stats;  ///< of all tokens
-  TokenGrads grads;  ///< of the loss, per token
+  Plan plan;         ///< what ran
 };
 
-/// Computes statistics, loss and gradients in one call, by the plan that suits the workspace. Returns the
-/// statistics. One pass keeps the logits of whole groups, so a group that is too large for the workspace
-/// means two pass.
-LOGITLESS_API TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                        const Targets& targets, const TokenOptions& options, TokenLoss& loss,
-                                        const Gradients& outputs, Plan* plan = nullptr);
+/// The statistics of every token. backward() takes TokenGrads, the gradients of any loss of them: where
+/// grads.entropy is not empty, `request` asked for the entropy. run() has no loss to make gradients of, and
+/// takes none.
+struct LOGITLESS_API TokenStatistics {
+  using Result = TokenStatisticsResult;  ///< what its verbs return
+  /// [N]. With none (size 0) every row takes part, and there is nothing of a target: no logp, no rank and no
+  /// outside.
+  Targets targets = {};
+  TokenOptions token = {};               ///< which rows take part, and how log-probabilities are taken
+  StatsRequest request = {};             ///< what is computed beyond logp and lse
+};
 
-/// Returns the plan that compute_token_stats() would run. It reads targets and writes nothing.
-LOGITLESS_API Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                    const Targets& targets, const TokenOptions& options = {},
-                                    const StatsRequest& request = {});
-
-/// Returns the plan that run_token_loss() would run. It reads targets and the loss's groups(), and writes
-/// nothing.
-LOGITLESS_API Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                   const Targets& targets, const TokenOptions& options, const TokenLoss& loss,
-                                   const Gradients& outputs);
+/// A loss of the caller's own, as a function of the statistics. One pass keeps the logits of whole groups, so
+/// a group that is too large for the workspace means two pass. Its needs() and groups() are read by every
+/// verb.
+struct LOGITLESS_API CustomLoss {
+  using Result = TokenStatisticsResult;  ///< what its verbs return
+  Targets targets = {};                  ///< [N]
+  TokenOptions token = {};               ///< which rows take part, and how log-probabilities are taken
+  TokenLoss* loss = nullptr;             ///< must be there
+};
 
 }  // namespace logitless

@@ -314,8 +314,8 @@ Matrix Arrays::d_hidden(nb::handle object, const char* name, std::optional<int64
   return Matrix(array.data, array.dtype, b.batch * b.time, b.cols, b.row_stride);
 }
 
-Logits Arrays::logits(nb::handle object, const char* name) {
-  return logits_of<Logits>(floating(object, name, kRows), name);
+FinishedLogits Arrays::logits(nb::handle object, const char* name) {
+  return logits_of<FinishedLogits>(floating(object, name, kRows), name);
 }
 
 LogitsGradient Arrays::d_logits(nb::handle object, const char* name) {

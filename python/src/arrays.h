@@ -61,7 +61,7 @@ class Arrays {
   /// The shape of ids; no axes where there are none.
   const std::vector<int64_t>& ids_shape() const { return ids_shape_; }
   /// [B, T, V] or [N, V].
-  Logits logits(nb::handle object, const char* name);
+  FinishedLogits logits(nb::handle object, const char* name);
   LogitsGradient d_logits(nb::handle object, const char* name);
 
   /// A copy in NumPy of token ids of any axes.

@@ -21,20 +21,20 @@ constexpr StatsRequest kTokenRequest = {.entropy = true};
 
 void run_cross_entropy(const JaxCall& call) {
   const double loss =
-      cross_entropy(call.context(), call.hidden, call.head, call.targets, call.options<CrossEntropyOptions>()).loss;
+      cross_entropy(call.context(), call.hidden, call.head, call.targets, call.options<CrossEntropy>()).loss;
   write_column({&loss, 1}, call.result(0));
 }
 
 void run_cross_entropy_grad(const JaxCall& call) {
   const double loss = cross_entropy(call.context(), call.hidden, call.head, call.targets,
-                                    call.options<CrossEntropyOptions>(), call.gradients(1))
+                                    call.options<CrossEntropy>(), call.gradients(1))
                           .loss;
   write_column({&loss, 1}, call.result(0));
 }
 
 void run_cross_entropy_slice(const JaxCall& call) {
   call.write_bytes(
-      cross_entropy_slice(call.context(), call.hidden, call.head, call.targets, call.options<CrossEntropyOptions>()),
+      cross_entropy_slice(call.context(), call.hidden, call.head, call.targets, call.options<CrossEntropy>()),
       0);
 }
 
@@ -109,11 +109,11 @@ void take_teacher_head(Keywords& keywords, nb::dict& out) {
 // Calls use.operator()<Options>() for the options of a task.
 template <class Use>
 void with_options(const std::string& task, const Use& use) {
-  if (task == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
-  if (task == "soft_cross_entropy") return use.template operator()<SoftCrossEntropyOptions>();
-  if (task == "id_logps") return use.template operator()<IdLogpsOptions>();
-  if (task == "distillation_loss") return use.template operator()<DistillationOptions>();
-  if (task == "set_distillation_loss") return use.template operator()<SetDistillationOptions>();
+  if (task == "cross_entropy") return use.template operator()<CrossEntropy>();
+  if (task == "soft_cross_entropy") return use.template operator()<SoftCrossEntropy>();
+  if (task == "id_logps") return use.template operator()<IdLogps>();
+  if (task == "distillation_loss") return use.template operator()<Distillation>();
+  if (task == "set_distillation_loss") return use.template operator()<SetDistillation>();
   use.template operator()<TokenOptions>();
 }
 
@@ -163,7 +163,7 @@ void define_jax_targets(nb::module_& m) {
     if (task != "cross_entropy") return slice_bytes_per_token(dtype, kTokenRequest);
     Keywords keywords(std::move(given), task.c_str());
     Arrays arrays;
-    return slice_bytes_per_token(dtype, take_fields<CrossEntropyOptions>(keywords, arrays));
+    return slice_bytes_per_token(dtype, take_fields<CrossEntropy>(keywords, arrays));
   });
 }
 

@@ -40,7 +40,7 @@ SoftCrossEntropy taken(const JaxCall& call) {
     loss.targets = SoftTargets(IdSets(call.ids(kMore)), call.vector(kMore + 1, "weights"));
   }
   loss.targets.mask = {static_cast<const uint8_t*>(mask.untyped_data()), mask.element_count()};
-  loss.options = call.options<SoftCrossEntropyOptions>();
+  loss.options = call.options<SoftCrossEntropy>();
   return loss;
 }
 
@@ -51,7 +51,7 @@ SetDistillation taken(const JaxCall& call) {
   loss.teacher.logps = call.vector(kMore + 1, "teacher_logps");
   loss.teacher.outside_logps = call.vector(kMore + 2, "teacher_outside_logps");
   loss.targets = call.targets;
-  loss.options = call.options<SetDistillationOptions>();
+  loss.options = call.options<SetDistillation>();
   return loss;
 }
 
@@ -61,14 +61,14 @@ Distillation taken(const JaxCall& call) {
   Teacher& teacher = loss.teacher;
   const ConstMatrix logits = call.matrix(kMore + 3, "teacher_logits");
   if (logits.cols > 0) {
-    teacher.logits = Logits(logits.data, logits.dtype, 1, logits.rows, logits.cols);
+    teacher.logits = FinishedLogits(logits.data, logits.dtype, 1, logits.rows, logits.cols);
   } else {
     teacher.hidden = HiddenStates(call.matrix(kMore, "teacher_hidden"), call.hidden.sequences);
     teacher.head = call.head_at(kTeacherPlaces, "teacher_");
   }
   call.read("teacher_round_logits_to", teacher.round_logits_to);
   loss.targets = call.targets;
-  loss.options = call.options<DistillationOptions>();
+  loss.options = call.options<Distillation>();
   return loss;
 }
 
@@ -100,15 +100,15 @@ void run_loss_backward(const JaxCall& call) {
 }
 
 void run_id_logps(const JaxCall& call) {
-  const IdLogps got =
-      id_logps(call.context(), call.hidden, call.head, IdSets(call.ids(kMore)), call.options<IdLogpsOptions>());
+  const IdLogpsResult got =
+      id_logps(call.context(), call.hidden, call.head, IdSets(call.ids(kMore)), call.options<IdLogps>());
   write_column(got.logps, call.result(0));
 }
 
 void run_id_logps_backward(const JaxCall& call) {
   const Context context = call.context();
   const IdSets sets(call.ids(kMore));
-  const auto options = call.options<IdLogpsOptions>();
+  const auto options = call.options<IdLogps>();
   const auto upstream = read_column<double>(call.last_argument());
   id_logps_backward(context, call.hidden, call.head, sets, options,
                     id_logps(context, call.hidden, call.head, sets, options), upstream, call.gradients(0));

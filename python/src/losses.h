@@ -28,12 +28,12 @@ inline Targets take_targets(Keywords& keywords, Arrays& arrays) {
 /// with the same members.
 struct CrossEntropy {
   static constexpr const char* kName = "cross_entropy";
-  using Forward = CrossEntropyForward;
+  using Forward = Forward<CrossEntropy>;
   Targets targets;
-  CrossEntropyOptions options;
+  CrossEntropy options;
 
   CrossEntropy(Keywords& keywords, Arrays& arrays)
-      : targets(take_targets(keywords, arrays)), options(take_fields<CrossEntropyOptions>(keywords, arrays)) {}
+      : targets(take_targets(keywords, arrays)), options(take_fields<CrossEntropy>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return cross_entropy(context, source..., targets, options, outputs);
   }
@@ -52,12 +52,12 @@ struct CrossEntropy {
 
 struct Policy {
   static constexpr const char* kName = "policy_loss";
-  using Forward = PolicyForward;
+  using Forward = Forward<PolicyLoss>;
   PolicyBatch batch;
-  PolicyOptions options;
+  PolicyLoss options;
 
   Policy(Keywords& keywords, Arrays& arrays)
-      : batch(take_fields<PolicyBatch>(keywords, arrays)), options(take_fields<PolicyOptions>(keywords, arrays)) {}
+      : batch(take_fields<PolicyBatch>(keywords, arrays)), options(take_fields<PolicyLoss>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return policy_loss(context, source..., batch, options, outputs);
   }
@@ -75,15 +75,15 @@ struct Policy {
 
 struct Preference {
   static constexpr const char* kName = "preference_loss";
-  using Forward = PreferenceForward;
+  using Forward = Forward<PreferenceLoss>;
   Targets targets;
   Reference reference;
-  PreferenceOptions options;
+  PreferenceLoss options;
 
   Preference(Keywords& keywords, Arrays& arrays)
       : targets(take_targets(keywords, arrays)),
         reference(take_reference(keywords, arrays)),
-        options(take_fields<PreferenceOptions>(keywords, arrays)) {}
+        options(take_fields<PreferenceLoss>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return preference_loss(context, source..., targets, reference, options, outputs);
   }
@@ -102,12 +102,12 @@ struct Preference {
 
 struct Kto {
   static constexpr const char* kName = "kto_loss";
-  using Forward = KtoForward;
+  using Forward = Forward<KtoLoss>;
   KtoBatch batch;
-  KtoOptions options;
+  KtoLoss options;
 
   Kto(Keywords& keywords, Arrays& arrays)
-      : batch(take_fields<KtoBatch>(keywords, arrays)), options(take_fields<KtoOptions>(keywords, arrays)) {}
+      : batch(take_fields<KtoBatch>(keywords, arrays)), options(take_fields<KtoLoss>(keywords, arrays)) {}
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
     return kto_loss(context, source..., batch, options, outputs);
   }
@@ -125,14 +125,14 @@ struct Kto {
 
 struct Distillation {
   static constexpr const char* kName = "distillation_loss";
-  using Forward = DistillationForward;
+  using Forward = Forward<Distillation>;
   Teacher teacher;
   Targets targets;
-  DistillationOptions options;
+  Distillation options;
 
   Distillation() = default;
   Distillation(Keywords& keywords, Arrays& arrays)
-      : teacher(take_teacher(keywords, arrays)), options(take_fields<DistillationOptions>(keywords, arrays)) {
+      : teacher(take_teacher(keywords, arrays)), options(take_fields<Distillation>(keywords, arrays)) {
     take(keywords, arrays, "targets", targets);
   }
   auto run(const Context& context, const auto& outputs, const auto&... source) const {
@@ -153,9 +153,9 @@ struct Distillation {
 
 struct SoftCrossEntropy {
   static constexpr const char* kName = "soft_cross_entropy";
-  using Forward = SoftCrossEntropyForward;
+  using Forward = Forward<SoftCrossEntropy>;
   SoftTargets targets;
-  SoftCrossEntropyOptions options;
+  SoftCrossEntropy options;
 
   SoftCrossEntropy() = default;
   SoftCrossEntropy(Keywords& keywords, Arrays& arrays);
@@ -177,10 +177,10 @@ struct SoftCrossEntropy {
 
 struct SetDistillation {
   static constexpr const char* kName = "set_distillation_loss";
-  using Forward = SetDistillationForward;
+  using Forward = Forward<SetDistillation>;
   SetTeacher teacher;
   Targets targets;
-  SetDistillationOptions options;
+  SetDistillation options;
 
   SetDistillation() = default;
   SetDistillation(Keywords& keywords, Arrays& arrays);

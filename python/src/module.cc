@@ -191,11 +191,11 @@ NB_MODULE(_core, m) {
   });
   define_context(m);
   define_token_stats(m);
-  define_loss<CrossEntropy>(m, "CrossEntropyForward");
-  define_loss<Policy>(m, "PolicyForward");
-  define_loss<Preference>(m, "PreferenceForward");
-  define_loss<Kto>(m, "KtoForward");
-  define_loss<Distillation>(m, "DistillationForward");
+  define_loss<CrossEntropy>(m, "Forward<CrossEntropy>");
+  define_loss<Policy>(m, "Forward<PolicyLoss>");
+  define_loss<Preference>(m, "Forward<PreferenceLoss>");
+  define_loss<Kto>(m, "Forward<KtoLoss>");
+  define_loss<Distillation>(m, "Forward<Distillation>");
   define_sets(m);
 #ifdef LOGITLESS_WITH_JAX
   define_jax_targets(m);

@@ -287,15 +287,15 @@ nb::dict describe(const Workspace*) { return described("Workspace", nb::none());
 // Calls use.operator()<Structures...>() for what a task takes, by its function's name, or for a list of fields.
 template <class Use>
 nb::dict with_structures(const std::string& name, const Use& use) {
-  if (name == "cross_entropy") return use.template operator()<CrossEntropyOptions>();
-  if (name == "policy_loss") return use.template operator()<PolicyOptions>();
-  if (name == "preference_loss") return use.template operator()<PreferenceOptions>();
-  if (name == "kto_loss") return use.template operator()<KtoOptions>();
-  if (name == "soft_cross_entropy") return use.template operator()<SoftCrossEntropyOptions>();
-  if (name == "set_distillation_loss") return use.template operator()<SetDistillationOptions>();
-  if (name == "id_logps") return use.template operator()<IdLogpsOptions>();
+  if (name == "cross_entropy") return use.template operator()<CrossEntropy>();
+  if (name == "policy_loss") return use.template operator()<PolicyLoss>();
+  if (name == "preference_loss") return use.template operator()<PreferenceLoss>();
+  if (name == "kto_loss") return use.template operator()<KtoLoss>();
+  if (name == "soft_cross_entropy") return use.template operator()<SoftCrossEntropy>();
+  if (name == "set_distillation_loss") return use.template operator()<SetDistillation>();
+  if (name == "id_logps") return use.template operator()<IdLogps>();
   if (name == "token_stats") return use.template operator()<TokenOptions, StatsRequest>();
-  if (name == "distillation_loss") return use.template operator()<DistillationOptions>();
+  if (name == "distillation_loss") return use.template operator()<Distillation>();
   if (name == "context") return use.template operator()<ContextOptions>();
   if (name == "backward") return use.template operator()<BackwardOptions>();
   if (name == "token") return use.template operator()<TokenOptions>();

@@ -208,7 +208,7 @@ class CallTensors {
  private:
   HiddenStates hidden_;
   LmHead head_;
-  std::optional<Logits> logits_;
+  std::optional<FinishedLogits> logits_;
   Gradients gradients_;
   LogitsGradient d_logits_;
 };

@@ -46,10 +46,10 @@ SetTeacher take_set_teacher(Keywords& keywords, Arrays& arrays) {
 struct IdLogpsCall {
   static constexpr const char* kName = "id_logps";
   IdSets sets;
-  IdLogpsOptions options;
+  IdLogps options;
 
   IdLogpsCall(Keywords& keywords, Arrays& arrays)
-      : sets(take_sets(keywords, arrays)), options(take_fields<IdLogpsOptions>(keywords, arrays)) {
+      : sets(take_sets(keywords, arrays)), options(take_fields<IdLogps>(keywords, arrays)) {
     needed(keywords, "ids");
   }
 };
@@ -57,20 +57,20 @@ struct IdLogpsCall {
 }  // namespace
 
 SoftCrossEntropy::SoftCrossEntropy(Keywords& keywords, Arrays& arrays)
-    : targets(take_soft_targets(keywords, arrays)), options(take_fields<SoftCrossEntropyOptions>(keywords, arrays)) {}
+    : targets(take_soft_targets(keywords, arrays)), options(take_fields<SoftCrossEntropy>(keywords, arrays)) {}
 
 SetDistillation::SetDistillation(Keywords& keywords, Arrays& arrays)
-    : teacher(take_set_teacher(keywords, arrays)), options(take_fields<SetDistillationOptions>(keywords, arrays)) {
+    : teacher(take_set_teacher(keywords, arrays)), options(take_fields<SetDistillation>(keywords, arrays)) {
   take(keywords, arrays, "targets", targets);
 }
 
 void define_sets(nb::module_& m) {
-  define_loss<SoftCrossEntropy>(m, "SoftCrossEntropyForward");
-  define_loss<SetDistillation>(m, "SetDistillationForward");
-  nb::class_<IdLogps>(m, "IdLogps");
+  define_loss<SoftCrossEntropy>(m, "Forward<SoftCrossEntropy>");
+  define_loss<SetDistillation>(m, "Forward<SetDistillation>");
+  nb::class_<IdLogpsResult>(m, "IdLogpsResult");
   m.def("id_logps", [](const Context& context, nb::dict keywords) {
     const Read<IdLogpsCall> read(std::move(keywords), /*outputs=*/false);
-    IdLogps forward = unlocked([&] {
+    IdLogpsResult forward = unlocked([&] {
       return read.call.with([&](const auto&, const auto&... source) {
         return id_logps(context, source..., read.loss.sets, read.loss.options);
       });
@@ -91,7 +91,7 @@ void define_sets(nb::module_& m) {
   });
   m.def(
       "id_logps_backward",
-      [](const Context& context, nb::dict keywords, const IdLogps& forward, nb::handle given) {
+      [](const Context& context, nb::dict keywords, const IdLogpsResult& forward, nb::handle given) {
         Read<IdLogpsCall> read(std::move(keywords));
         const ConstVector entries = read.arrays.entries(given, "upstream");
         if (entries.dtype != DType::kFloat64) {

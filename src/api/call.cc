@@ -14,7 +14,6 @@ namespace logitless::api {
 namespace {
 
 const Gradients kNoGradients;
-const LogitsGradient kNoLogitsGradient;
 
 core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
 
@@ -36,11 +35,29 @@ std::shared_ptr<ranks::Meeting> meet(const Context& context) {
   }
 }
 
+// Throws InvalidInput where gradients are wanted that finished logits do not have.
+void check_of_finished(const Gradients& outputs) {
+  for (const auto& [name, data] : {std::pair<const char*, const void*>("d_hidden", outputs.d_hidden.data),
+                                   {"d_weight", outputs.d_weight.data},
+                                   {"d_bias", outputs.d_bias.data},
+                                   {"d_lora_a", outputs.d_lora_a.data},
+                                   {"d_lora_b", outputs.d_lora_b.data},
+                                   {"d_lora_states", outputs.d_lora_states.data}}) {
+    if (data) core::fail(name, " is set, but finished logits have no hidden states and no head");
+  }
+  if (outputs.weight_sink) core::fail("weight_sink is set, but finished logits have no head");
+  if (outputs.backward.mode != BackwardMode::kExact) {
+    core::fail("backward.mode = ", name_of(outputs.backward.mode),
+               ": finished logits have no head that it would save products with");
+  }
+}
+
 }  // namespace
 
 Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
                                    const Gradients& outputs) {
   const Ranks& ranks = context_.options().ranks;
+  if (outputs.d_logits.data) core::fail("d_logits is set, but the logits are of hidden states and a head");
   FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs};
   if (teacher) problem::add_teacher(*teacher, ranks.cuts_vocab(), source.tensors);
   if (!meeting_) return source;
@@ -52,29 +69,28 @@ Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& hea
   return source;
 }
 
-Call::FromLogits Call::from_logits(const Logits& logits, const Teacher* teacher, const LogitsGradient& outputs) {
+Call::FromLogits Call::from_logits(const FinishedLogits& logits, const Teacher* teacher, const Gradients& outputs) {
+  check_of_finished(outputs);
   if (context_.options().ranks.cuts_vocab()) {
     core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
   }
-  FromLogits source{problem::check_tensors(logits), outputs};
+  FromLogits source{problem::check_tensors(logits), outputs.d_logits};
   if (teacher) problem::add_teacher(*teacher, source.tensors);
   if (meeting_) shared_ = ranks::share(*meeting_);
   return source;
 }
 
-Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs)
+std::variant<Call::FromHidden, Call::FromLogits> Call::source_of(const Logits& logits, const Teacher* teacher,
+                                                                 const Gradients& outputs) {
+  if (logits.is_given) return from_logits(logits.finished, teacher, outputs);
+  return from_hidden(logits.hidden, logits.head, teacher, outputs);
+}
+
+Call::Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& outputs)
     : scope_(store_of(context)),
       context_(context),
       meeting_(meet(context)),
-      source_(ranks::together(meeting_.get(), [&] { return from_hidden(hidden, head, nullptr, outputs); })) {}
-Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Teacher& teacher,
-           const Gradients& outputs)
-    : scope_(store_of(context)),
-      context_(context),
-      meeting_(meet(context)),
-      source_(ranks::together(meeting_.get(), [&] { return from_hidden(hidden, head, &teacher, outputs); })) {}
-Call::Call(const Context& context, const HiddenStates& hidden, const LmHead& head)
-    : Call(context, hidden, head, kNoGradients) {}
+      source_(ranks::together(meeting_.get(), [&] { return source_of(logits, teacher, outputs); })) {}
 Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head)
     : scope_(core::current_store()),
       context_(whole.context_),
@@ -83,17 +99,6 @@ Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, cons
       source_(from_hidden(hidden, head, nullptr, kNoGradients)) {
   if (meeting_) stated_.emplace(*meeting_);
 }
-Call::Call(const Context& context, const Logits& logits, const LogitsGradient& outputs)
-    : scope_(store_of(context)),
-      context_(context),
-      meeting_(meet(context)),
-      source_(ranks::together(meeting_.get(), [&] { return from_logits(logits, nullptr, outputs); })) {}
-Call::Call(const Context& context, const Logits& logits, const Teacher& teacher, const LogitsGradient& outputs)
-    : scope_(store_of(context)),
-      context_(context),
-      meeting_(meet(context)),
-      source_(ranks::together(meeting_.get(), [&] { return from_logits(logits, &teacher, outputs); })) {}
-Call::Call(const Context& context, const Logits& logits) : Call(context, logits, kNoLogitsGradient) {}
 
 const problem::Shape& Call::shape() const {
   return std::visit([](const auto& source) -> const problem::Shape& { return source.tensors.shape; }, source_);

@@ -38,19 +38,10 @@ inline constexpr stats::Returned kStatistics = {.stats = true, .expected = true}
 /// done with a Call stands in complete().
 class Call {
  public:
-  /// Takes logits that are products.
-  Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Gradients& outputs);
-  Call(const Context& context, const HiddenStates& hidden, const LmHead& head);
-  /// Takes those of a student beside a teacher's.
-  Call(const Context& context, const HiddenStates& hidden, const LmHead& head, const Teacher& teacher,
-       const Gradients& outputs);
-  /// Takes a student's, and its teacher's, that the caller holds.
-  Call(const Context& context, const Logits& logits, const Teacher& teacher, const LogitsGradient& outputs);
+  /// Takes logits, those of a teacher beside them (null: none), and where their gradients go.
+  Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& outputs);
   /// Is a part of `whole`, which messages call `name`: what it throws ends that one.
   Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head);
-  /// Takes logits that the caller holds.
-  Call(const Context& context, const Logits& logits, const LogitsGradient& outputs);
-  Call(const Context& context, const Logits& logits);
 
   const problem::Shape& shape() const;
   /// Returns the whole problem, which there is after set_task().
@@ -126,9 +117,11 @@ class Call {
   size_t slice_bytes() const;
   void meet_data() const;
   void add_parts(Plan& plan) const;
+  std::variant<FromHidden, FromLogits> source_of(const Logits& logits, const Teacher* teacher,
+                                                 const Gradients& outputs);
   FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
                          const Gradients& outputs);
-  FromLogits from_logits(const Logits& logits, const Teacher* teacher, const LogitsGradient& outputs);
+  FromLogits from_logits(const FinishedLogits& logits, const Teacher* teacher, const Gradients& outputs);
 
   core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;

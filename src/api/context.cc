@@ -9,7 +9,7 @@
 #include "core/check_fields.h"
 #include "core/checks.h"
 #include "gemm/gemm.h"
-#include "plan/context_state.h"
+#include "planning/context_state.h"
 
 namespace logitless {
 namespace {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "logitless/version.h"
-#include "plan/context_state.h"
+#include "planning/context_state.h"
 
 namespace logitless {
 namespace {

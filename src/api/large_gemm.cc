@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "api/large_gemm.h"
 
-#include "plan/context_state.h"
+#include "planning/context_state.h"
 
 namespace logitless::api {
 namespace {

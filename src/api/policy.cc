@@ -4,55 +4,53 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/loss_call.h"
-#include "logitless/logits.h"
+#include "api/verbs.h"
 #include "problem/id_sets.h"
 
 namespace logitless {
-namespace {
 
-using api::Call;
-
-struct Completions {
+template <>
+struct api::Steps<PolicyLoss> {
   static constexpr const char* kName = "policy_loss";
-  using Loss = loss::PolicyLoss;
-  using Forward = PolicyForward;
-  static constexpr stats::Returned kKept = {.stats = true, .grads = true};
+  static constexpr stats::Returned kRun = {};
+  static constexpr stats::Returned kForward = {.stats = true, .grads = true};
 
-  const PolicyBatch& batch;
-  const PolicyOptions& options;
+  const PolicyLoss& task;
 
-  Loss make_loss(Call& call) const {
+  loss::CompletionLoss make_loss(Call& call) const {
     const problem::Shape& shape = call.shape();
-    Loss loss(batch, options, call.sequence_offsets(), shape.vocab_size, shape.rows_name, call.totals());
-    const bool over_kept = loss::has_kept(batch);
+    loss::CompletionLoss loss(task, call.sequence_offsets(), shape.vocab_size, shape.rows_name, call.totals());
+    const bool over_kept = loss::has_kept(task);
     problem::RowPicks picks = over_kept ? kept_picks(call, loss) : problem::target_picks(loss.targets());
-    call.set_task(
-        {.options = options.token, .request = loss.needs(), .picks = std::move(picks), .over_picks = over_kept},
-        loss::batch_ranges(batch));
+    call.set_task({.options = task.token, .request = loss.needs(), .picks = std::move(picks), .over_picks = over_kept},
+                  loss::batch_ranges(task));
     const problem::TokenProblem& problem = call.problem();
     call.state_tokens([&](ranks::Statement& statement) {
-      api::state_vector(statement, "advantages", problem, loss.advantages());
-      api::state_vector(statement, "old_logps", problem, batch.old_logps);
-      api::state_vector(statement, "ref_logps", problem, batch.ref_logps);
-      api::state_vector(statement, "sampling_logps", problem, batch.sampling_logps);
-      api::state_vector(statement, "teacher_logps", problem, batch.teacher_logps);
+      state_vector(statement, "advantages", problem, loss.advantages());
+      state_vector(statement, "old_logps", problem, task.old_logps);
+      state_vector(statement, "ref_logps", problem, task.ref_logps);
+      state_vector(statement, "sampling_logps", problem, task.sampling_logps);
+      state_vector(statement, "teacher_logps", problem, task.teacher_logps);
       statement.say_array("scores", std::span(loss.good_sequences()));
     });
     return loss;
   }
-  void prepare(const Call&, Loss&) const {}
+  void prepare(const Call&, const loss::CompletionLoss&) const {}
+  Plan backward(Call& call, const loss::CompletionLoss&, const Forward<PolicyLoss>& forward,
+                const Upstream& upstream) const {
+    return scaled_gradients(call, forward, upstream);
+  }
 
  private:
   // Returns the kept ids of each row, and tells the loss which of them was chosen.
-  problem::RowPicks kept_picks(const Call& call, Loss& loss) const {
+  problem::RowPicks kept_picks(const Call& call, loss::CompletionLoss& loss) const {
     if (call.context().options().ranks.cuts_vocab()) {
       core::fail("kept cannot run: ranks.vocab, ranks.slices or ranks.slice cuts the vocabulary");
     }
     const problem::Shape& shape = call.shape();
     core::Array<uint8_t> counts(static_cast<size_t>(shape.tokens));
     for (size_t i = 0; i < counts.size(); ++i) counts[i] = loss.targets()[i] != problem::kNoTarget;
-    problem::RowPicks picks = problem::set_picks(batch.kept, shape, counts, "kept").picks;
+    problem::RowPicks picks = problem::set_picks(task.kept, shape, counts, "kept").picks;
     core::Array<int64_t> chosen(counts.size(), -1);
     for (int64_t row = 0; row < shape.tokens; ++row) {
       const auto i = static_cast<size_t>(row);
@@ -69,44 +67,6 @@ struct Completions {
   }
 };
 
-}  // namespace
-
-PolicyResult policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                         const PolicyBatch& batch, const PolicyOptions& options, const Gradients& gradients) {
-  return api::run(Call(context, hidden, head, gradients), Completions{batch, options});
-}
-PolicyResult policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
-                         const PolicyOptions& options, const LogitsGradient& dlogits) {
-  return api::run(Call(context, logits, dlogits), Completions{batch, options});
-}
-
-PolicyForward policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                  const PolicyBatch& batch, const PolicyOptions& options) {
-  return api::run_forward(Call(context, hidden, head), Completions{batch, options});
-}
-PolicyForward policy_loss_forward(const Context& context, const Logits& logits, const PolicyBatch& batch,
-                                  const PolicyOptions& options) {
-  return api::run_forward(Call(context, logits), Completions{batch, options});
-}
-
-Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                          const PolicyBatch& batch, const PolicyOptions& options, const PolicyForward& forward,
-                          double upstream, const Gradients& gradients) {
-  return api::run_backward(Call(context, hidden, head, gradients), Completions{batch, options}, forward, upstream);
-}
-Plan policy_loss_backward(const Context& context, const Logits& logits, const PolicyBatch& batch,
-                          const PolicyOptions& options, const PolicyForward& forward, double upstream,
-                          const LogitsGradient& dlogits) {
-  return api::run_backward(Call(context, logits, dlogits), Completions{batch, options}, forward, upstream);
-}
-
-Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const PolicyBatch& batch,
-                      const PolicyOptions& options, const Gradients& gradients) {
-  return api::plan(Call(context, hidden, head, gradients), Completions{batch, options});
-}
-Plan plan_policy_loss(const Context& context, const Logits& logits, const PolicyBatch& batch,
-                      const PolicyOptions& options, const LogitsGradient& dlogits) {
-  return api::plan(Call(context, logits, dlogits), Completions{batch, options});
-}
+LOGITLESS_VERBS(PolicyLoss);
 
 }  // namespace logitless

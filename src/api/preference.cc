@@ -4,16 +4,14 @@
 #include <algorithm>
 #include <utility>
 
-#include "api/loss_call.h"
 #include "api/reference.h"
+#include "api/verbs.h"
 #include "core/views.h"
-#include "logitless/logits.h"
 #include "loss/kto.h"
 
 namespace logitless {
+namespace api {
 namespace {
-
-using api::Call;
 
 loss::SequenceTokens read_sequences(const Call& call, const Targets& targets, const TokenOptions& token) {
   return loss::read_sequences(call.sequence_offsets(), call.target_ids(targets, token));
@@ -29,183 +27,113 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Ref
                 std::move(reads));
 }
 
-struct Pairs {
-  static constexpr const char* kName = "preference_loss";
-  using Loss = loss::PairLoss;
-  using Forward = PreferenceForward;
-  static constexpr stats::Returned kKept = {.stats = true, .grads = true};
+}  // namespace
 
-  const Targets& targets;
-  const Reference& reference;
-  const PreferenceOptions& options;
+template <>
+struct Steps<PreferenceLoss> {
+  static constexpr const char* kName = "preference_loss";
+  static constexpr stats::Returned kRun = {};
+  static constexpr stats::Returned kForward = {.stats = true, .grads = true};
+
+  const PreferenceLoss& task;
 
   bool needs_reference() const {
-    return std::any_of(options.losses.begin(), options.losses.end(), logitless::needs_reference);
+    return std::any_of(task.losses.begin(), task.losses.end(), logitless::needs_reference);
   }
 
-  Loss make_loss(Call& call) const {
-    loss::check_preference_options(options);
+  loss::PairLoss make_loss(Call& call) const {
+    loss::check_preference_options(task);
     const size_t sequences = call.sequence_offsets().size() - 1;
     if (sequences % 2 != 0) {
       core::fail(call.shape().rows_name, " holds ", sequences,
                  " sequences: pairs need an even number, the chosen ones first");
     }
-    loss::SequenceTokens tokens = read_sequences(call, targets, options.token);
-    api::check_reference(reference, options.ref_logps_are, tokens, call.shape());
-    const bool needed = needs_reference(), given = api::is_given(reference);
+    loss::SequenceTokens tokens = read_sequences(call, task.targets, task.token);
+    api::check_reference(task.reference, task.ref_logps_are, tokens, call.shape());
+    const bool needed = needs_reference(), given = api::is_given(task.reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) {
-      const auto first = std::find_if(options.losses.begin(), options.losses.end(), logitless::needs_reference);
+      const auto first = std::find_if(task.losses.begin(), task.losses.end(), logitless::needs_reference);
       core::fail("reference is not given but ", name_of(*first),
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
     // Where each sequence is one token, its sum is the token's, and no token is beyond the shorter one.
-    if (options.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
-      core::fail("reference.logps has one entry a sequence, and ld_alpha = ", *options.ld_alpha,
+    if (task.ld_alpha && needed && task.reference.logps.size != tokens.tokens() && api::is_sums(task.reference, tokens)) {
+      core::fail("reference.logps has one entry a sequence, and ld_alpha = ", *task.ld_alpha,
                  " weighs tokens: it must have one a token");
     }
-    Loss loss(options, std::move(tokens), call.totals());
-    set_task(call, loss, options.token, reference, {core::range_of("targets", targets)});
+    loss::PairLoss loss(task, std::move(tokens), call.totals());
+    set_task(call, loss, task.token, task.reference, {core::range_of("targets", task.targets)});
     return loss;
   }
-  void prepare(Call& call, Loss& loss) const {
+  void prepare(Call& call, loss::PairLoss& loss) const {
     if (!needs_reference()) return;
-    loss.set_reference(api::reference_sums(call, reference, options.ref_logps_are, loss.tokens(), options.token,
+    loss.set_reference(api::reference_sums(call, task.reference, task.ref_logps_are, loss.tokens(), task.token,
                                            loss.token_weights()));
   }
-  void plan_parts(Call& call, const Loss& loss) const {
-    if (needs_reference()) api::plan_reference(call, reference, loss.tokens(), options.token);
+  void plan_parts(Call& call, const loss::PairLoss& loss) const {
+    if (needs_reference()) api::plan_reference(call, task.reference, loss.tokens(), task.token);
+  }
+  Plan backward(Call& call, const loss::PairLoss&, const Forward<PreferenceLoss>& forward,
+                const Upstream& upstream) const {
+    return scaled_gradients(call, forward, upstream);
   }
 };
 
-struct Singles {
+template <>
+struct Steps<KtoLoss> {
   static constexpr const char* kName = "kto_loss";
-  using Loss = loss::KtoLoss;
-  using Forward = KtoForward;
-  static constexpr stats::Returned kKept = {.stats = true, .grads = true};
+  static constexpr stats::Returned kRun = {};
+  static constexpr stats::Returned kForward = {.stats = true, .grads = true};
 
-  const KtoBatch& batch;
-  const KtoOptions& options;
+  const KtoLoss& task;
 
-  Loss make_loss(Call& call) const {
-    loss::check_kto_options(options);
-    loss::SequenceTokens tokens = read_sequences(call, batch.targets, options.token);
-    api::check_reference(batch.reference, options.ref_logps_are, tokens, call.shape());
-    if (!api::is_given(batch.reference) && tokens.tokens() > 0) {
-      core::fail("reference is not given but ", name_of(options.loss),
+  loss::SequenceLoss make_loss(Call& call) const {
+    loss::check_kto_options(task);
+    loss::SequenceTokens tokens = read_sequences(call, task.targets, task.token);
+    api::check_reference(task.reference, task.ref_logps_are, tokens, call.shape());
+    if (!api::is_given(task.reference) && tokens.tokens() > 0) {
+      core::fail("reference is not given but ", name_of(task.loss),
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
-    Loss loss(options, batch, std::move(tokens), call.shape().rows_name, call.totals());
-    set_task(call, loss, options.token, batch.reference,
-             {core::range_of("targets", batch.targets),
-              core::range_of("labels", batch.labels.data(), batch.labels.size_bytes()),
-              core::range_of("kl_logps", batch.kl_logps), core::range_of("kl_ref_logps", batch.kl_ref_logps),
-              core::range_of("sequence_weights", batch.sequence_weights),
-              core::range_of("reward_targets", batch.reward_targets)});
+    loss::SequenceLoss loss(task, std::move(tokens), call.shape().rows_name, call.totals());
+    set_task(call, loss, task.token, task.reference,
+             {core::range_of("targets", task.targets),
+              core::range_of("labels", task.labels.data(), task.labels.size_bytes()),
+              core::range_of("kl_logps", task.kl_logps), core::range_of("kl_ref_logps", task.kl_ref_logps),
+              core::range_of("sequence_weights", task.sequence_weights),
+              core::range_of("reward_targets", task.reward_targets)});
     call.state_tokens([&](ranks::Statement& statement) { state_batch(statement, loss.tokens()); });
     return loss;
   }
-  void prepare(Call& call, Loss& loss) const {
-    loss.set_reference(api::reference_sums(call, batch.reference, options.ref_logps_are, loss.tokens(), options.token));
+  void prepare(Call& call, loss::SequenceLoss& loss) const {
+    loss.set_reference(api::reference_sums(call, task.reference, task.ref_logps_are, loss.tokens(), task.token));
   }
-  void plan_parts(Call& call, const Loss& loss) const {
-    api::plan_reference(call, batch.reference, loss.tokens(), options.token);
+  void plan_parts(Call& call, const loss::SequenceLoss& loss) const {
+    api::plan_reference(call, task.reference, loss.tokens(), task.token);
   }
   void state_batch(ranks::Statement& statement, const loss::SequenceTokens& tokens) const {
-    statement.say_values("labels", static_cast<int64_t>(batch.labels.size()),
-                         [&](int64_t s) { return int64_t{batch.labels[static_cast<size_t>(s)] != 0}; });
+    statement.say_values("labels", static_cast<int64_t>(task.labels.size()),
+                         [&](int64_t s) { return int64_t{task.labels[static_cast<size_t>(s)] != 0}; });
     const auto say = [&](const char* name, const ConstVector& values, const auto& counts) {
       statement.say_values(name, values.size, [&](int64_t i) { return counts(i) ? core::read(values, i) : 0; });
     };
     const auto all = [](int64_t) { return true; };
     const auto takes_part = [&](int64_t s) { return tokens.count(s) > 0; };
-    say("kl_logps", batch.kl_logps, all);
-    say("kl_ref_logps", batch.kl_ref_logps, all);
-    say("sequence_weights", batch.sequence_weights, takes_part);
-    say("reward_targets", batch.reward_targets, takes_part);
+    say("kl_logps", task.kl_logps, all);
+    say("kl_ref_logps", task.kl_ref_logps, all);
+    say("sequence_weights", task.sequence_weights, takes_part);
+    say("reward_targets", task.reward_targets, takes_part);
+  }
+  Plan backward(Call& call, const loss::SequenceLoss&, const Forward<KtoLoss>& forward,
+                const Upstream& upstream) const {
+    return scaled_gradients(call, forward, upstream);
   }
 };
 
-}  // namespace
+}  // namespace api
 
-PreferenceResult preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const Targets& targets, const Reference& reference, const PreferenceOptions& options,
-                                 const Gradients& gradients) {
-  return api::run(Call(context, hidden, head, gradients), Pairs{targets, reference, options});
-}
-PreferenceResult preference_loss(const Context& context, const Logits& logits, const Targets& targets,
-                                 const Reference& reference, const PreferenceOptions& options,
-                                 const LogitsGradient& dlogits) {
-  return api::run(Call(context, logits, dlogits), Pairs{targets, reference, options});
-}
-
-PreferenceForward preference_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                          const Targets& targets, const Reference& reference,
-                                          const PreferenceOptions& options) {
-  return api::run_forward(Call(context, hidden, head), Pairs{targets, reference, options});
-}
-PreferenceForward preference_loss_forward(const Context& context, const Logits& logits, const Targets& targets,
-                                          const Reference& reference, const PreferenceOptions& options) {
-  return api::run_forward(Call(context, logits), Pairs{targets, reference, options});
-}
-
-Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                              const Targets& targets, const Reference& reference, const PreferenceOptions& options,
-                              const PreferenceForward& forward, double upstream, const Gradients& gradients) {
-  return api::run_backward(Call(context, hidden, head, gradients), Pairs{targets, reference, options}, forward,
-                           upstream);
-}
-Plan preference_loss_backward(const Context& context, const Logits& logits, const Targets& targets,
-                              const Reference& reference, const PreferenceOptions& options,
-                              const PreferenceForward& forward, double upstream, const LogitsGradient& dlogits) {
-  return api::run_backward(Call(context, logits, dlogits), Pairs{targets, reference, options}, forward, upstream);
-}
-
-Plan plan_preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                          const Targets& targets, const Reference& reference, const PreferenceOptions& options,
-                          const Gradients& gradients) {
-  return api::plan(Call(context, hidden, head, gradients), Pairs{targets, reference, options});
-}
-Plan plan_preference_loss(const Context& context, const Logits& logits, const Targets& targets,
-                          const Reference& reference, const PreferenceOptions& options, const LogitsGradient& dlogits) {
-  return api::plan(Call(context, logits, dlogits), Pairs{targets, reference, options});
-}
-
-KtoResult kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
-                   const KtoOptions& options, const Gradients& gradients) {
-  return api::run(Call(context, hidden, head, gradients), Singles{batch, options});
-}
-KtoResult kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch, const KtoOptions& options,
-                   const LogitsGradient& dlogits) {
-  return api::run(Call(context, logits, dlogits), Singles{batch, options});
-}
-
-KtoForward kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                            const KtoBatch& batch, const KtoOptions& options) {
-  return api::run_forward(Call(context, hidden, head), Singles{batch, options});
-}
-KtoForward kto_loss_forward(const Context& context, const Logits& logits, const KtoBatch& batch,
-                            const KtoOptions& options) {
-  return api::run_forward(Call(context, logits), Singles{batch, options});
-}
-
-Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
-                       const KtoOptions& options, const KtoForward& forward, double upstream,
-                       const Gradients& gradients) {
-  return api::run_backward(Call(context, hidden, head, gradients), Singles{batch, options}, forward, upstream);
-}
-Plan kto_loss_backward(const Context& context, const Logits& logits, const KtoBatch& batch, const KtoOptions& options,
-                       const KtoForward& forward, double upstream, const LogitsGradient& dlogits) {
-  return api::run_backward(Call(context, logits, dlogits), Singles{batch, options}, forward, upstream);
-}
-
-Plan plan_kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
-                   const KtoOptions& options, const Gradients& gradients) {
-  return api::plan(Call(context, hidden, head, gradients), Singles{batch, options});
-}
-Plan plan_kto_loss(const Context& context, const Logits& logits, const KtoBatch& batch, const KtoOptions& options,
-                   const LogitsGradient& dlogits) {
-  return api::plan(Call(context, logits, dlogits), Singles{batch, options});
-}
+LOGITLESS_VERBS(PreferenceLoss);
+LOGITLESS_VERBS(KtoLoss);
 
 }  // namespace logitless

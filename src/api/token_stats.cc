@@ -3,35 +3,25 @@
 
 #include <utility>
 
-#include "api/call.h"
-#include "fold/call_partials.h"
-#include "logitless/logits.h"
-#include "logitless/slices.h"
+#include "api/slices.h"
+#include "api/verbs.h"
 #include "stats/columns.h"
 
 namespace logitless {
 namespace {
 
-using api::Call;
+struct Statistics : api::NoLoss {
+  // Moves the statistics out.
+  TokenStatisticsResult result(TokenStats& stats, const Plan& plan) const { return {std::move(stats), plan}; }
+};
 
-void set_task(Call& call, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
-  call.set_task({.options = options,
-                 .request = request,
-                 .picks = problem::target_picks(call.target_ids(targets, options)),
-                 .cross = {request.cross_weights}},
-                {core::range_of("targets", targets)});
-}
+// A caller's loss. Its forward half keeps the statistics for the backward half too.
+struct Callers {
+  TokenLoss& loss;
 
-void set_task(Call& call, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
-  if (loss.gradients().divergence) {
-    core::fail("the loss has a gradient of the divergence, but the call has no teacher");
-  }
-  StatsRequest request = loss.needs();
-  // Their gradients are functions of the statistics themselves.
-  request.entropy |= loss.gradients().entropy;
-  request.outside |= loss.gradients().outside;
-  set_task(call, targets, options, request);
-}
+  TokenLoss* token_loss() const { return &loss; }
+  TokenStatisticsResult result(const TokenStats& stats, const Plan& plan) const { return {stats, plan}; }
+};
 
 // States the caller's gradients, of which those of the wrong size are refused later.
 void state_grads(ranks::Statement& statement, const problem::TokenProblem& problem, const TokenGrads& grads) {
@@ -42,162 +32,82 @@ void state_grads(ranks::Statement& statement, const problem::TokenProblem& probl
   }
 }
 
-TokenStats statistics(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
-                      Plan* plan) {
-  return whole.complete([&](Call& call) {
-    call.state("token_stats", options, request);
-    set_task(call, targets, options, request);
-    stream::Ran ran = call.run(nullptr, api::kStatistics);
-    if (plan) *plan = ran.plan;
-    return std::move(ran.stats);
-  });
-}
+}  // namespace
 
-void backpropagate(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request,
-                   const TokenStats& stats, const TokenGrads& grads, Plan* plan) {
-  const Plan ran = whole.complete([&](Call& call) {
-    call.state("backpropagate_token_grads", options, request);
-    set_task(call, targets, options, request);
-    call.state_tokens([&](ranks::Statement& statement) { state_grads(statement, call.problem(), grads); });
-    return call.run_gradients(stats, grads);
-  });
-  if (plan) *plan = ran;
-}
+namespace api {
 
-TokenStats run_loss(Call whole, const Targets& targets, const TokenOptions& options, TokenLoss& loss, Plan* plan) {
-  return whole.complete([&](Call& call) {
-    call.state("run_token_loss", options);
-    set_task(call, targets, options, loss);
-    stream::Ran ran = call.run(&loss, {.stats = true});
-    if (plan) *plan = ran.plan;
-    return std::move(ran.stats);
-  });
-}
+template <>
+struct Steps<TokenStatistics> {
+  static constexpr const char* kName = "token_stats";
+  static constexpr stats::Returned kRun = {.stats = true, .expected = true};
+  static constexpr stats::Returned kForward = kRun;
 
-Plan plan_statistics(Call whole, const Targets& targets, const TokenOptions& options, const StatsRequest& request) {
-  return whole.complete([&](Call& call) {
-    call.state("plan_token_stats", options, request);
-    set_task(call, targets, options, request);
-    return call.plan(nullptr, api::kStatistics);
-  });
-}
+  const TokenStatistics& task;
 
-Plan plan_loss(Call whole, const Targets& targets, const TokenOptions& options, const TokenLoss& loss) {
-  return whole.complete([&](Call& call) {
-    call.state("plan_token_loss", options);
-    set_task(call, targets, options, loss);
-    return call.plan(&loss);
-  });
-}
-
-// A loss whose gradient with respect to the entropy is given by the caller.
-class GivenEntropyGradient final : public TokenLoss {
- public:
-  explicit GivenEntropyGradient(std::span<const double> upstream) : upstream_(upstream) {}
-
-  StatsRequest needs() const override { return {.entropy = true}; }
-  GradsFilled gradients() const override { return {.entropy = true}; }
-  void evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) override {
-    for (const int64_t row : rows) grads.entropy[static_cast<size_t>(row)] = upstream_[static_cast<size_t>(row)];
+  Statistics make_loss(Call& call) const {
+    call.set_task({.options = task.token,
+                   .request = task.request,
+                   .picks = picks(call),
+                   .cross = {task.request.cross_weights}},
+                  {core::range_of("targets", task.targets)});
+    return {};
+  }
+  void prepare(const Call&, const Statistics&) const {}
+  Plan backward(Call& call, const Statistics&, const Forward<TokenStatistics>& forward,
+                const Upstream& upstream) const {
+    const TokenGrads* grads = upstream.grads();
+    if (!grads) core::fail("upstream is a number, but statistics have TokenGrads");
+    call.state_tokens([&](ranks::Statement& statement) { state_grads(statement, call.problem(), *grads); });
+    return call.run_gradients(forward.result.stats, *grads);
   }
 
  private:
-  std::span<const double> upstream_;
+  problem::RowPicks picks(const Call& call) const {
+    if (task.targets.size != 0 || call.shape().tokens == 0) {
+      return problem::target_picks(call.target_ids(task.targets, task.token));
+    }
+    problem::check_no_targets(task.token, "without targets every row takes part");
+    if (task.request.rank) core::fail("rank is wanted, but there are no targets: it is that of the target");
+    if (task.request.outside) core::fail("outside is wanted, but there are no targets: it is that of all but the target");
+    return problem::all_rows(call.shape().tokens);
+  }
 };
 
-void check_entropy_options(const TokenOptions& options) {
-  if (options.shift) core::fail("shift = ", options.shift, ": an entropy has no targets to shift");
-  if (options.ignore_index != TokenOptions().ignore_index) {
-    core::fail("ignore_index = ", options.ignore_index, " has no meaning for an entropy: no row is left out");
-  }
-}
+template <>
+struct Steps<CustomLoss> {
+  static constexpr const char* kName = "custom_loss";
+  static constexpr stats::Returned kRun = {.stats = true};
+  static constexpr stats::Returned kForward = {.stats = true, .grads = true};
 
-}  // namespace
+  const CustomLoss& task;
 
-TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                               const Targets& targets, const TokenOptions& options, const StatsRequest& request,
-                               Plan* plan) {
-  return statistics(Call(context, hidden, head), targets, options, request, plan);
-}
-TokenStats compute_token_stats(const Context& context, const Logits& logits, const Targets& targets,
-                               const TokenOptions& options, const StatsRequest& request, Plan* plan) {
-  return statistics(Call(context, logits), targets, options, request, plan);
-}
-
-void backpropagate_token_grads(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                               const Targets& targets, const TokenOptions& options, const StatsRequest& request,
-                               const TokenStats& stats, const TokenGrads& grads, const Gradients& outputs, Plan* plan) {
-  backpropagate(Call(context, hidden, head, outputs), targets, options, request, stats, grads, plan);
-}
-void backpropagate_token_grads(const Context& context, const Logits& logits, const Targets& targets,
-                               const TokenOptions& options, const StatsRequest& request, const TokenStats& stats,
-                               const TokenGrads& grads, const LogitsGradient& dlogits, Plan* plan) {
-  backpropagate(Call(context, logits, dlogits), targets, options, request, stats, grads, plan);
-}
-
-TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                          const Targets& targets, const TokenOptions& options, TokenLoss& loss,
-                          const Gradients& outputs, Plan* plan) {
-  return run_loss(Call(context, hidden, head, outputs), targets, options, loss, plan);
-}
-TokenStats run_token_loss(const Context& context, const Logits& logits, const Targets& targets,
-                          const TokenOptions& options, TokenLoss& loss, const LogitsGradient& dlogits, Plan* plan) {
-  return run_loss(Call(context, logits, dlogits), targets, options, loss, plan);
-}
-
-Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                      const TokenOptions& options, const StatsRequest& request) {
-  return plan_statistics(Call(context, hidden, head), targets, options, request);
-}
-Plan plan_token_stats(const Context& context, const Logits& logits, const Targets& targets, const TokenOptions& options,
-                      const StatsRequest& request) {
-  return plan_statistics(Call(context, logits), targets, options, request);
-}
-
-Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const Targets& targets,
-                     const TokenOptions& options, const TokenLoss& loss, const Gradients& outputs) {
-  return plan_loss(Call(context, hidden, head, outputs), targets, options, loss);
-}
-Plan plan_token_loss(const Context& context, const Logits& logits, const Targets& targets, const TokenOptions& options,
-                     const TokenLoss& loss, const LogitsGradient& dlogits) {
-  return plan_loss(Call(context, logits, dlogits), targets, options, loss);
-}
-
-size_t slice_bytes_per_token(DType hidden, const StatsRequest& request) {
-  const problem::TokenProblem problem = problem::resolve(
-      {.tokens = 1, .dtype = hidden}, {.options = {}, .request = request, .picks = problem::target_picks({0})});
-  return fold::CallPartials(problem).wire_bytes(fold::Walk::kFirst, 0);
-}
-
-std::vector<std::byte> token_stats_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                         const Targets& targets, const TokenOptions& options,
-                                         const StatsRequest& request) {
-  Call whole(context, hidden, head);
-  return whole.complete([&](Call& call) {
-    set_task(call, targets, options, request);
-    return call.fold_slice();
-  });
-}
-
-std::vector<double> entropy_from_logits(const Context& context, const Logits& logits, const TokenOptions& options,
-                                        std::span<const double> upstream, const LogitsGradient& dlogits) {
-  Call whole(context, logits, dlogits);
-  return whole.complete([&](Call& call) {
-    call.state("entropy_from_logits", options);
-    check_entropy_options(options);
-    call.set_task({.options = options, .request = {.entropy = true}, .picks = problem::all_rows(logits.tokens())},
-                  {core::range_of("upstream", upstream.data(), upstream.size_bytes())});
-    if (!dlogits.data) {
-      if (!upstream.empty()) core::fail("upstream has ", upstream.size(), " entries but dlogits.data is null");
-      const stream::Ran ran = call.run(nullptr);
-      return ran.stats.entropy;
+  Callers make_loss(Call& call) const {
+    if (!task.loss) core::fail("loss is null");
+    const TokenLoss& loss = *task.loss;
+    if (loss.gradients().divergence) {
+      core::fail("the loss has a gradient of the divergence, but the call has no teacher");
     }
-    problem::check_entries("upstream", upstream.size(), call.problem());
-    problem::check_finite_entries("upstream", upstream, call.problem());
-    GivenEntropyGradient loss(upstream);
-    const stream::Ran ran = call.run(&loss);
-    return ran.stats.entropy;
-  });
-}
+    StatsRequest request = loss.needs();
+    // Their gradients are functions of the statistics themselves.
+    request.entropy |= loss.gradients().entropy;
+    request.outside |= loss.gradients().outside;
+    call.set_task({.options = task.token,
+                   .request = request,
+                   .picks = problem::target_picks(call.target_ids(task.targets, task.token)),
+                   .cross = {request.cross_weights}},
+                  {core::range_of("targets", task.targets)});
+    return {*task.loss};
+  }
+  void prepare(const Call&, const Callers&) const {}
+  Plan backward(Call& call, const Callers&, const Forward<CustomLoss>& forward, const Upstream& upstream) const {
+    return scaled_gradients(call, forward, upstream);
+  }
+};
+
+}  // namespace api
+
+LOGITLESS_VERBS(TokenStatistics);
+LOGITLESS_VERBS(CustomLoss);
+LOGITLESS_SLICES(TokenStatistics, task.request);
 
 }  // namespace logitless

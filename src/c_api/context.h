@@ -46,9 +46,9 @@ struct logitless_workspace {
 };
 
 struct logitless_forward {
-  std::variant<logitless::CrossEntropyForward, logitless::PolicyForward, logitless::PreferenceForward,
-               logitless::KtoForward, logitless::SoftCrossEntropyForward, logitless::IdLogps,
-               logitless::DistillationForward, logitless::SetDistillationForward>
+  std::variant<logitless::Forward<CrossEntropy>, logitless::Forward<PolicyLoss>, logitless::Forward<PreferenceLoss>,
+               logitless::Forward<KtoLoss>, logitless::Forward<SoftCrossEntropy>, logitless::IdLogpsResult,
+               logitless::Forward<Distillation>, logitless::Forward<SetDistillation>>
       forward;
 };
 

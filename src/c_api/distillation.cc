@@ -37,7 +37,7 @@ logitless_status logitless_distillation_loss_backward(
     const double* upstream, size_t upstream_count, const logitless_gradients* gradients, logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
     return distillation_loss_backward(from..., teacher_of(teacher), optional_targets(targets), options_of(options),
-                                      forward_of<DistillationForward>(forward),
+                                      forward_of<Forward<Distillation>>(forward),
                                       span_of(upstream, upstream_count, "upstream"), outputs);
   });
 }
@@ -88,7 +88,7 @@ logitless_status logitless_set_distillation_loss_backward(
     const logitless_gradients* gradients, logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
     return set_distillation_loss_backward(from..., set_teacher_of(teacher), optional_targets(targets),
-                                          options_of(options), forward_of<SetDistillationForward>(forward),
+                                          options_of(options), forward_of<Forward<SetDistillation>>(forward),
                                           span_of(upstream, upstream_count, "upstream"), outputs);
   });
 }

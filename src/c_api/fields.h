@@ -131,27 +131,27 @@ inline logitless_stats_request defaults() {
 }
 template <>
 inline logitless_cross_entropy_options defaults() {
-  return defaults_of<CrossEntropyOptions, logitless_cross_entropy_options>();
+  return defaults_of<CrossEntropy, logitless_cross_entropy_options>();
 }
 template <>
 inline logitless_soft_cross_entropy_options defaults() {
-  return defaults_of<SoftCrossEntropyOptions, logitless_soft_cross_entropy_options>();
+  return defaults_of<SoftCrossEntropy, logitless_soft_cross_entropy_options>();
 }
 template <>
 inline logitless_id_logps_options defaults() {
-  return defaults_of<IdLogpsOptions, logitless_id_logps_options>();
+  return defaults_of<IdLogps, logitless_id_logps_options>();
 }
 template <>
 inline logitless_policy_options defaults() {
-  return defaults_of<PolicyOptions, logitless_policy_options>();
+  return defaults_of<PolicyLoss, logitless_policy_options>();
 }
 template <>
 inline logitless_preference_options defaults() {
-  return defaults_of<PreferenceOptions, logitless_preference_options>();
+  return defaults_of<PreferenceLoss, logitless_preference_options>();
 }
 template <>
 inline logitless_kto_options defaults() {
-  return defaults_of<KtoOptions, logitless_kto_options>();
+  return defaults_of<KtoLoss, logitless_kto_options>();
 }
 template <>
 inline logitless_teacher defaults() {
@@ -162,11 +162,11 @@ inline logitless_teacher defaults() {
 }
 template <>
 inline logitless_distillation_options defaults() {
-  return defaults_of<DistillationOptions, logitless_distillation_options>();
+  return defaults_of<Distillation, logitless_distillation_options>();
 }
 template <>
 inline logitless_set_distillation_options defaults() {
-  return defaults_of<SetDistillationOptions, logitless_set_distillation_options>();
+  return defaults_of<SetDistillation, logitless_set_distillation_options>();
 }
 template <>
 inline logitless_context_options defaults() {
@@ -177,27 +177,27 @@ inline TokenOptions token_options_of(const logitless_token_options* given) {
   return taken<TokenOptions>(given, "token options");
 }
 inline StatsRequest request_of(const logitless_stats_request* given) { return taken<StatsRequest>(given, "request"); }
-inline CrossEntropyOptions options_of(const logitless_cross_entropy_options* given) {
-  return taken<CrossEntropyOptions>(given, "options");
+inline CrossEntropy options_of(const logitless_cross_entropy_options* given) {
+  return taken<CrossEntropy>(given, "options");
 }
-inline SoftCrossEntropyOptions options_of(const logitless_soft_cross_entropy_options* given) {
-  return taken<SoftCrossEntropyOptions>(given, "options");
+inline SoftCrossEntropy options_of(const logitless_soft_cross_entropy_options* given) {
+  return taken<SoftCrossEntropy>(given, "options");
 }
-inline IdLogpsOptions options_of(const logitless_id_logps_options* given) {
-  return taken<IdLogpsOptions>(given, "options");
+inline IdLogps options_of(const logitless_id_logps_options* given) {
+  return taken<IdLogps>(given, "options");
 }
-inline PolicyOptions options_of(const logitless_policy_options* given) {
-  return taken<PolicyOptions>(given, "options");
+inline PolicyLoss options_of(const logitless_policy_options* given) {
+  return taken<PolicyLoss>(given, "options");
 }
-inline PreferenceOptions options_of(const logitless_preference_options* given) {
-  return taken<PreferenceOptions>(given, "options");
+inline PreferenceLoss options_of(const logitless_preference_options* given) {
+  return taken<PreferenceLoss>(given, "options");
 }
-inline KtoOptions options_of(const logitless_kto_options* given) { return taken<KtoOptions>(given, "options"); }
-inline DistillationOptions options_of(const logitless_distillation_options* given) {
-  return taken<DistillationOptions>(given, "options");
+inline KtoLoss options_of(const logitless_kto_options* given) { return taken<KtoLoss>(given, "options"); }
+inline Distillation options_of(const logitless_distillation_options* given) {
+  return taken<Distillation>(given, "options");
 }
-inline SetDistillationOptions options_of(const logitless_set_distillation_options* given) {
-  return taken<SetDistillationOptions>(given, "options");
+inline SetDistillation options_of(const logitless_set_distillation_options* given) {
+  return taken<SetDistillation>(given, "options");
 }
 inline ContextOptions options_of(const logitless_context_options* given) {
   return taken<ContextOptions>(given, "options");

@@ -159,9 +159,9 @@ SetTeacher set_teacher_of(const logitless_set_teacher* given) {
 
 Targets optional_targets(const logitless_targets* given) { return given ? targets_of(given, "targets") : Targets(); }
 
-Logits logits_of(const logitless_logits* given, const char* name) {
+FinishedLogits logits_of(const logitless_logits* given, const char* name) {
   const logitless_logits in = read(&there(given, name), name);
-  return Logits(in.data, dtype_of(in.dtype, (std::string(name) + ".dtype").c_str()), in.batch, in.time, in.vocab,
+  return FinishedLogits(in.data, dtype_of(in.dtype, (std::string(name) + ".dtype").c_str()), in.batch, in.time, in.vocab,
                 step_of(in.batch_stride), step_of(in.row_stride));
 }
 
@@ -174,7 +174,7 @@ void check_of_logits_alone(const logitless_gradients& in) {
   }
 }
 
-LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits) {
+LogitsGradient d_logits_of(const logitless_gradients& in, const FinishedLogits& logits) {
   if (!in.d_logits) return {};
   return LogitsGradient(in.d_logits, dtype_of(in.d_logits_dtype, "gradients.d_logits_dtype"), logits.batch, logits.time,
                         logits.vocab, step_of(in.d_logits_batch_stride), step_of(in.d_logits_row_stride));

@@ -77,16 +77,16 @@ class CallTensors {
  private:
   HiddenStates hidden_;
   LmHead head_;
-  std::optional<Logits> logits_;
+  std::optional<FinishedLogits> logits_;
   Gradients gradients_;
   LogitsGradient d_logits_;
 };
 
 /// Returns logits that are asked for by themselves.
-Logits logits_of(const logitless_logits* in, const char* name = "logits");
+FinishedLogits logits_of(const logitless_logits* in, const char* name = "logits");
 /// Throws InvalidInput where gradients of hidden states or a head are wanted, of which there are none.
 void check_of_logits_alone(const logitless_gradients& in);
 /// Returns where the gradient of `logits` goes.
-LogitsGradient d_logits_of(const logitless_gradients& in, const Logits& logits);
+LogitsGradient d_logits_of(const logitless_gradients& in, const FinishedLogits& logits);
 
 }  // namespace logitless::c_api

@@ -62,7 +62,7 @@ logitless_status logitless_cross_entropy_backward(const logitless_context* conte
                                                   logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
     return cross_entropy_backward(from..., targets_of(targets, "targets"), options_of(options),
-                                  forward_of<CrossEntropyForward>(forward),
+                                  forward_of<Forward<CrossEntropy>>(forward),
                                   span_of(upstream, upstream_count, "upstream"), outputs);
   });
 }
@@ -100,7 +100,7 @@ logitless_status logitless_policy_loss_backward(const logitless_context* context
                                                 const logitless_forward* forward, double upstream,
                                                 const logitless_gradients* gradients, logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
-    return policy_loss_backward(from..., batch_of(batch), options_of(options), forward_of<PolicyForward>(forward),
+    return policy_loss_backward(from..., batch_of(batch), options_of(options), forward_of<Forward<PolicyLoss>>(forward),
                                 upstream, outputs);
   });
 }
@@ -145,7 +145,7 @@ logitless_status logitless_preference_loss_backward(const logitless_context* con
                                                     const logitless_gradients* gradients, logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
     return preference_loss_backward(from..., targets_of(targets, "targets"), reference_of(reference),
-                                    options_of(options), forward_of<PreferenceForward>(forward), upstream, outputs);
+                                    options_of(options), forward_of<Forward<PreferenceLoss>>(forward), upstream, outputs);
   });
 }
 
@@ -182,7 +182,7 @@ logitless_status logitless_kto_loss_backward(const logitless_context* context, c
                                              const logitless_forward* forward, double upstream,
                                              const logitless_gradients* gradients, logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
-    return kto_loss_backward(from..., batch_of(batch), options_of(options), forward_of<KtoForward>(forward), upstream,
+    return kto_loss_backward(from..., batch_of(batch), options_of(options), forward_of<Forward<KtoLoss>>(forward), upstream,
                              outputs);
   });
 }

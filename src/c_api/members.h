@@ -19,22 +19,22 @@ inline FieldsOf<StatsRequest> fields_of(const logitless_stats_request&) { return
 inline FieldsOf<TokenStats> fields_of(const logitless_token_stats&) { return {}; }
 inline FieldsOf<TokenGrads> fields_of(const logitless_token_grads&) { return {}; }
 inline FieldsOf<ContextOptions> fields_of(const logitless_context_options&) { return {}; }
-inline FieldsOf<CrossEntropyOptions> fields_of(const logitless_cross_entropy_options&) { return {}; }
+inline FieldsOf<CrossEntropy> fields_of(const logitless_cross_entropy_options&) { return {}; }
 inline FieldsOf<CrossEntropyMetrics> fields_of(const logitless_cross_entropy_result&) { return {}; }
-inline FieldsOf<SoftCrossEntropyOptions> fields_of(const logitless_soft_cross_entropy_options&) { return {}; }
+inline FieldsOf<SoftCrossEntropy> fields_of(const logitless_soft_cross_entropy_options&) { return {}; }
 inline FieldsOf<SoftCrossEntropyMetrics> fields_of(const logitless_soft_cross_entropy_result&) { return {}; }
-inline FieldsOf<IdLogpsOptions> fields_of(const logitless_id_logps_options&) { return {}; }
+inline FieldsOf<IdLogps> fields_of(const logitless_id_logps_options&) { return {}; }
 inline FieldsOf<PolicyBatch> fields_of(const logitless_policy_batch&) { return {}; }
-inline FieldsOf<PolicyOptions> fields_of(const logitless_policy_options&) { return {}; }
+inline FieldsOf<PolicyLoss> fields_of(const logitless_policy_options&) { return {}; }
 inline FieldsOf<PolicyMetrics> fields_of(const logitless_policy_result&) { return {}; }
-inline FieldsOf<PreferenceOptions> fields_of(const logitless_preference_options&) { return {}; }
+inline FieldsOf<PreferenceLoss> fields_of(const logitless_preference_options&) { return {}; }
 inline FieldsOf<PreferenceMetrics> fields_of(const logitless_preference_result&) { return {}; }
-inline FieldsOf<DistillationOptions> fields_of(const logitless_distillation_options&) { return {}; }
+inline FieldsOf<Distillation> fields_of(const logitless_distillation_options&) { return {}; }
 inline FieldsOf<DistillationMetrics> fields_of(const logitless_distillation_result&) { return {}; }
-inline FieldsOf<SetDistillationOptions> fields_of(const logitless_set_distillation_options&) { return {}; }
+inline FieldsOf<SetDistillation> fields_of(const logitless_set_distillation_options&) { return {}; }
 inline FieldsOf<SetDistillationMetrics> fields_of(const logitless_set_distillation_result&) { return {}; }
 inline FieldsOf<KtoBatch> fields_of(const logitless_kto_batch&) { return {}; }
-inline FieldsOf<KtoOptions> fields_of(const logitless_kto_options&) { return {}; }
+inline FieldsOf<KtoLoss> fields_of(const logitless_kto_options&) { return {}; }
 inline FieldsOf<KtoMetrics> fields_of(const logitless_kto_result&) { return {}; }
 
 // LOGITLESS_OWN(T, a, b, ...) lists members of T that stand in no list of fields.h.

@@ -28,7 +28,7 @@ static_assert(static_cast<int>(Divergence::kAcceptance) == LOGITLESS_ACCEPTANCE)
 static_assert(static_cast<int>(DType::kBFloat16) == LOGITLESS_BFLOAT16);
 static_assert(static_cast<int>(DType::kFloat64) == LOGITLESS_FLOAT64);
 static_assert(static_cast<int>(PolicyVariant::kKlCov) == LOGITLESS_KL_COV);
-static_assert(static_cast<int>(PreferenceLoss::kSigmoidNorm) == LOGITLESS_SIGMOID_NORM);
+static_assert(static_cast<int>(PairedLoss::kSigmoidNorm) == LOGITLESS_SIGMOID_NORM);
 
 }  // namespace
 
@@ -61,7 +61,7 @@ const char* logitless_teacher_against_name(int32_t against) {
   return name_at<TeacherAgainst, LOGITLESS_AGAINST_SAMPLING>(against);
 }
 const char* logitless_preference_loss_name(int32_t loss) {
-  return name_at<PreferenceLoss, LOGITLESS_SIGMOID_NORM>(loss);
+  return name_at<PairedLoss, LOGITLESS_SIGMOID_NORM>(loss);
 }
 const char* logitless_f_divergence_name(int32_t divergence) {
   return name_at<FDivergence, LOGITLESS_F_ALPHA>(divergence);
@@ -74,5 +74,5 @@ const char* logitless_outside_set_name(int32_t outside) {
   return name_at<OutsideSet, LOGITLESS_OUTSIDE_GENERALISED>(outside);
 }
 int logitless_needs_reference(int32_t loss) {
-  return logitless_preference_loss_name(loss) && needs_reference(static_cast<PreferenceLoss>(loss));
+  return logitless_preference_loss_name(loss) && needs_reference(static_cast<PairedLoss>(loss));
 }

@@ -44,7 +44,7 @@ logitless_status logitless_soft_cross_entropy_backward(const logitless_context* 
                                                        logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
     return soft_cross_entropy_backward(from..., soft_targets_of(targets), options_of(options),
-                                       forward_of<SoftCrossEntropyForward>(forward),
+                                       forward_of<Forward<SoftCrossEntropy>>(forward),
                                        span_of(upstream, upstream_count, "upstream"), outputs);
   });
 }
@@ -70,13 +70,13 @@ logitless_status logitless_id_logps(const logitless_context* context, const logi
     check_place(logps, "logps");
     if (logps) check_entries("logp_count", static_cast<int64_t>(logp_count), given.entries());
     check_plan(plan);
-    IdLogps left = call.with(
+    IdLogpsResult left = call.with(
         [&](const auto&, const auto&... from) { return id_logps(ran_in, from..., given, options_of(options)); });
     copy(left.logps, logps);
     write_plan(left.plan, plan);
     if (!forward) return;
     auto kept = std::make_unique<logitless_forward>();
-    kept->forward.emplace<IdLogps>(std::move(left));
+    kept->forward.emplace<IdLogpsResult>(std::move(left));
     *forward = kept.release();
   });
 }
@@ -87,7 +87,7 @@ logitless_status logitless_id_logps_backward(const logitless_context* context, c
                                              size_t upstream_count, const logitless_gradients* gradients,
                                              logitless_plan* plan) {
   return run_plan(context, source, gradients, plan, [&](const auto& outputs, const auto&... from) {
-    return id_logps_backward(from..., sets_of(sets, "sets"), options_of(options), forward_of<IdLogps>(forward),
+    return id_logps_backward(from..., sets_of(sets, "sets"), options_of(options), forward_of<IdLogpsResult>(forward),
                              span_of(upstream, upstream_count, "upstream"), outputs);
   });
 }

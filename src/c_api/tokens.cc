@@ -280,7 +280,7 @@ logitless_status logitless_entropy_from_logits(const logitless_context* context,
                                                const logitless_gradients* wanted, double* entropy) {
   return guarded([&] {
     const Context& ran_in = context_of(context);
-    const Logits logits = logits_of(given);
+    const FinishedLogits logits = logits_of(given);
     const logitless_gradients gradients = read(wanted, "gradients");
     check_of_logits_alone(gradients);
     const int64_t tokens = upstream ? std::max<int64_t>(logits.tokens(), 0) : 0;

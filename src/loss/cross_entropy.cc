@@ -7,20 +7,20 @@
 #include "loss/batch.h"
 
 namespace logitless::loss {
-StatsRequest stats_request(const CrossEntropyOptions& options) {
+StatsRequest stats_request(const CrossEntropy& options) {
   return {.entropy = options.want_entropy, .cross = options.label_smoothing > 0, .argmax = options.want_accuracy};
 }
 
-problem::Cross cross(const CrossEntropyOptions& options) { return {options.class_weights, "class_weights"}; }
+problem::Cross cross(const CrossEntropy& options) { return {options.class_weights, "class_weights"}; }
 
-void check_options(const CrossEntropyOptions& options) {
+void check_options(const CrossEntropy& options) {
   core::check_fields(options);
   if (options.normaliser && options.reduction != Reduction::kMean) {
     core::fail("normaliser = ", *options.normaliser, " needs reduction mean");
   }
 }
 
-CrossEntropyLoss::CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem,
+CrossEntropyLoss::CrossEntropyLoss(const CrossEntropy& options, const problem::TokenProblem& problem,
                                    ranks::Totals totals)
     : options_(options), problem_(problem), totals_(totals) {
   nll_.assign(static_cast<size_t>(problem.tokens), 0);

@@ -15,15 +15,15 @@ namespace logitless::loss {
 
 /// These return what a problem needs to know of the options. Class weights are the weights of the cross
 /// statistic.
-StatsRequest stats_request(const CrossEntropyOptions& options);
-problem::Cross cross(const CrossEntropyOptions& options);
+StatsRequest stats_request(const CrossEntropy& options);
+problem::Cross cross(const CrossEntropy& options);
 
 /// Throws InvalidInput for an option out of its range.
-void check_options(const CrossEntropyOptions& options);
+void check_options(const CrossEntropy& options);
 
 class CrossEntropyLoss final : public TokenLoss {
  public:
-  CrossEntropyLoss(const CrossEntropyOptions& options, const problem::TokenProblem& problem, ranks::Totals totals);
+  CrossEntropyLoss(const CrossEntropy& options, const problem::TokenProblem& problem, ranks::Totals totals);
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradsFilled gradients() const override;
@@ -48,7 +48,7 @@ class CrossEntropyLoss final : public TokenLoss {
   double nll(int64_t row, const TokenStats& stats) const;
   double z_loss(int64_t row, const TokenStats& stats) const;
 
-  const CrossEntropyOptions& options_;
+  const CrossEntropy& options_;
   const problem::TokenProblem& problem_;
   ranks::Totals totals_;
   Upstream upstream_;

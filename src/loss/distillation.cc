@@ -12,22 +12,22 @@ namespace logitless::loss {
 namespace {
 
 // Tells whether the cross-entropy and the divergence are of the same softmax.
-bool shares_softmax(const DistillationOptions& options) {
+bool shares_softmax(const Distillation& options) {
   return options.hard_weight == 0 ||
          (options.token.temperatures.empty() && options.token.temperature == options.hard_temperature);
 }
 
 }  // namespace
 
-void check_distillation_options(const DistillationOptions& options, const Targets& targets, int64_t tokens) {
+void check_distillation_options(const Distillation& options, const Targets& targets, int64_t tokens) {
   core::check_fields(options);
   check_divergence_options(options, targets, tokens);
-  if (options.hard_weight == 0 && options.hard_temperature != DistillationOptions().hard_temperature) {
+  if (options.hard_weight == 0 && options.hard_temperature != Distillation().hard_temperature) {
     core::fail("hard_temperature = ", options.hard_temperature, " is set but hard_weight = 0");
   }
 }
 
-problem::Task distillation_task(const DistillationOptions& options) {
+problem::Task distillation_task(const Distillation& options) {
   problem::Task task;
   task.options = options.token;
   problem::DivergenceTask& divergence = task.divergence.emplace();
@@ -48,7 +48,7 @@ problem::Task distillation_task(const DistillationOptions& options) {
   return task;
 }
 
-DistillationLoss::DistillationLoss(const DistillationOptions& options, SequenceTokens tokens,
+DistillationLoss::DistillationLoss(const Distillation& options, SequenceTokens tokens,
                                    const problem::TokenProblem& problem, ranks::Totals totals)
     : options_(options),
       tokens_(std::move(tokens)),

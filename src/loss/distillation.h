@@ -18,16 +18,16 @@ namespace logitless::loss {
 
 /// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or these
 /// targets, which are of `tokens` rows.
-void check_distillation_options(const DistillationOptions& options, const Targets& targets, int64_t tokens);
+void check_distillation_options(const Distillation& options, const Targets& targets, int64_t tokens);
 
 /// Returns what is computed of the logits for these options: everything of a task but its picks and what is
 /// the teacher's own.
-problem::Task distillation_task(const DistillationOptions& options);
+problem::Task distillation_task(const Distillation& options);
 
 class DistillationLoss final : public TokenLoss {
  public:
   /// `tokens` are the sequences, and which of their rows take part. What is given must outlive this.
-  DistillationLoss(const DistillationOptions& options, SequenceTokens tokens, const problem::TokenProblem& problem,
+  DistillationLoss(const Distillation& options, SequenceTokens tokens, const problem::TokenProblem& problem,
                    ranks::Totals totals);
 
   StatsRequest needs() const override { return distillation_task(options_).request; }
@@ -46,7 +46,7 @@ class DistillationLoss final : public TokenLoss {
  private:
   double divergence_weight(int64_t row) const;
 
-  const DistillationOptions& options_;
+  const Distillation& options_;
   SequenceTokens tokens_;
   const problem::TokenProblem& problem_;
   ranks::Totals totals_;

@@ -10,29 +10,29 @@
 
 namespace logitless::loss {
 
-void check_kto_options(const KtoOptions& options) { core::check_fields(options); }
+void check_kto_options(const KtoLoss& options) { core::check_fields(options); }
 
-KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name,
-                 ranks::Totals totals)
+SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::string_view rows_name,
+                           ranks::Totals totals)
     : options_(options), tokens_(std::move(tokens)), totals_(totals) {
   using core::fail;
   const int64_t sequences = tokens_.sequences();
   const bool fits = options.loss == UnpairedLoss::kA2po;
-  if (static_cast<int64_t>(batch.labels.size()) != sequences && !(fits && batch.labels.empty())) {
-    fail("labels has ", batch.labels.size(), " entries but ", rows_name, " holds ", sequences, " sequences");
+  if (static_cast<int64_t>(options.labels.size()) != sequences && !(fits && options.labels.empty())) {
+    fail("labels has ", options.labels.size(), " entries but ", rows_name, " holds ", sequences, " sequences");
   }
-  core::check_vector("kl_logps", batch.kl_logps.data, batch.kl_logps.dtype, batch.kl_logps.size);
-  core::check_vector("kl_ref_logps", batch.kl_ref_logps.data, batch.kl_ref_logps.dtype, batch.kl_ref_logps.size);
-  if (batch.kl_logps.size != batch.kl_ref_logps.size) {
-    fail("kl_logps has ", batch.kl_logps.size, " entries but kl_ref_logps has ", batch.kl_ref_logps.size);
+  core::check_vector("kl_logps", options.kl_logps.data, options.kl_logps.dtype, options.kl_logps.size);
+  core::check_vector("kl_ref_logps", options.kl_ref_logps.data, options.kl_ref_logps.dtype, options.kl_ref_logps.size);
+  if (options.kl_logps.size != options.kl_ref_logps.size) {
+    fail("kl_logps has ", options.kl_logps.size, " entries but kl_ref_logps has ", options.kl_ref_logps.size);
   }
-  if (batch.labels.empty() && sequences > 0) {
+  if (options.labels.empty() && sequences > 0) {
     for (const auto& [name, weight] : {std::pair("desirable_weight", options.desirable_weight),
                                        {"undesirable_weight", options.undesirable_weight}}) {
       if (weight != 1) fail(name, " = ", weight, " is set but labels is empty");
     }
   }
-  if (batch.kl_logps.size != 0 && options.loss != UnpairedLoss::kKto) {
+  if (options.kl_logps.size != 0 && options.loss != UnpairedLoss::kKto) {
     fail("kl_logps is given but has no meaning for ", name_of(options.loss));
   }
   if (options.bco_delta != 0 && options.loss != UnpairedLoss::kBco) {
@@ -51,17 +51,17 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
       to[static_cast<size_t>(s)] = value;
     }
   };
-  if (batch.sequence_weights.size != 0) take("sequence_weights", batch.sequence_weights, weights_, true);
-  if (fits) take("reward_targets", batch.reward_targets, targets_, false);
-  if (!fits && batch.reward_targets.size != 0) {
+  if (options.sequence_weights.size != 0) take("sequence_weights", options.sequence_weights, weights_, true);
+  if (fits) take("reward_targets", options.reward_targets, targets_, false);
+  if (!fits && options.reward_targets.size != 0) {
     fail("reward_targets is given but has no meaning for ", name_of(options.loss));
   }
-  for (int64_t j = 0; j < batch.kl_logps.size; ++j) {
-    kl_ += finite_entry("kl_logps", batch.kl_logps, j) - finite_entry("kl_ref_logps", batch.kl_ref_logps, j);
+  for (int64_t j = 0; j < options.kl_logps.size; ++j) {
+    kl_ += finite_entry("kl_logps", options.kl_logps, j) - finite_entry("kl_ref_logps", options.kl_ref_logps, j);
   }
-  double kl_count = static_cast<double>(batch.kl_logps.size);
+  double kl_count = static_cast<double>(options.kl_logps.size);
   desirable_.assign(static_cast<size_t>(sequences), true);
-  for (size_t s = 0; s < batch.labels.size(); ++s) desirable_[s] = batch.labels[s] != 0;
+  for (size_t s = 0; s < options.labels.size(); ++s) desirable_[s] = options.labels[s] != 0;
   for (const int64_t count : tokens_.counts) active_ += count > 0;
   totals_.sum({&kl_, &kl_count, &active_});
   kl_ = std::max(0.0, kl_ / std::max(kl_count, 1.0));
@@ -69,12 +69,12 @@ KtoLoss::KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceToken
   loss_.assign(tokens_.counts.size(), 0);
 }
 
-double KtoLoss::scale(size_t s) const {
+double SequenceLoss::scale(size_t s) const {
   return options_.average_log_prob ? 1 / std::max(1.0, tokens_.count(static_cast<int64_t>(s))) : 1;
 }
 
 // Returns the loss of a sequence; docs/losses.md, 2.2.
-KtoLoss::Value KtoLoss::value(size_t s) const {
+SequenceLoss::Value SequenceLoss::value(size_t s) const {
   const double beta = options_.beta, sign = desirable_[s] ? 1 : -1;
   const double weight =
       (desirable_[s] ? options_.desirable_weight : options_.undesirable_weight) * (weights_.empty() ? 1 : weights_[s]);
@@ -97,7 +97,7 @@ KtoLoss::Value KtoLoss::value(size_t s) const {
   return {};
 }
 
-void KtoLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+void SequenceLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     sums_[static_cast<size_t>(tokens_.sequence[i])] += stats.logp[i];
@@ -111,7 +111,7 @@ void KtoLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, T
   }
 }
 
-KtoResult KtoLoss::result(const TokenStats& stats, const Plan& plan) const {
+KtoResult SequenceLoss::result(const TokenStats& stats, const Plan& plan) const {
   KtoResult out;
   out.plan = plan;
   out.sequence_losses.assign(loss_.begin(), loss_.end());

@@ -13,14 +13,14 @@
 
 namespace logitless::loss {
 
-void check_kto_options(const KtoOptions& options);
+void check_kto_options(const KtoLoss& options);
 
-class KtoLoss final : public TokenLoss {
+class SequenceLoss final : public TokenLoss {
  public:
   /// Keeps a reference to the options; checks and copies labels and baseline. Messages call the tensor that
   /// has the rows `rows_name`.
-  KtoLoss(const KtoOptions& options, const KtoBatch& batch, SequenceTokens tokens, std::string_view rows_name,
-          ranks::Totals totals = ranks::Totals());
+  SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::string_view rows_name,
+               ranks::Totals totals = ranks::Totals());
 
   const SequenceTokens& tokens() const { return tokens_; }
   /// Sets Σ_t log-probability under the reference, [B]. Call it before evaluate().
@@ -42,7 +42,7 @@ class KtoLoss final : public TokenLoss {
   double log_ratio(size_t s) const { return (sums_[s] - reference_[s]) * scale(s); }
   double scale(size_t s) const;
 
-  const KtoOptions& options_;
+  const KtoLoss& options_;
   SequenceTokens tokens_;
   double kl_ = 0;
   ranks::Totals totals_;

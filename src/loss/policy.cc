@@ -25,24 +25,24 @@ bool is_mask(SamplerCorrection c) {
 
 }  // namespace
 
-StatsRequest PolicyLoss::needs() const {
+StatsRequest CompletionLoss::needs() const {
   return {.entropy = options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1};
 }
 
-bool PolicyLoss::coupled_ratio() const {
+bool CompletionLoss::coupled_ratio() const {
   return variant().sequence_ratio != SequenceRatio::kNone ||
          options_.importance_sampling_level == ImportanceLevel::kSequence;
 }
 
 // Returns the option that makes the loss of a token depend on all tokens of the batch, or nothing.
-std::string PolicyLoss::coupling_of_batch() const {
+std::string CompletionLoss::coupling_of_batch() const {
   if (options_.top_entropy_quantile < 1) return "top_entropy_quantile = " + text_of(options_.top_entropy_quantile);
   if (variant().covariance != CovarianceRule::kNone) return std::string("variant = ") + name_of(options_.variant);
   return options_.m2_threshold ? "m2_threshold = " + text_of(options_.m2_threshold) : "";
 }
 
 // Returns what ℓ of this row is multiplied with on its way into the loss, apart from loss_scale.
-double PolicyLoss::normaliser(int64_t row) const {
+double CompletionLoss::normaliser(int64_t row) const {
   const auto count = [](double n) { return std::max(n, 1.0); };
   const double sequences = options_.num_sequences.value_or(count(batch_));
   switch (aggregation_of(options_)) {
@@ -63,17 +63,17 @@ double PolicyLoss::normaliser(int64_t row) const {
 }
 
 // Returns δ. On-policy it is exactly 0, also where logp is −∞, but a NaN stays NaN.
-double PolicyLoss::token_log_ratio(size_t i, double logp) const {
+double CompletionLoss::token_log_ratio(size_t i, double logp) const {
   if (old_.empty()) return std::isnan(logp) ? logp : 0;
   return logp - old_[i];
 }
 
-double PolicyLoss::sampler_log_ratio(size_t i, double logp) const {
+double CompletionLoss::sampler_log_ratio(size_t i, double logp) const {
   return std::isnan(sampling_[i]) ? 0 : old_logp(i, logp) - sampling_[i];
 }
 
 // Returns the sampler correction of exp(log_ratio).
-double PolicyLoss::corrected(double log_ratio) const {
+double CompletionLoss::corrected(double log_ratio) const {
   const double r = bounded_exp(log_ratio, kMostLogRatio);
   const double low = options_.sampler_clip_min.value_or(0);
   const double high = options_.sampler_clip_max.value_or(kInfinity);
@@ -81,14 +81,14 @@ double PolicyLoss::corrected(double log_ratio) const {
   return std::clamp(r, low, high);
 }
 
-bool PolicyLoss::teacher_is_against_policy() const {
+bool CompletionLoss::teacher_is_against_policy() const {
   return options_.teacher_against == TeacherAgainst::kCurrent ||
          (options_.teacher_against == TeacherAgainst::kOld && old_.empty());
 }
 
 // Adds the teacher's discounted log ratios to the advantages of whole sequences, or, without a discount, of
 // any rows. They increase. Without statistics the ratios are against what was given.
-void PolicyLoss::add_teacher(std::span<const int64_t> rows, const TokenStats* stats) {
+void CompletionLoss::add_teacher(std::span<const int64_t> rows, const TokenStats* stats) {
   double ahead = 0;  // Σ γ^(t − i) ratio_t over the rows t >= i of the sequence of i, the last row seen
   int64_t before = -1;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
@@ -108,7 +108,7 @@ void PolicyLoss::add_teacher(std::span<const int64_t> rows, const TokenStats* st
 }
 
 // Returns what a token adds to the log ratio of its sequence, and its slope by logp.
-PolicyLoss::Ratio PolicyLoss::sequence_term(size_t i, double logp) const {
+CompletionLoss::Ratio CompletionLoss::sequence_term(size_t i, double logp) const {
   const double log_ratio = token_log_ratio(i, logp), a = advantage_[i];
   if (variant().sequence_ratio != SequenceRatio::kClippedMean) return {log_ratio, 1};
   const double most = epsilon_high(options_), least = -epsilon_low(options_);
@@ -117,7 +117,7 @@ PolicyLoss::Ratio PolicyLoss::sequence_term(size_t i, double logp) const {
   return a == 0 ? Ratio{0, 0} : Ratio{log_ratio, 1};
 }
 
-void PolicyLoss::add_to_sequence(int64_t row, double logp) {
+void CompletionLoss::add_to_sequence(int64_t row, double logp) {
   const auto i = static_cast<size_t>(row);
   Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   const double log_ratio = token_log_ratio(i, logp);
@@ -135,7 +135,7 @@ void PolicyLoss::add_to_sequence(int64_t row, double logp) {
   }
 }
 
-PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
+CompletionLoss::Ratio CompletionLoss::ratio(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   double w = token_log_ratio(i, logp);
   if (variant().sequence_ratio == SequenceRatio::kSum) {
@@ -148,7 +148,7 @@ PolicyLoss::Ratio PolicyLoss::ratio(size_t i, double logp) const {
   return {value, w < -c || w > c ? 0 : value};  // both are NaN for NaN
 }
 
-PolicyTokenLoss PolicyLoss::token_loss(size_t i, double logp, double ratio) const {
+PolicyTokenLoss CompletionLoss::token_loss(size_t i, double logp, double ratio) const {
   const double a = advantage_[i];
   // This holds also where logp is −inf: 0 · ∞ is 0 here.
   if (a == 0 && !variant().has_loss_without_advantage) return {};
@@ -165,7 +165,7 @@ PolicyTokenLoss PolicyLoss::token_loss(size_t i, double logp, double ratio) cons
 
 // Tells whether the policy is near enough to old_logps at this token. A NaN keeps the token, so that the loss
 // shows it.
-bool PolicyLoss::is_trusted(size_t i, double logp) const {
+bool CompletionLoss::is_trusted(size_t i, double logp) const {
   const TrustRegion region = trust_region_of(options_);
   if (region == TrustRegion::kNone || old_.empty()) return true;
   const double moved = std::exp(logp) - std::exp(old_[i]), a = advantage_[i];
@@ -183,7 +183,7 @@ bool PolicyLoss::is_trusted(size_t i, double logp) const {
 }
 
 // Returns keep · near · m2 · r of docs/losses.md, 1.3.
-double PolicyLoss::factor(size_t i, double logp) const {
+double CompletionLoss::factor(size_t i, double logp) const {
   const Sequence& s = sequences_[static_cast<size_t>(sequence_[i])];
   if (options_.off_policy_mask_threshold && advantage_[i] < 0 &&
       s.drift / s.tokens > *options_.off_policy_mask_threshold) {
@@ -199,7 +199,7 @@ double PolicyLoss::factor(size_t i, double logp) const {
   return corrected(s.sampler / s.tokens) == 0 ? 0 : bounded_exp(sampler_log_ratio(i, logp), kMostLogRatio);
 }
 
-void PolicyLoss::add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& out) {
+void CompletionLoss::add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& out) {
   const double d = ref_[i] - logp, c = clamp_bound();
   const double bounded = std::clamp(d, -c, c);
   const double k3 = std::expm1(bounded) - bounded;
@@ -237,7 +237,7 @@ void PolicyLoss::add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& ou
   kl_[i] = kl * correction;
 }
 
-void PolicyLoss::note_clips(size_t i, double logp, double ratio) {
+void CompletionLoss::note_clips(size_t i, double logp, double ratio) {
   const double a = advantage_[i];
   const double most = epsilon_high(options_);
   if (variant().sequence_ratio == SequenceRatio::kClippedMean) {
@@ -255,7 +255,7 @@ void PolicyLoss::note_clips(size_t i, double logp, double ratio) {
   }
 }
 
-void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+void CompletionLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   if (!teacher_.empty() && teacher_is_against_policy()) add_teacher(rows, &stats);
   for (const int64_t row : rows) add_to_sequence(row, stats.logp[pick_of(static_cast<size_t>(row))]);
   if (options_.top_entropy_quantile < 1) find_entropy_threshold(rows, stats);
@@ -306,7 +306,7 @@ void PolicyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats
   }
 }
 
-PolicyResult PolicyLoss::result(const TokenStats& stats, const Plan& plan) const {
+PolicyResult CompletionLoss::result(const TokenStats& stats, const Plan& plan) const {
   PolicyResult out;
   out.plan = plan;
   out.per_token_loss.assign(loss_.begin(), loss_.end());

@@ -18,14 +18,14 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or this
-/// batch.
-void check_policy_options(const PolicyOptions& options, const PolicyBatch& batch);
+/// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or the
+/// tensors.
+void check_policy_options(const PolicyLoss& options);
 
 /// Tells whether probabilities are over the sampler's kept ids.
-inline bool has_kept(const PolicyBatch& batch) {
-  return batch.kept.ids.data32 || batch.kept.ids.data64 || batch.kept.ids.size != 0 || !batch.kept.offsets.empty() ||
-         !batch.kept.counts.empty();
+inline bool has_kept(const PolicyLoss& task) {
+  const IdSets& kept = task.kept;
+  return kept.ids.data32 || kept.ids.data64 || kept.ids.size != 0 || !kept.offsets.empty() || !kept.counts.empty();
 }
 
 /// Tells whether a correction takes the ratio of a whole sequence.
@@ -34,12 +34,12 @@ inline bool is_sequence_level(SamplerCorrection correction) {
          correction == SamplerCorrection::kGeometricMask;
 }
 
-class PolicyLoss final : public TokenLoss {
+class CompletionLoss final : public TokenLoss {
  public:
-  /// Checks and copies the batch; reads nothing under a false mask. `offsets`, [B + 1], are the sequences of
-  /// the N rows of `rows_name`.
-  PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
-             int64_t vocab_size, std::string_view rows_name = "hidden", ranks::Totals totals = ranks::Totals());
+  /// Keeps a reference to the options; checks and copies what the tensors hold, but reads nothing under a
+  /// false mask. `offsets`, [B + 1], are the sequences of the N rows of `rows_name`.
+  CompletionLoss(const PolicyLoss& options, std::span<const int64_t> offsets, int64_t vocab_size,
+                 std::string_view rows_name = "hidden", ranks::Totals totals = ranks::Totals());
 
   /// Returns the chosen token id of each row, [N], or kNoTarget where it takes no part.
   const core::Array<int64_t>& targets() const { return targets_; }
@@ -105,7 +105,7 @@ class PolicyLoss final : public TokenLoss {
   void add_kl(size_t i, double logp, double ratio, PolicyTokenLoss& out);
   void note_clips(size_t i, double logp, double ratio);
 
-  const PolicyOptions& options_;
+  const PolicyLoss& options_;
   ranks::Totals totals_;
   double tokens_ = 0;  // tokens that take part, of the whole batch
   double batch_ = 0;   // sequences of the whole batch, empty ones included
@@ -132,6 +132,6 @@ class PolicyLoss final : public TokenLoss {
 };
 
 /// Returns what is read of a batch: no output may overlap it.
-core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch);
+core::Array<core::ByteRange> batch_ranges(const PolicyLoss& task);
 
 }  // namespace logitless::loss

@@ -13,7 +13,7 @@ namespace logitless {
 namespace loss {
 namespace {
 
-void check_meaning(bool given, bool used, std::string_view name, const PolicyOptions& options) {
+void check_meaning(bool given, bool used, std::string_view name, const PolicyLoss& options) {
   if (given && !used) core::fail(name, " is set but has no meaning for variant ", name_of(options.variant));
 }
 
@@ -23,7 +23,7 @@ void check_size(std::string_view name, const ConstVector& values, int64_t tokens
   core::fail(name, " has ", values.size, " entries but ", rows_name, " has ", tokens, " rows");
 }
 
-void check_aggregation(const PolicyOptions& o) {
+void check_aggregation(const PolicyLoss& o) {
   using enum PolicyAggregation;
   const PolicyAggregation aggregation = aggregation_of(o);
   const auto check = [&](bool given, bool used, std::string_view name) {
@@ -46,24 +46,24 @@ void check_aggregation(const PolicyOptions& o) {
   }
 }
 
-bool reads_scores(const PolicyOptions& options) {
+bool reads_scores(const PolicyLoss& options) {
   return row_of(options.variant).reads_scores || options.positive_nll_weight != 0;
 }
 
-void check_teacher(const PolicyOptions& o, const PolicyBatch& batch) {
+void check_teacher(const PolicyLoss& o) {
   using core::fail;
-  const bool given = batch.teacher_logps.size != 0;
+  const bool given = o.teacher_logps.size != 0;
   if (o.teacher_weight == 0) {
     if (given) fail("teacher_logps is given but teacher_weight = 0");
-    if (o.teacher_against != PolicyOptions().teacher_against) {
+    if (o.teacher_against != PolicyLoss().teacher_against) {
       fail("teacher_against = ", name_of(o.teacher_against), " is set but teacher_weight = 0");
     }
     if (o.teacher_discount != 0) fail("teacher_discount = ", o.teacher_discount, " is set but teacher_weight = 0");
     return;
   }
-  if (batch.chosen_ids.size == 0) return;
+  if (o.chosen_ids.size == 0) return;
   if (!given) fail("teacher_weight = ", o.teacher_weight, " needs teacher_logps");
-  if (o.teacher_against == TeacherAgainst::kSampling && batch.sampling_logps.size == 0) {
+  if (o.teacher_against == TeacherAgainst::kSampling && o.sampling_logps.size == 0) {
     fail("teacher_against = sampling needs sampling_logps");
   }
 }
@@ -72,7 +72,7 @@ void check_teacher(const PolicyOptions& o, const PolicyBatch& batch) {
 
 static_assert(kLogRatio.high == kMostLogRatio);
 
-void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
+void check_policy_options(const PolicyLoss& o) {
   using core::fail;
   const PolicyVariantRow& variant = row_of(o.variant);
   core::check_fields(o);
@@ -108,39 +108,39 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
          " has no meaning for a policy loss: the mask says who takes part");
   }
   if (o.use_bias_correction_kl && o.beta == 0) fail("use_bias_correction_kl is set but beta = 0");
-  if (o.kl_estimator != PolicyOptions().kl_estimator && o.beta == 0) {
+  if (o.kl_estimator != PolicyLoss().kl_estimator && o.beta == 0) {
     fail("kl_estimator = ", name_of(o.kl_estimator), " is set but beta = 0");
   }
-  if (o.beta != 0 && batch.ref_logps.size == 0 && batch.chosen_ids.size != 0) {
+  if (o.beta != 0 && o.ref_logps.size == 0 && o.chosen_ids.size != 0) {
     fail("beta = ", o.beta, " needs ref_logps");
   }
-  if (o.beta == 0 && batch.ref_logps.size != 0) fail("ref_logps is given but beta = 0");
+  if (o.beta == 0 && o.ref_logps.size != 0) fail("ref_logps is given but beta = 0");
   const bool corrects = o.sampler_correction != SamplerCorrection::kNone;
-  if (corrects && batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0) {
+  if (corrects && o.sampling_logps.size == 0 && o.chosen_ids.size != 0) {
     fail("sampler_correction = ", name_of(o.sampler_correction), " needs sampling_logps");
   }
   const bool against_sampler = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
   const bool penalises = o.sampler_penalty != 0, drops = o.m2_threshold.has_value();
-  if (batch.sampling_logps.size == 0 && batch.chosen_ids.size != 0) {
+  if (o.sampling_logps.size == 0 && o.chosen_ids.size != 0) {
     if (penalises) fail("sampler_penalty = ", o.sampler_penalty, " needs sampling_logps");
     if (drops) fail("m2_threshold = ", *o.m2_threshold, " needs sampling_logps");
   }
   const bool is_used = corrects || o.off_policy_mask_threshold || against_sampler || penalises || drops;
-  if (batch.sampling_logps.size != 0 && !is_used) {
+  if (o.sampling_logps.size != 0 && !is_used) {
     fail("sampling_logps is given but no sampler_correction, off_policy_mask_threshold, teacher_against, ",
          "sampler_penalty or m2_threshold uses it");
   }
-  check_teacher(o, batch);
-  if (batch.scores.size != 0 && !reads_scores(o)) {
+  check_teacher(o);
+  if (o.scores.size != 0 && !reads_scores(o)) {
     fail("scores is given but variant ", name_of(o.variant), " does not read it and positive_nll_weight = 0");
   }
-  if (has_kept(batch) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1)) {
+  if (has_kept(o) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1)) {
     fail(
         "kept is given, and no entropy is known over it: want_entropy, entropy_bonus and top_entropy_quantile must be ",
         "at their defaults");
   }
   if (!corrects && o.sampler_clip_min) fail("sampler_clip_min is set but sampler_correction = none");
-  if (!corrects && o.sampler_clip_max != PolicyOptions().sampler_clip_max) {
+  if (!corrects && o.sampler_clip_max != PolicyLoss().sampler_clip_max) {
     fail("sampler_clip_max is set but sampler_correction = none");
   }
   if (variant.has_weight_of_sequence && is_sequence_level(o.sampler_correction)) {
@@ -149,23 +149,23 @@ void check_policy_options(const PolicyOptions& o, const PolicyBatch& batch) {
   }
 }
 
-PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, std::span<const int64_t> offsets,
-                       int64_t vocab_size, std::string_view rows_name, ranks::Totals totals)
+CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_t> offsets, int64_t vocab_size,
+                               std::string_view rows_name, ranks::Totals totals)
     : options_(options), totals_(totals), batch_(static_cast<double>(offsets.size() - 1)) {
   using core::fail;
-  check_policy_options(options, batch);
+  check_policy_options(options);
   const int64_t n = offsets.back();
-  const Targets& ids = batch.chosen_ids;
+  const Targets& ids = options.chosen_ids;
   core::check_targets("chosen_ids", ids, n, rows_name);
-  if (!batch.mask.empty() && static_cast<int64_t>(batch.mask.size()) != n) {
-    fail("mask has ", batch.mask.size(), " entries but ", rows_name, " has ", n, " rows");
+  if (!options.mask.empty() && static_cast<int64_t>(options.mask.size()) != n) {
+    fail("mask has ", options.mask.size(), " entries but ", rows_name, " has ", n, " rows");
   }
-  const ConstVector& advantages = batch.advantages;
+  const ConstVector& advantages = options.advantages;
   core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
   sequence_ = sequence_of_rows(offsets);
   const bool taught = options.teacher_weight != 0;
   const bool no_advantages = taught && advantages.size == 0;
-  const bool one_a_token = !no_advantages && is_per_token("advantages", batch.advantages_per, advantages.size,
+  const bool one_a_token = !no_advantages && is_per_token("advantages", options.advantages_per, advantages.size,
                                                           sequence_, static_cast<int64_t>(offsets.size()) - 1);
   advantage_per_token_ = taught || one_a_token;
   const auto size = static_cast<size_t>(n);
@@ -174,16 +174,16 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
     check_size(name, values, n, rows_name);
     to.assign(size, 0);
   };
-  take("old_logps", batch.old_logps, old_);
-  take("ref_logps", batch.ref_logps, ref_);
-  take("sampling_logps", batch.sampling_logps, sampling_);
-  take("teacher_logps", batch.teacher_logps, teacher_);
+  take("old_logps", options.old_logps, old_);
+  take("ref_logps", options.ref_logps, ref_);
+  take("sampling_logps", options.sampling_logps, sampling_);
+  take("teacher_logps", options.teacher_logps, teacher_);
   const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
   const bool scored = reads_scores(options);
   if (scored) {
-    core::check_vector("scores", batch.scores.data, batch.scores.dtype, batch.scores.size);
-    if (batch.scores.size != sequences) {
-      fail("scores has ", batch.scores.size, " entries but ",
+    core::check_vector("scores", options.scores.data, options.scores.dtype, options.scores.size);
+    if (options.scores.size != sequences) {
+      fail("scores has ", options.scores.size, " entries but ",
            options.positive_nll_weight != 0 ? "positive_nll_weight" : name_of(options.variant),
            " needs one a sequence (", sequences, ")");
     }
@@ -195,22 +195,22 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   sequences_.resize(offsets.size() - 1);
   for (int64_t row = 0; row < n; ++row) {
     const auto i = static_cast<size_t>(row);
-    if (!batch.mask.empty() && !batch.mask[i]) continue;
+    if (!options.mask.empty() && !options.mask[i]) continue;
     if (ids[row] < 0 || ids[row] >= vocab_size) {
       fail("chosen_ids[", row, "] = ", ids[row], " is outside [0, ", vocab_size, ")");
     }
     targets_[i] = ids[row];
     if (!no_advantages) advantage_[i] = finite_entry("advantages", advantages, one_a_token ? row : sequence_[i]);
-    if (!old_.empty()) old_[i] = finite_entry("old_logps", batch.old_logps, row);
-    if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", batch.ref_logps, row);
-    if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", batch.sampling_logps, row, true);
-    if (!teacher_.empty()) teacher_[i] = finite_entry("teacher_logps", batch.teacher_logps, row);
+    if (!old_.empty()) old_[i] = finite_entry("old_logps", options.old_logps, row);
+    if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", options.ref_logps, row);
+    if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", options.sampling_logps, row, true);
+    if (!teacher_.empty()) teacher_[i] = finite_entry("teacher_logps", options.teacher_logps, row);
     Sequence& sequence = sequences_[static_cast<size_t>(sequence_[i])];
     sequence.tokens += 1;
     ++tokens_;
     if (!scored) continue;
     uint8_t& good = good_[static_cast<size_t>(sequence_[i])];
-    if (sequence.tokens == 1) good = finite_entry("scores", batch.scores, sequence_[i]) > 0;
+    if (sequence.tokens == 1) good = finite_entry("scores", options.scores, sequence_[i]) > 0;
     good_tokens_ += good;
   }
   if (!options.count_empty_sequences) {
@@ -248,14 +248,14 @@ PolicyLoss::PolicyLoss(const PolicyBatch& batch, const PolicyOptions& options, s
   if (drops) drop_large_moments(rows, nullptr);
 }
 
-core::Array<core::ByteRange> batch_ranges(const PolicyBatch& batch) {
-  core::Array<core::ByteRange> ranges = problem::ranges_of(batch.kept);
+core::Array<core::ByteRange> batch_ranges(const PolicyLoss& task) {
+  core::Array<core::ByteRange> ranges = problem::ranges_of(task.kept);
   ranges.insert(
       ranges.end(),
-      {core::range_of("chosen_ids", batch.chosen_ids), core::range_of("advantages", batch.advantages),
-       core::range_of("old_logps", batch.old_logps), core::range_of("ref_logps", batch.ref_logps),
-       core::range_of("sampling_logps", batch.sampling_logps), core::range_of("teacher_logps", batch.teacher_logps),
-       core::range_of("scores", batch.scores), core::range_of("mask", batch.mask.data(), batch.mask.size_bytes())});
+      {core::range_of("chosen_ids", task.chosen_ids), core::range_of("advantages", task.advantages),
+       core::range_of("old_logps", task.old_logps), core::range_of("ref_logps", task.ref_logps),
+       core::range_of("sampling_logps", task.sampling_logps), core::range_of("teacher_logps", task.teacher_logps),
+       core::range_of("scores", task.scores), core::range_of("mask", task.mask.data(), task.mask.size_bytes())});
   return ranges;
 }
 

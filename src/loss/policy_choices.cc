@@ -11,7 +11,7 @@
 namespace logitless::loss {
 
 // Finds the (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
-void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
+void CompletionLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
   core::Array<double> entropies;
   entropies.reserve(rows.size());
   for (const int64_t row : rows) entropies.push_back(stats.entropy[static_cast<size_t>(row)]);
@@ -36,7 +36,7 @@ void PolicyLoss::find_entropy_threshold(std::span<const int64_t> rows, const Tok
 
 // M2PO: drops the tokens of the largest (old − sampling)² until the mean of the others is below the
 // threshold, and never all of them.
-void PolicyLoss::drop_large_moments(std::span<const int64_t> rows, const TokenStats* stats) {
+void CompletionLoss::drop_large_moments(std::span<const int64_t> rows, const TokenStats* stats) {
   struct Moment {
     double square;
     size_t token;
@@ -63,7 +63,7 @@ void PolicyLoss::drop_large_moments(std::span<const int64_t> rows, const TokenSt
 }
 
 // Marks the tokens that clip_cov drops, or kl_cov penalises.
-void PolicyLoss::choose_by_covariance(std::span<const int64_t> rows, const TokenStats& stats) {
+void CompletionLoss::choose_by_covariance(std::span<const int64_t> rows, const TokenStats& stats) {
   const auto count = static_cast<double>(rows.size());
   // The mean of equal numbers is that number, to the bit, so that their covariances are 0.
   const auto mean_of = [&](const auto& value) {

@@ -12,7 +12,7 @@ namespace logitless::loss {
 namespace {
 
 using Token = PolicyToken;
-using Options = PolicyOptions;
+using Options = PolicyLoss;
 
 // PPO: Schulman et al. 2017, eq. 7; delta: INTELLECT-2 2025, eq. 2.
 PolicyTokenLoss clipped_surrogate(const Token& t, const Options& o) {
@@ -147,20 +147,20 @@ bool PolicyVariantRow::is_truncated() const { return token_loss == truncated_wei
 
 const PolicyVariantRow& row_of(PolicyVariant variant) { return kRows[static_cast<size_t>(variant)]; }
 
-double epsilon_low(const PolicyOptions& options) {
+double epsilon_low(const PolicyLoss& options) {
   return options.epsilon_low.value_or(row_of(options.variant).default_epsilon_low);
 }
 
-double epsilon_high(const PolicyOptions& options) {
+double epsilon_high(const PolicyLoss& options) {
   return options.epsilon_high.value_or(row_of(options.variant).default_epsilon_high);
 }
 
-double least_ratio(const PolicyOptions& options) {
+double least_ratio(const PolicyLoss& options) {
   if (row_of(options.variant).is_truncated() && !options.epsilon_low) return 0;
   return 1 - epsilon_low(options);
 }
 
-TrustRegion trust_region_of(const PolicyOptions& options) {
+TrustRegion trust_region_of(const PolicyLoss& options) {
   return options.trust_region == TrustRegion::kDefault ? row_of(options.variant).trust_region : options.trust_region;
 }
 
@@ -168,7 +168,7 @@ TrustRegion trust_region_of(const PolicyOptions& options) {
 
 namespace logitless {
 
-PolicyAggregation aggregation_of(const PolicyOptions& options) {
+PolicyAggregation aggregation_of(const PolicyLoss& options) {
   const bool by_variant = options.aggregation == PolicyAggregation::kDefault;
   return by_variant ? loss::row_of(options.variant).aggregation : options.aggregation;
 }

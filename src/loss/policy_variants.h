@@ -44,7 +44,7 @@ enum class CovarianceRule { kNone, kDrop, kPenalise };
 
 struct PolicyVariantRow {
   PolicyVariant variant;
-  PolicyTokenLoss (*token_loss)(const PolicyToken& token, const PolicyOptions& options);
+  PolicyTokenLoss (*token_loss)(const PolicyToken& token, const PolicyLoss& options);
   PolicyAggregation aggregation;  ///< where the option is at its default
   SequenceRatio sequence_ratio = SequenceRatio::kNone;
   bool has_weight_of_sequence = false;      ///< reads log_sequence_weight, which holds the sampler correction
@@ -64,10 +64,10 @@ struct PolicyVariantRow {
 const PolicyVariantRow& row_of(PolicyVariant variant);
 
 /// The bounds and the trust region, as the options and the variant say.
-double epsilon_low(const PolicyOptions& options);
-double epsilon_high(const PolicyOptions& options);
-TrustRegion trust_region_of(const PolicyOptions& options);
+double epsilon_low(const PolicyLoss& options);
+double epsilon_high(const PolicyLoss& options);
+TrustRegion trust_region_of(const PolicyLoss& options);
 /// The least ratio: 1 − ε_low, or none for a truncated weight without epsilon_low.
-double least_ratio(const PolicyOptions& options);
+double least_ratio(const PolicyLoss& options);
 
 }  // namespace logitless::loss

@@ -15,18 +15,18 @@ namespace loss {
 namespace {
 
 template <class Predicate>
-bool any_row(const PreferenceOptions& options, Predicate matches) {
+bool any_row(const PreferenceLoss& options, Predicate matches) {
   return std::any_of(options.losses.begin(), options.losses.end(),
-                     [&](PreferenceLoss loss) { return matches(row_of(loss)); });
+                     [&](PairedLoss loss) { return matches(row_of(loss)); });
 }
 
-bool any_sorted(const PreferenceOptions& options) {
+bool any_sorted(const PreferenceLoss& options) {
   return any_row(options, [](const PairLossRow& row) { return row.is_sorted(); });
 }
 
 }  // namespace
 
-void check_preference_options(const PreferenceOptions& o) {
+void check_preference_options(const PreferenceLoss& o) {
   using core::fail;
   core::check_fields(o);
   if (o.losses.empty()) fail("losses is empty: at least one is needed");
@@ -34,14 +34,14 @@ void check_preference_options(const PreferenceOptions& o) {
     fail("loss_weights has ", o.loss_weights.size(), " entries but losses has ", o.losses.size());
   }
   const double smoothing = o.label_smoothing;
-  for (const PreferenceLoss loss : o.losses) {
+  for (const PairedLoss loss : o.losses) {
     const PairLossRow& row = row_of(loss);
     if (smoothing >= row.smoothing_below) {
       fail("label_smoothing = ", smoothing, " must be below ", row.smoothing_below, " for ", name_of(row.loss));
     }
     if (row.needs_smoothing && smoothing == 0) fail("label_smoothing = 0 must be above 0 for ", name_of(row.loss));
   }
-  for (const PreferenceLoss loss : o.losses) {
+  for (const PairedLoss loss : o.losses) {
     const PairLossRow& row = row_of(loss);
     if (o.f_divergence != FDivergence::kReverseKl && !row.takes_f_divergence) {
       fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for ", name_of(loss));
@@ -54,7 +54,7 @@ void check_preference_options(const PreferenceOptions& o) {
     fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for sft alone");
   }
   if (!looks_at_pairs && o.ld_alpha) fail("ld_alpha = ", *o.ld_alpha, " has no meaning for sft alone");
-  constexpr double kDefaultAlpha = 0.5;  // Not PreferenceOptions(), which allocates.
+  constexpr double kDefaultAlpha = 0.5;  // Not PreferenceLoss(), which allocates.
   if (o.f_alpha != kDefaultAlpha && o.f_divergence != FDivergence::kAlpha) {
     fail("f_alpha = ", o.f_alpha, " is set but f_divergence = ", name_of(o.f_divergence));
   }
@@ -66,7 +66,7 @@ void check_preference_options(const PreferenceOptions& o) {
   }
 }
 
-PairLoss::PairLoss(const PreferenceOptions& options, SequenceTokens tokens, ranks::Totals totals)
+PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::Totals totals)
     : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2), totals_(totals) {
   for (int64_t p = 0; p < batch_; ++p) {
     if (tokens_.count(p) > 0 && tokens_.count(batch_ + p) > 0) {
@@ -294,6 +294,6 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
 
 }  // namespace loss
 
-bool needs_reference(PreferenceLoss loss) { return loss::row_of(loss).needs_reference; }
+bool needs_reference(PairedLoss loss) { return loss::row_of(loss).needs_reference; }
 
 }  // namespace logitless

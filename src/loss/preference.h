@@ -14,13 +14,13 @@
 namespace logitless::loss {
 
 /// Throws InvalidInput for an option that is out of its range or has no meaning.
-void check_preference_options(const PreferenceOptions& options);
+void check_preference_options(const PreferenceLoss& options);
 
 class PairLoss final : public TokenLoss {
  public:
   /// Keeps a reference to the options. `tokens` holds 2B sequences; pairs with an empty side are dropped from
   /// it here.
-  PairLoss(const PreferenceOptions& options, SequenceTokens tokens, ranks::Totals totals = ranks::Totals());
+  PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::Totals totals = ranks::Totals());
 
   const SequenceTokens& tokens() const { return tokens_; }
   /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate(), when a loss needs it.
@@ -55,7 +55,7 @@ class PairLoss final : public TokenLoss {
   void add_sorted(PairKind kind, double scale, std::span<const int64_t> pairs);
   void add(int64_t index, double scale, const PairValue& value);
 
-  const PreferenceOptions& options_;
+  const PreferenceLoss& options_;
   SequenceTokens tokens_;
   int64_t batch_ = 0;  // pairs, with those that take no part
   ranks::Totals totals_;

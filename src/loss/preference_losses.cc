@@ -17,7 +17,7 @@ Logistic smoothed_logistic(double z, double smoothing) {
 
 namespace {
 
-using Options = PreferenceOptions;
+using Options = PreferenceLoss;
 
 double margin_of(const PairLogps& p, const Options& o) { return o.beta * (p.a - p.b); }
 
@@ -141,7 +141,7 @@ PairValue simpo(const PairLogps& p, const Options& o) { return logistic_of_logps
 // CPO: Xu et al. 2024, eq. 3.
 PairValue cpo(const PairLogps& p, const Options& o) { return logistic_of_logps(p, o, 0); }
 
-using enum PreferenceLoss;
+using enum PairedLoss;
 using enum PairKind;
 
 // In the order of the enumeration. AOT is Melnyk et al. 2024.
@@ -176,7 +176,7 @@ constexpr PairLossRow kRows[] = {
     {.loss = kSigmoidNorm, .value = dpo, .averages = true, .takes_f_divergence = true},
 };
 
-static_assert(std::size(kRows) == kNamesOf<PreferenceLoss>.size(), "each has a row");
+static_assert(std::size(kRows) == kNamesOf<PairedLoss>.size(), "each has a row");
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(kRows); ++i) {
@@ -189,10 +189,10 @@ static_assert(
 
 }  // namespace
 
-const PairLossRow& row_of(PreferenceLoss loss) { return kRows[static_cast<size_t>(loss)]; }
+const PairLossRow& row_of(PairedLoss loss) { return kRows[static_cast<size_t>(loss)]; }
 
 // f-DPO: Wang et al. 2024, with s(0) = 0 as TRL has it.
-Replaced divergence_score_of(double log_ratio, const PreferenceOptions& options) {
+Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options) {
   switch (options.f_divergence) {
     case FDivergence::kReverseKl:
       break;
@@ -206,7 +206,7 @@ Replaced divergence_score_of(double log_ratio, const PreferenceOptions& options)
   return {log_ratio, 1};
 }
 
-Replaced reward_of(double logp, const PreferenceOptions& options) {
+Replaced reward_of(double logp, const PreferenceLoss& options) {
   return exponential_of(logp, -options.reward_alpha);
 }
 

@@ -38,8 +38,8 @@ enum class PairKind {
 };
 
 struct PairLossRow {
-  PreferenceLoss loss;
-  PairValue (*value)(const PairLogps& pair, const PreferenceOptions& options) = nullptr;  ///< for kPair
+  PairedLoss loss;
+  PairValue (*value)(const PairLogps& pair, const PreferenceLoss& options) = nullptr;  ///< for kPair
   PairKind kind = PairKind::kPair;
   bool needs_reference = true;
   bool averages = false;            ///< takes means whatever average_log_prob says
@@ -53,15 +53,15 @@ struct PairLossRow {
   bool is_sorted() const { return kind == PairKind::kSortedMargins || kind == PairKind::kSortedRatios; }
 };
 
-const PairLossRow& row_of(PreferenceLoss loss);
+const PairLossRow& row_of(PairedLoss loss);
 
 /// A number that stands in place of another one, and its slope by that.
 struct Replaced {
   double value = 0, slope = 1;
 };
 /// Of a pair's log ratio: f_divergence.
-Replaced divergence_score_of(double log_ratio, const PreferenceOptions& options);
+Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options);
 /// Of a sequence's log-probability: reward_alpha.
-Replaced reward_of(double logp, const PreferenceOptions& options);
+Replaced reward_of(double logp, const PreferenceLoss& options);
 
 }  // namespace logitless::loss

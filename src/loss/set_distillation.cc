@@ -38,7 +38,7 @@ CellMasses cell_masses(OutsideSet outside) {
 
 }  // namespace
 
-SetDistillationLoss::SetDistillationLoss(const SetDistillationOptions& options, SetRows rows, SequenceTokens tokens,
+SetDistillationLoss::SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
                                          const problem::TokenProblem& problem, ranks::Totals totals)
     : options_(options),
       rows_(std::move(rows)),

@@ -18,7 +18,7 @@
 namespace logitless::loss {
 
 /// Throws InvalidInput for an option that is out of its range, or has no meaning with the others.
-void check_set_options(const SetDistillationOptions& options, const Targets& targets, int64_t tokens);
+void check_set_options(const SetDistillation& options, const Targets& targets, int64_t tokens);
 
 /// Returns what is read of a teacher.
 core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher);
@@ -38,13 +38,13 @@ struct SetRows {
 /// Returns the teacher of rows of this shape. `ids` has the target of each row, or kNoTarget where it takes
 /// no part, which is then not read; without `ids` each row takes part that has a set. Throws InvalidInput.
 SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
-                          const SetDistillationOptions& options);
+                          const SetDistillation& options);
 
 class SetDistillationLoss final : public TokenLoss {
  public:
   /// `rows` without picks, which the problem has by now; `tokens` are the sequences, and which of their rows
   /// take part. What is given must outlive this.
-  SetDistillationLoss(const SetDistillationOptions& options, SetRows rows, SequenceTokens tokens,
+  SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
                       const problem::TokenProblem& problem, ranks::Totals totals);
 
   StatsRequest needs() const override;
@@ -67,7 +67,7 @@ class SetDistillationLoss final : public TokenLoss {
   // Returns the divergence of a row. slopes_ then has its slopes: of the set's picks, and of the tail.
   double compare(int64_t row, const TokenStats& stats);
 
-  const SetDistillationOptions& options_;
+  const SetDistillation& options_;
   const SetRows rows_;
   const SequenceTokens tokens_;
   const problem::TokenProblem& problem_;

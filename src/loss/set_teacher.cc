@@ -38,7 +38,7 @@ double rounding_of(DType dtype) {
 }
 
 // Tells whether the divergence is infinite where the student has mass and the teacher none.
-bool needs_teacher_mass(const SetDistillationOptions& options) {
+bool needs_teacher_mass(const SetDistillation& options) {
   switch (options.divergence) {
     case Divergence::kReverseKl:
       return true;
@@ -97,7 +97,7 @@ double add_row(const SetTeacher& teacher, const problem::SetPicks& sets, const R
 }
 
 // Sets what the options make of a row whose mass is e^log_mass.
-void finish_row(const SetTeacher& teacher, const SetDistillationOptions& options, const Row& of, int64_t vocab_size,
+void finish_row(const SetTeacher& teacher, const SetDistillation& options, const Row& of, int64_t vocab_size,
                 double log_mass, SetRows& out) {
   const auto r = static_cast<size_t>(of.row);
   const double mass = std::exp(log_mass);
@@ -150,7 +150,7 @@ void check_vectors(const SetTeacher& teacher, const problem::Shape& shape, Outsi
 
 }  // namespace
 
-void check_set_options(const SetDistillationOptions& options, const Targets& targets, int64_t tokens) {
+void check_set_options(const SetDistillation& options, const Targets& targets, int64_t tokens) {
   core::check_fields(options);
   const Divergence kind = options.divergence;
   if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) {
@@ -179,7 +179,7 @@ core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher) {
 }
 
 SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
-                          const SetDistillationOptions& options) {
+                          const SetDistillation& options) {
   const auto n = static_cast<size_t>(shape.tokens);
   core::Array<uint8_t> mask;
   if (!ids.empty()) {

@@ -156,7 +156,7 @@ SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bo
 
 }  // namespace
 
-void check_options(const SoftCrossEntropyOptions& options) {
+void check_options(const SoftCrossEntropy& options) {
   core::check_fields(options);
   problem::check_no_targets(options.token, "soft targets stand where they are predicted");
   if (options.normaliser && options.reduction != Reduction::kMean) {
@@ -183,7 +183,7 @@ SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& sh
                                 : check_sparse(targets, shape, wants_entropy);
 }
 
-SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropyOptions& options, SoftRows rows,
+SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows,
                                            const problem::TokenProblem& problem, ranks::Totals totals)
     : options_(options), rows_(std::move(rows)), problem_(problem), totals_(totals) {
   losses_.assign(static_cast<size_t>(problem.tokens), 0);

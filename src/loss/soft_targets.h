@@ -25,7 +25,7 @@ struct SoftRows {
 };
 
 /// Throws InvalidInput for an option out of its range, or one that soft targets have no use for.
-void check_options(const SoftCrossEntropyOptions& options);
+void check_options(const SoftCrossEntropy& options);
 
 /// Returns what is read of the targets.
 core::Array<core::ByteRange> ranges_of(const SoftTargets& targets);
@@ -37,7 +37,7 @@ SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& sh
 class SoftCrossEntropyLoss final : public TokenLoss {
  public:
   /// `rows` without picks and cross, which the problem has by now. What is given must outlive this.
-  SoftCrossEntropyLoss(const SoftCrossEntropyOptions& options, SoftRows rows, const problem::TokenProblem& problem,
+  SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows, const problem::TokenProblem& problem,
                        ranks::Totals totals);
 
   StatsRequest needs() const override { return {.cross = rows_.dense}; }
@@ -60,7 +60,7 @@ class SoftCrossEntropyLoss final : public TokenLoss {
   double cross_entropy(int64_t row, const TokenStats& stats) const;
   double divergence(int64_t row, double cross_entropy) const;
 
-  const SoftCrossEntropyOptions& options_;
+  const SoftCrossEntropy& options_;
   const SoftRows rows_;
   const problem::TokenProblem& problem_;
   ranks::Totals totals_;

@@ -36,7 +36,7 @@ struct StatesAndHead {
 /// which is not differentiated: they are products too, or stand in memory.
 struct HiddenOperands : StatesAndHead {
   std::optional<StatesAndHead> teacher;
-  std::optional<Logits> teacher_logits;
+  std::optional<FinishedLogits> teacher_logits;
 };
 using HiddenTensors = Tensors<HiddenOperands>;
 

@@ -37,14 +37,14 @@ void check_view(std::string_view name, const View& view) {
   core::check_aligned(name, view.data, size_of(view.dtype), name_of(view.dtype));
 }
 
-bool is_in_place(const Logits& in, const LogitsGradient& out) {
+bool is_in_place(const FinishedLogits& in, const LogitsGradient& out) {
   return in.data == out.data && in.dtype == out.dtype && (in.time < 2 || in.row_stride == out.row_stride) &&
          (in.batch < 2 || in.batch_stride == out.batch_stride);
 }
 
 }  // namespace
 
-const void* logits_row(const Logits& logits, int64_t row) {
+const void* logits_row(const FinishedLogits& logits, int64_t row) {
   return core::element(logits.data, logits.dtype, rows_of(logits).offset(row));
 }
 
@@ -52,7 +52,7 @@ void* dlogits_row(const LogitsGradient& dlogits, int64_t row) {
   return core::element(dlogits.data, dlogits.dtype, rows_of(dlogits).offset(row));
 }
 
-LogitsTensors check_tensors(const Logits& logits) {
+LogitsTensors check_tensors(const FinishedLogits& logits) {
   check_view("logits", logits);
   LogitsTensors tensors = {{logits, {}}};
   Shape& shape = tensors.shape;
@@ -66,7 +66,7 @@ LogitsTensors check_tensors(const Logits& logits) {
 }
 
 void check_teacher_logits(const Teacher& teacher, const Shape& shape, std::string_view vocab_name, bool may_be_empty) {
-  const Logits& logits = teacher.logits;
+  const FinishedLogits& logits = teacher.logits;
   const LmHead& head = teacher.head;
   if (teacher.hidden.states.cols != 0 || head.given() || head.softcap != 0) {
     fail("teacher has logits, and hidden states or a head beside them: it has one or the other");
@@ -90,7 +90,7 @@ void add_teacher(const Teacher& teacher, LogitsTensors& tensors) {
   tensors.operands.teacher_logits = teacher.logits;
 }
 
-core::ByteRange range_of(std::string_view name, const Logits& logits) {
+core::ByteRange range_of(std::string_view name, const FinishedLogits& logits) {
   return core::range_of(name, logits.data, logits.dtype, rows_of(logits));
 }
 
@@ -106,7 +106,7 @@ core::Array<core::ByteRange> writes_of(const LogitsProblem&, const LogitsGradien
 }
 
 void check_outputs(const LogitsProblem& problem, const LogitsGradient& out) {
-  const Logits& in = problem.logits;
+  const FinishedLogits& in = problem.logits;
   if (!out.data) return;
   check_view("dlogits", out);
   if (out.batch != in.batch || out.time != in.time || out.vocab != in.vocab) {

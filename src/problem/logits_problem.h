@@ -17,15 +17,15 @@ namespace logitless::problem {
 
 /// The logits of a call, and those of a teacher.
 struct LogitsOperands {
-  Logits logits;
-  std::optional<Logits> teacher_logits;
+  FinishedLogits logits;
+  std::optional<FinishedLogits> teacher_logits;
 };
 using LogitsTensors = Tensors<LogitsOperands>;
 
 struct LogitsProblem : TokenProblem, LogitsOperands {};
 
 /// Returns the logits, checked. Throws InvalidInput.
-LogitsTensors check_tensors(const Logits& logits);
+LogitsTensors check_tensors(const FinishedLogits& logits);
 /// Checks finished logits of a teacher beside those of this shape, whose vocabulary messages call that of
 /// `vocab_name`; a rank may have no part of it (`may_be_empty`). Throws InvalidInput.
 void check_teacher_logits(const Teacher& teacher, const Shape& shape, std::string_view vocab_name, bool may_be_empty);
@@ -33,7 +33,7 @@ void check_teacher_logits(const Teacher& teacher, const Shape& shape, std::strin
 void add_teacher(const Teacher& teacher, LogitsTensors& tensors);
 
 /// Returns what is read of logits that messages call `name`.
-core::ByteRange range_of(std::string_view name, const Logits& logits);
+core::ByteRange range_of(std::string_view name, const FinishedLogits& logits);
 
 /// Returns the whole problem, apart from the outputs. Throws InvalidInput for a task that is wrong.
 inline LogitsProblem resolve(const LogitsTensors& tensors, Task task) {
@@ -41,7 +41,7 @@ inline LogitsProblem resolve(const LogitsTensors& tensors, Task task) {
 }
 
 /// These return the V logits of a row, and where their gradients go.
-const void* logits_row(const Logits& logits, int64_t row);
+const void* logits_row(const FinishedLogits& logits, int64_t row);
 void* dlogits_row(const LogitsGradient& dlogits, int64_t row);
 
 /// Returns everything that the call reads except the targets, and except the logits themselves where they are

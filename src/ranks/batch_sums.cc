@@ -10,7 +10,7 @@
 #include "core/integers.h"
 #include "core/store.h"
 #include "core/views.h"
-#include "plan/context_state.h"
+#include "planning/context_state.h"
 #include "ranks/row_sums.h"
 #include "sink/store_sums.h"
 

@@ -15,7 +15,7 @@ HiddenProblem problem_of_slice(const HiddenProblem& problem, int64_t first, int6
   out.head = source::slice(problem.head, first, count);
   if (out.teacher) out.teacher->head = source::slice(problem.teacher->head, first, count);
   if (out.teacher_logits) {
-    Logits& logits = *out.teacher_logits;
+    FinishedLogits& logits = *out.teacher_logits;
     if (logits.data) logits.data = core::element(logits.data, logits.dtype, first);
     logits.vocab = count;
   }

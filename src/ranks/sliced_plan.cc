@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "plan/planner.h"
+#include "planning/planner.h"
 #include "problem/hidden_rows.h"
 #include "ranks/slice.h"
 #include "source/head.h"
@@ -19,10 +19,10 @@ using problem::HiddenProblem;
 // that all ranks have. Nothing of it is read or written.
 struct Planned {
   HiddenProblem problem;
-  plan::Work work;
+  planning::Work work;
   Gradients outputs;
 
-  Planned(const Cut& cut, const HiddenProblem& whole, const plan::Work& wanted, const Gradients& wanted_outputs)
+  Planned(const Cut& cut, const HiddenProblem& whole, const planning::Work& wanted, const Gradients& wanted_outputs)
       : problem(whole), work(wanted) {
     const HeadTypes& types = cut.types;
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
@@ -72,7 +72,7 @@ std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(stat
 
 // States the plan and the outputs. Throws RankError where ranks plan different work, or were given different
 // things.
-void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& problem, const plan::Work& work,
+void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem& problem, const planning::Work& work,
               const Gradients& outputs) {
   if (!cut.group->is_shared()) return;
   const Heads heads = {problem.head, problem.teacher ? &problem.teacher->head : nullptr};
@@ -124,21 +124,21 @@ void agree_on(const plan::RunPlan& run, const Cut& cut, const HiddenProblem& pro
 
 }  // namespace
 
-plan::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
-                                 const HiddenProblem& problem, const plan::Work& work, const Gradients& outputs) {
+planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
+                                 const HiddenProblem& problem, const planning::Work& work, const Gradients& outputs) {
   const Planned planned(cut, problem, work, outputs);
-  plan::RunPlan run = plan::choose_plan(context, threads, planned.problem, planned.work, planned.outputs);
+  planning::RunPlan run = planning::choose_plan(context, threads, planned.problem, planned.work, planned.outputs);
   agree_on(run, cut, problem, work, outputs);
   return run;
 }
 
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
-                              const HiddenProblem& problem, const plan::Work& work, const Gradients& outputs) {
+                              const HiddenProblem& problem, const planning::Work& work, const Gradients& outputs) {
   const Planned planned(cut, problem, work, outputs);
-  return plan::least_workspace(context, threads, planned.problem, planned.work, planned.outputs);
+  return planning::least_workspace(context, threads, planned.problem, planned.work, planned.outputs);
 }
 
-Plan plan_of_rank(const Cut& cut, const HiddenProblem& problem, const plan::RunPlan& run) {
+Plan plan_of_rank(const Cut& cut, const HiddenProblem& problem, const planning::RunPlan& run) {
   Plan plan = run.plan;
   plan.vocab_size = problem.entries;
   const std::span<const int64_t> own = cut.own();

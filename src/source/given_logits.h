@@ -15,7 +15,7 @@ namespace logitless::source {
 class GivenLogits {
  public:
   GivenLogits() = default;
-  explicit GivenLogits(const Logits& logits) : logits_(logits), given_(true) {}
+  explicit GivenLogits(const FinishedLogits& logits) : logits_(logits), given_(true) {}
 
   /// Tells whether there are any, be they without rows or vocabulary entries.
   bool any() const { return given_; }
@@ -30,7 +30,7 @@ class GivenLogits {
   }
 
  private:
-  Logits logits_;
+  FinishedLogits logits_;
   bool given_ = false;
 };
 

@@ -24,11 +24,11 @@ class HasGradient {
 };
 
 // For one pass this keeps the rows that are left in the tiles where their logits stand.
-void keep_tiles(const plan::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
+void keep_tiles(const planning::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
   if (begin < end) out.chunk_begin = run.blocks.blocks[begin].tile_begin;
   for (size_t b = begin; b < end; ++b) {
-    const plan::RowBlock& from = run.blocks.blocks[b];
-    plan::RowBlock to;
+    const planning::RowBlock& from = run.blocks.blocks[b];
+    planning::RowBlock to;
     to.begin = static_cast<int64_t>(out.blocks.order.size());
     for (int64_t r = 0; r < from.count; ++r) {
       const auto i = static_cast<size_t>(from.begin + r);
@@ -46,11 +46,11 @@ void keep_tiles(const plan::RunPlan& run, size_t begin, size_t end, const HasGra
 
 // For two pass this puts the rows that are left into as few tiles as they fill. Where the backend knows
 // classes of rows, a block that loses nothing stays as it is and the others' rows are pooled.
-void make_tiles(const plan::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
+void make_tiles(const planning::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
   const gemm::RowRule& rule = run.grid.row_rule;
   core::Array<int64_t> rows, classes;
   for (size_t b = begin; b < end; ++b) {
-    const plan::RowBlock& from = run.blocks.blocks[b];
+    const planning::RowBlock& from = run.blocks.blocks[b];
     if (rule.class_rows > 0 && kept.all(run.blocks.rows(from))) {
       append_block(run.blocks, from, out.blocks);
       continue;
@@ -73,14 +73,14 @@ void make_tiles(const plan::RunPlan& run, size_t begin, size_t end, const HasGra
 
 }  // namespace
 
-ActiveBlocks active_blocks(const problem::TokenProblem& problem, const plan::RunPlan& run, size_t begin, size_t end,
+ActiveBlocks active_blocks(const problem::TokenProblem& problem, const planning::RunPlan& run, size_t begin, size_t end,
                            const TokenGrads& grads) {
   const HasGradient kept(problem, grads);
   ActiveBlocks out;
   out.blocks.breaks = run.blocks.breaks;
   const auto whole = std::span(run.blocks.blocks).subspan(begin, end - begin);
   const bool nothing_dropped = std::all_of(
-      whole.begin(), whole.end(), [&](const plan::RowBlock& block) { return kept.all(run.blocks.rows(block)); });
+      whole.begin(), whole.end(), [&](const planning::RowBlock& block) { return kept.all(run.blocks.rows(block)); });
   if (run.logits_stay) {
     keep_tiles(run, begin, end, kept, out);
   } else if (nothing_dropped) {

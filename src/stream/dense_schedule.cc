@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "fold/row_walk.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "sink/call_sinks.h"
 #include "stats/row_gradients.h"
 #include "stats/tile_kernels.h"
@@ -33,11 +33,11 @@ class DenseSchedule final : public Schedule {
         source_(problem, loras_),
         buffers_(arena_, *context.gemm, source_, problem.tokens, gradient_, threads_),
         tiles_(*context.kernels, problem, fold::kRowColumns,
-               plan::head_shape<Logit>(arena_, context.kernels, problem.head),
-               plan::teacher_shape<Logit>(arena_, context.kernels, problem)),
+               planning::head_shape<Logit>(arena_, context.kernels, problem.head),
+               planning::teacher_shape<Logit>(arena_, context.kernels, problem)),
         walk_({problem, &tiles_, &source_, context.gemm}, given_logits(0), teacher_logits(), arena_,
-              plan::dense_walk_sizes<Types>(gradient_, threads_)),
-        sizes_(plan::dense_sink_sizes(problem, outputs, threads_)),
+              planning::dense_walk_sizes<Types>(gradient_, threads_)),
+        sizes_(planning::dense_sink_sizes(problem, outputs, threads_)),
         sinks_({*context.kernels, *context.gemm, problem, source_}, outputs, sizes_),
         rows_(problem::all_rows(problem.tokens).rows) {
     if (!source_.is_matrix()) source_.gather(rows_, threads_, buffers_.gathered);
@@ -58,13 +58,13 @@ class DenseSchedule final : public Schedule {
     if (!has_logits_) make_logits();
     core::parallel_for(threads_, problem_.tokens, [&](int64_t row) { make_gradient(row, stats, grads); });
     const sink::GradientPart all = part();
-    plan::for_each_in_turn<Sum>(arena_, sinks_.all(), [&](sink::Sink<Sum>& sink) { hand(all, sink); });
+    planning::for_each_in_turn<Sum>(arena_, sinks_.all(), [&](sink::Sink<Sum>& sink) { hand(all, sink); });
   }
 
  private:
   Logit* logits(int64_t row) const { return buffers_.logits + row * v_; }
   source::GivenLogits given_logits(int64_t side) const {
-    return source::GivenLogits(Logits(logits(side * problem_.tokens), 1, problem_.tokens, v_));
+    return source::GivenLogits(FinishedLogits(logits(side * problem_.tokens), 1, problem_.tokens, v_));
   }
   source::GivenLogits teacher_logits() const { return source_.sides() > 1 ? given_logits(1) : source::GivenLogits(); }
 
@@ -116,7 +116,7 @@ class DenseSchedule final : public Schedule {
   core::Arena arena_;
   const source::LoraStates loras_;
   const source::Source source_;
-  plan::DenseBuffers<Types> buffers_;
+  planning::DenseBuffers<Types> buffers_;
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;
   const sink::Sizes sizes_;

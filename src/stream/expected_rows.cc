@@ -26,7 +26,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
   using typename Base::Sum;
   static constexpr bool kInOrder = true;
 
-  ExpectedTasks(const Pass<Types>& pass, plan::ExpectedBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
+  ExpectedTasks(const Pass<Types>& pass, planning::ExpectedBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
                 const ActiveBlocks& all, const fold::CallFolds<Types>& folds, stats::Columns& columns)
       : Base(pass, buffers, sinks, all, false), row_scales_(buffers.row_scales), folds_(folds), columns_(columns) {
     // A term is the gradient of a row with the factor -1, but for that of picks, which is 0.
@@ -49,7 +49,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
 
   // Folds the tile into the statistics of its rows, and turns it into terms relative to their maxima so far.
   void settle_tile(int64_t j, int64_t b, int64_t slot) const {
-    const plan::RowBlock& rows = this->block(b);
+    const planning::RowBlock& rows = this->block(b);
     const source::RowBlocks& blocks = this->active_.blocks;
     Logit* const scratch = this->scratch().row;
     fold::FoldPart<Logit> part;
@@ -122,10 +122,10 @@ ExpectedRowSums<Types>::ExpectedRowSums(core::Arena& arena, const Pass<Types>& p
 
 template <class Types>
 void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& folds, stats::Columns& columns) {
-  const plan::RunPlan& run = pass_.run;
-  plan::ExpectedBuffers<Types> buffers(arena, pass_.problem, pass_.source, run, folds);
+  const planning::RunPlan& run = pass_.run;
+  planning::ExpectedBuffers<Types> buffers(arena, pass_.problem, pass_.source, run, folds);
   if (run.blocks.blocks.empty()) return;
-  if (run.expected_rows == plan::ExpectedRowsIn::kLeft) {
+  if (run.expected_rows == planning::ExpectedRowsIn::kLeft) {
     Sum* const rows = of_type(columns.stats.expected, Sum()).data();
     for (const source::Product& product : products()) {
       const Matrix out(rows + first_component(product), pass_.problem.tokens, product.states.cols(), width());
@@ -154,7 +154,7 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
 // Returns what makes probabilities of the terms that were summed.
 template <class Types>
 double ExpectedRowSums<Types>::scale_of(int64_t place, const TokenStats& stats) const {
-  if (!sums_ || pass_.run.expected_rows == plan::ExpectedRowsIn::kGiven) return 1;
+  if (!sums_ || pass_.run.expected_rows == planning::ExpectedRowsIn::kGiven) return 1;
   const int64_t row = pass_.run.blocks.order[static_cast<size_t>(place)];
   const auto i = static_cast<size_t>(row);
   const double max = sums_->max[place];
@@ -236,11 +236,11 @@ template <class Types>
 void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
   const problem::HiddenProblem& problem = pass_.problem;
   const int64_t components = width(), entries = problem.entries;
-  core::parallel_for(pass_.run.plan.threads, plan::kMeanParts, [&](int64_t part) {
+  core::parallel_for(pass_.run.plan.threads, planning::kMeanParts, [&](int64_t part) {
     const auto& mine = buffers.threads[static_cast<size_t>(omp_get_thread_num())];
     double* const sums = buffers.mean + (1 + part) * components;
     std::fill_n(sums, components, 0.0);
-    for (int64_t v = part * entries / plan::kMeanParts; v < (part + 1) * entries / plan::kMeanParts; ++v) {
+    for (int64_t v = part * entries / planning::kMeanParts; v < (part + 1) * entries / planning::kMeanParts; ++v) {
       const double weight = problem.cross_weight(0, problem.first_entry + v);
       if (weight == 0) continue;
       const Sum* const of_entry = entry_row(v, mine);
@@ -248,7 +248,7 @@ void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
     }
   });
   std::fill_n(buffers.mean, components, 0.0);
-  for (int64_t part = 1; part <= plan::kMeanParts; ++part) {
+  for (int64_t part = 1; part <= planning::kMeanParts; ++part) {
     for (int64_t c = 0; c < components; ++c) buffers.mean[c] += buffers.mean[part * components + c];
   }
 }

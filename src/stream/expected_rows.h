@@ -19,7 +19,7 @@
 #include "core/arena.h"
 #include "fold/folds.h"
 #include "logitless/token_stats.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "stats/columns.h"
 #include "stream/pass.h"
 
@@ -45,7 +45,7 @@ class ExpectedRowSums {
   void make_gradients(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) const;
 
  private:
-  using Buffers = plan::SettleBuffers<Sum>;
+  using Buffers = planning::SettleBuffers<Sum>;
 
   std::span<const source::Product> products() const { return pass_.source.differentiated(); }
   int64_t width() const { return pass_.source.width(); }
@@ -63,7 +63,7 @@ class ExpectedRowSums {
 
   const Pass<Types>& pass_;
   const Gradients& outputs_;
-  std::optional<plan::ExpectedSums<Types>> sums_;  // where this call makes them
+  std::optional<planning::ExpectedSums<Types>> sums_;  // where this call makes them
 };
 
 }  // namespace logitless::stream

@@ -17,7 +17,7 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
   using typename Base::Sum;
   static constexpr bool kInOrder = false;
 
-  GradientTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
+  GradientTasks(const Pass<Types>& pass, planning::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
                 const ActiveBlocks& active, bool begin, const TokenGrads& grads, ranks::BatchSums* sums)
       : Base(pass, buffers, sinks, active, pass.run.logits_stay, sums),
         begin_(begin),
@@ -25,11 +25,11 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
 
   // Computes the logits of a tile, unless they have stayed, and then their gradients.
   void make_tile(int64_t j, int64_t b, int64_t slot) {
-    const plan::RowBlock& rows = this->block(b);
+    const planning::RowBlock& rows = this->block(b);
     if (!this->logits_stay_) this->make_logits(j, b, slot);
     const int64_t tile_rows =
         this->logits_stay_ ? this->active_.tile_block[static_cast<size_t>(b)].tile_rows : rows.tile_rows;
-    const plan::BackwardBuffers<Types>& buffers = this->buffers_;
+    const planning::BackwardBuffers<Types>& buffers = this->buffers_;
     this->pass_.tiles.gradient(this->pass_.tile(this->logits(j, b, slot), tile_rows, 0, tile_rows, j),
                                this->active_.blocks.places(rows), summands_, buffers.gradients + rows.begin,
                                buffers.divergences ? buffers.divergences + rows.begin : nullptr, this->scratch().row,
@@ -49,7 +49,7 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
 }  // namespace
 
 template <class Types>
-void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
+void gradient_tiles(const Pass<Types>& pass, planning::BackwardBuffers<Types>& buffers,
                     sink::Sinks<typename Types::Sum> sinks, const ActiveBlocks& active, bool begin,
                     const TokenStats& stats, const TokenGrads& grads, ranks::BatchSums* sums) {
   if (active.empty()) return;
@@ -68,7 +68,7 @@ void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffe
 }
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                       \
-  template void gradient_tiles(const Pass<Types>&, plan::BackwardBuffers<Types>&, sink::Sinks<Types::Sum>, \
+  template void gradient_tiles(const Pass<Types>&, planning::BackwardBuffers<Types>&, sink::Sinks<Types::Sum>, \
                                const ActiveBlocks&, bool, const TokenStats&, const TokenGrads&, ranks::BatchSums*);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "logitless/token_stats.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "ranks/batch_sums.h"
 #include "sink/sink.h"
 #include "stream/active_blocks.h"
@@ -16,7 +16,7 @@ namespace logitless::stream {
 /// Vocabulary tiles whose sums stand apart are finished here, so such a run has one chunk. `sums`, if it is
 /// not null, hears which vocabulary entries have had the last of their rows.
 template <class Types>
-void gradient_tiles(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers,
+void gradient_tiles(const Pass<Types>& pass, planning::BackwardBuffers<Types>& buffers,
                     sink::Sinks<typename Types::Sum> sinks, const ActiveBlocks& active, bool begin,
                     const TokenStats& stats, const TokenGrads& grads, ranks::BatchSums* sums);
 

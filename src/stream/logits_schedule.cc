@@ -7,7 +7,7 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "fold/row_walk.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "sink/dlogits_sink.h"
 #include "stats/row_gradients.h"
 #include "stats/tile_kernels.h"
@@ -20,14 +20,14 @@ template <class Types>
 class SweepSchedule final : public Schedule {
  public:
   SweepSchedule(const detail::ContextState& context, const LogitsProblem& problem, const LogitsGradient& dlogits,
-                const plan::SweepPlan& run)
+                const planning::SweepPlan& run)
       : problem_(problem),
         dlogits_(dlogits, problem.vocab_size),
         run_(run),
         arena_(run.plan.workspace_bytes),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, {}),
         walk_({problem, &tiles_}, source::GivenLogits(problem.logits), teacher_of(problem), arena_,
-              plan::sweep_sizes<Types>(problem, run)) {}
+              planning::sweep_sizes<Types>(problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -79,7 +79,7 @@ class SweepSchedule final : public Schedule {
 
   const LogitsProblem& problem_;
   const sink::DlogitsSink dlogits_;
-  const plan::SweepPlan run_;
+  const planning::SweepPlan run_;
   core::Arena arena_;
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;
@@ -88,7 +88,7 @@ class SweepSchedule final : public Schedule {
 }  // namespace
 
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                          const LogitsGradient& dlogits, const plan::SweepPlan& run) {
+                                          const LogitsGradient& dlogits, const planning::SweepPlan& run) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
     return core::make_shared<SweepSchedule<decltype(types)>>(context, problem, dlogits, run);
   });

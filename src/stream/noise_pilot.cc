@@ -68,7 +68,7 @@ template <class Types>
 class Pilot {
  public:
   using Sum = typename Types::Sum;
-  using Buffers = plan::SegmentBuffers<Types>;
+  using Buffers = planning::SegmentBuffers<Types>;
 
   Pilot(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, SegmentWave<Types>& wave,
         Buffers& buffers)
@@ -159,11 +159,11 @@ class Pilot {
 
   // Returns the theta at which the pilot looks at as many pairs of some rows as it may.
   double theta_of_pilot() {
-    draw_by_size(row_sizes_, plan::kPilotRows, bits(kRows, 0), [&](int32_t i, double q) {
+    draw_by_size(row_sizes_, planning::kPilotRows, bits(kRows, 0), [&](int32_t i, double q) {
       pilot_rows_.push_back(i);
       row_factors_.push_back(1 / q);
     });
-    const auto pairs = static_cast<double>(plan::pilot_pairs(rows(), segments()));
+    const auto pairs = static_cast<double>(planning::pilot_pairs(rows(), segments()));
     // The fewer pairs, the larger theta.
     double below = largest_ * 1e-12, above = largest_ * 1e3;
     for (int step = 0; step < 50 && below < above; ++step) {
@@ -190,7 +190,7 @@ class Pilot {
                [&](int64_t s, float weight) { buffers_.pilot_weights[k * segments() + s] = weight; });
     }
     const Choice choice = {buffers_.pilot_weights, segments(), count, segments(), {}, pilot_rows_};
-    std::fill_n(buffers_.pilot_sums, (1 + plan::kPilotLevels) * plan::kPilotRows * pass_.problem.hidden_size, Sum{0});
+    std::fill_n(buffers_.pilot_sums, (1 + planning::kPilotLevels) * planning::kPilotRows * pass_.problem.hidden_size, Sum{0});
     RowsFound found(static_cast<size_t>(count));
     for (int64_t column = 0; column < choice.columns;) {
       column = wave_.fill(choice, column);
@@ -212,7 +212,7 @@ class Pilot {
 
   // Returns the sums of a pilot row: of d_hidden (level 0), and of what each θ leaves out of it.
   Sum* pilot_sums(int64_t level, int64_t k) const {
-    return buffers_.pilot_sums + (level * plan::kPilotRows + k) * pass_.problem.hidden_size;
+    return buffers_.pilot_sums + (level * planning::kPilotRows + k) * pass_.problem.hidden_size;
   }
 
   // Finds the masses of the pairs of a wave.
@@ -233,7 +233,7 @@ class Pilot {
         pass_.source.products().front().head, [&](int64_t k) { return pilot_sums(0, k); },
         [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
           buffers_.hidden_squares[split * buffers_.wave_rows + at] = core::sum_of_squares(values, entries);
-          for (int64_t level = 0; level < plan::kPilotLevels; ++level) {
+          for (int64_t level = 0; level < planning::kPilotLevels; ++level) {
             const double q = chance(wave_masses_[static_cast<size_t>(at)], theta_of(level));
             const auto out = static_cast<Sum>(1 - q);
             if (out == 0) continue;
@@ -245,7 +245,7 @@ class Pilot {
 
   // Adds the pairs of a wave to what was looked at.
   void add_pairs(RowsFound& found) {
-    const int64_t splits = core::div_up(pass_.problem.hidden_size, plan::kHiddenColumns);
+    const int64_t splits = core::div_up(pass_.problem.hidden_size, planning::kHiddenColumns);
     for (const auto& of : wave_.columns()) {
       for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
         const auto k = static_cast<size_t>(buffers_.items[at]);
@@ -296,7 +296,7 @@ class Pilot {
   void look_at_segments() {
     core::Array<int32_t> chosen;
     core::Array<double> factors;
-    draw_by_size(segment_sizes_, plan::kPilotSegments, bits(kSegments, 0), [&](int32_t s, double q) {
+    draw_by_size(segment_sizes_, planning::kPilotSegments, bits(kSegments, 0), [&](int32_t s, double q) {
       chosen.push_back(s);
       factors.push_back(1 / q);
     });
@@ -376,7 +376,7 @@ class Pilot {
                     wants_weight() ? error(weight, weight_square_) : 0);
   }
 
-  static constexpr size_t kLevels = plan::kPilotLevels;
+  static constexpr size_t kLevels = planning::kPilotLevels;
   // No estimate may say that next to nothing is left.
   static constexpr double kLeastLeft = 0.05;
 
@@ -400,13 +400,13 @@ class Pilot {
 
 template <class Types>
 NoiseFound find_theta(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, double noise,
-                      SegmentWave<Types>& wave, plan::SegmentBuffers<Types>& buffers) {
+                      SegmentWave<Types>& wave, planning::SegmentBuffers<Types>& buffers) {
   return Pilot<Types>(pass, outputs, weighed, wave, buffers).find(noise);
 }
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                                \
   template NoiseFound find_theta(const Pass<Types>&, const Gradients&, const Weighed&, double, SegmentWave<Types>&, \
-                                 plan::SegmentBuffers<Types>&);
+                                 planning::SegmentBuffers<Types>&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)

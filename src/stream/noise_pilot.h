@@ -21,7 +21,7 @@
 #include "core/random_bits.h"
 #include "fold/segment_masses.h"
 #include "logitless/tensors.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "stream/segment_wave.h"
 
 namespace logitless::stream {
@@ -44,7 +44,7 @@ struct NoiseFound {
 
 template <class Types>
 NoiseFound find_theta(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, double noise,
-                      SegmentWave<Types>& wave, plan::SegmentBuffers<Types>& buffers);
+                      SegmentWave<Types>& wave, planning::SegmentBuffers<Types>& buffers);
 
 /// Returns what the gradients of a pair of this mass are multiplied with where it is drawn, which it is with
 /// the probability of one over that: 1 where it is always taken, and 0 where it never is. The probability is

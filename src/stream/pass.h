@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include "plan/context_state.h"
-#include "plan/run_plan.h"
+#include "planning/context_state.h"
+#include "planning/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "source/source.h"
 #include "stats/tile_kernels.h"
@@ -21,7 +21,7 @@ struct Pass {
   const detail::ContextState& context;
   const HiddenProblem& problem;
   const source::Source source;
-  const plan::RunPlan& run;
+  const planning::RunPlan& run;
   stats::TileKernels<Types> tiles;
   Logit* chunk = nullptr;  // where the logits of a chunk stay
 
@@ -29,8 +29,8 @@ struct Pass {
   source::Multiplier multiplier(const source::Scratch& scratch) const { return {*run.gemm, *context.kernels, scratch}; }
   /// Returns the place of tile (block, vocab_tile) where the logits of a chunk stay; the chunk's first block
   /// has `chunk_begin` tile rows before it.
-  Logit* chunk_tile(const plan::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
-    const plan::TileGrid& grid = run.grid;
+  Logit* chunk_tile(const planning::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
+    const planning::TileGrid& grid = run.grid;
     const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
     return chunk + source.sides() * (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
   }

@@ -8,8 +8,8 @@
 #include "core/in_order.h"
 #include "core/parallel.h"
 #include "core/store.h"
-#include "plan/planner.h"
-#include "plan/set_plan.h"
+#include "planning/planner.h"
+#include "planning/set_plan.h"
 #include "ranks/batch_sums.h"
 #include "ranks/sliced_plan.h"
 #include "stats/row_gradients.h"
@@ -78,8 +78,8 @@ class Pipeline {
 };
 
 // Returns what run() has to do.
-plan::Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
-  plan::Work work;
+planning::Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
+  planning::Work work;
   work.backward = wants_gradients;
   if (!loss) return work;
   work.may_drop_rows = wants_gradients && loss->may_drop_rows();
@@ -89,8 +89,8 @@ plan::Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool want
 }
 
 // Returns what run_gradients() has to do.
-plan::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
-  plan::Work work;
+planning::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
+  planning::Work work;
   work.forward = false;
   work.backward = true;
   work.kept_rows = std::count_if(problem.active().begin(), problem.active().end(),
@@ -101,15 +101,15 @@ plan::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
 
 // Says whether expected rows can become d_hidden, of which only products have any.
 void judge_expected_rows(const HiddenProblem& problem, const Gradients& outputs, const TokenLoss::GradsFilled& filled,
-                         plan::Work& work) {
+                         planning::Work& work) {
   work.no_expected_rows =
       work.backward && !outputs.wants_d_hidden() ? "d_hidden is not wanted" : no_expected_rows(problem, filled);
 }
-void judge_expected_rows(const LogitsProblem&, const LogitsGradient&, const TokenLoss::GradsFilled&, plan::Work&) {}
+void judge_expected_rows(const LogitsProblem&, const LogitsGradient&, const TokenLoss::GradsFilled&, planning::Work&) {}
 
 // Says whether gradients are to be made of chosen segments. Throws InvalidInput where they cannot.
 void judge_segments(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
-                    const Shared& shared, const TokenLoss::GradsFilled& filled, plan::Work& work) {
+                    const Shared& shared, const TokenLoss::GradsFilled& filled, planning::Work& work) {
   const BackwardOptions& options = outputs.backward;
   if (!work.backward || options.mode == BackwardMode::kExact) return;
   const auto refuse = [&](const auto&... why) {
@@ -120,7 +120,7 @@ void judge_segments(const Context& context, const HiddenProblem& problem, const 
   if (plan != PlanKind::kAuto && plan != PlanKind::kTwoPass) {
     refuse("it takes two pass, and plan = ", name_of(plan), " is asked for");
   }
-  if (plan::is_by_noise(options)) {
+  if (planning::is_by_noise(options)) {
     // d_bias by itself costs next to nothing, and has no noise that is held.
     const bool held = outputs.wants_d_hidden() || outputs.d_weight.data || outputs.weight_sink;
     if (options.noise == 0 || !held) return;
@@ -131,11 +131,11 @@ void judge_segments(const Context& context, const HiddenProblem& problem, const 
   work.chooses_segments = true;
 }
 void judge_segments(const Context&, const LogitsProblem&, const LogitsGradient&, const Shared&,
-                    const TokenLoss::GradsFilled&, plan::Work&) {}
+                    const TokenLoss::GradsFilled&, planning::Work&) {}
 
 // Says whether the halves of a call that are run apart hand expected rows on.
 bool leaves_expected_rows(const Context& context, const TokenProblem& problem, const Shared& shared,
-                          const plan::Work& work) {
+                          const planning::Work& work) {
   return context.options().plan == PlanKind::kExpectedRow && !work.backward && work.no_expected_rows.empty() &&
          !shared.cut && !problem.over_picks;
 }
@@ -163,77 +163,77 @@ void check_is_tiled(const Context& context) {
 }
 
 Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
-               const plan::Work& work) {
+               const planning::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
-    Plan plan = plan::set_plan(state, context.threads(), problem, work, outputs);
-    plan.least_workspace_bytes = plan::least_set_workspace(state, problem, work, outputs);
+    Plan plan = planning::set_plan(state, context.threads(), problem, work, outputs);
+    plan.least_workspace_bytes = planning::least_set_workspace(state, problem, work, outputs);
     return plan;
   }
   if (shared.cut) {
     check_is_tiled(context);
-    const plan::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
+    const planning::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
     Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
     plan.least_workspace_bytes =
         ranks::least_sliced_workspace(state, context.threads(), *shared.cut, problem, work, outputs);
     return plan;
   }
-  if (is_dense(context)) return plan::dense_plan(state, context.threads(), problem, outputs);
-  Plan plan = plan::choose_plan(state, context.threads(), problem, work, outputs).plan;
-  plan.least_workspace_bytes = plan::least_workspace(state, context.threads(), problem, work, outputs);
+  if (is_dense(context)) return planning::dense_plan(state, context.threads(), problem, outputs);
+  Plan plan = planning::choose_plan(state, context.threads(), problem, work, outputs).plan;
+  plan.least_workspace_bytes = planning::least_workspace(state, context.threads(), problem, work, outputs);
   return plan;
 }
 
 Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Shared&,
-               const plan::Work& work) {
+               const planning::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
-    Plan plan = plan::set_plan(state, context.threads(), problem, work);
-    plan.least_workspace_bytes = plan::least_set_workspace(state, problem);
+    Plan plan = planning::set_plan(state, context.threads(), problem, work);
+    plan.least_workspace_bytes = planning::least_set_workspace(state, problem);
     return plan;
   }
-  Plan plan = plan::choose_plan(state, context.threads(), problem, work).plan;
-  plan.least_workspace_bytes = plan::least_workspace(state, problem, work);
+  Plan plan = planning::choose_plan(state, context.threads(), problem, work).plan;
+  plan.least_workspace_bytes = planning::least_workspace(state, problem, work);
   return plan;
 }
 
 std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
-                                        const Shared& shared, const plan::Work& work, Plan& plan) {
+                                        const Shared& shared, const planning::Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
-    plan = plan::set_plan(state, context.threads(), problem, work, outputs);
+    plan = planning::set_plan(state, context.threads(), problem, work, outputs);
     return set_schedule(state, problem, outputs, work, plan);
   }
   if (shared.cut) {
     check_is_tiled(context);
-    const plan::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
+    const planning::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
     plan = ranks::plan_of_rank(*shared.cut, problem, run);
     return sliced_schedule(state, problem, outputs, *shared.cut, run);
   }
   if (is_dense(context)) {
-    plan = plan::dense_plan(state, context.threads(), problem, outputs);
+    plan = planning::dense_plan(state, context.threads(), problem, outputs);
     return dense_schedule(state, problem, outputs, plan);
   }
-  plan::RunPlan run = plan::choose_plan(state, context.threads(), problem, work, outputs);
+  planning::RunPlan run = planning::choose_plan(state, context.threads(), problem, work, outputs);
   plan = run.plan;
   return tile_schedule(state, problem, outputs, std::move(run));
 }
 
 std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
-                                        const LogitsGradient& outputs, const Shared&, const plan::Work& work,
+                                        const LogitsGradient& outputs, const Shared&, const planning::Work& work,
                                         Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
-    plan = plan::set_plan(state, context.threads(), problem, work);
+    plan = planning::set_plan(state, context.threads(), problem, work);
     return set_logits_schedule(state, problem, outputs, plan);
   }
-  const plan::SweepPlan run = plan::choose_plan(state, context.threads(), problem, work);
+  const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, work);
   plan = run.plan;
   return logits_schedule(state, problem, outputs, run);
 }
 
 // Statistics that other calls have made are merged and not computed: gradients are then a pass of their own.
-void leave_out_forward(const TokenProblem& problem, const Shared& shared, plan::Work& work) {
+void leave_out_forward(const TokenProblem& problem, const Shared& shared, planning::Work& work) {
   if (!work.backward || !shared.cut || shared.cut->gathered.empty()) return;
   work.forward = false;
   work.kept_rows = static_cast<int64_t>(problem.active().size());
@@ -252,7 +252,7 @@ Ran run_any(const Context& context, const Problem& problem, const Outputs& outpu
             TokenLoss* loss, stats::Returned returned) {
   const bool wants_gradients = loss && shared.wants_gradients(is_wanted(outputs));
   Ran ran(returned);
-  plan::Work work = work_of(problem, loss, wants_gradients);
+  planning::Work work = work_of(problem, loss, wants_gradients);
   leave_out_forward(problem, shared, work);
   const TokenLoss::GradsFilled filled = loss ? loss->gradients() : TokenLoss::GradsFilled();
   judge_segments(context, problem, outputs, shared, filled, work);
@@ -325,7 +325,7 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
     if constexpr (requires { problem.hidden_size; }) plan.hidden_size = problem.hidden_size;
     return plan;
   }
-  plan::Work work = work_of(problem, grads);
+  planning::Work work = work_of(problem, grads);
   const TokenLoss::GradsFilled filled = filled_of(grads);
   judge_segments(context, problem, outputs, shared, filled, work);
   judge_expected_rows(problem, outputs, filled, work);
@@ -343,7 +343,7 @@ Plan run_any_gradients(const Context& context, const Problem& problem, const Out
 template <class Problem, class Outputs>
 Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
               const TokenLoss* loss, stats::Returned returned) {
-  plan::Work work = work_of(problem, loss, loss && shared.wants_gradients(is_wanted(outputs)));
+  planning::Work work = work_of(problem, loss, loss && shared.wants_gradients(is_wanted(outputs)));
   leave_out_forward(problem, shared, work);
   const TokenLoss::GradsFilled filled = loss ? loss->gradients() : TokenLoss::GradsFilled();
   judge_segments(context, problem, outputs, shared, filled, work);

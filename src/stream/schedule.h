@@ -10,8 +10,8 @@
 #include "fold/call_partials.h"
 #include "logitless/plan.h"
 #include "logitless/token_stats.h"
-#include "plan/context_state.h"
-#include "plan/run_plan.h"
+#include "planning/context_state.h"
+#include "planning/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 #include "ranks/batch_sums.h"
@@ -64,17 +64,17 @@ class SliceSchedule : public Schedule {
 
 /// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                             const Gradients& outputs, plan::RunPlan run);
+                                             const Gradients& outputs, planning::RunPlan run);
 /// Runs ranks::choose_sliced_plan() on this rank's slices.
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                          const Gradients& outputs, const ranks::Cut& cut, const plan::RunPlan& run);
+                                          const Gradients& outputs, const ranks::Cut& cut, const planning::RunPlan& run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                          const LogitsGradient& dlogits, const plan::SweepPlan& run);
-/// These run plan::set_plan().
+                                          const LogitsGradient& dlogits, const planning::SweepPlan& run);
+/// These run planning::set_plan().
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                       const Gradients& outputs, const plan::Work& work, const Plan& plan);
+                                       const Gradients& outputs, const planning::Work& work, const Plan& plan);
 std::shared_ptr<Schedule> set_logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                               const LogitsGradient& dlogits, const Plan& plan);
 

@@ -49,7 +49,7 @@ SegmentGradients<Types>::SegmentGradients(const Pass<Types>& pass, const Gradien
       softmax_masses_(masses.softmax),
       masses_(masses.pairs() ? *masses.pairs() : masses.softmax),
       sinks_({*pass.context.kernels, *pass.run.gemm, pass.problem, pass.source}, outputs,
-             plan::segment_sink_sizes(pass.run)) {}
+             planning::segment_sink_sizes(pass.run)) {}
 
 template <class Types>
 void SegmentGradients<Types>::find_rows(const TokenStats& stats, const TokenGrads& grads) {
@@ -263,7 +263,7 @@ void SegmentGradients<Types>::bound(const core::Array<double>& dropped) {
 template <class Types>
 bool SegmentGradients<Types>::choose(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) {
   const BackwardOptions& options = outputs_.backward;
-  buffers_.emplace(arena, pass_.problem, pass_.source, pass_.run, plan::is_by_noise(options));
+  buffers_.emplace(arena, pass_.problem, pass_.source, pass_.run, planning::is_by_noise(options));
   summands_ = stats::gradient_summands(grads);
   find_rows(stats, grads);
   if (rows_.empty()) return true;
@@ -273,7 +273,7 @@ bool SegmentGradients<Types>::choose(core::Arena& arena, const TokenStats& stats
     dropped = certify();
   } else {
     double theta = options.theta;
-    if (plan::is_by_noise(options)) {
+    if (planning::is_by_noise(options)) {
       SegmentWave<Types> wave(pass_, *buffers_, rows_, summands_);
       const Weighed weighed = {
           masses_, rows_, places_, unit_, static_cast<uint64_t>(options.seed), pass_.problem.first_entry};

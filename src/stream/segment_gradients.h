@@ -12,7 +12,7 @@
 #include "fold/segment_masses.h"
 #include "logitless/plan.h"
 #include "logitless/token_stats.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "sink/call_sinks.h"
 #include "stream/pass.h"
 #include "stream/segment_wave.h"
@@ -56,7 +56,7 @@ class SegmentGradients {
   const fold::SegmentMasses& softmax_masses_;
   const fold::SegmentMasses& masses_;  // of the pairs: those of the softmax, or with a teacher those of both
   const sink::CallSinks<Sum> sinks_;
-  std::optional<plan::SegmentBuffers<Types>> buffers_;
+  std::optional<planning::SegmentBuffers<Types>> buffers_;
   stats::GradientSummands summands_;
   core::Array<int64_t> rows_;    // of the call, that have a gradient
   core::Array<int32_t> places_;  // of these, among the rows whose masses are kept

@@ -26,17 +26,17 @@ std::array<gemm::Operand, 2> terms_of(const stats::GradientRows<Gradient>& rows)
 template <class Types>
 SegmentWave<Types>::SegmentWave(const Pass<Types>& pass, Buffers& buffers, std::span<const int64_t> rows,
                                 const stats::GradientSummands& summands)
-    : pass_(pass), buffers_(buffers), rows_(rows), summands_(summands), identity_(plan::kPartRows) {
+    : pass_(pass), buffers_(buffers), rows_(rows), summands_(summands), identity_(planning::kPartRows) {
   std::iota(identity_.begin(), identity_.end(), 0);
 }
 
 template <class Types>
 int64_t SegmentWave<Types>::fill(const Choice& choice, int64_t column) {
   choice_ = choice;
-  const int64_t most = std::min(plan::kWaveSegments, choice.columns - column);
+  const int64_t most = std::min(planning::kWaveSegments, choice.columns - column);
   // A row's weights are read a cache line at a time.
   constexpr int64_t kAtOnce = 16;
-  std::array<int64_t, plan::kWaveSegments> counts = {};
+  std::array<int64_t, planning::kWaveSegments> counts = {};
   const auto each_line = [&](const auto& use) {
     core::parallel_for(pass_.run.plan.threads, core::div_up(most, kAtOnce), [&](int64_t line) {
       const int64_t begin = line * kAtOnce, end = std::min(most, begin + kAtOnce);
@@ -51,7 +51,7 @@ int64_t SegmentWave<Types>::fill(const Choice& choice, int64_t column) {
   });
   count_ = 0;
   int64_t total = 0;
-  std::array<int64_t, plan::kWaveSegments> at = {};
+  std::array<int64_t, planning::kWaveSegments> at = {};
   for (int64_t c = 0; c < most; ++c) {
     const int64_t count = counts[static_cast<size_t>(c)];
     if (total + count > buffers_.wave_rows) break;
@@ -132,7 +132,7 @@ void SegmentWave<Types>::make(bool squares, const Use& use) {
     const Column& column = columns_[static_cast<size_t>(c)];
     int64_t done = 0;
     do {
-      const int64_t count = std::min(plan::kPartRows, column.count - done);
+      const int64_t count = std::min(planning::kPartRows, column.count - done);
       const sink::GradientPart part = make_part(column, column.begin + done, count);
       if (squares) find_squares(column.begin + done, part);
       use(part, c, done, omp_get_thread_num());
@@ -145,13 +145,13 @@ template <class Types>
 template <class Sums, class EachRow>
 void SegmentWave<Types>::add_states(const source::Head& head, const Sums& sums, const EachRow& each_row) {
   const auto alone = pass_.run.gemm->single_threaded_region();
-  const int64_t cols = head.components(), splits = core::div_up(cols, plan::kHiddenColumns);
+  const int64_t cols = head.components(), splits = core::div_up(cols, planning::kHiddenColumns);
   core::parallel_for(
-      pass_.run.plan.threads, core::div_up(choice_.items, plan::kHiddenRows) * splits, [&](int64_t task) {
+      pass_.run.plan.threads, core::div_up(choice_.items, planning::kHiddenRows) * splits, [&](int64_t task) {
         auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
-        const int64_t split = task % splits, component = split * plan::kHiddenColumns;
-        const auto first = static_cast<int32_t>(task / splits * plan::kHiddenRows);
-        const auto last = static_cast<int32_t>(std::min<int64_t>(first + plan::kHiddenRows, choice_.items));
+        const int64_t split = task % splits, component = split * planning::kHiddenColumns;
+        const auto first = static_cast<int32_t>(task / splits * planning::kHiddenRows);
+        const auto last = static_cast<int32_t>(std::min<int64_t>(first + planning::kHiddenRows, choice_.items));
         const source::Multiplier multiply = pass_.multiplier(mine.products);
         for (const Column& column : columns()) {
           const int32_t* const begin = buffers_.items + column.begin;
@@ -161,7 +161,7 @@ void SegmentWave<Types>::add_states(const source::Head& head, const Sums& sums, 
           const int64_t at = from - buffers_.items;
           gemm::Product<Sum> product;
           product.m = to - from;
-          product.n = std::min(plan::kHiddenColumns, cols - component);
+          product.n = std::min(planning::kHiddenColumns, cols - component);
           product.k = entries(column);
           product.b = head.operand(source::Head::Order::kEntriesFirst, first_entry(column), product.k, component,
                                    product.n, multiply);

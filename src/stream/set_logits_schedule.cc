@@ -8,7 +8,7 @@
 #include "core/parallel.h"
 #include "core/views.h"
 #include "fold/set_rows.h"
-#include "plan/set_plan.h"
+#include "planning/set_plan.h"
 #include "problem/id_sets.h"
 #include "sink/dlogits_sink.h"
 #include "stats/row_gradients.h"
@@ -21,7 +21,7 @@ namespace {
 template <class T>
 class SetLogitsSchedule final : public Schedule {
  public:
-  using PerThread = typename plan::SetLogitsBuffers<T>::PerThread;
+  using PerThread = typename planning::SetLogitsBuffers<T>::PerThread;
 
   SetLogitsSchedule(const detail::ContextState& context, const LogitsProblem& problem, const LogitsGradient& dlogits,
                     const Plan& plan)
@@ -86,7 +86,7 @@ class SetLogitsSchedule final : public Schedule {
   const int team_;
   const fold::SetRows<T> rows_;
   core::Arena arena_;
-  plan::SetLogitsBuffers<T> buffers_;
+  planning::SetLogitsBuffers<T> buffers_;
 };
 
 }  // namespace

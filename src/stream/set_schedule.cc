@@ -13,7 +13,7 @@
 #include "core/parallel.h"
 #include "core/views.h"
 #include "fold/set_rows.h"
-#include "plan/set_plan.h"
+#include "planning/set_plan.h"
 #include "problem/hidden_rows.h"
 #include "problem/id_sets.h"
 #include "sink/hidden_sink.h"
@@ -27,8 +27,8 @@
 namespace logitless::stream {
 namespace {
 
-using plan::kSetEntries;
-using plan::kSetPart;
+using planning::kSetEntries;
+using planning::kSetPart;
 
 void few_rows(const kernels::RowKernels& kernels, const kernels::FewRowsArgs<float>& args) {
   kernels.few_rows_f32(args);
@@ -40,10 +40,10 @@ void few_rows(const kernels::RowKernels& kernels, const kernels::FewRowsArgs<dou
 template <class T>
 class SetSchedule final : public Schedule {
  public:
-  using PerThread = typename plan::SetBuffers<T>::PerThread;
+  using PerThread = typename planning::SetBuffers<T>::PerThread;
 
   SetSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
-              const plan::Work& work, const Plan& plan)
+              const planning::Work& work, const Plan& plan)
       : kernels_(*context.kernels),
         problem_(problem),
         outputs_(outputs),
@@ -213,18 +213,18 @@ class SetSchedule final : public Schedule {
       for (const int64_t row : problem_.active()) {
         if (!has_gradient[static_cast<size_t>(row)]) continue;
         problem::for_each_distinct(problem_, row, [&](int64_t column, int64_t, int64_t, int64_t id) {
-          visit(id, plan::SetEntry{row, problem_.pick_begin(row) + column});
+          visit(id, planning::SetEntry{row, problem_.pick_begin(row) + column});
         });
       }
     };
-    for_each([&](int64_t id, const plan::SetEntry&) { ++offsets[id]; });
+    for_each([&](int64_t id, const planning::SetEntry&) { ++offsets[id]; });
     int64_t before = 0;
     for (int64_t id = 0; id <= problem_.vocab_size; ++id) {
       const int64_t count = offsets[id];
       offsets[id] = before;
       before += count;
     }
-    for_each([&](int64_t id, const plan::SetEntry& entry) { buffers_.entries[offsets[id]++] = entry; });
+    for_each([&](int64_t id, const planning::SetEntry& entry) { buffers_.entries[offsets[id]++] = entry; });
     // Each offset has moved to the end of its entry, which is where the next one begins.
     std::copy_backward(offsets, offsets + problem_.vocab_size, offsets + problem_.vocab_size + 1);
     offsets[0] = 0;
@@ -238,7 +238,7 @@ class SetSchedule final : public Schedule {
     for (int64_t first = begin; first < end; first += kSetPart) {
       const int64_t count = std::min(kSetPart, end - first);
       for (int64_t k = 0; k < count; ++k) {
-        const plan::SetEntry& entry = buffers_.entries[first + k];
+        const planning::SetEntry& entry = buffers_.entries[first + k];
         mine.factors[k] = buffers_.gradients[entry.gradient];
         product.states.gather(std::span(&entry.row, 1), 1, mine.gathered + static_cast<size_t>(k) * bytes);
       }
@@ -320,14 +320,14 @@ class SetSchedule final : public Schedule {
   core::Arena arena_;
   const source::LoraStates loras_;
   const source::Source source_;
-  plan::SetBuffers<T> buffers_;
+  planning::SetBuffers<T> buffers_;
   std::optional<sink::BehindLora<T>> behind_;  // where dU is needed
 };
 
 }  // namespace
 
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                       const Gradients& outputs, const plan::Work& work, const Plan& plan) {
+                                       const Gradients& outputs, const planning::Work& work, const Plan& plan) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
     return core::make_shared<SetSchedule<typename decltype(types)::Sum>>(context, problem, outputs, work, plan);
   });

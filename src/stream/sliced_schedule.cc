@@ -20,7 +20,7 @@ namespace {
 class SlicedSchedule final : public Schedule {
  public:
   SlicedSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
-                 const ranks::Cut& cut, const plan::RunPlan& run)
+                 const ranks::Cut& cut, const planning::RunPlan& run)
       : context_(context),
         problem_(problem),
         outputs_(outputs),
@@ -121,7 +121,7 @@ class SlicedSchedule final : public Schedule {
     Gradients outputs = ranks::outputs_of_slice(outputs_, problem_.head.layout, first, entries);
     give_sums(slices_.size() - 1, outputs);
     slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
-    plan::RunPlan run = plan_;
+    planning::RunPlan run = plan_;
     run.grid.vocab_size = entries;
     run.grid.stretches = std::min(run.grid.stretches, run.grid.vocab_tiles());
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
@@ -196,7 +196,7 @@ class SlicedSchedule final : public Schedule {
   const Gradients& outputs_;
   const ranks::Cut& cut_;
   ranks::Group& group_;
-  const plan::RunPlan plan_;
+  const planning::RunPlan plan_;
   const fold::CallPartials whole_;  // of the whole vocabulary
   core::Arena arena_;               // which they stand in
   core::Array<size_t> left_offsets_;
@@ -208,7 +208,7 @@ class SlicedSchedule final : public Schedule {
 }  // namespace
 
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                          const Gradients& outputs, const ranks::Cut& cut, const plan::RunPlan& run) {
+                                          const Gradients& outputs, const ranks::Cut& cut, const planning::RunPlan& run) {
   return core::make_shared<SlicedSchedule>(context, problem, outputs, cut, run);
 }
 

@@ -9,7 +9,7 @@
 #include "core/store.h"
 #include "fold/folds.h"
 #include "fold/segment_masses.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "sink/call_sinks.h"
 #include "stats/statistics.h"
 #include "stats/tile_kernels.h"
@@ -30,7 +30,7 @@ class TileSchedule final : public SliceSchedule {
   using Sum = typename Types::Sum;
 
   TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
-               plan::RunPlan run)
+               planning::RunPlan run)
       : run_(std::move(run)),
         arena_(run_.plan.workspace_bytes),
         loras_(arena_, problem, {*context.kernels, *run_.gemm, run_.plan.threads}),
@@ -39,14 +39,14 @@ class TileSchedule final : public SliceSchedule {
               source::Source(problem, loras_),
               run_,
               {*context.kernels, problem, run_.grid.vocab_tile,
-               plan::head_shape<typename Types::Logit>(arena_, context.kernels, problem.head),
-               plan::teacher_shape<typename Types::Logit>(arena_, context.kernels, problem)}},
+               planning::head_shape<typename Types::Logit>(arena_, context.kernels, problem.head),
+               planning::teacher_shape<typename Types::Logit>(arena_, context.kernels, problem)}},
         folds_({problem, &pass_.tiles, &pass_.source, run_.gemm, run_.chooses_segments ? &masses_ : nullptr}),
-        sinks_({*context.kernels, *run_.gemm, problem, pass_.source}, outputs, plan::sink_sizes(run_)),
+        sinks_({*context.kernels, *run_.gemm, problem, pass_.source}, outputs, planning::sink_sizes(run_)),
         wrote_rows_(static_cast<size_t>(problem.tokens)) {
     for (sink::Sink<Sum>* sink : sinks_.all()) sink->take_lasting(arena_);
-    if (run_.logits_stay) pass_.chunk = plan::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
-    if (run_.expected_rows != plan::ExpectedRowsIn::kNone) expected_rows_.emplace(arena_, pass_, outputs);
+    if (run_.logits_stay) pass_.chunk = planning::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
+    if (run_.expected_rows != planning::ExpectedRowsIn::kNone) expected_rows_.emplace(arena_, pass_, outputs);
     if (run_.chooses_segments) {
       masses_.take(arena_, problem, run_.plan.chunk_rows, run_.grid.vocab_size, run_.grid.vocab_tile);
       segments_.emplace(pass_, outputs, masses_);
@@ -60,7 +60,7 @@ class TileSchedule final : public SliceSchedule {
   void fold(int64_t chunk, stats::Columns& columns) override {
     fold::make_statistics(folds_.partials(), rows(chunk), 0, columns,
                           [&](fold::Walk walk) { this->walk(walk, chunk, columns); });
-    if (run_.expected_rows == plan::ExpectedRowsIn::kLeft) expected_rows_->leave(columns.stats);
+    if (run_.expected_rows == planning::ExpectedRowsIn::kLeft) expected_rows_->leave(columns.stats);
   }
 
   // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
@@ -135,7 +135,7 @@ class TileSchedule final : public SliceSchedule {
     walk(fold::Walk::kSecond, chunk, columns);
   }
 
-  const plan::RunPlan run_;
+  const planning::RunPlan run_;
   core::Arena arena_;
   const source::LoraStates loras_;
   Pass<Types> pass_;
@@ -145,8 +145,8 @@ class TileSchedule final : public SliceSchedule {
   std::optional<ExpectedRowSums<Types>> expected_rows_;
   std::optional<SegmentGradients<Types>> segments_;
   size_t mark_ = 0;  // the end of what lives as long as the call
-  std::optional<plan::ForwardBuffers<Types>> forward_;
-  std::optional<plan::BackwardBuffers<Types>> backward_;
+  std::optional<planning::ForwardBuffers<Types>> forward_;
+  std::optional<planning::BackwardBuffers<Types>> backward_;
   ranks::BatchSums* sums_ = nullptr;  // hears which entries are final; null: nobody wants to
   core::Array<bool> wrote_rows_;      // rows of hidden that have had gradients, over all chunks
   bool wrote_any_ = false;
@@ -157,7 +157,7 @@ class TileSchedule final : public SliceSchedule {
 }  // namespace
 
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                             const Gradients& outputs, plan::RunPlan run) {
+                                             const Gradients& outputs, planning::RunPlan run) {
   return stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) -> std::shared_ptr<SliceSchedule> {
     return core::make_shared<TileSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
   });

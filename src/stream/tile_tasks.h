@@ -14,7 +14,7 @@
 #include "core/first_error.h"
 #include "core/parallel.h"
 #include "core/store.h"
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 #include "ranks/batch_sums.h"
 #include "sink/sink.h"
 #include "stream/active_blocks.h"
@@ -48,7 +48,7 @@ class TileTasks {
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
 
-  TileTasks(const Pass<Types>& pass, plan::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
+  TileTasks(const Pass<Types>& pass, planning::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
             const ActiveBlocks& active, bool logits_stay, ranks::BatchSums* sums = nullptr)
       : pass_(pass),
         grid_(pass.run.grid),
@@ -59,7 +59,7 @@ class TileTasks {
         batch_sums_(sums) {}
 
   void run() {
-    for (const plan::RowBlock& rows : active_.blocks.blocks) {
+    for (const planning::RowBlock& rows : active_.blocks.blocks) {
       if (logits_stay_ && !rows.contiguous) {
         pass_.source.gather(active_.blocks.rows(rows), pass_.run.plan.threads, buffers_.gathered.from(rows.begin));
       }
@@ -74,11 +74,11 @@ class TileTasks {
   }
 
  protected:
-  typename plan::BackwardBuffers<Types>::PerThread& scratch() const {
+  typename planning::BackwardBuffers<Types>::PerThread& scratch() const {
     return buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
   }
 
-  const plan::RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
+  const planning::RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
 
   // Returns where the logits of a tile stand. Their gradients take their place: row k of these begins with
   // row k of the logits, and its low terms, where there are any, stand behind it.
@@ -136,7 +136,7 @@ class TileTasks {
   }
 
   sink::GradientPart part(int64_t j, int64_t b, int64_t slot) const {
-    const plan::RowBlock& rows = block(b);
+    const planning::RowBlock& rows = block(b);
     const stats::GradientRows<Gradient> of_rows = gradient(j, b, slot);
     const auto term = [&](const Gradient* data) {
       return gemm::Operand{data, DTypeOf<Gradient>::value, of_rows.stride, false};
@@ -156,8 +156,8 @@ class TileTasks {
   }
 
   const Pass<Types>& pass_;
-  const plan::TileGrid& grid_;
-  plan::BackwardBuffers<Types>& buffers_;
+  const planning::TileGrid& grid_;
+  planning::BackwardBuffers<Types>& buffers_;
   const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
   const bool logits_stay_;
@@ -207,7 +207,7 @@ class TileTasks {
 
     explicit Dependences(const TileTasks& tasks)
         : unfinished(tasks.batch_sums_ ? static_cast<size_t>(tasks.grid_.vocab_tiles()) : 0) {
-      const plan::TileGrid& grid = tasks.grid_;
+      const planning::TileGrid& grid = tasks.grid_;
       row_blocks = static_cast<int64_t>(tasks.active_.blocks.blocks.size());
       slots = tasks.logits_stay_ ? row_blocks * grid.vocab_tiles() : static_cast<int64_t>(tasks.buffers_.slots.size());
       tile.resize(static_cast<size_t>(slots));

@@ -15,15 +15,15 @@ class StretchTask {
  public:
   using Logit = typename Types::Logit;
 
-  StretchTask(const Pass<Types>& pass, typename plan::ForwardBuffers<Types>::PerThread& scratch,
-              const plan::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
+  StretchTask(const Pass<Types>& pass, typename planning::ForwardBuffers<Types>::PerThread& scratch,
+              const planning::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
       : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {}
 
   // `made` says that the tiles stand where they stay.
   void run(std::span<fold::Fold<Types>* const> folds, const fold::FoldPart<Logit>& part, bool made) {
     for (const fold::Fold<Types>* fold : folds) fold->begin(part);
     if (!made) pass_.source.gather(*pass_.run.gemm, tile_rows());
-    const plan::TileGrid& grid = pass_.run.grid;
+    const planning::TileGrid& grid = pass_.run.grid;
     for (int64_t j = grid.stretch_begin(part.stretch); j < grid.stretch_begin(part.stretch + 1); ++j) {
       if (!made) {
         pass_.source.make_tile(tile_rows(), grid.first_entry(j), grid.entries(j), data(j), grid.tile_stride,
@@ -44,15 +44,15 @@ class StretchTask {
   }
 
   const Pass<Types>& pass_;
-  typename plan::ForwardBuffers<Types>::PerThread& scratch_;
-  const plan::RowBlock& block_;
+  typename planning::ForwardBuffers<Types>::PerThread& scratch_;
+  const planning::RowBlock& block_;
   const std::byte* packed_;  // the rows of its tiles; null where they are not
   int64_t chunk_begin_;
 };
 
 // Lists of the largest logits are put in order here, which takes long enough for a team.
 template <class Types>
-void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, const fold::CallFolds<Types>& folds,
+void combine(const Pass<Types>& pass, std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds,
              fold::Walk walk) {
   const bool lists = folds.partials().top && walk == fold::Walk::kFirst;
   if (pass.run.grid.stretches < 2 && !lists) return;
@@ -69,7 +69,7 @@ void combine(const Pass<Types>& pass, std::span<const plan::RowBlock> blocks, co
 }  // namespace
 
 template <class Types>
-void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, std::span<const plan::RowBlock> blocks,
+void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers, std::span<const planning::RowBlock> blocks,
                 const fold::CallFolds<Types>& folds, fold::Walk walk, stats::Columns& columns) {
   if (blocks.empty()) return;
   const auto alone = pass.run.gemm->single_threaded_region();
@@ -83,10 +83,10 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
   const auto row_blocks = static_cast<int64_t>(blocks.size());
   core::parallel_for(pass.run.plan.threads, pass.run.grid.stretches * row_blocks, [&](int64_t task) {
     const int64_t b = task % row_blocks;
-    const plan::RowBlock& block = blocks[static_cast<size_t>(b)];
+    const planning::RowBlock& block = blocks[static_cast<size_t>(b)];
     fold::FoldPart<typename Types::Logit> part;
     part.thread = omp_get_thread_num();
-    typename plan::ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(part.thread)];
+    typename planning::ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(part.thread)];
     part.rows = pass.run.blocks.rows(block);
     part.place = block.begin - blocks.front().begin;
     part.stretch = task / row_blocks;
@@ -99,7 +99,7 @@ void walk_tiles(const Pass<Types>& pass, plan::ForwardBuffers<Types>& buffers, s
 }
 
 #define LOGITLESS_INSTANTIATE(Types)                                                                          \
-  template void walk_tiles(const Pass<Types>&, plan::ForwardBuffers<Types>&, std::span<const plan::RowBlock>, \
+  template void walk_tiles(const Pass<Types>&, planning::ForwardBuffers<Types>&, std::span<const planning::RowBlock>, \
                            const fold::CallFolds<Types>&, fold::Walk, stats::Columns&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

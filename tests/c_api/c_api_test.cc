@@ -38,7 +38,7 @@ TEST(CApi, CrossEntropyHasTheBitsOfCxx) {
       ASSERT_EQ(logitless_cross_entropy(c.context, &c.source, &c.targets, &options, &c.gradients, &result, nullptr),
                 LOGITLESS_OK)
           << logitless_last_error();
-      CrossEntropyOptions same;
+      CrossEntropy same;
       same.label_smoothing = 0.1;
       same.z_loss = 1e-3;
       same.want_accuracy = true;
@@ -64,7 +64,7 @@ TEST(CApi, CrossEntropyHasTheBitsOfCxx) {
                 LOGITLESS_OK)
           << logitless_last_error();
       logitless_forward_free(forward);
-      const CrossEntropyForward half = cross_entropy_forward(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(),
+      const Forward<CrossEntropy> half = cross_entropy_forward(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(),
                                                              cxx.inputs.targets_view(), same);
       cross_entropy_backward(context, cxx.inputs.hidden_view(), cxx.inputs.head_view(), cxx.inputs.targets_view(), same,
                              half, upstream, cxx.wanted);
@@ -145,7 +145,7 @@ TEST(CApi, LossesHaveTheBitsOfCxx) {
     same_batch.chosen_ids = cxx.inputs.targets_view();
     same_batch.advantages = {advantages.data(), 4};
     same_batch.old_logps = {old_logps.data(), 36};
-    PolicyOptions same;
+    PolicyLoss same;
     same.variant = static_cast<PolicyVariant>(variant);
     if (same.variant == PolicyVariant::kDrGrpo) {
       options.max_completion_length = 9;
@@ -178,10 +178,10 @@ TEST(CApi, LossesHaveTheBitsOfCxx) {
     LOGITLESS_INIT(preference_options, &options);
     options.losses = &loss;
     options.loss_count = 1;
-    PreferenceOptions same;
-    same.losses = {static_cast<PreferenceLoss>(loss)};
+    PreferenceLoss same;
+    same.losses = {static_cast<PairedLoss>(loss)};
     // The robust loss and EXO are undefined without a share of flipped labels.
-    if (same.losses[0] == PreferenceLoss::kRobust || same.losses[0] == PreferenceLoss::kExoPair) {
+    if (same.losses[0] == PairedLoss::kRobust || same.losses[0] == PairedLoss::kExoPair) {
       options.label_smoothing = same.label_smoothing = 0.1;
     }
     const bool compares = logitless_needs_reference(loss) != 0;
@@ -220,7 +220,7 @@ TEST(CApi, FinishedLogitsOfATeacherHaveTheBitsOfCxx) {
       logitless_distillation_loss(c.context, &c.source, &teacher, &c.targets, nullptr, &c.gradients, &result, nullptr),
       LOGITLESS_OK)
       << logitless_last_error();
-  const Logits same(values.data(), 4, 9, vocab);
+  const FinishedLogits same(values.data(), 4, 9, vocab);
   EXPECT_EQ(result.loss, distillation_loss(Context(), cxx.inputs.hidden_view(), cxx.inputs.head_view(), same,
                                            cxx.inputs.targets_view(), {}, cxx.wanted)
                              .loss);

@@ -41,8 +41,8 @@ struct Lent {
   }
   template <class Data, class Count, class List>
   void put(const PointerAndCount<Data, Count>& to, const List& from) {
-    if constexpr (std::is_same_v<List, std::vector<PreferenceLoss>>) {
-      for (const PreferenceLoss loss : from) losses.push_back(static_cast<int32_t>(loss));
+    if constexpr (std::is_same_v<List, std::vector<PairedLoss>>) {
+      for (const PairedLoss loss : from) losses.push_back(static_cast<int32_t>(loss));
       to.data = losses.data();
     } else {
       to.data = from.data();
@@ -114,7 +114,7 @@ struct CBatch {
   }
 
   logitless_status run(const logitless_cross_entropy_options& options, logitless_cross_entropy_result& result,
-                       const CrossEntropyOptions&) {
+                       const CrossEntropy&) {
     LOGITLESS_INIT(cross_entropy_result, &result);
     result.tokens = kTokens;
     result.per_token_logps = a.data();
@@ -138,7 +138,7 @@ struct CBatch {
     return ids;
   }
   logitless_status run(const logitless_soft_cross_entropy_options& options, logitless_soft_cross_entropy_result& result,
-                       const SoftCrossEntropyOptions&) {
+                       const SoftCrossEntropy&) {
     LOGITLESS_INIT(soft_cross_entropy_result, &result);
     result.tokens = kTokens;
     result.per_token_loss = b.data();
@@ -165,7 +165,7 @@ struct CBatch {
     return got;
   }
   logitless_status run(const logitless_policy_options& options, logitless_policy_result& result,
-                       const PolicyOptions& same) {
+                       const PolicyLoss& same) {
     LOGITLESS_INIT(policy_result, &result);
     result.tokens = kTokens;
     result.per_token_logps = a.data();
@@ -185,7 +185,7 @@ struct CBatch {
     return logitless_policy_loss(context, &source, &in, &options, &gradients, &result, nullptr);
   }
   logitless_status run(const logitless_preference_options& options, logitless_preference_result& result,
-                       const PreferenceOptions& same) {
+                       const PreferenceLoss& same) {
     LOGITLESS_INIT(preference_result, &result);
     result.tokens = kTokens;
     result.sequences = kBatch;
@@ -194,7 +194,7 @@ struct CBatch {
     const logitless_reference reference = reference_of(batch.reference_for(same));
     return logitless_preference_loss(context, &source, &targets, &reference, &options, &gradients, &result, nullptr);
   }
-  logitless_status run(const logitless_kto_options& options, logitless_kto_result& result, const KtoOptions& same) {
+  logitless_status run(const logitless_kto_options& options, logitless_kto_result& result, const KtoLoss& same) {
     LOGITLESS_INIT(kto_result, &result);
     result.tokens = kTokens;
     result.sequences = kBatch;
@@ -217,7 +217,7 @@ struct CBatch {
   }
 
   logitless_status run(const logitless_distillation_options& options, logitless_distillation_result& result,
-                       const DistillationOptions&) {
+                       const Distillation&) {
     LOGITLESS_INIT(distillation_result, &result);
     result.tokens = kTokens;
     result.per_token_logps = a.data();
@@ -232,7 +232,7 @@ struct CBatch {
   }
 
   logitless_status run(const logitless_set_distillation_options& options, logitless_set_distillation_result& result,
-                       const SetDistillationOptions&) {
+                       const SetDistillation&) {
     LOGITLESS_INIT(set_distillation_result, &result);
     result.tokens = kTokens;
     result.per_token_loss = b.data();

@@ -41,17 +41,17 @@ void every_option_arrives() {
 }
 
 TEST(OptionFields, OfCrossEntropyArriveThroughC) {
-  every_option_arrives<CrossEntropyOptions, logitless_cross_entropy_options, logitless_cross_entropy_result,
+  every_option_arrives<CrossEntropy, logitless_cross_entropy_options, logitless_cross_entropy_result,
                        CrossEntropyMetrics>();
 }
 TEST(OptionFields, OfSoftTargetsArriveThroughC) {
-  every_option_arrives<SoftCrossEntropyOptions, logitless_soft_cross_entropy_options,
+  every_option_arrives<SoftCrossEntropy, logitless_soft_cross_entropy_options,
                        logitless_soft_cross_entropy_result, SoftCrossEntropyMetrics>();
 }
 TEST(OptionFields, OfSetsOfIdsArriveThroughC) {
   CBatch batch;
   std::set<std::string> refusals;
-  for (const OptionCase<IdLogpsOptions>& one : option_cases<IdLogpsOptions>()) {
+  for (const OptionCase<IdLogps>& one : option_cases<IdLogps>()) {
     SCOPED_TRACE(one.field + " = " + one.value);
     Lent lent;
     logitless_id_logps_options options;
@@ -63,25 +63,25 @@ TEST(OptionFields, OfSetsOfIdsArriveThroughC) {
     EXPECT_EQ(batch.outcome(options), changed);
     if (!changed.refusal.empty()) refusals.insert(one.field + " = " + one.value);
   }
-  EXPECT_EQ(refusals, refused(IdLogpsOptions()));
+  EXPECT_EQ(refusals, refused(IdLogps()));
 }
 TEST(OptionFields, OfPolicyLossesArriveThroughC) {
-  every_option_arrives<PolicyOptions, logitless_policy_options, logitless_policy_result, PolicyMetrics>();
+  every_option_arrives<PolicyLoss, logitless_policy_options, logitless_policy_result, PolicyMetrics>();
 }
 TEST(OptionFields, OfPreferenceLossesArriveThroughC) {
-  every_option_arrives<PreferenceOptions, logitless_preference_options, logitless_preference_result,
+  every_option_arrives<PreferenceLoss, logitless_preference_options, logitless_preference_result,
                        PreferenceMetrics>();
 }
 TEST(OptionFields, OfDistillationArriveThroughC) {
-  every_option_arrives<DistillationOptions, logitless_distillation_options, logitless_distillation_result,
+  every_option_arrives<Distillation, logitless_distillation_options, logitless_distillation_result,
                        DistillationMetrics>();
 }
 TEST(OptionFields, OfSetDistillationArriveThroughC) {
-  every_option_arrives<SetDistillationOptions, logitless_set_distillation_options, logitless_set_distillation_result,
+  every_option_arrives<SetDistillation, logitless_set_distillation_options, logitless_set_distillation_result,
                        SetDistillationMetrics>();
 }
 TEST(OptionFields, OfKtoArriveThroughC) {
-  every_option_arrives<KtoOptions, logitless_kto_options, logitless_kto_result, KtoMetrics>();
+  every_option_arrives<KtoLoss, logitless_kto_options, logitless_kto_result, KtoMetrics>();
 }
 
 // Statistics with one option of tokens, or of the request, at another value.

@@ -55,8 +55,8 @@ struct TensorCall {
   std::optional<GradientOutputs> outputs;
 };
 
-CrossEntropyOptions all_options() {
-  CrossEntropyOptions options;
+CrossEntropy all_options() {
+  CrossEntropy options;
   options.label_smoothing = 0.1;
   options.z_loss = 0.01;
   options.want_accuracy = options.want_entropy = true;
@@ -259,7 +259,7 @@ TEST(AllocationFailure, OfRanks) {
     rank.context.emplace(options);
     rank.views = rank.outputs.views(rank.given.source.first_entry, rank.given.source.entries);
   }
-  CrossEntropyOptions task;
+  CrossEntropy task;
   task.label_smoothing = 0.1;
   const auto call = [&](Rank& rank) {
     rank.thrown = true;

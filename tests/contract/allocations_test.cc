@@ -124,7 +124,7 @@ void expect_within_plan(const Shape& shape, DType dtype, PlanKind kind, int thre
   options.vocab_tile = shape.vocab_tile;
   options.workspace_bytes = shape.workspace;
   const Context context(options);
-  CrossEntropyOptions loss;
+  CrossEntropy loss;
   loss.label_smoothing = 0.1;
   loss.want_entropy = loss.want_accuracy = true;
   expect_within_plan(shape.tokens, shape.workspace, [&] {

@@ -40,7 +40,7 @@ struct Call {
   LmHead head;
   Targets targets;
   Gradients gradients;
-  CrossEntropyOptions options;
+  CrossEntropy options;
   ContextOptions context;
   // What spans of a case point to.
   std::vector<double> doubles;
@@ -306,7 +306,7 @@ TEST(BadInput, Overlaps) {
 TEST(BadInput, UpstreamThatAnOutputOverlaps) {
   Call call;
   call.options.reduction = Reduction::kNone;
-  const CrossEntropyForward forward =
+  const Forward<CrossEntropy> forward =
       cross_entropy_forward(Context(), call.hidden, call.head, call.targets, call.options);
   std::vector<double> upstream(12, 1.0);
   call.gradients.d_hidden.data = upstream.data();
@@ -372,13 +372,13 @@ TEST(BadInput, Contexts) {
 TEST(BadInput, SplitCalls) {
   Call call;
   const Context context;
-  const auto backward = [&](const CrossEntropyForward& forward, std::vector<double> upstream) {
+  const auto backward = [&](const Forward<CrossEntropy>& forward, std::vector<double> upstream) {
     return [&call, &context, &forward, upstream] {
       cross_entropy_backward(context, call.hidden, call.head, call.targets, call.options, forward,
                              std::span<const double>(upstream), call.gradients);
     };
   };
-  CrossEntropyForward forward = cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options);
+  Forward<CrossEntropy> forward = cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options);
   expect_refused(call, {"upstream", "2", "1"}, backward(forward, {1, 2}));
   expect_refused(call, {"upstream", "0"}, backward(forward, {}));
   call.options.reduction = Reduction::kNone;
@@ -393,7 +393,7 @@ TEST(BadInput, SplitCalls) {
     call.options.reduction = Reduction::kNone;
   }
   call.options.z_loss = 0.1;  // whose gradient needs lse
-  CrossEntropyForward other = forward;
+  Forward<CrossEntropy> other = forward;
   other.stats.lse.resize(3);
   expect_refused(call, {"lse", "3", "6"}, backward(other, std::vector<double>(6, 1.0)));
   other = forward;

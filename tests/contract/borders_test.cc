@@ -39,9 +39,9 @@ struct Call {
 
   HiddenStates hidden{states.data() + kRoom, kBatch, kTime, kHidden};
   LmHead head{{weight.data() + kRoom, kVocab, kHidden}, HeadLayout::kVocabHidden};
-  Logits logits{logits_memory.data() + kRoom, kBatch, kTime, kVocab};
+  FinishedLogits logits{logits_memory.data() + kRoom, kBatch, kTime, kVocab};
   Targets targets{ids.data() + kRoom, kBatch, kTime};
-  CrossEntropyOptions options;
+  CrossEntropy options;
   Gradients gradients;
   LogitsGradient dlogits{written.data() + 700, kBatch, kTime, kVocab};
 
@@ -120,10 +120,10 @@ TEST(Borders, ANegativeStrideOfAConstructorIsNeverTheDefault) {
     });
     expect_refused_of_logits({
         {"logits' rows",
-         [=](Call& c) { c.logits = Logits(c.logits_memory.data() + 100, 2, 3, 5, {}, stride); },
+         [=](Call& c) { c.logits = FinishedLogits(c.logits_memory.data() + 100, 2, 3, 5, {}, stride); },
          {"logits.row_stride" + shown, "row of 5"}},
         {"logits' sequences",
-         [=](Call& c) { c.logits = Logits(c.logits_memory.data() + 100, 2, 3, 5, stride); },
+         [=](Call& c) { c.logits = FinishedLogits(c.logits_memory.data() + 100, 2, 3, 5, stride); },
          {"logits.batch_stride" + shown, "row of 5"}},
         {"dlogits' rows",
          [=](Call& c) { c.dlogits = LogitsGradient(c.written.data() + 700, 2, 3, 5, {}, stride); },
@@ -189,7 +189,7 @@ TEST(Borders, AStrideOfLogitsWithWhichNoStepIsTakenMayBeAnything) {
   for (const auto& [batch, time] : {std::pair{1, 1}, {1, 3}, {3, 1}, {2, 0}, {0, 3}}) {
     const auto run = [&, batch = batch, time = time](Call& c, int64_t stride) {
       const int64_t row = time > 1 ? 7 : stride, sequence = batch > 1 ? 20 : stride;
-      c.logits = Logits(c.logits_memory.data() + 100, batch, time, 5, sequence, row);
+      c.logits = FinishedLogits(c.logits_memory.data() + 100, batch, time, 5, sequence, row);
       c.dlogits = LogitsGradient(c.written.data() + 700, batch, time, 5, sequence, row);
       c.targets = Targets(c.ids.data() + 100, batch * time);
       c.run_logits();
@@ -270,17 +270,17 @@ TEST(Borders, ProductsOfSizesThatDoNotFit64BitsAreRefused) {
   });
   expect_refused_of_logits({
       {"batch and time",
-       [](Call& c) { c.logits = Logits(c.logits_memory.data(), 1 << 20, 1 << 20, 5); },
+       [](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), 1 << 20, 1 << 20, 5); },
        {"logits of 1048576 times 1048576 rows", "2147483647"}},
-      {"time", [](Call& c) { c.logits = Logits(c.logits_memory.data(), 1, kMost, 5); }, {"logits.time = 92233720"}},
+      {"time", [](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), 1, kMost, 5); }, {"logits.time = 92233720"}},
       {"time and stride",
-       [=](Call& c) { c.logits = Logits(c.logits_memory.data(), 2, 3, 5, {}, kQuarter); },
+       [=](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), 2, 3, 5, {}, kQuarter); },
        {"logits of [2, 3, 5]", "64-bit"}},
       {"dlogits' time and stride",
        [=](Call& c) { c.dlogits = LogitsGradient(c.written.data() + 700, 2, 3, 5, {}, kQuarter); },
        {"dlogits of [2, 3, 5]", "64-bit"}},
       {"sequences without rows",
-       [](Call& c) { c.logits = Logits(c.logits_memory.data(), std::numeric_limits<int32_t>::max(), 0, 5); },
+       [](Call& c) { c.logits = FinishedLogits(c.logits_memory.data(), std::numeric_limits<int32_t>::max(), 0, 5); },
        {"logits.batch = 2147483647", "16777216", "without rows"}},
   });
 }
@@ -344,7 +344,7 @@ TEST(Borders, ArraysThatDoNotStandWhereTheirElementsMayAreRefused) {
   });
   Call c;
   c.options.reduction = Reduction::kNone;
-  const CrossEntropyForward forward = cross_entropy_forward(Context(), c.logits, c.targets, c.options);
+  const Forward<CrossEntropy> forward = cross_entropy_forward(Context(), c.logits, c.targets, c.options);
   const std::span<const double> upstream(off_by(c.doubles.data(), 4), 6);
   expect_invalid_input({"upstream", "not aligned"}, [&] {
     cross_entropy_backward(Context(), c.logits, c.targets, c.options, forward, upstream, c.dlogits);

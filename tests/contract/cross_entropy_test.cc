@@ -237,7 +237,7 @@ TEST(CrossEntropy, TheZLossOfTheMetricsIsPartOfTheLoss) {
   const Inputs inputs(spec);
   for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
     const auto result = [&](double z_loss, double loss_scale) {
-      CrossEntropyOptions options;
+      CrossEntropy options;
       options.reduction = reduction;
       options.z_loss = z_loss;
       options.loss_scale = loss_scale;
@@ -268,7 +268,7 @@ TEST(CrossEntropy, AllIgnored) {
 TEST(CrossEntropy, ClassWeightsThatSumToZero) {
   const std::vector<float> weights(150, 0.0f);
   Inputs inputs{InputSpec()};
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.class_weights = weights;
   for (const auto& function : {cross_entropy, dense_cross_entropy}) {
     GradientOutputs outputs(inputs, {});

@@ -70,7 +70,7 @@ std::vector<Task> tasks() {
   std::vector<Task> out;
   for (const Reduction reduction : {Reduction::kMean, Reduction::kSum}) {
     out.push_back({"cross_entropy", false, [reduction](const Context& context, const Part& p, const Gradients& g) {
-                     CrossEntropyOptions options;
+                     CrossEntropy options;
                      options.reduction = reduction;
                      options.label_smoothing = 0.1;
                      options.z_loss = 0.01;
@@ -83,7 +83,7 @@ std::vector<Task> tasks() {
     // These look at the whole batch, and are refused (rank_errors_test.cc).
     if (variant == PolicyVariant::kClipCov || variant == PolicyVariant::kKlCov) continue;
     out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
-                     PolicyOptions options;
+                     PolicyLoss options;
                      options.variant = variant;
                      // The gradient of k2 is linear in the log-ratio. That of k3 holds its exponential, which
                      // is large for these inputs and multiplies the rounding of a log-probability.
@@ -105,8 +105,8 @@ std::vector<Task> tasks() {
                    }});
   }
   out.push_back({"preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
-                   PreferenceOptions options;
-                   options.losses = {PreferenceLoss::kSigmoid, PreferenceLoss::kSft};
+                   PreferenceLoss options;
+                   options.losses = {PairedLoss::kSigmoid, PairedLoss::kSft};
                    options.loss_weights = {1, 0.5};
                    options.want_entropy = true;
                    Reference reference;
@@ -116,8 +116,8 @@ std::vector<Task> tasks() {
                  }});
   out.push_back({"preference_loss with tails, weights and scores", true,
                  [](const Context& context, const Part& p, const Gradients& g) {
-                   PreferenceOptions options;
-                   options.losses = {PreferenceLoss::kSigmoidNorm, PreferenceLoss::kIpo};
+                   PreferenceLoss options;
+                   options.losses = {PairedLoss::kSigmoidNorm, PairedLoss::kIpo};
                    options.f_divergence = FDivergence::kJs;
                    options.ld_alpha = 0.5;
                    options.use_weighting = true;
@@ -136,7 +136,7 @@ std::vector<Task> tasks() {
                      const ConstVector advantages(p.batch.advantages.data(),
                                                   static_cast<int64_t>(p.batch.advantages.size()));
                      if (loss == UnpairedLoss::kA2po) batch.reward_targets = advantages;
-                     KtoOptions options;
+                     KtoLoss options;
                      options.loss = loss;
                      options.want_entropy = true;
                      return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
@@ -255,7 +255,7 @@ TEST(DataRanks, MayHaveNoToken) {
   Task of_temperatures = {
       "cross_entropy", false, [](const Context& context, const Part& p, const Gradients& g) {
         const std::vector<double> temperatures(p.batch.ids.size(), 1.5);
-        CrossEntropyOptions options;
+        CrossEntropy options;
         options.token.temperatures = temperatures;
         return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
       }};
@@ -302,7 +302,7 @@ TEST(DataRanks, MayHaveNoToken) {
 }
 
 TEST(DataRanks, RefuseWhatIsOfAWholeBatch) {
-  const std::pair<const char*, std::function<void(PolicyOptions&)>> cases[] = {
+  const std::pair<const char*, std::function<void(PolicyLoss&)>> cases[] = {
       {"top_entropy_quantile = 0.5", [](auto& o) { o.top_entropy_quantile = 0.5; }},
       {"variant = clip_cov", [](auto& o) { o.variant = PolicyVariant::kClipCov; }},
       {"variant = kl_cov", [](auto& o) { o.variant = PolicyVariant::kKlCov; }},
@@ -315,7 +315,7 @@ TEST(DataRanks, RefuseWhatIsOfAWholeBatch) {
       ContextOptions options;
       options.ranks.data = &group.of(rank);
       const Part part = part_of({0, 1});
-      PolicyOptions policy;
+      PolicyLoss policy;
       set(policy);
       PolicyBatch batch;
       batch.chosen_ids = part.targets();

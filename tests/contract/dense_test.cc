@@ -105,7 +105,7 @@ TEST(DensePlan, PolicyLosses) {
 }
 
 TEST(DensePlan, PreferenceLosses) {
-  for (const PreferenceLoss loss : all_of<PreferenceLoss>()) {
+  for (const PairedLoss loss : all_of<PairedLoss>()) {
     PreferenceTester tester;
     tester.loss(loss).vocab(70).hidden(11).finite_everywhere().plan(PlanKind::kDense).matches_oracle();
   }

@@ -44,7 +44,7 @@ struct Call {
   Teacher teacher;
   Targets targets;
   Gradients gradients;
-  DistillationOptions options;
+  Distillation options;
   std::vector<double> temperatures = std::vector<double>(6, 1);
   ContextOptions context;
 };
@@ -118,10 +118,10 @@ TEST(DistillationBadInput, Teachers) {
 }
 
 TEST(DistillationBadInput, Options) {
-  const auto number = [](double DistillationOptions::*member, double value) {
+  const auto number = [](double Distillation::*member, double value) {
     return [member, value](Call& c) { c.options.*member = value; };
   };
-  using O = DistillationOptions;
+  using O = Distillation;
   std::vector<BadCase> cases;
   for (const double value : {-0.1, 1.1, kNaN, kInfinity}) {
     cases.push_back({"beta", number(&O::beta, value), {"beta = ", "a number from 0 to 1"}});
@@ -209,16 +209,16 @@ TEST(DistillationBadInput, Options) {
 TEST(DistillationBadInput, ForwardHalvesOfOtherCalls) {
   Call call;
   const Context context;
-  const DistillationForward good =
+  const Forward<Distillation> good =
       distillation_loss_forward(context, call.hidden, call.head, call.teacher, call.targets, call.options);
-  const auto backward = [&](const DistillationForward& forward, std::span<const double> upstream) {
+  const auto backward = [&](const Forward<Distillation>& forward, std::span<const double> upstream) {
     distillation_loss_backward(context, call.hidden, call.head, call.teacher, call.targets, call.options, forward,
                                upstream, call.gradients);
   };
   const std::vector<double> one = {1}, two = {1, 1}, nan = {kNaN};
   expect_invalid_input({"upstream has 2 entries but must have 1"}, [&] { backward(good, two); });
   expect_invalid_input({"upstream = nan"}, [&] { backward(good, nan); });
-  DistillationForward short_stats = good;
+  Forward<Distillation> short_stats = good;
   short_stats.stats.divergence.mean.pop_back();
   expect_invalid_input({"stats.divergence has 5 entries but hidden has 6 rows"}, [&] { backward(short_stats, one); });
   call.options.reduction = Reduction::kNone;

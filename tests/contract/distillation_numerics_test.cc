@@ -199,7 +199,7 @@ TEST(DistillationNumerics, NearItsEndsTheJsdVanishes) {
   DistillationCase call(spec);
   const auto loss = [&](Divergence kind, double beta) {
     call.options.divergence = kind;
-    call.options.beta = kind == Divergence::kJsd ? beta : DistillationOptions().beta;
+    call.options.beta = kind == Divergence::kJsd ? beta : Distillation().beta;
     return call.run(context_of(PlanKind::kTwoPass)).loss;
   };
   const double forward = loss(Divergence::kForwardKl, 0), reverse = loss(Divergence::kReverseKl, 0);
@@ -222,7 +222,7 @@ TEST(DistillationNumerics, MaskedEntriesWeighNothing) {
     EXPECT_LT(largest(gradients.d_hidden), kInfinity);
 
     call.teacher.bias.set(0, 3, 0);
-    const DistillationOptions& o = call.options;
+    const Distillation& o = call.options;
     const Divergence kind = o.divergence;
     const bool infinite = kind == Divergence::kForwardKl || (kind == Divergence::kJsd && o.beta == 0) ||
                           (kind == Divergence::kSkewKl && o.skew == 0) ||

@@ -28,7 +28,7 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   for (size_t k = 0; k < weight.size(); ++k) weight[k] = static_cast<float>(k % 1013) / 256 - 2;
 
   const LmHead head({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden);
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.reduction = Reduction::kNone;
   ContextOptions run;
   run.plan = PlanKind::kTwoPass;
@@ -78,7 +78,7 @@ TEST(CrossEntropyMeans, WeightsThatSumToZeroLeaveTheZLoss) {
   gradients.d_weight = {d_weight.data(), kVocab, kHidden};
   for (const double z_loss : {0.0, 0.5}) {
     for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-      CrossEntropyOptions options;
+      CrossEntropy options;
       options.class_weights = class_weights;
       options.z_loss = z_loss;
       options.label_smoothing = 0.25;
@@ -154,7 +154,7 @@ TEST(CrossEntropyDft, OfATokenThatCannotOccur) {
   targets[4] = 7;
   LmHead head({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden);
   head.bias = {bias.data(), kVocab};
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.dft = true;
   std::vector<std::vector<float>> all;
   for (const PlanKind plan : {PlanKind::kDense, PlanKind::kTwoPass, PlanKind::kOnePass, PlanKind::kExpectedRow}) {
@@ -210,10 +210,10 @@ TEST(TokenLossContract, AnEntropyGradientBringsTheEntropyAlong) {
 TEST(CrossEntropyUpstream, AZeroDropsANaNRowWithZLossToo) {
   SmallCase small;
   small.hidden[5 * 4] = NAN;
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.reduction = Reduction::kNone;
   options.z_loss = 1e-4;
-  const CrossEntropyForward forward =
+  const Forward<CrossEntropy> forward =
       cross_entropy_forward(Context(), small.states(), small.head(), small.ids(), options);
   EXPECT_TRUE(std::isnan(forward.result.per_token_loss[5]));
   const std::vector<double> upstream = {1, 1, 1, 1, 1, 0};
@@ -229,7 +229,7 @@ TEST(Scales, ThatAreNoNormalNumbersOfTheSumsAreRefused) {
     LmHead head = small.head();
     head.softcap = bad;
     EXPECT_THROW(cross_entropy(Context(), small.states(), head, small.ids()), InvalidInput) << bad;
-    CrossEntropyOptions options;
+    CrossEntropy options;
     options.token.temperature = bad;
     EXPECT_THROW(cross_entropy(Context(), small.states(), small.head(), small.ids(), options), InvalidInput) << bad;
   }

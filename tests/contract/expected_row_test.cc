@@ -169,7 +169,7 @@ TEST(ExpectedRow, TellsWhyItCannotRun) {
   };
   refused("d_hidden is not wanted",
           [&] { cross_entropy(context, source.states(), source.head(), batch.targets(), {}, d_weight); });
-  PolicyOptions bonus;
+  PolicyLoss bonus;
   bonus.entropy_bonus = 0.1;
   refused("the loss has a gradient of the entropy",
           [&] { policy_loss(context, source.states(), source.head(), batch.policy(), bonus, outputs.views()); });
@@ -178,7 +178,7 @@ TEST(ExpectedRow, TellsWhyItCannotRun) {
   });
   refused("the loss has weights of each row",
           [&] { soft_cross_entropy(context, source.states(), source.head(), batch.dense(), {}, outputs.views()); });
-  CrossEntropyOptions smoothed;
+  CrossEntropy smoothed;
   smoothed.label_smoothing = 0.1;
   source.softcap = 5;
   refused("the loss has weights of the vocabulary, and the head a softcap",
@@ -186,7 +186,7 @@ TEST(ExpectedRow, TellsWhyItCannotRun) {
   const FromLogits logits;
   FromLogits::Outputs dlogits;
   expect_invalid_input({"plan = expected_row cannot run: finished logits have no head"}, [&] {
-    cross_entropy(context, Logits(logits.data.data(), kBatch, kTime, kVocab), batch.targets(), {}, dlogits.views());
+    cross_entropy(context, FinishedLogits(logits.data.data(), kBatch, kTime, kVocab), batch.targets(), {}, dlogits.views());
   });
 }
 

@@ -83,7 +83,7 @@ TEST(FewRows, DoNotDependOnEachOther) {
       spec.dtype = dtype;
       spec.layout = layout;
       const Inputs inputs(spec);
-      CrossEntropyOptions options;
+      CrossEntropy options;
       options.reduction = Reduction::kNone;
       const Context context;
       const ConstMatrix hidden = inputs.hidden_view().states;

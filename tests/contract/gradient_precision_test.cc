@@ -95,7 +95,7 @@ class OneCall {
 
   GradientOutputs gradients(GradientPrecision precision, PlanKind plan, int threads = 2, bool d_weight = true,
                             size_t workspace = size_t{256} << 20, const BackwardOptions& backward = {},
-                            const CrossEntropyOptions& loss = {}) {
+                            const CrossEntropy& loss = {}) {
     RunSpec run;
     run.d_weight = run.d_bias = d_weight;
     GradientOutputs outputs(inputs_, run);
@@ -214,7 +214,7 @@ TEST(GradientPrecision, PutsBackWhereNoSampleIsDrawn) {
 // What is put back must not overflow where the gradients themselves do not.
 TEST(GradientPrecision, StaysFiniteWhereGradientsAreHuge) {
   OneCall call;
-  CrossEntropyOptions loss;
+  CrossEntropy loss;
   loss.reduction = Reduction::kSum;
   for (const double scale : {1e37, 1e38}) {
     loss.loss_scale = scale;

@@ -138,7 +138,7 @@ constexpr ReferenceForm kReferences[] = {ReferenceForm::kSequences, ReferenceFor
 
 TEST(GuardPages, PreferenceLosses) {
   on_guard_pages<PreferenceTester>([](PreferenceTester tester) {
-    for (const PreferenceLoss loss : {PreferenceLoss::kSigmoid, PreferenceLoss::kAotUnpaired}) {
+    for (const PairedLoss loss : {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired}) {
       tester.vocab(70).loss(loss);
       for (const ReferenceForm form : kReferences) {
         tester.packed({0, 9, 9, 12, 20, 21, 30}).reference(form);

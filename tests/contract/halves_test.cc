@@ -148,12 +148,12 @@ TYPED_TEST(Halves, AnUpstreamGradientIsFinite) {
 // Cross-entropy alone takes a span of them: one value, or under reduction none one a token.
 TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
   for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
-    CrossEntropyOptions options;
+    CrossEntropy options;
     options.reduction = reduction;
     const auto call = [&](const auto& function, const auto&... rest) {
       return this->source.call(function, Context(), this->batch.targets(), options, rest...);
     };
-    const CrossEntropyForward forward = call(LOGITLESS_TEST_CALL(cross_entropy_forward));
+    const Forward<CrossEntropy> forward = call(LOGITLESS_TEST_CALL(cross_entropy_forward));
     const size_t wanted = reduction == Reduction::kNone ? kTokens : 1;
     typename TypeParam::Outputs outputs;
     const auto backward = [&](const std::vector<double>& upstream) {

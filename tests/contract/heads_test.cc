@@ -227,7 +227,7 @@ TEST(Heads, ChosenEntriesMayBeSliced) {
   const Batch batch;
   const auto run = [&](const LmHead& head) {
     FromHead::Outputs outputs;
-    CrossEntropyOptions smooth;
+    CrossEntropy smooth;
     smooth.label_smoothing = 0.1;
     cross_entropy(Context(options), source.states(), head, batch.targets(), smooth, outputs.views());
     return outputs.values();

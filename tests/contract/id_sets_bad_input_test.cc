@@ -27,8 +27,8 @@ struct Call {
   bool has_offsets = true, has_weights = true, has_rows = false;
   DType rows_type = DType::kFloat32;
   int64_t rows_entries = 5;
-  IdLogpsOptions options;
-  SoftCrossEntropyOptions soft;
+  IdLogps options;
+  SoftCrossEntropy soft;
   ContextOptions context;
 
   Call() { context.threads = 1; }
@@ -103,7 +103,7 @@ const std::vector<Case> kSets = {
      {"sets.counts has 1 entries", "3 rows"}},
 };
 
-TEST(IdSetsBadInput, IdLogps) {
+TEST(IdSetsBadInput, IdLogpsResult) {
   std::vector<Case> cases = kSets;
   cases.push_back({"shift", [](Call& c) { c.options.token.shift = 1; }, {"shift = 1"}});
   cases.push_back({"ignore_index", [](Call& c) { c.options.token.ignore_index = 0; }, {"ignore_index = 0"}});
@@ -146,7 +146,7 @@ TEST(IdSetsBadInput, IdLogpsBackward) {
   for (const NormaliseOver over : {NormaliseOver::kVocabulary, NormaliseOver::kSet}) {
     Call good;
     good.options.normalise_over = over;
-    const IdLogps forward = id_logps(Context(good.context), good.states(), good.head(), good.sets(), good.options);
+    const IdLogpsResult forward = id_logps(Context(good.context), good.states(), good.head(), good.sets(), good.options);
     for (const Case& bad : cases) {
       SCOPED_TRACE(bad.name);
       Call call;

@@ -60,11 +60,11 @@ oracle::MatrixXd gamma_of(const oracle::RowIds& ids, const IdSets& sets, const s
 }
 
 struct Ran {
-  IdLogps forward;
+  IdLogpsResult forward;
   SetOutputs out;
 };
 
-Ran run(const SetProblem& problem, const Context& context, const IdSets& sets, const IdLogpsOptions& options,
+Ran run(const SetProblem& problem, const Context& context, const IdSets& sets, const IdLogps& options,
         const std::vector<double>& upstream) {
   Ran ran;
   ran.out = problem.outputs();
@@ -80,7 +80,7 @@ void check(const SetCase& given, NormaliseOver over, const IdSets& sets) {
   SCOPED_TRACE(given.name() + " over " + name_of(over));
   const SetProblem problem(given);
   const Context context(given.context());
-  const IdLogpsOptions options = {.normalise_over = over, .token = problem.token()};
+  const IdLogps options = {.normalise_over = over, .token = problem.token()};
   const std::vector<double> upstream = upstream_of(sets);
   const Ran ran = run(problem, context, sets, options, upstream);
 
@@ -200,7 +200,7 @@ TEST(IdSets, ASetOfOneIdIsCertain) {
   const Context context(problem.given().context());
   const std::vector<int64_t> ids(kN, 5);
   const IdSets sets(Targets(ids.data(), kN, 1));
-  const IdLogpsOptions options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
+  const IdLogps options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
   const Ran ran = run(problem, context, sets, options, std::vector<double>(kN, 1));
   EXPECT_EQ(ran.forward.logps, std::vector<double>(kN, 0));
   for (int64_t row = 0; row < kN; ++row) {
@@ -211,14 +211,14 @@ TEST(IdSets, ASetOfOneIdIsCertain) {
 TEST(IdSets, ADuplicateCountsOnceInTheSet) {
   const SetProblem problem({});
   const Context context(problem.given().context());
-  const IdLogpsOptions options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
+  const IdLogps options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
   std::vector<int64_t> twice, once;
   for (int64_t row = 0; row < kN; ++row) {
     once.insert(once.end(), {9, 4});
     twice.insert(twice.end(), {9, 4, 9});
   }
-  const IdLogps a = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(once.data(), kN, 2)), options);
-  const IdLogps b = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(twice.data(), kN, 3)), options);
+  const IdLogpsResult a = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(once.data(), kN, 2)), options);
+  const IdLogpsResult b = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(twice.data(), kN, 3)), options);
   for (size_t row = 0; row < kN; ++row) {
     EXPECT_EQ(a.logps[2 * row], b.logps[3 * row]);
     EXPECT_EQ(a.logps[2 * row + 1], b.logps[3 * row + 1]);
@@ -231,7 +231,7 @@ TEST(IdSets, RowsWithoutIdsTakeNoPart) {
   const SetProblem problem({});
   const Context context(problem.given().context());
   for (const NormaliseOver over : {NormaliseOver::kVocabulary, NormaliseOver::kSet}) {
-    const IdLogpsOptions options = {.normalise_over = over, .token = problem.token()};
+    const IdLogps options = {.normalise_over = over, .token = problem.token()};
     const std::vector<int64_t> offsets(kN + 1, 0);
     for (const IdSets& sets : {IdSets(Targets(), offsets), IdSets()}) {
       const Ran ran = run(problem, context, sets, options, std::vector<double>());
@@ -251,7 +251,7 @@ TEST(IdSets, ACallbackGetsDWeightInTheOrderOfTheVocabulary) {
       const SetCase given = {.layout = layout, .threads = 3};
       const SetProblem problem(given);
       const Context context(given.context());
-      const IdLogpsOptions options = {.normalise_over = over, .token = problem.token()};
+      const IdLogps options = {.normalise_over = over, .token = problem.token()};
       const std::vector<double> upstream = upstream_of(sets.csr());
       const Ran ran = run(problem, context, sets.csr(), options, upstream);
       int64_t next = 0;
@@ -278,7 +278,7 @@ TEST(IdSets, ABudgetIsKept) {
   const Sets sets;
   SetCase given = {.threads = 3};
   const SetProblem problem(given);
-  const IdLogpsOptions options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
+  const IdLogps options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
   const auto plan_with = [&](size_t bytes) {
     given.workspace_bytes = bytes;
     return plan_id_logps(Context(given.context()), problem.hidden(), problem.head(), sets.csr(), options);

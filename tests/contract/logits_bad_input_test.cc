@@ -22,10 +22,10 @@ struct Call {
   std::vector<int64_t> ids = {0, 1, 2, 3, 4, -100};
   std::vector<double> doubles;
   std::vector<float> floats;
-  Logits logits{memory.data(), kBatch, kTime, kVocab};
+  FinishedLogits logits{memory.data(), kBatch, kTime, kVocab};
   LogitsGradient dlogits{written.data(), kBatch, kTime, kVocab};
   Targets targets{ids.data(), 6};
-  CrossEntropyOptions options;
+  CrossEntropy options;
   ContextOptions context;
 };
 

@@ -301,7 +301,7 @@ TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
         options.vocab_tile = 32;
         options.row_block = 4;
         const auto call = [&](std::vector<float>& out) {
-          return cross_entropy(Context(options), Logits(logits.data(), 1, rows, vocab), Targets(std::span(targets)), {},
+          return cross_entropy(Context(options), FinishedLogits(logits.data(), 1, rows, vocab), Targets(std::span(targets)), {},
                                LogitsGradient(out.data(), 1, rows, vocab));
         };
         const auto good = call(clean);
@@ -343,7 +343,7 @@ TEST(Logits, GradientsOfTheirOwnCannotRunInOneSweep) {
   std::vector<float> out(logits.size(), 7.0f);
   const std::vector<int64_t> targets(6, 5);
   ContextOptions options;
-  const Logits view(logits.data(), 1, 6, 30);
+  const FinishedLogits view(logits.data(), 1, 6, 30);
   const LogitsGradient gradient(out.data(), 1, 6, 30);
   const TokenStats stats = compute_token_stats(Context(options), view, Targets(std::span(targets)));
   const auto backward = [&] {
@@ -370,7 +370,7 @@ TEST(Logits, WhatALossThrowsReachesTheCaller) {
   for (const int threads : {1, 3}) {
     options.threads = threads;
     Thrower loss;
-    EXPECT_THROW(run_token_loss(Context(options), Logits(logits.data(), 1, 40, 30), Targets(std::span(targets)), {},
+    EXPECT_THROW(run_token_loss(Context(options), FinishedLogits(logits.data(), 1, 40, 30), Targets(std::span(targets)), {},
                                 loss, LogitsGradient(out.data(), 1, 40, 30)),
                  std::runtime_error);
   }
@@ -381,7 +381,7 @@ TEST(Logits, ARowWithoutUpstreamHasNoGradient) {
   std::vector<float> logits(3 * 40, 0.5f), out(logits.size(), 7.0f);
   logits[45] = static_cast<float>(kNaN);
   const std::vector<double> upstream = {1, 0, -1};
-  const auto entropy = entropy_from_logits(Context(), Logits(logits.data(), 1, 3, 40), {}, upstream,
+  const auto entropy = entropy_from_logits(Context(), FinishedLogits(logits.data(), 1, 3, 40), {}, upstream,
                                            LogitsGradient(out.data(), 1, 3, 40));
   EXPECT_TRUE(std::isnan(entropy[1]));
   EXPECT_NEAR(entropy[0], std::log(40.0), 1e-6);

@@ -77,7 +77,7 @@ TEST(LoraBadInput, NothingIsIgnored) {
   const Batch batch;
   const std::vector<float> logits(kTokens * kVocab);
   Teacher teacher;
-  teacher.logits = Logits(logits.data(), kBatch, kTime, kVocab);
+  teacher.logits = FinishedLogits(logits.data(), kBatch, kTime, kVocab);
   adapted.give(teacher.head);
   expect_invalid_input({"teacher has logits, and hidden states or a head beside them"},
                        [&] { distillation_loss(Context(), source.states(), source.head(), teacher, batch.targets()); });

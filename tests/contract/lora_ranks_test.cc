@@ -24,7 +24,7 @@ TEST(LoraRanks, ShareItsGradients) {
   const FromHidden source;
   const double tolerance = adapted.tolerance(states_of(source));
   const Batch batch;
-  CrossEntropyOptions sum;
+  CrossEntropy sum;
   sum.reduction = Reduction::kSum;
   const std::vector<int64_t> cut = {40, kVocab - 40};
   for (const auto& [plan, accumulate] :

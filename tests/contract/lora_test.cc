@@ -75,7 +75,7 @@ TEST(Lora, HasTheLossAndGradientsOfTheWholeMatrixInDouble) {
         const double tolerance = adapted.tolerance(hidden);
         std::vector<int64_t> targets;
         for (int64_t i = 0; i < of.tokens; ++i) targets.push_back(i % 7 == 3 ? -100 : (i * 31) % of.vocab);
-        CrossEntropyOptions options;
+        CrossEntropy options;
         options.label_smoothing = 0.1;
         options.z_loss = 0.01;
         const HiddenStates states(ConstMatrix(hidden.data(), of.tokens, of.hidden));
@@ -287,7 +287,7 @@ TEST(Lora, StatesMayBeGivenInPlaceOfA) {
   sliced.ranks.slices = {40, kVocab - 40};
   check(sliced, cross_entropies);
   check(small_tiles(PlanKind::kAuto), [&](const Context& context, const LmHead& head, const Gradients& gradients) {
-    SetDistillationOptions options;
+    SetDistillation options;
     options.outside = OutsideSet::kRenormalised;
     set_distillation_loss(context, source.states(), head, batch.set_teacher(), {}, options, gradients);
   });
@@ -302,7 +302,7 @@ TEST(Lora, TeachersAndReferencesMayHaveOne) {
   Teacher with = batch.teacher(), plain = with;
   with.head = adapted.head();
   plain.head = adapted.plain();
-  DistillationOptions options;
+  Distillation options;
   options.divergence = Divergence::kJsd;
   for (const PlanKind plan : kPlansOfGradients) {
     SCOPED_TRACE(name_of(plan));
@@ -336,7 +336,7 @@ TEST(Lora, GoesWithSetsOfIds) {
   const Batch batch;
   for (const OutsideSet outside : {OutsideSet::kRenormalised, OutsideSet::kTail}) {
     for (const double softcap : {0.0, 3.0}) {
-      SetDistillationOptions options;
+      SetDistillation options;
       options.outside = outside;
       const auto run = [&](LmHead head, bool lora) {
         head.softcap = softcap;

@@ -42,7 +42,7 @@ Pattern spoil_and_match(const std::function<void(Inputs&)>& spoil, InputSpec spe
       spec.layout = layout;
       Inputs inputs(spec);
       spoil(inputs);
-      CrossEntropyOptions options;
+      CrossEntropy options;
       options.token.ignore_index = spec.ignore_index;
       options.want_entropy = true;
       const Arithmetic arithmetic = arithmetic_for(dtype, Context());
@@ -171,7 +171,7 @@ TEST(NonFinite, BesideAnAllIgnoredBatch) {
 TEST(NonFinite, OneLossATokenTellsWhichIsBad) {
   Inputs inputs{InputSpec()};
   inputs.hidden.set(kBadRow, kBadColumn, kNaN);
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.reduction = Reduction::kNone;
   for (const auto& function : {cross_entropy, dense_cross_entropy}) {
     const auto losses =

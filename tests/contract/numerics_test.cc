@@ -315,7 +315,7 @@ TEST(Numerics, MaskedEntriesInALoss) {
   for (int64_t v = 0; v < 64; ++v) inputs.bias.set(0, v, -kInfinity);
   ContextOptions options;
   options.vocab_tile = 64;
-  CrossEntropyOptions loss;
+  CrossEntropy loss;
   const auto loss_of = [&] {
     return cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), loss).loss;
   };

@@ -21,7 +21,7 @@ struct Row {
   std::vector<float> values;
   std::vector<int64_t> target = {0};
 
-  Logits logits() const { return {values.data(), 1, 1, static_cast<int64_t>(values.size())}; }
+  FinishedLogits logits() const { return {values.data(), 1, 1, static_cast<int64_t>(values.size())}; }
   TokenStats stats(const TokenOptions& options = {}) const {
     return compute_token_stats(Context(), logits(), Targets(std::span<const int64_t>(target)), options,
                                {.outside = true});

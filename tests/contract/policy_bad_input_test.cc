@@ -57,7 +57,7 @@ struct Call {
   LmHead head;
   Gradients gradients;
   PolicyBatch batch;
-  PolicyOptions options;
+  PolicyLoss options;
   std::vector<int64_t> ids = {0, 1, 2, -5, 3, 4};
   std::vector<uint8_t> mask = {1, 1, 1, 0, 1, 1};
   std::vector<double> advantages = {1, -1}, old_logps = {-1, -1, -1, kNaN, -1, -1}, ref_logps, sampling_logps,
@@ -99,7 +99,7 @@ std::function<void(Call&)> with(Member member, std::vector<double> values,
   };
 }
 
-std::function<void(Call&)> option(const std::function<void(PolicyOptions&)>& set) {
+std::function<void(Call&)> option(const std::function<void(PolicyLoss&)>& set) {
   return [=](Call& c) { set(c.options); };
 }
 

@@ -49,7 +49,7 @@ struct KeptBatch {
   static ConstVector vector(const std::vector<double>& values) {
     return ConstVector(values.data(), static_cast<int64_t>(values.size()));
   }
-  PolicyBatch batch(const PolicyOptions& options) const {
+  PolicyBatch batch(const PolicyLoss& options) const {
     PolicyBatch out;
     out.chosen_ids = Targets(std::span<const int64_t>(chosen));
     out.advantages = vector(advantages);
@@ -61,22 +61,22 @@ struct KeptBatch {
   }
 };
 
-std::vector<PolicyOptions> all_options(const TokenOptions& token) {
-  std::vector<PolicyOptions> out;
+std::vector<PolicyLoss> all_options(const TokenOptions& token) {
+  std::vector<PolicyLoss> out;
   for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kCispo, PolicyVariant::kReinforce,
                                       PolicyVariant::kRloo, PolicyVariant::kVespo}) {
     out.emplace_back().variant = variant;
   }
   out.emplace_back().importance_sampling_level = ImportanceLevel::kSequence;
   out.emplace_back().beta = 0.3;
-  for (PolicyOptions& options : out) options.token = token;
+  for (PolicyLoss& options : out) options.token = token;
   return out;
 }
 
 void expect_matches(const SetCase& given, const KeptBatch& kept) {
   const SetProblem problem(given);
   const Context context(given.context());
-  for (const PolicyOptions& options : all_options(problem.token())) {
+  for (const PolicyLoss& options : all_options(problem.token())) {
     SCOPED_TRACE(given.name() + ", " + name_of(options.variant) + ", " + name_of(options.importance_sampling_level));
     const PolicyBatch batch = kept.batch(options);
     const oracle::SetLogits logits = problem.oracle_logits(options.token, true);
@@ -108,7 +108,7 @@ void expect_matches(const SetCase& given, const KeptBatch& kept) {
     // The bound of gradients is for exact upstream values: those of a float64 problem are.
     if (given.dtype == DType::kFloat64) problem.expect_gradients(logits, ids, gamma, out, context);
     SetOutputs halves = problem.outputs();
-    const PolicyForward forward = problem.on_source(halves, [&](const auto&, const auto&... source) {
+    const Forward<PolicyLoss> forward = problem.on_source(halves, [&](const auto&, const auto&... source) {
       return policy_loss_forward(context, source..., batch, options);
     });
     problem.on_source(halves, [&](const auto& outputs, const auto&... source) {
@@ -148,15 +148,15 @@ TEST(PolicyKept, RatiosOnPolicyAreOne) {
 TEST(PolicyKept, BadInputIsRefused) {
   const SetProblem problem({});
   KeptBatch kept;
-  const auto refused = [&](const ContextOptions& context, const PolicyOptions& options, const PolicyBatch& batch) {
+  const auto refused = [&](const ContextOptions& context, const PolicyLoss& options, const PolicyBatch& batch) {
     return refusal_of([&] { policy_loss(Context(context), problem.hidden(), problem.head(), batch, options); });
   };
   const PolicyBatch good = kept.batch({});
   EXPECT_EQ(refused({}, {}, good), "");
-  for (const auto& change : std::vector<std::function<void(PolicyOptions&)>>{
-           [](PolicyOptions& o) { o.want_entropy = true; }, [](PolicyOptions& o) { o.entropy_bonus = 0.1; },
-           [](PolicyOptions& o) { o.top_entropy_quantile = 0.5; }}) {
-    PolicyOptions options;
+  for (const auto& change : std::vector<std::function<void(PolicyLoss&)>>{
+           [](PolicyLoss& o) { o.want_entropy = true; }, [](PolicyLoss& o) { o.entropy_bonus = 0.1; },
+           [](PolicyLoss& o) { o.top_entropy_quantile = 0.5; }}) {
+    PolicyLoss options;
     change(options);
     EXPECT_NE(refused({}, options, good).find("kept is given, and no entropy is known over it"), std::string::npos);
   }

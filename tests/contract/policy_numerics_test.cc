@@ -104,7 +104,7 @@ bool is_nan_row(const HostTensor& tensor, int64_t row) {
 }
 
 // Weights of e^300 and their products, which float64 holds but gradients in float32 do not.
-bool has_weights_beyond_float32(const PolicyOptions& options) {
+bool has_weights_beyond_float32(const PolicyLoss& options) {
   const bool of_kl = options.beta != 0 && (options.kl_estimator == KlEstimator::kK3 || options.use_bias_correction_kl);
   const bool of_sampler =
       options.sampler_correction != SamplerCorrection::kNone &&
@@ -178,7 +178,7 @@ TEST(PolicyNumerics, ExtremeFinishedLogits) {
       SCOPED_TRACE(policy_case.name + (clamp ? ", clamp 20" : ", no clamp"));
       policy_case.options.log_ratio_clamp = clamp;
       const PolicyResult result =
-          policy_loss(small_context(), Logits(logits.data(), 5, 4, 150), call.batch(policy_case), policy_case.options,
+          policy_loss(small_context(), FinishedLogits(logits.data(), 5, 4, 150), call.batch(policy_case), policy_case.options,
                       LogitsGradient(dlogits.data(), 5, 4, 150));
       expect_finite_result(result, policy_case);
       EXPECT_LT(*std::min_element(result.per_token_logps.begin(), result.per_token_logps.end()), -1e4);

@@ -11,7 +11,7 @@
 namespace logitless::testing {
 namespace {
 
-using L = PreferenceLoss;
+using L = PairedLoss;
 using Call = PreferenceCall;
 using BadCase = testing::BadCase<Call>;
 
@@ -115,7 +115,7 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
     const bool takes_scores = loss == L::kSigmoid || loss == L::kHinge || loss == L::kIpo || loss == L::kExoPair ||
                               loss == L::kRobust || loss == L::kDiscopop || loss == L::kSigmoidNorm || loss == L::kSft;
     const double smoothing = loss == L::kExoPair ? 0.1 : 0;
-    const auto add = [&](const std::string& option, const std::function<void(PreferenceOptions&)>& set) {
+    const auto add = [&](const std::string& option, const std::function<void(PreferenceLoss&)>& set) {
       cases.push_back({name_of(loss) + (" with " + option),
                        [=](Call& c) { c.use_loss(loss, smoothing), set(c.options); },
                        {option, name_of(loss)}});
@@ -136,7 +136,7 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
                    [](Call& c) { c.use_loss(L::kSft, 0), c.options.f_divergence = FDivergence::kJs; },
                    {"f_divergence = js_divergence", "sft"}});
   cases.push_back(
-      {"no loss", [](Call& c) { c.options.losses = {PreferenceLoss{99}}; }, {"losses[0] = 99", "enumerators"}});
+      {"no loss", [](Call& c) { c.options.losses = {PairedLoss{99}}; }, {"losses[0] = 99", "enumerators"}});
   cases.push_back({"f_alpha alone", [](Call& c) { c.options.f_alpha = 2; }, {"f_alpha = 2", "reverse_kl"}});
   expect_refused_by({run_preference}, cases);
 }

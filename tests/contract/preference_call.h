@@ -46,7 +46,7 @@ struct PreferenceCall {
     reference.head = model.head_view();
   }
   void write_over(const void* data) { gradients.d_hidden.data = const_cast<void*>(data); }
-  void use_loss(PreferenceLoss loss, double smoothing) {
+  void use_loss(PairedLoss loss, double smoothing) {
     options.losses = {loss};
     options.label_smoothing = smoothing;
     if (!oracle::compares_with_reference(loss)) reference = {};
@@ -69,8 +69,8 @@ struct PreferenceCall {
   Targets targets;
   Gradients gradients;
   Reference reference;
-  PreferenceOptions options;
-  KtoOptions kto;
+  PreferenceLoss options;
+  KtoLoss kto;
   ContextOptions context;
   std::vector<double> sums = {-3, -4, -5, -6};
   std::vector<uint8_t> labels = {1, 0, 1, 0};

@@ -22,7 +22,7 @@ struct GivenToRank {
   FromHidden source;
   Batch batch;
   ContextOptions context;
-  CrossEntropyOptions options;
+  CrossEntropy options;
   FromHidden::Outputs outputs;
   Gradients gradients;
   std::vector<float> class_weights;
@@ -367,7 +367,7 @@ TEST(RankErrors, NoticeEveryArrayOfEveryTask) {
 // What a loss is given beside its options.
 TEST(RankErrors, NameTheArrayOfABatchThatDiffers) {
   const auto policy = [](GivenToRank& given) {
-    PolicyOptions options;
+    PolicyLoss options;
     options.beta = 0.04;
     policy_loss(Context(given.context), given.source.states(), given.source.head(), given.batch.policy_with_reference(),
                 options, given.gradients);
@@ -398,7 +398,7 @@ TEST(RankErrors, LetTokensThatTakeNoPartDiffer) {
       },
       [](GivenToRank& given) {
         ASSERT_EQ(given.batch.mask[5], 0);
-        PolicyOptions options;
+        PolicyLoss options;
         options.beta = 0.04;
         policy_loss(Context(given.context), given.source.states(), given.source.head(),
                     given.batch.policy_with_reference(), options, given.gradients);
@@ -471,7 +471,7 @@ TEST(RankErrors, RefuseFinishedLogits) {
     const Batch batch;
     ContextOptions options;
     options.ranks.vocab = &group.of(rank);
-    cross_entropy(Context(options), Logits(source.data.data(), kBatch, kTime, kVocab), batch.targets());
+    cross_entropy(Context(options), FinishedLogits(source.data.data(), kBatch, kTime, kVocab), batch.targets());
   });
   EXPECT_EQ(message_of(errors[0]),
             "ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");

@@ -15,20 +15,20 @@ namespace {
 
 enum class Split { kVocabulary, kBatch };
 
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const CrossEntropyOptions& options,
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const CrossEntropy& options,
          const Gradients& gradients) {
   cross_entropy(context, source.states(), source.head(), batch.targets(), options, gradients);
 }
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PolicyOptions& options,
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PolicyLoss& options,
          const Gradients& gradients) {
   policy_loss(context, source.states(), source.head(), batch.policy_for(options), options, gradients);
 }
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PreferenceOptions& options,
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PreferenceLoss& options,
          const Gradients& gradients) {
   preference_loss(context, source.states(), source.head(), batch.targets(), batch.reference_for(options), options,
                   gradients);
 }
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const KtoOptions& options,
+void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const KtoLoss& options,
          const Gradients& gradients) {
   kto_loss(context, source.states(), source.head(), batch.kto_batch(options), options, gradients);
 }
@@ -93,17 +93,17 @@ void expect_noticed(Split split) {
 }
 
 TEST(RankOptions, OfEveryLossAreTheSameOnAllRanksOfAVocabulary) {
-  expect_noticed<CrossEntropyOptions>(Split::kVocabulary);
-  expect_noticed<PolicyOptions>(Split::kVocabulary);
-  expect_noticed<PreferenceOptions>(Split::kVocabulary);
-  expect_noticed<KtoOptions>(Split::kVocabulary);
+  expect_noticed<CrossEntropy>(Split::kVocabulary);
+  expect_noticed<PolicyLoss>(Split::kVocabulary);
+  expect_noticed<PreferenceLoss>(Split::kVocabulary);
+  expect_noticed<KtoLoss>(Split::kVocabulary);
 }
 
 TEST(RankOptions, OfEveryLossAreTheSameOnAllRanksOfABatch) {
-  expect_noticed<CrossEntropyOptions>(Split::kBatch);
-  expect_noticed<PolicyOptions>(Split::kBatch);
-  expect_noticed<PreferenceOptions>(Split::kBatch);
-  expect_noticed<KtoOptions>(Split::kBatch);
+  expect_noticed<CrossEntropy>(Split::kBatch);
+  expect_noticed<PolicyLoss>(Split::kBatch);
+  expect_noticed<PreferenceLoss>(Split::kBatch);
+  expect_noticed<KtoLoss>(Split::kBatch);
 }
 
 }  // namespace

@@ -175,7 +175,7 @@ TEST(Rank, OfLogitsThatTheCallerHolds) {
   options.vocab_tile = 3;
   for (const std::string& target : simd_targets()) {
     options.simd_target = target;
-    const TokenStats stats = compute_token_stats(Context(options), Logits(logits.data(), 1, 8, 4),
+    const TokenStats stats = compute_token_stats(Context(options), FinishedLogits(logits.data(), 1, 8, 4),
                                                  Targets(std::span(targets)), {}, {.rank = true});
     EXPECT_EQ(stats.rank, (std::vector<int64_t>{1, 1, 3, 3, 0, 0, 0, 0})) << target;
   }

@@ -13,7 +13,7 @@
 namespace logitless::testing {
 namespace {
 
-using L = PreferenceLoss;
+using L = PairedLoss;
 using Call = PreferenceCall;
 using BadCase = testing::BadCase<Call>;
 
@@ -127,7 +127,7 @@ TEST(ReferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
   call.hidden.offsets = offsets;
   call.gradients = {};
   call.reference.logps = ConstVector(sums.data(), 4);
-  KtoOptions options;
+  KtoLoss options;
   options.beta = 1;
   const std::vector<std::string> parts = {"reference.logps has 4 entries", "reference.logps_per"};
   expect_refused(call, parts, [&] { kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options); });

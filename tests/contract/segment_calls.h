@@ -90,11 +90,11 @@ inline ContextOptions options_of(int threads = 1, PlanKind plan = PlanKind::kAut
 using Caller = std::function<Plan(const Context&, const Gradients&)>;
 
 inline Plan run_cross_entropy(const SeededModel& model, const Context& context, const Gradients& gradients,
-                              const CrossEntropyOptions& options = {}) {
+                              const CrossEntropy& options = {}) {
   return cross_entropy(context, model.hidden_states(), model.head(), model.ids(), options, gradients).plan;
 }
 
-inline Caller cross_entropy_of(const SeededModel& model, const CrossEntropyOptions& options = {}) {
+inline Caller cross_entropy_of(const SeededModel& model, const CrossEntropy& options = {}) {
   return [&model, options](const Context& context, const Gradients& gradients) {
     return run_cross_entropy(model, context, gradients, options);
   };

@@ -98,7 +98,7 @@ TEST(SegmentEdgeCases, RowsWithoutAGradientGetZeros) {
 
 TEST(SegmentEdgeCases, TinyAndInfiniteGradients) {
   const SeededModel model(40, 9, 2000, 4);
-  CrossEntropyOptions small;
+  CrossEntropy small;
   small.loss_scale = 1e-30;
   Plan of_small, of_plain;
   outputs_of(model, cross_entropy_of(model, small), by_noise(0.05), &of_small);

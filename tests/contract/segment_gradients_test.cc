@@ -21,9 +21,9 @@ namespace {
 
 TEST(SegmentGradients, TheMeanOfSampledOnesIsExact) {
   SeededModel model(12, 5, 1000, 0.2);
-  const auto expect_unbiased_with = [&](const char* what, const std::function<void(CrossEntropyOptions&)>& set) {
+  const auto expect_unbiased_with = [&](const char* what, const std::function<void(CrossEntropy&)>& set) {
     SCOPED_TRACE(what);
-    CrossEntropyOptions options;
+    CrossEntropy options;
     set(options);
     expect_unbiased(model, cross_entropy_of(model, options), 0.25);
   };
@@ -64,7 +64,7 @@ TEST(SegmentGradients, TheMeanOfSampledOnesOfOtherLossesIsExact) {
     batch.advantages = {advantages.data(), 3};
     batch.old_logps = {old_logps.data(), 12};
     batch.ref_logps = {ref_logps.data(), 12};
-    PolicyOptions options;
+    PolicyLoss options;
     options.beta = 0.1;
     expect_unbiased(
         model,
@@ -240,7 +240,7 @@ TEST(SegmentGradients, CertifiedErrorsAreBelowTheirBounds) {
   for (const double softcap : {0.0, 6.0}) {
     model.softcap = softcap;
     for (const bool smoothed : {false, true}) {
-      CrossEntropyOptions options;
+      CrossEntropy options;
       if (smoothed) {
         options.label_smoothing = 0.001;
         options.token.temperature = 0.8;
@@ -289,7 +289,7 @@ TEST(SegmentGradients, TellWhyTheyCannotBeChosen) {
   refused(cannot + "it takes two pass, and plan = dense is asked for", sampled(0.1), cross, PlanKind::kDense);
   refused(cannot + "the loss has a gradient of the entropy", sampled(0.1),
           [&](const Context& context, const Gradients& views) {
-            PolicyOptions bonus;
+            PolicyLoss bonus;
             bonus.entropy_bonus = 0.1;
             policy_loss(context, source.states(), source.head(), batch.policy(), bonus, views);
           });

@@ -33,7 +33,7 @@ struct Pupil {
     return {HiddenStates(states.data(), 1, student.tokens, width),
             LmHead(ConstMatrix(weight.data(), student.vocab, width))};
   }
-  Caller distillation(const DistillationOptions& options) const {
+  Caller distillation(const Distillation& options) const {
     return [this, options](const Context& context, const Gradients& gradients) {
       return distillation_loss(context, student.hidden_states(), student.head(), teacher(), student.ids(), options,
                                gradients)
@@ -53,8 +53,8 @@ struct Pupil {
   }
 };
 
-DistillationOptions of_kind(Divergence kind) {
-  DistillationOptions options;
+Distillation of_kind(Divergence kind) {
+  Distillation options;
   options.divergence = kind;
   return options;
 }
@@ -73,7 +73,7 @@ TEST(SegmentLosses, TheMeanOfEveryDivergenceIsExact) {
 
 TEST(SegmentLosses, TheMeanIsExactBesideHardTargetsAndOtherTemperatures) {
   Pupil pupil(8, 5, 1000, 0.2);
-  DistillationOptions options = of_kind(Divergence::kForwardKl);
+  Distillation options = of_kind(Divergence::kForwardKl);
   options.hard_weight = 0.5;
   {
     SCOPED_TRACE("one softmax");
@@ -100,7 +100,7 @@ TEST(SegmentLosses, TheMeanIsExactForATeacherOfFinishedLogits) {
       model,
       [&](const Context& context, const Gradients& gradients) {
         return distillation_loss(context, model.hidden_states(), model.head(),
-                                 Teacher(Logits(logits.data(), 1, model.tokens, model.vocab)), model.ids(), {},
+                                 Teacher(FinishedLogits(logits.data(), 1, model.tokens, model.vocab)), model.ids(), {},
                                  gradients)
             .plan;
       },
@@ -161,7 +161,7 @@ TEST(SegmentLosses, CertifiedErrorsAreBelowTheirBounds) {
   for (const Divergence kind : kKinds) {
     SCOPED_TRACE(name_of(kind));
     for (const double hard : {0.0, 0.5}) {
-      DistillationOptions options = of_kind(kind);
+      Distillation options = of_kind(kind);
       options.hard_weight = hard;
       const Caller run = pupil.distillation(options);
       const Outputs exact = outputs_of(pupil.student, run, {}, nullptr, options_of(1, PlanKind::kTwoPass));
@@ -199,7 +199,7 @@ TEST(SegmentLosses, TheNoiseIsTheOneThatIsAskedFor) {
 TEST(SegmentLosses, HalvesAndTeamsHaveTheBitsOfOneCall) {
   const Pupil pupil(40, 9, 2000, 2);
   const SeededModel& student = pupil.student;
-  DistillationOptions options = of_kind(Divergence::kJsd);
+  Distillation options = of_kind(Divergence::kJsd);
   options.hard_weight = 0.25;
   options.token.temperature = 2;
   for (const BackwardOptions& backward : {sampled(0.1, 5), by_noise(0.3, 5), certified(0.2)}) {
@@ -261,7 +261,7 @@ TEST(SegmentLosses, AnEntryThatTheTeacherRulesOutIsNeverDropped) {
   logits[static_cast<size_t>(2 * model.vocab + 700)] = -std::numeric_limits<float>::infinity();
   const Caller run = [&](const Context& context, const Gradients& gradients) {
     return distillation_loss(context, model.hidden_states(), model.head(),
-                             Teacher(Logits(logits.data(), 1, model.tokens, model.vocab)), model.ids(),
+                             Teacher(FinishedLogits(logits.data(), 1, model.tokens, model.vocab)), model.ids(),
                              of_kind(Divergence::kReverseKl), gradients)
         .plan;
   };

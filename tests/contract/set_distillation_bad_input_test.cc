@@ -19,11 +19,11 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct Refusal {
   const char* message;
-  std::function<void(SetCase&, SetTeacher&, SetDistillationOptions&, Targets&)> spoil;
+  std::function<void(SetCase&, SetTeacher&, SetDistillation&, Targets&)> spoil;
 };
 
 TEST(SetDistillationBadInput, RefusesWhatIsWrongAndWritesNothing) {
-  using O = SetDistillationOptions;
+  using O = SetDistillation;
   const Refusal refusals[] = {
       {"must be a log-probability: at most 0, and no probability",
        [](SetCase& c, SetTeacher&, O&, Targets&) { c.logps[3] = 0.4; }},
@@ -97,12 +97,12 @@ TEST(SetDistillationBadInput, RefusesWhatIsWrongAndWritesNothing) {
     SCOPED_TRACE(refusal.message);
     SetCase c;
     SetTeacher teacher = c.teacher();
-    SetDistillationOptions o;
+    SetDistillation o;
     Targets targets = c.target_ids();
     refusal.spoil(c, teacher, o, targets);
     std::vector<double> d_logits(kN * kV, 99);
     try {
-      set_distillation_loss(Context(), Logits(c.logits.data(), 1, kN, kV), teacher, targets, o,
+      set_distillation_loss(Context(), FinishedLogits(c.logits.data(), 1, kN, kV), teacher, targets, o,
                             LogitsGradient(d_logits.data(), 1, kN, kV));
       ADD_FAILURE() << "nothing was thrown";
     } catch (const InvalidInput& error) {

@@ -18,7 +18,7 @@ namespace logitless::testing {
 namespace {
 
 // The sum of f over cells whose masses are s and t; `whole` says that generalised KL is meant.
-double cells(const SetDistillationOptions& o, const std::vector<double>& s, const std::vector<double>& t, bool whole) {
+double cells(const SetDistillation& o, const std::vector<double>& s, const std::vector<double>& t, bool whole) {
   const auto kl = [whole](double x, double y) { return (x > 0 ? x * std::log(x / y) : 0) + (whole ? y - x : 0); };
   double sum = 0;
   for (size_t k = 0; k < s.size(); ++k) {
@@ -58,7 +58,7 @@ double cells(const SetDistillationOptions& o, const std::vector<double>& s, cons
 }
 
 // The loss of one row, apart from the mean.
-double loss_of_row(const SetCase& c, const SetDistillationOptions& o, int64_t row, const std::vector<double>& logits) {
+double loss_of_row(const SetCase& c, const SetDistillation& o, int64_t row, const std::vector<double>& logits) {
   const double T = o.token.temperature;
   std::vector<double> p(kV);
   double sum = 0;
@@ -90,7 +90,7 @@ struct Truth {
   std::vector<double> per_token, d_logits;
 };
 
-Truth truth_of(const SetCase& c, const SetDistillationOptions& o, bool with_targets) {
+Truth truth_of(const SetCase& c, const SetDistillation& o, bool with_targets) {
   Truth out;
   out.per_token.resize(kN);
   out.d_logits.resize(kN * kV);
@@ -124,12 +124,12 @@ void expect_near(const char* what, const std::vector<double>& got, const std::ve
   for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], want[i], error) << what << "[" << i << "]";
 }
 
-std::vector<SetDistillationOptions> all_options() {
-  std::vector<SetDistillationOptions> out;
+std::vector<SetDistillation> all_options() {
+  std::vector<SetDistillation> out;
   for (const OutsideSet outside : all_of<OutsideSet>()) {
     for (const Divergence kind : all_of<Divergence>()) {
       if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) continue;
-      SetDistillationOptions o;
+      SetDistillation o;
       o.outside = outside;
       o.divergence = kind;
       if (kind == Divergence::kJsd) o.beta = 0.3;
@@ -147,7 +147,7 @@ std::vector<SetDistillationOptions> all_options() {
       out.push_back(o);
     }
     for (const double end : {0.0, 1.0}) {
-      SetDistillationOptions o;
+      SetDistillation o;
       o.outside = outside;
       o.divergence = Divergence::kJsd;
       o.beta = end;
@@ -156,7 +156,7 @@ std::vector<SetDistillationOptions> all_options() {
     if (outside != OutsideSet::kTail) continue;
     for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl, Divergence::kMixedKl,
                                   Divergence::kSkewKl, Divergence::kSkewReverseKl}) {
-      SetDistillationOptions o;
+      SetDistillation o;
       o.divergence = kind;
       o.tail_floor = 0.4;
       out.push_back(o);
@@ -165,7 +165,7 @@ std::vector<SetDistillationOptions> all_options() {
   return out;
 }
 
-std::string name(const SetDistillationOptions& o) {
+std::string name(const SetDistillation& o) {
   return std::string(name_of(o.divergence)) + ", " + name_of(o.outside) + ", beta " + std::to_string(o.beta) +
          ", hard " + std::to_string(o.hard_weight) + ", floor " + std::to_string(o.tail_floor) + ", temperature " +
          std::to_string(o.token.temperature);
@@ -173,20 +173,20 @@ std::string name(const SetDistillationOptions& o) {
 
 TEST(SetDistillation, FinishedLogitsMatchTheFormulas) {
   const SetCase c;
-  for (const SetDistillationOptions& o : all_options()) {
+  for (const SetDistillation& o : all_options()) {
     SCOPED_TRACE(name(o));
     const bool hard = o.hard_weight > 0;
     const Truth truth = truth_of(c, o, hard);
     const Targets targets = hard ? c.target_ids() : Targets();
     std::vector<double> d_logits(kN * kV, 99);
-    const Logits logits(c.logits.data(), 1, kN, kV);
+    const FinishedLogits logits(c.logits.data(), 1, kN, kV);
     const LogitsGradient out(d_logits.data(), 1, kN, kV);
     const SetDistillationResult got = set_distillation_loss(Context(), logits, c.teacher(), targets, o, out);
     EXPECT_NEAR(got.loss, truth.loss, 1e-12 * kN);
     expect_near("per_token_loss", got.per_token_loss, truth.per_token, 1e-12 * kN);
     expect_near("d_logits", d_logits, truth.d_logits, 1e-8);
     std::fill(d_logits.begin(), d_logits.end(), 99);
-    const SetDistillationForward forward = set_distillation_loss_forward(Context(), logits, c.teacher(), targets, o);
+    const Forward<SetDistillation> forward = set_distillation_loss_forward(Context(), logits, c.teacher(), targets, o);
     const double two = 2;
     set_distillation_loss_backward(Context(), logits, c.teacher(), targets, o, forward, std::span(&two, 1), out);
     EXPECT_EQ(forward.result.loss, got.loss);
@@ -207,7 +207,7 @@ struct Heads {
 TEST(SetDistillation, EveryPlanAndNumberOfThreadsMatchesTheFormulas) {
   const SetCase c;
   const Heads heads(c, DType::kFloat32);
-  for (const SetDistillationOptions& o : all_options()) {
+  for (const SetDistillation& o : all_options()) {
     const bool hard = o.hard_weight > 0;
     const Truth truth = truth_of(c, o, hard);
     const Targets targets = hard ? c.target_ids() : Targets();
@@ -244,14 +244,14 @@ TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
       c.logps[k] = c.logits[row * kV + c.ids[k]] - std::log(sum);
     }
   }
-  for (SetDistillationOptions o : all_options()) {
+  for (SetDistillation o : all_options()) {
     if (o.hard_weight > 0 || o.token.temperature != 1 || o.outside == OutsideSet::kTeacherRenormalised ||
         o.outside == OutsideSet::kTruncated || o.tail_floor > 0) {
       continue;
     }
     SCOPED_TRACE(name(o));
     std::vector<double> d_logits(kN * kV, 99);
-    const SetDistillationResult got = set_distillation_loss(Context(), Logits(c.logits.data(), 1, kN, kV), c.teacher(),
+    const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(c.logits.data(), 1, kN, kV), c.teacher(),
                                                             {}, o, LogitsGradient(d_logits.data(), 1, kN, kV));
     EXPECT_GE(got.loss, 0);
     EXPECT_LE(got.loss, 1e-14);
@@ -269,13 +269,13 @@ TEST(SetDistillation, StaysFiniteWhereStudentAndTeacherAreFarApart) {
   for (const OutsideSet outside : all_of<OutsideSet>()) {
     for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl, Divergence::kJsd, Divergence::kSkewKl,
                                   Divergence::kTotalVariation}) {
-      SetDistillationOptions o;
+      SetDistillation o;
       o.outside = outside;
       o.divergence = kind;
       SCOPED_TRACE(name(o));
       std::vector<double> d_logits(kN * kV, 99);
       const SetDistillationResult got =
-          set_distillation_loss(Context(), Logits(c.logits.data(), 1, kN, kV), c.teacher(), {}, o,
+          set_distillation_loss(Context(), FinishedLogits(c.logits.data(), 1, kN, kV), c.teacher(), {}, o,
                                 LogitsGradient(d_logits.data(), 1, kN, kV));
       EXPECT_TRUE(std::isfinite(got.loss)) << got.loss;
       for (const double d : d_logits) ASSERT_TRUE(std::isfinite(d)) << d;
@@ -292,12 +292,12 @@ TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
     teacher.sets = IdSets(Targets(std::span(ids)), offsets);
     teacher.logps = ConstVector(logps.data(), 3);
     for (const OutsideSet outside : all_of<OutsideSet>()) {
-      SetDistillationOptions o;
+      SetDistillation o;
       o.outside = outside;
       o.divergence = kind;
       SCOPED_TRACE(name(o));
       std::vector<double> d(4, 99);
-      const SetDistillationResult got = set_distillation_loss(Context(), Logits(logits.data(), 1, 1, 4), teacher, {}, o,
+      const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4), teacher, {}, o,
                                                               LogitsGradient(d.data(), 1, 1, 4));
       EXPECT_TRUE(std::isfinite(got.loss)) << got.loss;
       for (const double x : d) EXPECT_TRUE(std::isfinite(x)) << x;
@@ -324,11 +324,11 @@ TEST(SetDistillation, ATailThatIsEmpty) {
       teacher.logps = ConstVector(logps.data(), 5);
       for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl}) {
         if (masked && kind == Divergence::kReverseKl) continue;  // refused before the student is known
-        SetDistillationOptions o;
+        SetDistillation o;
         o.divergence = kind;
         SCOPED_TRACE(name(o) + (masked ? " masked " : " ") + std::to_string(more * 1e8));
         std::vector<double> d(logits.size(), 99), d_set(logits.size(), 99);
-        const Logits given(logits.data(), 1, 1, vocab);
+        const FinishedLogits given(logits.data(), 1, 1, vocab);
         const double loss =
             set_distillation_loss(Context(), given, teacher, {}, o, LogitsGradient(d.data(), 1, 1, vocab)).loss;
         o.outside = OutsideSet::kRenormalised;
@@ -346,7 +346,7 @@ TEST(SetDistillation, ATailThatIsEmpty) {
 TEST(SetDistillation, AFloorKeepsATailOfTheTeacher) {
   const std::vector<int64_t> ids = {0, 2, 5}, offsets = {0, 3};
   const std::vector<double> logits = {0.5, -1, 0.25, 2, 0, 1};
-  const Logits given(logits.data(), 1, 1, 6);
+  const FinishedLogits given(logits.data(), 1, 1, 6);
   for (const double excess : {0.0, 2e-11, 1e-7}) {
     const std::vector<double> logps = {std::log(0.25), std::log(0.25), std::log(0.5 + excess)};
     SetTeacher teacher;
@@ -354,7 +354,7 @@ TEST(SetDistillation, AFloorKeepsATailOfTheTeacher) {
     teacher.logps = ConstVector(logps.data(), 3);
     for (const Divergence kind : {Divergence::kReverseKl, Divergence::kMixedKl, Divergence::kJsd,
                                   Divergence::kSkewReverseKl, Divergence::kForwardKl}) {
-      SetDistillationOptions o;
+      SetDistillation o;
       o.divergence = kind;
       if (kind == Divergence::kJsd) o.beta = 1;
       if (kind == Divergence::kSkewReverseKl) o.skew = 0;
@@ -397,10 +397,10 @@ TEST(SetDistillation, SmallSharesOfAMixture) {
   teacher.logps = ConstVector(logps.data(), 2);
   const double whole = std::exp(0.5) + 1;
   for (const double share : {1e-15, 1e-17}) {
-    SetDistillationOptions o;
+    SetDistillation o;
     o.divergence = Divergence::kSkewKl;
     o.skew = share;
-    const double got = set_distillation_loss(Context(), Logits(logits.data(), 1, 1, 3), teacher, {}, o).loss;
+    const double got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 3), teacher, {}, o).loss;
     const double want =
         -0.3 * std::log(share) + 0.6 * std::log(0.6 * whole / std::exp(0.5)) + 0.1 * std::log(0.1 * whole);
     EXPECT_NEAR(got, want, 1e-12) << share;
@@ -418,10 +418,10 @@ TEST(SetDistillation, TheTailIsASumOfItsOwn) {
   teacher.sets = IdSets(Targets(std::span(ids)), offsets);
   teacher.logps = ConstVector(logps.data(), 2);
   teacher.outside_logps = ConstVector(outside.data(), 1);
-  SetDistillationOptions o;
+  SetDistillation o;
   o.divergence = Divergence::kReverseKl;
   std::vector<double> d(4, 99);
-  set_distillation_loss(Context(), Logits(logits.data(), 1, 1, 4), teacher, {}, o, LogitsGradient(d.data(), 1, 1, 4));
+  set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4), teacher, {}, o, LogitsGradient(d.data(), 1, 1, 4));
   // s_r (log s_r - log t_r - KL), shared by the two: log s_r - log t_r is 1, and the KL far smaller.
   const double share = std::exp(-27.6) / (std::exp(-27.6) + std::exp(-28.0));
   EXPECT_NEAR(d[2] / (std::exp(tail) * share), 1, 1e-9);
@@ -431,7 +431,7 @@ TEST(SetDistillation, TheTailIsASumOfItsOwn) {
 TEST(SetDistillation, SlicesOfTheVocabularyMatchTheFormulas) {
   const SetCase c;
   const Heads heads(c, DType::kFloat32);
-  for (const SetDistillationOptions& o : all_options()) {
+  for (const SetDistillation& o : all_options()) {
     if (o.outside == OutsideSet::kRenormalised) continue;
     SCOPED_TRACE(name(o));
     const bool hard = o.hard_weight > 0;
@@ -454,7 +454,7 @@ TEST(SetDistillation, ASetOfNoIdsTakesNoPart) {
   SetTeacher teacher;
   teacher.sets = IdSets(Targets(static_cast<const int64_t*>(nullptr), 0));  // [2, 0]
   std::vector<double> d_logits(2 * kV, 99);
-  const SetDistillationResult got = set_distillation_loss(Context(), Logits(logits.data(), 1, 2, kV), teacher, {}, {},
+  const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 2, kV), teacher, {}, {},
                                                           LogitsGradient(d_logits.data(), 1, 2, kV));
   EXPECT_EQ(got.loss, 0);
   EXPECT_EQ(got.metrics.tokens, 0);

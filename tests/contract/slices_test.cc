@@ -99,8 +99,8 @@ TEST(Slices, AreOneCallWhereThereIsOneOfThem) {
   for (size_t i = 0; i < one.values().size(); ++i) EXPECT_NEAR(outputs.values()[i], one.values()[i], 1e-6);
 }
 
-CrossEntropyOptions cross_entropy_options(std::span<const float> weights) {
-  CrossEntropyOptions options;
+CrossEntropy cross_entropy_options(std::span<const float> weights) {
+  CrossEntropy options;
   options.token.temperature = 0.7;
   options.token.shift = 1;
   options.label_smoothing = 0.1;
@@ -114,7 +114,7 @@ TEST(Slices, HaveTheBitsOfOneProcess) {
   const Batch batch;
   std::vector<float> weights(static_cast<size_t>(kVocab));
   for (size_t v = 0; v < weights.size(); ++v) weights[v] = 0.5F + static_cast<float>(v % 7) / 8;
-  const CrossEntropyOptions options = cross_entropy_options(weights);
+  const CrossEntropy options = cross_entropy_options(weights);
   expect_bits_of_one_process(
       "cross_entropy",
       [&](const Context& context, const FromHidden& source) {
@@ -140,7 +140,7 @@ TEST(Slices, HaveTheBitsOfOneProcess) {
         return bytes_of(stats);
       });
   // Any other loss whose statistics are those of the request.
-  PolicyOptions policy;
+  PolicyLoss policy;
   policy.beta = 0.04;
   policy.entropy_bonus = 0.01;
   expect_bits_of_one_process(
@@ -162,7 +162,7 @@ TEST(Slices, SayWhatEachTokenTakes) {
   EXPECT_EQ(slice_bytes_per_token(DType::kFloat64), 24U);
   EXPECT_EQ(slice_bytes_per_token(DType::kFloat32, StatsRequest{.top_k = 5}), 16U + 5 * 12);
   EXPECT_EQ(slice_bytes_per_token(DType::kFloat64, StatsRequest{.top_k = 1}), 24U + 16);
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.label_smoothing = 0.1;
   options.want_accuracy = true;
   EXPECT_EQ(slice_bytes_per_token(DType::kFloat32, options), 40U);

@@ -59,7 +59,7 @@ struct Ran {
 };
 
 Ran run(const SetProblem& problem, const Context& context, const SoftTargets& targets,
-        const SoftCrossEntropyOptions& options) {
+        const SoftCrossEntropy& options) {
   Ran ran;
   ran.out = problem.outputs();
   problem.on_source(ran.out, [&](const auto& outputs, const auto&... source) {
@@ -71,7 +71,7 @@ Ran run(const SetProblem& problem, const Context& context, const SoftTargets& ta
 
 oracle::RowIds ids_of(const SoftTargets& targets) { return oracle::read_sets(targets.sets, kN, targets.mask); }
 
-void check(const SetCase& given, const SoftTargets& targets, SoftCrossEntropyOptions options) {
+void check(const SetCase& given, const SoftTargets& targets, SoftCrossEntropy options) {
   SCOPED_TRACE(given.name() + (targets.rows.data ? " dense" : " sparse"));
   const SetProblem problem(given);
   const Context context(given.context());
@@ -107,7 +107,7 @@ void check(const SetCase& given, const SoftTargets& targets, SoftCrossEntropyOpt
   problem.expect_gradients(logits, ids_of(targets), truth.gamma, ran.out, context);
 }
 
-void check_both(const SetCase& given, const SoftCrossEntropyOptions& options = {}) {
+void check_both(const SetCase& given, const SoftCrossEntropy& options = {}) {
   const Distributions targets(given.dtype);
   check(given, targets.sparse(), options);
   check(given, targets.dense(), options);
@@ -125,17 +125,17 @@ TEST(SoftTargets, EveryTypeAndPlanAgreesWithTheOracle) {
 
 TEST(SoftTargets, OptionsAgreeWithTheOracle) {
   for (const bool finished : {false, true}) {
-    SoftCrossEntropyOptions kl;
+    SoftCrossEntropy kl;
     kl.subtract_entropy = true;
     check_both({.finished_logits = finished}, kl);
-    SoftCrossEntropyOptions sum;
+    SoftCrossEntropy sum;
     sum.reduction = Reduction::kSum;
     sum.loss_scale = -0.25;
     check_both({.finished_logits = finished, .temperature = 0.7}, sum);
-    SoftCrossEntropyOptions none;
+    SoftCrossEntropy none;
     none.reduction = Reduction::kNone;
     check_both({.finished_logits = finished, .temperature_per_token = true}, none);
-    SoftCrossEntropyOptions given;
+    SoftCrossEntropy given;
     given.normaliser = 77;
     check_both({.finished_logits = finished, .temperature = 2, .meaning = TemperatureMeaning::kScaleLogp}, given);
   }
@@ -146,7 +146,7 @@ TEST(SoftTargets, OptionsAgreeWithTheOracle) {
 }
 
 TEST(SoftTargets, PeakedRowsAndCommonOffsetsLoseNoDigits) {
-  SoftCrossEntropyOptions kl;
+  SoftCrossEntropy kl;
   kl.subtract_entropy = true;
   check_both({.finished_logits = true, .scale = 40, .offset = 0x1p24}, kl);
   check_both({.scale = 100}, kl);
@@ -159,7 +159,7 @@ TEST(SoftTargets, HalvesAndThreadsGiveTheBitsOfOneCall) {
     const SetProblem problem(given);
     const Distributions distributions(given.dtype);
     for (const SoftTargets& targets : {distributions.sparse(), distributions.dense()}) {
-      const SoftCrossEntropyOptions options = {.token = problem.token()};
+      const SoftCrossEntropy options = {.token = problem.token()};
       const Ran one = run(problem, Context(given.context()), targets, options);
       for (const int threads : {1, 2, 3, 7}) {
         SetCase other = given;
@@ -168,7 +168,7 @@ TEST(SoftTargets, HalvesAndThreadsGiveTheBitsOfOneCall) {
         Ran ran;
         ran.out = problem.outputs();
         problem.on_source(ran.out, [&](const auto& outputs, const auto&... source) {
-          const SoftCrossEntropyForward left = soft_cross_entropy_forward(context, source..., targets, options);
+          const Forward<SoftCrossEntropy> left = soft_cross_entropy_forward(context, source..., targets, options);
           ran.result = left.result;
           return soft_cross_entropy_backward(context, source..., targets, options, left, 1.0, outputs);
         });
@@ -189,7 +189,7 @@ TEST(SoftTargets, UpstreamOfEachTokenScalesItsGradients) {
   const SetProblem problem(given);
   const Context context(given.context());
   const Distributions distributions(given.dtype);
-  SoftCrossEntropyOptions options = {.token = problem.token(), .reduction = Reduction::kNone};
+  SoftCrossEntropy options = {.token = problem.token(), .reduction = Reduction::kNone};
   std::vector<double> upstream(kN);
   for (size_t i = 0; i < upstream.size(); ++i) upstream[i] = static_cast<double>(i % 4) - 1;
   for (const SoftTargets& targets : {distributions.sparse(), distributions.dense()}) {
@@ -233,7 +233,7 @@ TEST(SoftTargets, KlWithItselfIsNotBelowZero) {
     const oracle::VectorXd log_p = oracle::log_probabilities(logits, row, {});
     for (int64_t v = 0; v < kV; ++v) rows.set(row, v, std::exp(log_p[v]));
   }
-  const SoftCrossEntropyOptions options = {.token = token, .reduction = Reduction::kNone, .subtract_entropy = true};
+  const SoftCrossEntropy options = {.token = token, .reduction = Reduction::kNone, .subtract_entropy = true};
   const Ran ran = run(problem, context, SoftTargets(rows.view()), options);
   for (int64_t row = 0; row < kN; ++row) {
     double sum = 0;

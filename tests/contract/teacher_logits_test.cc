@@ -38,9 +38,9 @@ class UnitHead {
     }
   }
 
-  Logits logits() const {
+  FinishedLogits logits() const {
     const ConstMatrix view = logits_.view();
-    return Logits(view.data, view.dtype, kSequences, kTokens / kSequences, kVocab, logits_.batch_stride(), view.stride);
+    return FinishedLogits(view.data, view.dtype, kSequences, kTokens / kSequences, kVocab, logits_.batch_stride(), view.stride);
   }
   HiddenStates states() const { return HiddenStates(states_.view(), kSequences); }
   LmHead head() const { return LmHead(weight_.view(), HeadLayout::kHiddenVocab); }
@@ -70,9 +70,9 @@ void expect_same(const DistillationResult& a, const DistillationResult& b) {
 // The loss takes part in everything: a hard loss, temperatures, rows that take no part.
 struct Batch {
   std::vector<int64_t> ids;
-  DistillationOptions options;
+  Distillation options;
 
-  explicit Batch(const DistillationOptions& options_) : options(options_) {
+  explicit Batch(const Distillation& options_) : options(options_) {
     for (int64_t i = 0; i < kTokens; ++i) ids.push_back(i % 5 == 4 ? -100 : i * 5 % kVocab);
     options.hard_weight = 0.5;
     options.token.temperature = 1.5;
@@ -141,7 +141,7 @@ TEST(TeacherLogits, HalvesAndSlicesHaveTheBitsOfOneCall) {
       StudentGradients whole(student.student), halves(student.student), of_head(student.student);
       const DistillationResult result =
           distillation_loss(context, hidden, head, unit.logits(), batch.targets(), batch.options, whole.views());
-      const DistillationForward forward =
+      const Forward<Distillation> forward =
           distillation_loss_forward(context, hidden, head, unit.logits(), batch.targets(), batch.options);
       expect_same(forward.result, result);
       distillation_loss_backward(context, hidden, head, unit.logits(), batch.targets(), batch.options, forward, 1.0,
@@ -164,7 +164,7 @@ TEST(TeacherLogits, RanksThatShareTheVocabularyHaveTheBitsOfItsSlices) {
     const Batch batch({.divergence = Divergence::kJsd});
     const auto run = [&](const ContextOptions& options, int64_t first, int64_t count, bool is_part, HostTensor& out) {
       LmHead head = student.student.head();
-      Logits logits = unit.logits();
+      FinishedLogits logits = unit.logits();
       if (is_part) {
         head.weight.data = static_cast<const float*>(head.weight.data) + first * head.weight.stride;
         head.bias.data = static_cast<const float*>(head.bias.data) + first;
@@ -210,7 +210,7 @@ TEST(TeacherLogits, AndAStudentsHaveTheBitsOfTwoHeads) {
       const Context context(options);
       const DistillationResult got = distillation_loss(context, student.logits(), teacher.logits(), batch.targets(),
                                                        batch.options, output(d_logits));
-      const DistillationForward forward =
+      const Forward<Distillation> forward =
           distillation_loss_forward(context, student.logits(), teacher.logits(), batch.targets(), batch.options);
       expect_same(forward.result, got);
       distillation_loss_backward(context, student.logits(), teacher.logits(), batch.targets(), batch.options, forward,
@@ -275,7 +275,7 @@ TEST(TeacherLogits, WhatIsWrongIsSaid) {
                          [&] { distillation_loss(context, hidden, head, teacher, {}, {}, gradients.views()); });
     EXPECT_EQ(gradients.bytes(), before);
   };
-  Logits logits = unit.logits();
+  FinishedLogits logits = unit.logits();
   logits.vocab = 130;
   refused(logits, "teacher.logits has 130 vocabulary entries but lm_head has 131");
   logits = unit.logits();

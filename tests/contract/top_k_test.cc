@@ -227,7 +227,7 @@ TEST(TopK, OfLogitsThatTheCallerHolds) {
     ContextOptions options;
     options.vocab_tile = 3;
     options.simd_target = target;
-    return compute_token_stats(Context(options), Logits(logits.data(), 1, 7, 4), Targets(std::span(targets)), {},
+    return compute_token_stats(Context(options), FinishedLogits(logits.data(), 1, 7, 4), Targets(std::span(targets)), {},
                                {.top_k = top_k});
   };
   for (const std::string& target : simd_targets()) {
@@ -264,7 +264,7 @@ TEST(TopK, WrongCountsAreRefused) {
       plan_token_stats(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, request);
     });
     expect_invalid_input(message, [&] {
-      compute_token_stats(Context(), Logits(logits.data(), 1, 3, 4), Targets(std::span(targets)), {}, request);
+      compute_token_stats(Context(), FinishedLogits(logits.data(), 1, 3, 4), Targets(std::span(targets)), {}, request);
     });
     expect_invalid_input(message, [&] { slice_bytes_per_token(DType::kFloat32, request); });
     expect_invalid_input(message, [&] {

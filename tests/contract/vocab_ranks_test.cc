@@ -189,7 +189,7 @@ FormRun run_form(const Form& form, const std::vector<size_t>& world, size_t rank
   options.vocab_tile = 16;
   options.ranks.vocab = communicator;
   options.ranks.slices = of_rank.slices;
-  CrossEntropyOptions task;
+  CrossEntropy task;
   task.label_smoothing = 0.1;
   task.want_entropy = task.want_accuracy = true;
   const CrossEntropyResult result =
@@ -251,7 +251,7 @@ TEST(VocabRanks, ComputeWhatOneProcessDoes) {
   FromHidden source;
   const Batch batch;
   FromHidden::Outputs plain, cut;
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.label_smoothing = 0.1;
   options.z_loss = 0.01;
   ContextOptions of_cut;
@@ -266,7 +266,7 @@ TEST(VocabRanks, ComputeWhatOneProcessDoes) {
 
 // What heads of others that are split over ranks got wrong.
 CrossEntropyResult of_three_ranks(const FromHidden& whole, const std::vector<int64_t>& ids,
-                                  const CrossEntropyOptions& options, FromHidden::Outputs& outputs) {
+                                  const CrossEntropy& options, FromHidden::Outputs& outputs) {
   const std::vector<size_t>& world = kWorlds[2];
   ThreadGroup group(3);
   std::vector<CrossEntropyResult> results(3);
@@ -301,7 +301,7 @@ TEST(VocabRanks, SmoothOverTheWholeVocabulary) {
   const Batch batch;
   std::vector<float> classes(kVocab);
   for (size_t v = 0; v < classes.size(); ++v) classes[v] = 0.5F + static_cast<float>(v % 7) / 7;
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.label_smoothing = 0.3;
   for (const bool weighted : {false, true}) {
     if (weighted) options.class_weights = classes;
@@ -324,7 +324,7 @@ TEST(VocabRanks, KnowPaddingAndIgnoredTargets) {
   for (const int64_t ignored : {int64_t{-100}, int64_t{kVocab - 1}, int64_t{45}, int64_t{0}}) {
     std::vector<int64_t> ids;
     for (int64_t i = 0; i < kTokens; ++i) ids.push_back(i % 3 == 2 ? ignored : (i * 37 + 1) % kReal);
-    CrossEntropyOptions options;
+    CrossEntropy options;
     options.token.ignore_index = ignored;
     FromHidden::Outputs plain, split;
     const CrossEntropyResult want = cross_entropy(Context(), unpadded.states(), unpadded.head(),
@@ -407,7 +407,7 @@ TEST(VocabRanks, AreRightWithEverythingOn) {
       }
       PreferenceTester pairs;
       pairs.dtype(dtype).tokens(8 * 9).batch(8).hidden(33).vocab(150).tiles(16, 32).plan(plan).slices(cut);
-      pairs.loss(PreferenceLoss::kSigmoid).reference(ReferenceForm::kModel).matches_oracle();
+      pairs.loss(PairedLoss::kSigmoid).reference(ReferenceForm::kModel).matches_oracle();
     }
   }
 }

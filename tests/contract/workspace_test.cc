@@ -132,7 +132,7 @@ TEST(WorkspaceOfACall, FollowsShapesThatGrow) {
   const std::vector<int64_t> targets(400, 7);
   Workspace workspace, of_the_longest;
   const auto run = [&](int64_t tokens, Workspace& own) {
-    return cross_entropy(Context(small_tiles(PlanKind::kDense, 1, &own)), Logits(logits.data(), 1, tokens, kVocab),
+    return cross_entropy(Context(small_tiles(PlanKind::kDense, 1, &own)), FinishedLogits(logits.data(), 1, tokens, kVocab),
                          Targets(targets.data(), tokens))
         .loss;
   };

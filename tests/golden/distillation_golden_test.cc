@@ -24,7 +24,7 @@ class DistillationGoldenTest : public ::testing::TestWithParam<std::string> {
   const json& case_ = distillation_golden().cases.at(GetParam());
   const json& expected_ = case_.at("expected");
   const std::vector<int64_t> ids_ = flat<int64_t>(inputs_.at("targets"));
-  const DistillationOptions options_ = read_options<DistillationOptions>(case_.at("options"));
+  const Distillation options_ = read_options<Distillation>(case_.at("options"));
   Tokens student_{inputs_.at("logits"), targets_of_all(), 1, [this](int64_t row) { return takes_part(row); }};
   Tokens teacher_{inputs_.at("teacher_logits"), targets_of_all(), 1, [this](int64_t row) { return takes_part(row); }};
 
@@ -58,7 +58,7 @@ TEST_P(DistillationGoldenTest, Fused) {
   for_each_plan([&](const Context& context) {
     expect(distillation_loss(context, hidden, student_.head(), teacher(), targets(), options_, student_.gradients()));
   });
-  const DistillationForward forward =
+  const Forward<Distillation> forward =
       distillation_loss_forward(Context(), hidden, student_.head(), teacher(), targets(), options_);
   distillation_loss_backward(Context(), hidden, student_.head(), teacher(), targets(), options_, forward, 1.0,
                              student_.gradients());

@@ -121,7 +121,7 @@ struct Tokens {
   TokenGrads zero_grads() const;
   HiddenStates hidden_states() const { return {ConstMatrix(hidden.data(), tokens(), vocab), batch}; }
   LmHead head() const { return {ConstMatrix(identity.data(), vocab, vocab), HeadLayout::kHiddenVocab}; }
-  Logits finished_logits() const { return {hidden.data(), batch, length, vocab}; }
+  FinishedLogits finished_logits() const { return {hidden.data(), batch, length, vocab}; }
   /// Give d_hidden to a call, full of NaN.
   Gradients gradients();
   LogitsGradient logits_gradient();

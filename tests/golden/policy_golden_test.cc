@@ -18,7 +18,7 @@ const Golden& policy_golden() {
 class PolicyGoldenTest : public ::testing::TestWithParam<std::string> {
  protected:
   PolicyGoldenTest()
-      : options_(read_options<PolicyOptions>(case_.at("options"))),
+      : options_(read_options<PolicyLoss>(case_.at("options"))),
         ids_(flat<int64_t>(inputs_.at("chosen_ids"))),
         mask_(flat<uint8_t>(inputs_.at("mask"))),
         advantages_(flat(inputs_.at(case_.at("advantages").get<std::string>()))),
@@ -49,7 +49,7 @@ class PolicyGoldenTest : public ::testing::TestWithParam<std::string> {
   const json& inputs_ = policy_golden().inputs;
   const json& case_ = policy_golden().cases.at(GetParam());
   const json& expected_ = case_.at("expected");
-  const PolicyOptions options_;
+  const PolicyLoss options_;
   const std::vector<int64_t> ids_;
   const std::vector<uint8_t> mask_;
   const std::vector<double> advantages_, old_, ref_, sampling_;
@@ -58,7 +58,7 @@ class PolicyGoldenTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(PolicyGoldenTest, Statistics) {
-  loss::PolicyLoss loss(batch_, options_, tokens_.offsets(), tokens_.vocab);
+  loss::CompletionLoss loss(batch_, options_, tokens_.offsets(), tokens_.vocab);
   TokenGrads grads = tokens_.zero_grads();
   loss.evaluate(tokens_.rows, tokens_.stats, grads);
   const PolicyResult result = loss.result(tokens_.stats, {});
@@ -77,16 +77,16 @@ TEST_P(PolicyGoldenTest, Fused) {
   for_each_plan([&](const Context& context) {
     expect_public_result(policy_loss(context, hidden, head, batch_, options_, tokens_.gradients()));
   });
-  const PolicyForward forward = policy_loss_forward(Context(), hidden, head, batch_, options_);
+  const Forward<PolicyLoss> forward = policy_loss_forward(Context(), hidden, head, batch_, options_);
   policy_loss_backward(Context(), hidden, head, batch_, options_, forward, 1.0, tokens_.gradients());
   expect_public_result(forward.result);
 }
 
 TEST_P(PolicyGoldenTest, FromLogits) {
   const Context context = odd_tiles();
-  const Logits logits = tokens_.finished_logits();
+  const FinishedLogits logits = tokens_.finished_logits();
   expect_public_result(policy_loss(context, logits, batch_, options_, tokens_.logits_gradient()));
-  const PolicyForward forward = policy_loss_forward(context, logits, batch_, options_);
+  const Forward<PolicyLoss> forward = policy_loss_forward(context, logits, batch_, options_);
   policy_loss_backward(context, logits, batch_, options_, forward, 1.0, tokens_.logits_gradient());
   expect_public_result(forward.result);
 }

@@ -54,9 +54,9 @@ OfTokens evaluate(const ProjectBatch& from, const json& c) {
     read("teacher_logps", ref, batch.teacher_logps);
     read("scores", scores, batch.scores);
   }
-  PolicyOptions options = read_options<PolicyOptions>(c.at("options"));
+  PolicyLoss options = read_options<PolicyLoss>(c.at("options"));
   options.want_entropy = false;
-  loss::PolicyLoss loss(batch, options, from.offsets, 1);
+  loss::CompletionLoss loss(batch, options, from.offsets, 1);
   TokenStats stats;
   stats.logp = from.logps;
   stats.entropy.assign(from.logps.size(), 0);

@@ -45,7 +45,7 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
     if (!ref_.empty()) {
       const Context context;
       const float logit = 0;
-      api::Call any(context, Logits(&logit, 1, 1, 1));  // The values are given: nothing is computed.
+      api::Call any(context, FinishedLogits(&logit, 1, 1, 1));  // The values are given: nothing is computed.
       loss.set_reference(api::reference_sums(any, reference_, options_.ref_logps_are, loss.tokens(), options_.token));
     }
     TokenGrads grads = tokens_.zero_grads();
@@ -79,12 +79,12 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
   Reference reference_;
 };
 
-class PreferenceGoldenTest : public SequencesGoldenTest<PreferenceOptions> {
+class PreferenceGoldenTest : public SequencesGoldenTest<PreferenceLoss> {
  protected:
   PreferenceGoldenTest() {
     options_.losses.clear();
     for (const json& one : case_.at("terms")) {
-      options_.losses.push_back(parse<PreferenceLoss>(one.at("loss")));
+      options_.losses.push_back(parse<PairedLoss>(one.at("loss")));
       options_.loss_weights.push_back(one.value("weight", 1.0));
     }
   }
@@ -101,21 +101,21 @@ TEST_P(PreferenceGoldenTest, Fused) {
   for_each_plan([&](const Context& context) {
     expect_public_result(preference_loss(context, hidden, head, targets(), reference_, options_, tokens_.gradients()));
   });
-  const PreferenceForward forward = preference_loss_forward(Context(), hidden, head, targets(), reference_, options_);
+  const Forward<PreferenceLoss> forward = preference_loss_forward(Context(), hidden, head, targets(), reference_, options_);
   preference_loss_backward(Context(), hidden, head, targets(), reference_, options_, forward, 1.0, tokens_.gradients());
   expect_public_result(forward.result);
 }
 
 TEST_P(PreferenceGoldenTest, FromLogits) {
   const Context context = odd_tiles();
-  const Logits logits = tokens_.finished_logits();
+  const FinishedLogits logits = tokens_.finished_logits();
   expect_public_result(preference_loss(context, logits, targets(), reference_, options_, tokens_.logits_gradient()));
-  const PreferenceForward forward = preference_loss_forward(context, logits, targets(), reference_, options_);
+  const Forward<PreferenceLoss> forward = preference_loss_forward(context, logits, targets(), reference_, options_);
   preference_loss_backward(context, logits, targets(), reference_, options_, forward, 1.0, tokens_.logits_gradient());
   expect_public_result(forward.result);
 }
 
-class KtoGoldenTest : public SequencesGoldenTest<KtoOptions> {
+class KtoGoldenTest : public SequencesGoldenTest<KtoLoss> {
  protected:
   KtoGoldenTest() : labels_(flat<uint8_t>(case_.at("labels"))) {
     const std::string kind = case_.at("kl");
@@ -136,7 +136,7 @@ class KtoGoldenTest : public SequencesGoldenTest<KtoOptions> {
 };
 
 TEST_P(KtoGoldenTest, Statistics) {
-  loss::KtoLoss loss(options_, batch_, sequence_tokens(), "hidden");
+  loss::SequenceLoss loss(options_, batch_, sequence_tokens(), "hidden");
   expect_token_grads(loss);
 }
 
@@ -146,16 +146,16 @@ TEST_P(KtoGoldenTest, Fused) {
   for_each_plan([&](const Context& context) {
     expect_public_result(kto_loss(context, hidden, head, batch_, options_, tokens_.gradients()));
   });
-  const KtoForward forward = kto_loss_forward(Context(), hidden, head, batch_, options_);
+  const Forward<KtoLoss> forward = kto_loss_forward(Context(), hidden, head, batch_, options_);
   kto_loss_backward(Context(), hidden, head, batch_, options_, forward, 1.0, tokens_.gradients());
   expect_public_result(forward.result);
 }
 
 TEST_P(KtoGoldenTest, FromLogits) {
   const Context context = odd_tiles();
-  const Logits logits = tokens_.finished_logits();
+  const FinishedLogits logits = tokens_.finished_logits();
   expect_public_result(kto_loss(context, logits, batch_, options_, tokens_.logits_gradient()));
-  const KtoForward forward = kto_loss_forward(context, logits, batch_, options_);
+  const Forward<KtoLoss> forward = kto_loss_forward(context, logits, batch_, options_);
   kto_loss_backward(context, logits, batch_, options_, forward, 1.0, tokens_.logits_gradient());
   expect_public_result(forward.result);
 }
@@ -175,8 +175,8 @@ TEST(GoldenFilesTest, HoldEveryPreferenceLossAlone) {
     const json losses = c.at("options").value("losses", json::array());
     if (losses.size() == 1) held.insert(losses[0].get<std::string>());
   }
-  for (const PreferenceLoss loss : all_of<PreferenceLoss>()) EXPECT_TRUE(held.contains(name_of(loss)));
-  EXPECT_EQ(held.size(), all_of<PreferenceLoss>().size());
+  for (const PairedLoss loss : all_of<PairedLoss>()) EXPECT_TRUE(held.contains(name_of(loss)));
+  EXPECT_EQ(held.size(), all_of<PairedLoss>().size());
 }
 
 TEST(GoldenFilesTest, HoldKto) { EXPECT_FALSE(preference_golden().names(is_kto).empty()); }

@@ -80,10 +80,10 @@ OfTokens evaluate_pairs(const ProjectBatch& batch, const json& c) {
   const json losses = values.at("losses"), weights = values.value("loss_weights", json::array());
   values.erase("losses");
   values.erase("loss_weights");
-  PreferenceOptions options = read_options<PreferenceOptions>(values);
+  PreferenceLoss options = read_options<PreferenceLoss>(values);
   options.want_entropy = false;
   options.losses.clear();
-  for (const json& name : losses) options.losses.push_back(parse<PreferenceLoss>(name));
+  for (const json& name : losses) options.losses.push_back(parse<PairedLoss>(name));
   options.loss_weights = flat(weights);
   loss::check_preference_options(options);
   loss::PairLoss loss(options, batch.tokens());
@@ -96,7 +96,7 @@ OfTokens evaluate_pairs(const ProjectBatch& batch, const json& c) {
 }
 
 OfTokens evaluate_singles(const ProjectBatch& from, const json& c) {
-  KtoOptions options = read_options<KtoOptions>(c.at("options"));
+  KtoLoss options = read_options<KtoLoss>(c.at("options"));
   options.want_entropy = false;
   KtoBatch batch;
   if (options.loss != UnpairedLoss::kA2po) batch.labels = from.labels;
@@ -112,13 +112,13 @@ OfTokens evaluate_singles(const ProjectBatch& from, const json& c) {
   if (reads(c, "sequence_weights")) give(weights, from.column("sequence_weights"), batch.sequence_weights);
   if (reads(c, "reward_targets")) give(targets, from.column("reward_targets"), batch.reward_targets);
   loss::check_kto_options(options);
-  loss::KtoLoss loss(options, batch, from.tokens(), "hidden");
+  loss::SequenceLoss loss(options, batch, from.tokens(), "hidden");
   loss.set_reference(from.reference_sums({}));
   return evaluated(loss, from);
 }
 
 OfTokens evaluate_dft(const ProjectBatch& batch, const json& c) {
-  CrossEntropyOptions options = read_options<CrossEntropyOptions>(c.at("options"));
+  CrossEntropy options = read_options<CrossEntropy>(c.at("options"));
   options.want_entropy = false;
   loss::check_options(options);
   problem::TokenProblem of_tokens;

@@ -78,7 +78,7 @@ void give_another_option(int rank) {
   RankOfTask given(kWorlds[3], static_cast<size_t>(rank));
   ContextOptions options;
   options.ranks.vocab = &ranks;
-  CrossEntropyOptions loss;
+  CrossEntropy loss;
   if (rank == 2) loss.z_loss = 0.3;
   std::string message;
   try {

@@ -284,7 +284,7 @@ void add_put_back(const MatrixXd& d_bound, const MatrixXd& abs_hidden, const Mat
 }
 
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,
-                        const CrossEntropyOptions& options, const oracle::Loss& loss, const Arithmetic& arithmetic) {
+                        const CrossEntropy& options, const oracle::Loss& loss, const Arithmetic& arithmetic) {
   const oracle::LossWeights weights = oracle::loss_weights(problem, options);
   const double u = arithmetic.unit;
   oracle::Loss result;

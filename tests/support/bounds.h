@@ -83,6 +83,6 @@ void add_put_back(const oracle::MatrixXd& d_bound, const oracle::MatrixXd& abs_h
 /// Bounds a Loss: loss, per_token_loss and grads (metrics but for z_loss follow from the statistics; mean_nll
 /// and mean_entropy hold their bounds).
 oracle::Loss bound_loss(const oracle::Problem& problem, const oracle::Statistics& stats, const StatisticBounds& bounds,
-                        const CrossEntropyOptions& options, const oracle::Loss& loss, const Arithmetic& arithmetic);
+                        const CrossEntropy& options, const oracle::Loss& loss, const Arithmetic& arithmetic);
 
 }  // namespace logitless::testing

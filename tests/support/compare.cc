@@ -288,7 +288,7 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected) {
 }
 
 void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, const oracle::Loss& want,
-                      const oracle::Loss& tolerance, const CrossEntropyOptions& options) {
+                      const oracle::Loss& tolerance, const CrossEntropy& options) {
   expect_near("loss", got.loss, want.loss, tolerance.loss);
   ASSERT_EQ(got.per_token_loss.size(), want.per_token_loss.size());
   for (size_t i = 0; i < want.per_token_loss.size(); ++i) {

@@ -52,6 +52,6 @@ void expect_statistics_near(const TokenStats& got, const Expected& expected);
 
 /// Compares loss, per_token_loss, per_token_logps and metrics.
 void expect_loss_near(const CrossEntropyResult& got, const Expected& expected, const oracle::Loss& want,
-                      const oracle::Loss& tolerance, const CrossEntropyOptions& options);
+                      const oracle::Loss& tolerance, const CrossEntropy& options);
 
 }  // namespace logitless::testing

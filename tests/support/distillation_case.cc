@@ -229,7 +229,7 @@ oracle::Tokens rows_of(const oracle::DistillationTruth& truth) {
 // Adds the cross-entropy's error to that of dL/dc.
 void add_hard(const DistillationCase& call, const oracle::DistillationTruth& truth, size_t i, RowModel& student,
               double u, VectorXd& d_capped, DistillationBounds& out) {
-  const DistillationOptions& o = call.options;
+  const Distillation& o = call.options;
   student.temperature = o.hard_temperature;
   student.log_p = oracle::log_softmax(student.capped, o.hard_temperature);
   const VectorXd errors = log_errors(student, u);
@@ -248,7 +248,7 @@ void add_row(const DistillationCase& call, const oracle::DistillationTruth& trut
   const auto row = static_cast<int64_t>(i);
   const bool in_double = call.spec.student.dtype == DType::kFloat64;
   const double u = in_double ? 0x1p-52 : 0x1p-24, smallest = in_double ? 0x1p-1000 : 0x1p-125;
-  const DistillationOptions& o = call.options;
+  const Distillation& o = call.options;
   const double t = o.token.temperatures.empty() ? o.token.temperature : o.token.temperatures[i];
   const double teacher_t = o.teacher_temperature.value_or(t);
   const VectorXd capped = truth.capped.row(row).transpose();

@@ -78,7 +78,7 @@ class DistillationCase {
   std::vector<int64_t> ids;
   std::vector<double> temperatures;
   std::optional<DType> teacher_rounding;
-  DistillationOptions options;
+  Distillation options;
 };
 
 /// Options of a plan whose tiles are small, so that a small case has several of them.
@@ -110,7 +110,7 @@ void expect_distilled(const DistillationCase& call, const DistillationResult& go
 /// Every divergence, and the ends of those that have a parameter.
 struct DivergenceCase {
   std::string name;
-  DistillationOptions options;
+  Distillation options;
 };
 std::vector<DivergenceCase> divergence_cases();
 

@@ -8,7 +8,7 @@ namespace logitless::testing {
 
 std::vector<DivergenceCase> divergence_cases() {
   std::vector<DivergenceCase> out;
-  const auto add = [&](const std::string& name, Divergence kind) -> DistillationOptions& {
+  const auto add = [&](const std::string& name, Divergence kind) -> Distillation& {
     out.push_back({name, {}});
     out.back().options.divergence = kind;
     return out.back().options;

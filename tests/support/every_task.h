@@ -102,7 +102,7 @@ struct FromLogits {
 
   template <class Function, class... Arguments>
   auto call(Function&& function, const Context& context, Arguments&&... arguments) const {
-    return function(context, Logits(data.data(), kBatch, kTime, kVocab), arguments...);
+    return function(context, FinishedLogits(data.data(), kBatch, kTime, kVocab), arguments...);
   }
   class Outputs {
    public:
@@ -328,50 +328,50 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
                     std::remove_cvref_t<decltype(options)>, std::remove_cvref_t<decltype(inputs)>...>{
         name, couples_rows, source, one, forward, backward, planned, options, {inputs...}});
   };
-  CrossEntropyOptions mean;
+  CrossEntropy mean;
   mean.label_smoothing = 0.1;
   mean.z_loss = 0.01;
   mean.want_accuracy = mean.want_entropy = true;
   task("cross_entropy", false, LOGITLESS_TEST_LOSS(cross_entropy), mean, batch.targets());
-  CrossEntropyOptions none;
+  CrossEntropy none;
   none.reduction = Reduction::kNone;
   none.token.temperature = 0.7;
   none.dft = true;
   task("cross_entropy of each token", false, LOGITLESS_TEST_LOSS(cross_entropy), none, batch.targets());
 
-  PolicyOptions local;
+  PolicyLoss local;
   local.beta = 0.04;
   local.entropy_bonus = 0.01;
   task("policy_loss", false, LOGITLESS_TEST_LOSS(policy_loss), local, batch.policy_with_reference());
-  PolicyOptions coupled;
+  PolicyLoss coupled;
   coupled.top_entropy_quantile = 0.5;
   task("policy_loss of the batch", true, LOGITLESS_TEST_LOSS(policy_loss), coupled, batch.policy());
 
-  PreferenceOptions pair;
+  PreferenceLoss pair;
   pair.want_entropy = pair.use_weighting = true;
   task("preference_loss of pairs", true, LOGITLESS_TEST_LOSS(preference_loss), pair, batch.targets(),
        batch.reference());
-  PreferenceOptions sorted;
-  sorted.losses = {PreferenceLoss::kAotUnpaired, PreferenceLoss::kSigmoid};
+  PreferenceLoss sorted;
+  sorted.losses = {PairedLoss::kAotUnpaired, PairedLoss::kSigmoid};
   sorted.loss_weights = {1, 0.5};
   task("preference_loss of the batch", true, LOGITLESS_TEST_LOSS(preference_loss), sorted, batch.targets(),
        batch.reference_model());
-  PreferenceOptions likelihood;
-  likelihood.losses = {PreferenceLoss::kSft};
+  PreferenceLoss likelihood;
+  likelihood.losses = {PairedLoss::kSft};
   task("preference_loss of tokens", false, LOGITLESS_TEST_LOSS(preference_loss), likelihood, batch.targets(),
        Reference());
 
-  task("kto_loss", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(), batch.kto(batch.reference()));
-  task("kto_loss with a reference model", true, LOGITLESS_TEST_LOSS(kto_loss), KtoOptions(),
+  task("kto_loss", true, LOGITLESS_TEST_LOSS(kto_loss), KtoLoss(), batch.kto(batch.reference()));
+  task("kto_loss with a reference model", true, LOGITLESS_TEST_LOSS(kto_loss), KtoLoss(),
        batch.kto(batch.reference_model()));
 
-  SoftCrossEntropyOptions divergence;
+  SoftCrossEntropy divergence;
   divergence.subtract_entropy = true;
   task("soft_cross_entropy, sparse", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), divergence, batch.sparse());
-  task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropyOptions(),
+  task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropy(),
        batch.dense());
   if constexpr (!Source::kFinishedLogits) {
-    DistillationOptions distilled;
+    Distillation distilled;
     distilled.divergence = Divergence::kJsd;
     distilled.want_entropy = distilled.want_agreement = true;
     distilled.hard_weight = 0.5;

@@ -161,7 +161,7 @@ LmHead Inputs::head_view() const {
   return head;
 }
 
-Logits Inputs::logits_view() const {
+FinishedLogits Inputs::logits_view() const {
   const ConstMatrix rows = hidden.view();
   const int64_t time = spec.tokens / spec.sequences;
   return {rows.data,  rows.dtype, spec.sequences, time, spec.vocab, hidden.batch_stride().value_or(time * rows.stride),

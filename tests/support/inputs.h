@@ -55,7 +55,7 @@ struct Inputs {
   LmHead head_view() const;
   Targets targets_view() const;
   /// Of finished logits: they, and their gradient in the place of d_hidden.
-  Logits logits_view() const;
+  FinishedLogits logits_view() const;
   LogitsGradient logits_gradient(const Gradients& gradients) const;
   /// Lays out token ids, one a token, as the spec says; targets_in() is the view of them.
   HostArray<int64_t> laid_out(const std::vector<int64_t>& ids) const;

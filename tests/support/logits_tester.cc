@@ -17,14 +17,14 @@ int64_t LogitsBuffer::stored_row(int64_t row) const {
   return shape_.time_first ? t * shape_.batch + b : b * stored_time() + t;
 }
 
-Logits LogitsBuffer::view() const {
+FinishedLogits LogitsBuffer::view() const {
   const int64_t batch_stride = shape_.time_first ? stride() : stored_time() * stride();
-  return Logits(tensor_.view().data, shape_.dtype, shape_.batch, shape_.time, shape_.vocab, batch_stride,
+  return FinishedLogits(tensor_.view().data, shape_.dtype, shape_.batch, shape_.time, shape_.vocab, batch_stride,
                 shape_.time_first ? shape_.batch * stride() : stride());
 }
 
 LogitsGradient LogitsBuffer::output() {
-  const Logits v = view();
+  const FinishedLogits v = view();
   return LogitsGradient(tensor_.output().data, v.dtype, v.batch, v.time, v.vocab, v.batch_stride, v.row_stride);
 }
 
@@ -46,7 +46,7 @@ bool LogitsBuffer::surroundings_are_intact() const {
 // logits are then the logits themselves, without any rounding.
 struct LogitsTester::Reference {
   Inputs inputs;
-  CrossEntropyOptions options;
+  CrossEntropy options;
   HostArray<double> temperatures;
   HostArray<float> class_weights;
   HostArray<double> upstream;
@@ -183,7 +183,7 @@ Plan LogitsTester::planned() {
 LogitsRun LogitsTester::cross_entropy_once() {
   Reference& r = reference();
   LogitsRun run;
-  with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
+  with_buffers(run, [&](const FinishedLogits& logits, const LogitsGradient& out) {
     if (form_ == Form::kSplit) {
       run.result = run_halves(context(), r.targets(), r.options, out, run.backward_plan, logits);
     } else {
@@ -202,7 +202,7 @@ LogitsRun LogitsTester::token_loss_once() {
   GivenGradients loss(grads, r.everything(),
                       groups_ ? std::vector<int64_t>(static_cast<size_t>(spec_.tokens)) : std::vector<int64_t>());
   LogitsRun run;
-  with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
+  with_buffers(run, [&](const FinishedLogits& logits, const LogitsGradient& out) {
     if (form_ == Form::kSplit) {
       run.stats = compute_token_stats(context(), logits, r.targets(), r.options.token, r.everything());
       backpropagate_token_grads(context(), logits, r.targets(), r.options.token, r.everything(), run.stats, grads, out,
@@ -230,7 +230,7 @@ LogitsRun LogitsTester::token_loss_once() {
 LogitsRun LogitsTester::entropy_once() {
   Reference& r = reference();
   LogitsRun run;
-  with_buffers(run, [&](const Logits& logits, const LogitsGradient& out) {
+  with_buffers(run, [&](const FinishedLogits& logits, const LogitsGradient& out) {
     const std::span<const double> upstream = out.data ? r.upstream.span() : std::span<const double>();
     run.entropy = entropy_from_logits(context(), logits, r.options.token, upstream, out);
   });

@@ -30,7 +30,7 @@ class LogitsBuffer {
 
   double get(int64_t row, int64_t entry) const { return tensor_.get(stored_row(row), entry); }
   void set(int64_t row, int64_t entry, double value) { tensor_.set(stored_row(row), entry, value); }
-  Logits view() const;
+  FinishedLogits view() const;
   LogitsGradient output();
   std::span<const std::byte> bytes() const { return tensor_.bytes(); }
   /// Tells whether everything outside of the slice still has the bytes that it was made with.

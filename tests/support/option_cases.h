@@ -55,9 +55,9 @@ inline std::vector<PolicyAggregation> other_values(PolicyAggregation) {
   return {kTokenMean, kTokenSum, kSeqMeanTokenSum, kSeqMeanTokenSumNorm};
 }
 inline std::vector<TrustRegion> other_values(TrustRegion) { return {TrustRegion::kTvBoth, TrustRegion::kKl}; }
-inline std::vector<std::vector<PreferenceLoss>> other_values(const std::vector<PreferenceLoss>& value) {
-  std::vector<std::vector<PreferenceLoss>> others = {{value.at(0), PreferenceLoss::kHinge}};
-  for (const PreferenceLoss loss : other_values(value.at(0))) others.push_back({loss});
+inline std::vector<std::vector<PairedLoss>> other_values(const std::vector<PairedLoss>& value) {
+  std::vector<std::vector<PairedLoss>> others = {{value.at(0), PairedLoss::kHinge}};
+  for (const PairedLoss loss : other_values(value.at(0))) others.push_back({loss});
   return others;
 }
 inline std::vector<std::vector<double>> other_values(const std::vector<double>&) { return {{0.25}}; }
@@ -86,8 +86,8 @@ inline void prepare(const std::string& field, TokenOptions& token) { prepare_tok
 inline void prepare(const std::string& field, StatsRequest& request) {
   if (field == "cross_weights") request.cross = true;
 }
-inline void prepare(const std::string& field, CrossEntropyOptions& options) { prepare_token(field, options.token); }
-inline void prepare(const std::string& field, PolicyOptions& options) {
+inline void prepare(const std::string& field, CrossEntropy& options) { prepare_token(field, options.token); }
+inline void prepare(const std::string& field, PolicyLoss& options) {
   prepare_token(field, options.token);
   if (field == "kl_estimator" || field == "use_bias_correction_kl") options.beta = 0.5;
   if (field.starts_with("sampler_clip")) options.sampler_correction = SamplerCorrection::kTokenTruncate;
@@ -115,21 +115,21 @@ inline void prepare(const std::string& field, PolicyOptions& options) {
     options.max_completion_length = 9;
   }
 }
-inline void prepare(const std::string& field, PreferenceOptions& options) {
+inline void prepare(const std::string& field, PreferenceLoss& options) {
   prepare_token(field, options.token);
-  if (field == "losses" || field == "label_smoothing") options.losses = {PreferenceLoss::kCpo};
-  if (field == "discopop_tau") options.losses = {PreferenceLoss::kDiscopop};
-  if (field == "simpo_gamma" || field == "reward_alpha") options.losses = {PreferenceLoss::kSimpo};
+  if (field == "losses" || field == "label_smoothing") options.losses = {PairedLoss::kCpo};
+  if (field == "discopop_tau") options.losses = {PairedLoss::kDiscopop};
+  if (field == "simpo_gamma" || field == "reward_alpha") options.losses = {PairedLoss::kSimpo};
   if (field == "f_alpha") options.f_divergence = FDivergence::kAlpha;
 }
-inline void prepare(const std::string& field, SoftCrossEntropyOptions& options) { prepare_token(field, options.token); }
-inline void prepare(const std::string& field, IdLogpsOptions& options) { prepare_token(field, options.token); }
-inline void prepare(const std::string& field, KtoOptions& options) {
+inline void prepare(const std::string& field, SoftCrossEntropy& options) { prepare_token(field, options.token); }
+inline void prepare(const std::string& field, IdLogps& options) { prepare_token(field, options.token); }
+inline void prepare(const std::string& field, KtoLoss& options) {
   prepare_token(field, options.token);
   if (field == "bco_delta") options.loss = UnpairedLoss::kBco;
 }
 
-inline void prepare(const std::string& field, DistillationOptions& options) {
+inline void prepare(const std::string& field, Distillation& options) {
   prepare_token(field, options.token);
   // Sequences of different lengths: the id of the first token is ignored.
   if (field == "mean_over") options.token.ignore_index = 0;
@@ -141,7 +141,7 @@ inline void prepare(const std::string& field, DistillationOptions& options) {
   if (field == "hard_temperature") options.hard_weight = 0.5;
 }
 
-inline void prepare(const std::string& field, SetDistillationOptions& options) {
+inline void prepare(const std::string& field, SetDistillation& options) {
   prepare_token(field, options.token);
   if (field == "mean_over") options.token.ignore_index = 0;
   if (field == "beta") options.divergence = Divergence::kJsd;
@@ -232,13 +232,13 @@ struct OptionBatch : Batch {
     for (size_t i = 10; i < 15; ++i) mask[i] = 0;
   }
 
-  CrossEntropyResult run(const CrossEntropyOptions& options, const Gradients& out) const {
+  CrossEntropyResult run(const CrossEntropy& options, const Gradients& out) const {
     return cross_entropy(Context(), model.states(), model.head(), targets(), options, out);
   }
-  SoftCrossEntropyResult run(const SoftCrossEntropyOptions& options, const Gradients& out) const {
+  SoftCrossEntropyResult run(const SoftCrossEntropy& options, const Gradients& out) const {
     return soft_cross_entropy(Context(), model.states(), model.head(), sparse(), options, out);
   }
-  PolicyBatch policy_for(const PolicyOptions& options) const {
+  PolicyBatch policy_for(const PolicyLoss& options) const {
     PolicyBatch batch = options.beta != 0 ? policy_with_reference() : policy();
     const bool sampled = options.sampler_correction != SamplerCorrection::kNone ||
                          options.teacher_against == TeacherAgainst::kSampling || options.m2_threshold ||
@@ -249,19 +249,19 @@ struct OptionBatch : Batch {
     if (options.teacher_weight != 0) batch.teacher_logps = {teacher_logps.data(), kTokens};
     return batch;
   }
-  PolicyResult run(const PolicyOptions& options, const Gradients& out) const {
+  PolicyResult run(const PolicyLoss& options, const Gradients& out) const {
     return policy_loss(Context(), model.states(), model.head(), policy_for(options), options, out);
   }
-  Reference reference_for(const PreferenceOptions& options) const {
+  Reference reference_for(const PreferenceLoss& options) const {
     if (!std::ranges::any_of(options.losses, needs_reference)) return {};
     Reference result = reference();
     if (options.ld_alpha) result.logps = {ref_logps.data(), kTokens};
     return result;
   }
-  PreferenceResult run(const PreferenceOptions& options, const Gradients& out) const {
+  PreferenceResult run(const PreferenceLoss& options, const Gradients& out) const {
     return preference_loss(Context(), model.states(), model.head(), targets(), reference_for(options), options, out);
   }
-  KtoBatch kto_batch(const KtoOptions& options) const {
+  KtoBatch kto_batch(const KtoLoss& options) const {
     KtoBatch batch = kto(reference());
     if (options.loss == UnpairedLoss::kKto) {
       batch.kl_logps = {kl.data(), 3};
@@ -271,16 +271,16 @@ struct OptionBatch : Batch {
     if (options.loss == UnpairedLoss::kBco) batch.sequence_weights = {sequence_weights.data(), kBatch};
     return batch;
   }
-  KtoResult run(const KtoOptions& options, const Gradients& out) const {
+  KtoResult run(const KtoLoss& options, const Gradients& out) const {
     return kto_loss(Context(), model.states(), model.head(), kto_batch(options), options, out);
   }
 
-  DistillationResult run(const DistillationOptions& options, const Gradients& out) const {
+  DistillationResult run(const Distillation& options, const Gradients& out) const {
     return distillation_loss(Context(), model.states(), model.head(), {other.states(), other.head(), {}}, targets(),
                              options, out);
   }
 
-  SetDistillationResult run(const SetDistillationOptions& options, const Gradients& out) const {
+  SetDistillationResult run(const SetDistillation& options, const Gradients& out) const {
     return set_distillation_loss(Context(), model.states(), model.head(), set_teacher(), targets(), options, out);
   }
 
@@ -294,7 +294,7 @@ struct OptionBatch : Batch {
   }
 
   /// Computes log-probabilities at sets of ids.
-  Outcome outcome(const IdLogpsOptions& options) const {
+  Outcome outcome(const IdLogps& options) const {
     Outcome out;
     try {
       out.add(id_logps(Context(), model.states(), model.head(), sparse().sets, options).logps);
@@ -328,17 +328,17 @@ struct OptionBatch : Batch {
 };
 
 /// Those whose case is refused, because the others leave it without a use: "field = value".
-inline std::set<std::string> refused(const CrossEntropyOptions&) { return {}; }
-inline std::set<std::string> refused(const SoftCrossEntropyOptions&) { return {"ignore_index = 37", "shift = 37"}; }
-inline std::set<std::string> refused(const IdLogpsOptions&) { return {"ignore_index = 37", "shift = 37"}; }
-inline std::set<std::string> refused(const PolicyOptions&) {
+inline std::set<std::string> refused(const CrossEntropy&) { return {}; }
+inline std::set<std::string> refused(const SoftCrossEntropy&) { return {"ignore_index = 37", "shift = 37"}; }
+inline std::set<std::string> refused(const IdLogps&) { return {"ignore_index = 37", "shift = 37"}; }
+inline std::set<std::string> refused(const PolicyLoss&) {
   return {"ignore_index = 37", "shift = 37", "variant = dr_grpo", "aggregation = seq_mean_token_sum_norm"};
 }
-inline std::set<std::string> refused(const PreferenceOptions&) { return {"losses = [exo_pair]"}; }
-inline std::set<std::string> refused(const KtoOptions&) { return {}; }
-inline std::set<std::string> refused(const SetDistillationOptions&) {
+inline std::set<std::string> refused(const PreferenceLoss&) { return {"losses = [exo_pair]"}; }
+inline std::set<std::string> refused(const KtoLoss&) { return {}; }
+inline std::set<std::string> refused(const SetDistillation&) {
   return {"divergence = acceptance", "divergence = lk_hybrid", "temperature_meaning = scale_logp"};
 }
-inline std::set<std::string> refused(const DistillationOptions&) { return {"temperature_meaning = scale_logp"}; }
+inline std::set<std::string> refused(const Distillation&) { return {"temperature_meaning = scale_logp"}; }
 
 }  // namespace logitless::testing

@@ -153,7 +153,7 @@ ConstVector view(const std::vector<T>& values) {
 }  // namespace
 
 bool couples_batch(const PolicyCase& policy_case) {
-  const PolicyOptions& options = policy_case.options;
+  const PolicyLoss& options = policy_case.options;
   return options.top_entropy_quantile < 1 || options.variant == PolicyVariant::kClipCov ||
          options.variant == PolicyVariant::kKlCov || (options.m2_threshold && policy_case.on_policy);
 }

@@ -15,7 +15,7 @@ namespace logitless::testing {
 /// Options, and what the batch has to look like for them.
 struct PolicyCase {
   std::string name;
-  PolicyOptions options;
+  PolicyLoss options;
   bool advantages_per_token = false;
   bool on_policy = false;      ///< without old_logps
   bool teacher_alone = false;  ///< without advantages

@@ -21,7 +21,7 @@ struct PolicyTester::Reference {
   explicit Reference(const InputSpec& spec) : inputs(spec), bounds(spec.tokens) {}
 
   Inputs inputs;
-  PolicyOptions options;
+  PolicyLoss options;
   HostArray<double> temperatures;
   HostArray<int64_t> ids;
   HostArray<uint8_t> mask;
@@ -49,7 +49,7 @@ std::vector<int64_t> offsets_of(const InputSpec& spec) {
 // and what the oracle's answer moves by is added up. Together they may move it by the second-order terms
 // more, which are as much smaller as the bounds are small: below 1e-2, so 1.1 times the sum holds. The
 // library and the oracle evaluate the formula itself in fp64, with some tens of roundings.
-PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyOptions& options,
+PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyLoss& options,
                                const oracle::PolicyPoint& at, const Eigen::VectorXd& errors,
                                const oracle::PolicyLoss& want) {
   constexpr double kTogether = 1.1, kFormula = 0x1p-46;
@@ -237,10 +237,10 @@ PolicyRun PolicyTester::call(const Reference& reference, GradientOutputs& output
   PolicyRun run;
   const Context context = this->context();
   const PolicyBatch& batch = reference.batch;
-  const PolicyOptions& options = reference.options;
+  const PolicyLoss& options = reference.options;
   with_source(reference.inputs, outputs, [&](const auto& gradients, const auto&... source) {
     if (form_ == Form::kSplit) {
-      const PolicyForward forward = policy_loss_forward(context, source..., batch, options);
+      const Forward<PolicyLoss> forward = policy_loss_forward(context, source..., batch, options);
       run.backward_plan =
           policy_loss_backward(context, source..., batch, options, forward, upstream_value(), gradients);
       run.result = forward.result;

@@ -11,7 +11,7 @@
 namespace logitless::testing {
 namespace {
 
-using L = PreferenceLoss;
+using L = PairedLoss;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -23,8 +23,8 @@ const char* short_name(L loss) {
 }
 
 void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
-  const auto add = [&](const std::string& what, const std::function<void(PreferenceOptions&)>& change) {
-    PreferenceOptions options = options_of(loss);
+  const auto add = [&](const std::string& what, const std::function<void(PreferenceLoss&)>& change) {
+    PreferenceLoss options = options_of(loss);
     change(options);
     cases.push_back({short_name(loss) + (" " + what), options});
   };
@@ -97,7 +97,7 @@ std::vector<PreferenceCase> make_cases() {
   std::vector<PreferenceCase> cases;
   for (const L loss : every_preference_loss()) add_cases_of(loss, cases);
   const auto add_sum = [&](const std::vector<std::pair<L, double>>& losses, double smoothing,
-                           const std::function<void(PreferenceOptions&)>& change) {
+                           const std::function<void(PreferenceLoss&)>& change) {
     PreferenceCase sum;
     sum.options.losses.clear();
     for (const auto& [loss, weight] : losses) {
@@ -124,7 +124,7 @@ std::vector<PreferenceCase> make_cases() {
 
 }  // namespace
 
-const std::vector<PreferenceLoss>& every_preference_loss() {
+const std::vector<PairedLoss>& every_preference_loss() {
   static const std::vector<L> all = {L::kSigmoid, L::kHinge,       L::kIpo,        L::kExoPair, L::kNcaPair,
                                      L::kRobust,  L::kBcoPair,     L::kSppoHard,   L::kApoZero, L::kApoDown,
                                      L::kAot,     L::kAotUnpaired, L::kDiscopop,   L::kSft,     L::kOrpo,
@@ -132,8 +132,8 @@ const std::vector<PreferenceLoss>& every_preference_loss() {
   return all;
 }
 
-PreferenceOptions options_of(PreferenceLoss loss) {
-  PreferenceOptions options;
+PreferenceLoss options_of(PairedLoss loss) {
+  PreferenceLoss options;
   options.losses = {loss};
   if (loss == L::kExoPair) options.label_smoothing = 0.05;  // required
   return options;

@@ -11,15 +11,15 @@
 namespace logitless::testing {
 
 /// Returns every loss. They are written out: the library's own list is under test.
-const std::vector<PreferenceLoss>& every_preference_loss();
+const std::vector<PairedLoss>& every_preference_loss();
 
 struct PreferenceCase {
   std::string name;
-  PreferenceOptions options;
+  PreferenceLoss options;
 };
 
 /// Returns options of one term that the loss accepts: label_smoothing where it must be or may be.
-PreferenceOptions options_of(PreferenceLoss loss);
+PreferenceLoss options_of(PairedLoss loss);
 /// Returns every loss with every option that means something to it, and weighted sums.
 const std::vector<PreferenceCase>& preference_cases();
 
@@ -31,7 +31,7 @@ oracle::SequenceBatch one_token_batch(const std::vector<double>& logp, const std
 
 struct KtoCase {
   std::string name;
-  KtoOptions options;
+  KtoLoss options;
   std::vector<double> kl_logps, kl_ref_logps;
   std::vector<uint8_t> labels;  ///< used over and over
   bool weighs = false;          ///< with sequence_weights

@@ -159,12 +159,12 @@ void SequenceTester<Self>::expect_plan(const SequenceRun<Result>& run) const {
   }
 }
 
-PreferenceTester& PreferenceTester::loss(PreferenceLoss loss) {
+PreferenceTester& PreferenceTester::loss(PairedLoss loss) {
   reference(oracle::compares_with_reference(loss) ? ReferenceForm::kTokens : ReferenceForm::kNone);
   return options(name_of(loss), options_of(loss));
 }
 
-PreferenceTester& PreferenceTester::options(const std::string& name, const PreferenceOptions& options) {
+PreferenceTester& PreferenceTester::options(const std::string& name, const PreferenceLoss& options) {
   return input("loss", name, options_, options);
 }
 
@@ -182,7 +182,7 @@ SequenceRun<PreferenceResult> PreferenceTester::call(SequenceData& data, Gradien
   const Targets targets = inputs.targets_view();
   with_source(inputs, outputs, [&](const auto& gradients, const auto&... source) {
     if (form_ == Form::kSplit) {
-      const PreferenceForward forward = preference_loss_forward(context, source..., targets, data.reference, options_);
+      const Forward<PreferenceLoss> forward = preference_loss_forward(context, source..., targets, data.reference, options_);
       run.backward_plan = preference_loss_backward(context, source..., targets, data.reference, options_, forward,
                                                    upstream_value(), gradients);
       run.result = forward.result;
@@ -260,7 +260,7 @@ SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outp
   with_batch(data, [&](const KtoBatch& batch) {
     with_source(data.inputs, outputs, [&](const auto& gradients, const auto&... source) {
       if (form_ == Form::kSplit) {
-        const KtoForward forward = kto_loss_forward(context, source..., batch, case_.options);
+        const Forward<KtoLoss> forward = kto_loss_forward(context, source..., batch, case_.options);
         run.backward_plan =
             kto_loss_backward(context, source..., batch, case_.options, forward, upstream_value(), gradients);
         run.result = forward.result;

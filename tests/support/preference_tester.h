@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Tests of preference_loss and kto_loss are sentences:
 //
-//   PreferenceTester().batch(6).loss(PreferenceLoss::kIpo).reference(ReferenceForm::kModel).matches_oracle();
+//   PreferenceTester().batch(6).loss(PairedLoss::kIpo).reference(ReferenceForm::kModel).matches_oracle();
 #pragma once
 
 #include <functional>
@@ -75,10 +75,10 @@ class PreferenceTester : public SequenceTester<PreferenceTester> {
   PreferenceTester() { tokens(42).batch(6).ignored(0.2); }
 
   /// Sets the loss, with a reference where it needs one.
-  PreferenceTester& loss(PreferenceLoss loss);
+  PreferenceTester& loss(PairedLoss loss);
   /// Sets everything but what belongs to tokens.
-  PreferenceTester& options(const std::string& name, const PreferenceOptions& options);
-  const PreferenceOptions& preference_options() const { return options_; }
+  PreferenceTester& options(const std::string& name, const PreferenceLoss& options);
+  const PreferenceLoss& preference_options() const { return options_; }
 
   void matches_oracle();
   SequenceRun<PreferenceResult> run_once();
@@ -88,7 +88,7 @@ class PreferenceTester : public SequenceTester<PreferenceTester> {
   SequenceData& given();  // with the options of the call in place
   SequenceRun<PreferenceResult> call(SequenceData& data, GradientOutputs& outputs) const;
 
-  PreferenceOptions options_;
+  PreferenceLoss options_;
 };
 
 /// By default there are 5 sequences of 8 tokens.

@@ -20,7 +20,7 @@ struct Problem : Tokens {
 
 /// The softcap is the head's.
 Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens);
-/// `options`: TokenOptions or CrossEntropyOptions.
+/// `options`: TokenOptions or CrossEntropy.
 template <class Options>
 Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
   return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));

@@ -46,9 +46,9 @@ auto columns(const std::vector<Number>& values) {
   return std::tie(values);
 }
 inline auto columns(const StatsForward& f) { return columns(f.result); }
-inline auto columns(const CrossEntropyForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
-inline auto columns(const DistillationForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
-inline auto columns(const SoftCrossEntropyForward& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
+inline auto columns(const Forward<CrossEntropy>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
+inline auto columns(const Forward<Distillation>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
+inline auto columns(const Forward<SoftCrossEntropy>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
 template <class Result>
 auto columns(const LossForward<Result>& f) {
   return std::tuple_cat(columns(f.result), columns(f.stats), columns(f.grads));

@@ -57,7 +57,7 @@ class SetProblem {
   const SetCase& given() const { return case_; }
   HiddenStates hidden() const { return HiddenStates(hidden_.view()); }
   LmHead head() const;
-  Logits logits() const { return Logits(logits_.view().data, case_.dtype, 1, kTokens, kVocab); }
+  FinishedLogits logits() const { return FinishedLogits(logits_.view().data, case_.dtype, 1, kTokens, kVocab); }
   TokenOptions token() const;
   oracle::SetLogits oracle_logits(const TokenOptions& options, bool over_set) const {
     return {products_, case_.finished_logits ? 0 : case_.softcap, options, over_set};

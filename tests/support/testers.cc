@@ -10,7 +10,7 @@ struct CrossEntropyTester::Reference {
   explicit Reference(const InputSpec& spec) : inputs(spec) {}
 
   Inputs inputs;
-  CrossEntropyOptions options;
+  CrossEntropy options;
   HostArray<double> temperatures;
   HostArray<float> class_weights;
   std::vector<double> upstream;
@@ -70,7 +70,7 @@ CrossEntropyRun CrossEntropyTester::call(const Reference& reference, const Input
   const HiddenStates hidden = inputs.hidden_view();
   const LmHead head = inputs.head_view();
   const Targets targets = inputs.targets_view();
-  const CrossEntropyOptions& options = reference.options;
+  const CrossEntropy& options = reference.options;
   CrossEntropyRun run;
   if (form_ == Form::kSplit) {
     run.result = run_halves(context, targets, options, outputs.gradients(), run.backward_plan, hidden, head);

@@ -233,8 +233,8 @@ class CrossEntropyOptionsTester : public Tester<Self> {
 
  protected:
   /// `class_weights` keeps those of class_weights().
-  CrossEntropyOptions cross_entropy_options(const TokenOptions& token, HostArray<float>& class_weights) const {
-    CrossEntropyOptions options = options_;
+  CrossEntropy cross_entropy_options(const TokenOptions& token, HostArray<float>& class_weights) const {
+    CrossEntropy options = options_;
     options.token = token;
     if (class_weights_on_) {
       class_weights = {random_class_weights(this->spec_.vocab, this->spec_.seed), this->spec_.allocate};
@@ -251,9 +251,9 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   }
   /// Runs the two halves. `plan` receives that of the second one.
   template <class Outputs, class... Source>
-  CrossEntropyResult run_halves(const Context& context, const Targets& targets, const CrossEntropyOptions& options,
+  CrossEntropyResult run_halves(const Context& context, const Targets& targets, const CrossEntropy& options,
                                 const Outputs& outputs, Plan& plan, const Source&... source) const {
-    const CrossEntropyForward forward = cross_entropy_forward(context, source..., targets, options);
+    const Forward<CrossEntropy> forward = cross_entropy_forward(context, source..., targets, options);
     const std::vector<double> upstream = upstream_values();
     if (options.reduction == Reduction::kNone) {
       plan = cross_entropy_backward(context, source..., targets, options, forward, std::span(upstream), outputs);
@@ -263,7 +263,7 @@ class CrossEntropyOptionsTester : public Tester<Self> {
     return forward.result;
   }
 
-  CrossEntropyOptions options_;  ///< those that are set above
+  CrossEntropy options_;  ///< those that are set above
 
  private:
   bool class_weights_on_ = false;

@@ -17,23 +17,23 @@ namespace {
 
 using Settings = std::vector<std::string>;
 
-const CrossEntropyOptions& options_in(const cli::TaskRun& call, const CrossEntropyOptions&) {
+const CrossEntropy& options_in(const cli::TaskRun& call, const CrossEntropy&) {
   return call.cross_entropy;
 }
-const PolicyOptions& options_in(const cli::TaskRun& call, const PolicyOptions&) { return call.policy; }
-const PreferenceOptions& options_in(const cli::TaskRun& call, const PreferenceOptions&) { return call.preference; }
-const KtoOptions& options_in(const cli::TaskRun& call, const KtoOptions&) { return call.kto; }
+const PolicyLoss& options_in(const cli::TaskRun& call, const PolicyLoss&) { return call.policy; }
+const PreferenceLoss& options_in(const cli::TaskRun& call, const PreferenceLoss&) { return call.preference; }
+const KtoLoss& options_in(const cli::TaskRun& call, const KtoLoss&) { return call.kto; }
 
-const DistillationOptions& options_in(const cli::TaskRun& call, const DistillationOptions&) {
+const Distillation& options_in(const cli::TaskRun& call, const Distillation&) {
   return call.distillation;
 }
-const SetDistillationOptions& options_in(const cli::TaskRun& call, const SetDistillationOptions&) {
+const SetDistillation& options_in(const cli::TaskRun& call, const SetDistillation&) {
   return call.set_distillation;
 }
-const SoftCrossEntropyOptions& options_in(const cli::TaskRun& call, const SoftCrossEntropyOptions&) {
+const SoftCrossEntropy& options_in(const cli::TaskRun& call, const SoftCrossEntropy&) {
   return call.soft_cross_entropy;
 }
-const IdLogpsOptions& options_in(const cli::TaskRun& call, const IdLogpsOptions&) { return call.id_logps; }
+const IdLogps& options_in(const cli::TaskRun& call, const IdLogps&) { return call.id_logps; }
 
 // A small batch, of which some tokens take no part, with ratios far from 1.
 Settings batch_of(const std::string& task) {
@@ -155,20 +155,20 @@ void every_option_arrives(const std::string& task, const std::string& section,
 // The reference of the command has one number per token.
 const std::set<std::string> kOfSequences = {"ref_logps_are = averages"};
 
-TEST(ConfigFields, OfCrossEntropyArrive) { every_option_arrives<CrossEntropyOptions>("cross_entropy", ""); }
-TEST(ConfigFields, OfPolicyLossesArrive) { every_option_arrives<PolicyOptions>("grpo", "policy."); }
+TEST(ConfigFields, OfCrossEntropyArrive) { every_option_arrives<CrossEntropy>("cross_entropy", ""); }
+TEST(ConfigFields, OfPolicyLossesArrive) { every_option_arrives<PolicyLoss>("grpo", "policy."); }
 TEST(ConfigFields, OfPreferenceLossesArrive) {
-  every_option_arrives<PreferenceOptions>("dpo", "preference.", kOfSequences);
+  every_option_arrives<PreferenceLoss>("dpo", "preference.", kOfSequences);
 }
-TEST(ConfigFields, OfKtoArrive) { every_option_arrives<KtoOptions>("kto", "kto.", kOfSequences); }
-TEST(ConfigFields, OfDistillationArrive) { every_option_arrives<DistillationOptions>("distillation", "distillation."); }
+TEST(ConfigFields, OfKtoArrive) { every_option_arrives<KtoLoss>("kto", "kto.", kOfSequences); }
+TEST(ConfigFields, OfDistillationArrive) { every_option_arrives<Distillation>("distillation", "distillation."); }
 TEST(ConfigFields, OfSetDistillationArrive) {
-  every_option_arrives<SetDistillationOptions>("set_distillation", "set_distillation.");
+  every_option_arrives<SetDistillation>("set_distillation", "set_distillation.");
 }
 TEST(ConfigFields, OfSoftTargetsArrive) {
-  every_option_arrives<SoftCrossEntropyOptions>("soft_targets", "soft_targets.");
+  every_option_arrives<SoftCrossEntropy>("soft_targets", "soft_targets.");
 }
-TEST(ConfigFields, OfIdLogpsArrive) { every_option_arrives<IdLogpsOptions>("id_logps", "id_logps."); }
+TEST(ConfigFields, OfIdLogpsArrive) { every_option_arrives<IdLogps>("id_logps", "id_logps."); }
 
 // A teacher's keys, and those of its seeded sets, change what a call computes.
 TEST(ConfigFields, OfSeededTeachersAndSetsAct) {

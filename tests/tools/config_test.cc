@@ -301,7 +301,7 @@ TEST_F(ConfigTest, PolicyAndPreferenceBlocks) {
 policy: {variant: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importance_sampling_level: sequence,
          log_ratio_clamp: none, sampler_correction: token_mask, sampler_clip_max: none, advantages: token}
 )");
-  const PolicyOptions& p = grpo.policy.options;
+  const PolicyLoss& p = grpo.policy.options;
   EXPECT_EQ(p.variant, PolicyVariant::kCispo);
   EXPECT_EQ(p.epsilon_high, 4.0);
   EXPECT_EQ(p.kl_estimator, KlEstimator::kK1);
@@ -313,7 +313,7 @@ policy: {variant: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importan
 
   const Config dpo = set({"task=dpo", "batch_size=2", "preference.loss_weights=[1, 0.5]",
                           "preference.losses=[sigmoid, sft]", "preference.nll_weight=0.25"});
-  EXPECT_EQ(dpo.preference.losses, (std::vector{PreferenceLoss::kSigmoid, PreferenceLoss::kSft}));
+  EXPECT_EQ(dpo.preference.losses, (std::vector{PairedLoss::kSigmoid, PairedLoss::kSft}));
   EXPECT_EQ(dpo.preference.loss_weights, (std::vector{1, 0.5}));
   EXPECT_EQ(dpo.preference.nll_weight, 0.25);
   EXPECT_EQ(set({"task=kto", "kto={beta: 0.3, kl_baseline: false}"}).kto.options.beta, 0.3);

@@ -339,12 +339,12 @@ TEST(Gradcheck, AWrongGradientIsCaught) {
   std::vector<int64_t> targets(kTokens);
   for (size_t i = 0; i < values.size(); ++i) values[i] = 4 * std::sin(static_cast<float>(i * i % 1009));
   for (int64_t i = 0; i < kTokens; ++i) targets[i] = i * 37 % kVocab;
-  const Logits logits(values.data(), 1, kTokens, kVocab);
+  const FinishedLogits logits(values.data(), 1, kTokens, kVocab);
   const Targets ids(targets.data(), kTokens);
   cross_entropy(Context(), logits, ids, {}, LogitsGradient(gradient.data(), 1, kTokens, kVocab));
 
   const std::vector<int64_t> offsets = {0, kTokens};
-  const oracle::LogitsTruth reference(logits, oracle::read_tokens(offsets, kVocab, ids, CrossEntropyOptions()), 20'000);
+  const oracle::LogitsTruth reference(logits, oracle::read_tokens(offsets, kVocab, ids, CrossEntropy()), 20'000);
   const oracle::TokenStatistics stats = reference.compute_statistics();
   const oracle::LossTruth truth = oracle::cross_entropy_truth(reference.tokens(), stats, {});
   const auto gates = [&] {

@@ -39,7 +39,7 @@ std::string taken(const Field& field, const std::optional<double>&) {
 std::string taken(const Field& field, const std::optional<int64_t>&) {
   return field.range.text + std::string(", or none");
 }
-std::string taken(const Field&, const std::vector<PreferenceLoss>&) { return "a list of " + names<PreferenceLoss>(); }
+std::string taken(const Field&, const std::vector<PairedLoss>&) { return "a list of " + names<PairedLoss>(); }
 std::string taken(const Field& field, const std::vector<double>&) {
   return "a list, each " + std::string(field.range.text);
 }
@@ -89,14 +89,14 @@ void is_the_list(const std::string& heading) {
 TEST(OptionsPage, HasEveryOptionWithWhatItTakesAndItsDefault) {
   is_the_list<TokenOptions>("Every call");
   is_the_list<StatsRequest>("Statistics");
-  is_the_list<CrossEntropyOptions>("Cross-entropy");
-  is_the_list<SoftCrossEntropyOptions>("Soft targets");
-  is_the_list<IdLogpsOptions>("Sets of token ids");
-  is_the_list<PolicyOptions>("Policy losses");
-  is_the_list<PreferenceOptions>("Preference losses");
-  is_the_list<KtoOptions>("KTO");
-  is_the_list<DistillationOptions>("Distillation");
-  is_the_list<SetDistillationOptions>("Distillation at sets of token ids");
+  is_the_list<CrossEntropy>("Cross-entropy");
+  is_the_list<SoftCrossEntropy>("Soft targets");
+  is_the_list<IdLogps>("Sets of token ids");
+  is_the_list<PolicyLoss>("Policy losses");
+  is_the_list<PreferenceLoss>("Preference losses");
+  is_the_list<KtoLoss>("KTO");
+  is_the_list<Distillation>("Distillation");
+  is_the_list<SetDistillation>("Distillation at sets of token ids");
 }
 
 }  // namespace

@@ -111,7 +111,7 @@ TEST(Oracle, LossOfTwoTokensWorkedOut) {
   inputs.set_weight(0, 0, kLog3);
   inputs.set_weight(1, 0, 0);
   const std::vector<float> weights = {2, 4};
-  CrossEntropyOptions options;
+  CrossEntropy options;
   options.class_weights = weights;
   options.label_smoothing = 0.2;
   options.z_loss = 0.5;
@@ -264,7 +264,7 @@ TEST(Oracle, CrossEntropyGradientsAreSlopes) {
   const std::vector<float> weights = random_class_weights(spec.vocab, 5);
   for (const auto reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
     const Inputs inputs(spec);
-    CrossEntropyOptions options;
+    CrossEntropy options;
     options.reduction = reduction;
     options.class_weights = weights;
     options.label_smoothing = 0.3;

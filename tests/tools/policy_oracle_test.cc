@@ -26,7 +26,7 @@ struct Example {
   PolicyLoss run() const {
     return oracle::compute_policy_loss(data.oracle_tokens(policy_case), policy_case.options, data.at);
   }
-  PolicyOptions& options() { return policy_case.options; }
+  PolicyLoss& options() { return policy_case.options; }
 
   PolicyCase policy_case;
   PolicyData data;
@@ -41,7 +41,7 @@ void expect_token(Example example, double loss, double gradient) {
 }
 
 Example one_token(PolicyVariant variant, double log_ratio, double advantage,
-                  const std::function<void(PolicyOptions&)>& set = {}) {
+                  const std::function<void(PolicyLoss&)>& set = {}) {
   Example example(variant, {{log_ratio}}, {advantage});
   if (variant == PolicyVariant::kDrGrpo) example.options().max_completion_length = 1;
   if (set) set(example.options());
@@ -128,7 +128,7 @@ TEST(PolicyOracle, SequenceRatios) {
 TEST(PolicyOracle, Normalisers) {
   const std::vector<std::vector<double>> ratios = {{0, 0, 0}, {}, {0}};
   const std::vector<double> advantages = {-1, 5, -10};  // losses 1, 1, 1, 10
-  const auto loss_of = [&](PolicyVariant variant, const std::function<void(PolicyOptions&)>& set = {}) {
+  const auto loss_of = [&](PolicyVariant variant, const std::function<void(PolicyLoss&)>& set = {}) {
     Example example(variant, ratios, advantages);
     if (set) set(example.options());
     return example.run().loss.value;

@@ -23,7 +23,7 @@ struct SmallCall {
   HiddenStates hidden{{x.data(), 6, 4}, 2};
   LmHead head{{w.data(), 5, 4}, HeadLayout::kVocabHidden};
   Targets targets{ids};
-  CrossEntropyOptions options;
+  CrossEntropy options;
   ContextOptions context;
   Gradients gradients;
 
@@ -84,7 +84,7 @@ TEST(Troubleshooting, QuotesTheLibrary) {
         PolicyBatch batch;
         batch.chosen_ids = c.targets;
         batch.advantages = {c.x.data(), 2};
-        PolicyOptions options;
+        PolicyLoss options;
         options.beta = 0.5;
         policy_loss(Context(), c.hidden, c.head, batch, options);
       }),

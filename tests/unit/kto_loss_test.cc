@@ -19,7 +19,7 @@ struct KtoRun {
   std::vector<double> d_logp;
 };
 
-KtoRun run_kto(const oracle::KtoInput& input, const KtoOptions& options, bool by_group = false) {
+KtoRun run_kto(const oracle::KtoInput& input, const KtoLoss& options, bool by_group = false) {
   KtoBatch batch;
   batch.labels = input.labels;
   if (!input.kl_logps.empty()) {
@@ -29,7 +29,7 @@ KtoRun run_kto(const oracle::KtoInput& input, const KtoOptions& options, bool by
   const auto view = [](const std::vector<double>& v) { return ConstVector(v.data(), static_cast<int64_t>(v.size())); };
   if (!input.sequence_weights.empty()) batch.sequence_weights = view(input.sequence_weights);
   if (!input.reward_targets.empty()) batch.reward_targets = view(input.reward_targets);
-  loss::KtoLoss loss(options, batch, tokens_of(input.batch), "hidden");
+  loss::SequenceLoss loss(options, batch, tokens_of(input.batch), "hidden");
   loss.set_reference(reference_of(input.batch, loss.tokens()));
   const TokenStats stats = stats_of(input.batch, loss.tokens());
   KtoRun run;
@@ -45,7 +45,7 @@ void expect_columns_close(const std::string& what, const std::vector<double>& go
   }
 }
 
-void expect_kto_close(const oracle::KtoInput& input, const KtoOptions& options) {
+void expect_kto_close(const oracle::KtoInput& input, const KtoLoss& options) {
   const KtoRun run = run_kto(input, options), parts = run_kto(input, options, true);
   const oracle::KtoTruth truth = oracle::compute_kto(input, options);
   expect_close("loss", run.result.loss, truth.loss, 1e-290);
@@ -78,7 +78,7 @@ TEST(KtoLossFunction, EveryOption) {
 }
 
 TEST(KtoLossFunction, ExtremeRewardsKeepTheirDigits) {
-  KtoOptions options;
+  KtoLoss options;
   options.beta = 1;
   for (const double reward : {0.0, 16.0, -16.0, 40.0, -40.0, 690.0, -690.0, 800.0, -800.0, 1e4, -1e4}) {
     for (const uint8_t label : {uint8_t{0}, uint8_t{1}}) {
@@ -102,7 +102,7 @@ TEST(KtoLossFunction, NaNReachesTheLoss) {
 // A sequence that weighs nothing adds nothing, though its loss be infinite.
 TEST(KtoLossFunction, WithoutAWeightNothingIsInfinite) {
   for (const UnpairedLoss loss : all_of<UnpairedLoss>()) {
-    KtoOptions options;
+    KtoLoss options;
     options.loss = loss;
     oracle::KtoInput input;
     input.batch = one_token_batch({-std::numeric_limits<double>::infinity(), -1.5}, {-2, -2});

@@ -260,7 +260,7 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
   HostTensor d_hidden(sums, kN, kH), d_weight(sums, kV, kH), d_bias(sums, 1, kV);
   if (c.from == From::kLogits) {
     HostTensor d_logits(sums, kN, kV);
-    const Logits logits(t.logits.view().data, c.dtype, 1, kN, kV);
+    const FinishedLogits logits(t.logits.view().data, c.dtype, 1, kN, kV);
     const Context context(options);
     Out out = run_call(api::Call(context, logits, LogitsGradient(d_logits.output().data, sums, 1, kN, kV)), c, given);
     out.d_logits = values(d_logits);
@@ -400,7 +400,7 @@ TEST(Picks, FewPicks) {
   check("few picks, ranks", {.from = From::kRanks}, few_picks(40));
 }
 TEST(Picks, Dense) { check("dense", {.from = From::kDense, .plan = PlanKind::kDense}); }
-TEST(Picks, Logits) {
+TEST(Picks, FinishedLogits) {
   check("logits, two walks", {.from = From::kLogits});
   check("logits, one walk", {.from = From::kLogits, .plan = PlanKind::kOnePass});
 }

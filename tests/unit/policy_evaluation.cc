@@ -44,7 +44,7 @@ void expect_all_close(const std::string& what, const PolicyData& data, const std
 }  // namespace
 
 Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data, Calls calls) {
-  loss::PolicyLoss loss(data.batch(policy_case), policy_case.options, data.offsets, 3);
+  loss::CompletionLoss loss(data.batch(policy_case), policy_case.options, data.offsets, 3);
   const auto size = static_cast<size_t>(data.tokens());
   TokenStats stats;
   stats.logp = data.at.logp;

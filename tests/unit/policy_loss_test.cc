@@ -26,7 +26,7 @@ TEST(PolicyLoss, ChunksOfWholeGroupsChangeNoBit) {
   for (const PolicyCase& policy_case : policy_cases(10)) {
     SCOPED_TRACE(policy_case.name);
     const PolicyData data = mixed_data(1);
-    const loss::PolicyLoss loss(data.batch(policy_case), policy_case.options, data.offsets, 3);
+    const loss::CompletionLoss loss(data.batch(policy_case), policy_case.options, data.offsets, 3);
     if (couples_batch(policy_case)) continue;
     const bool of_sequence = !loss.groups().empty();
     const Evaluated once = evaluate(policy_case, data);
@@ -44,8 +44,8 @@ TEST(PolicyLoss, Groups) {
   const PolicyData data = mixed_data(1);
   for (const PolicyCase& policy_case : policy_cases(10)) {
     SCOPED_TRACE(policy_case.name);
-    const PolicyOptions& options = policy_case.options;
-    const loss::PolicyLoss loss(data.batch(policy_case), options, data.offsets, 3);
+    const PolicyLoss& options = policy_case.options;
+    const loss::CompletionLoss loss(data.batch(policy_case), options, data.offsets, 3);
     const bool of_batch = couples_batch(policy_case);
     const bool of_sequence =
         options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kGmpo ||

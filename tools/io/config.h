@@ -99,14 +99,14 @@ struct TemperatureConfig {
 
 /// Token options (temperature, ignore_index ...) are those of Config; TaskRun (cli/task_call.h) joins them.
 struct PolicyConfig {
-  PolicyOptions options;
+  PolicyLoss options;
   bool advantage_per_token = false;   ///< of the seeded batch; else one a sequence
   bool on_policy = false;             ///< the seeded batch has no old_logps
   double log_ratio_deviation = 0.25;  ///< how far the seeded old_logps lie from the policy's own
 };
 
 struct KtoConfig {
-  KtoOptions options;
+  KtoLoss options;
   bool kl_baseline = true;  ///< the seeded batch has kl_logps
 };
 
@@ -147,15 +147,15 @@ struct Config {
   int64_t top_k = 0;           ///< StatsRequest::top_k of calls without gradients
 
   /// token, loss_scale and want_entropy hold for every task.
-  CrossEntropyOptions cross_entropy;
+  CrossEntropy cross_entropy;
   PolicyConfig policy;
-  PreferenceOptions preference;
+  PreferenceLoss preference;
   KtoConfig kto;
-  DistillationOptions distillation;
+  Distillation distillation;
   TeacherConfig teacher;
-  SetDistillationOptions set_distillation;
-  SoftCrossEntropyOptions soft_targets;
-  IdLogpsOptions id_logps;
+  SetDistillation set_distillation;
+  SoftCrossEntropy soft_targets;
+  IdLogps id_logps;
   SetsConfig sets;
 
   KernelConfig kernel;

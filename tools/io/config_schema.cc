@@ -261,21 +261,21 @@ std::vector<KeyRule> build_schema() {
       "", [](Config & config) -> auto& { return config.cross_entropy.token; }, rules);
   add_fields<BackwardOptions>(
       "backward.", [](Config & config) -> auto& { return config.backward; }, rules);
-  add_fields<CrossEntropyOptions>(
+  add_fields<CrossEntropy>(
       "", [](Config & config) -> auto& { return config.cross_entropy; }, rules);
-  add_fields<PolicyOptions>(
+  add_fields<PolicyLoss>(
       "policy.", [](Config & config) -> auto& { return config.policy.options; }, rules);
-  add_fields<PreferenceOptions>(
+  add_fields<PreferenceLoss>(
       "preference.", [](Config & config) -> auto& { return config.preference; }, rules);
-  add_fields<KtoOptions>(
+  add_fields<KtoLoss>(
       "kto.", [](Config & config) -> auto& { return config.kto.options; }, rules);
-  add_fields<DistillationOptions>(
+  add_fields<Distillation>(
       "distillation.", [](Config & config) -> auto& { return config.distillation; }, rules);
-  add_fields<SetDistillationOptions>(
+  add_fields<SetDistillation>(
       "set_distillation.", [](Config & config) -> auto& { return config.set_distillation; }, rules);
-  add_fields<SoftCrossEntropyOptions>(
+  add_fields<SoftCrossEntropy>(
       "soft_targets.", [](Config & config) -> auto& { return config.soft_targets; }, rules);
-  add_fields<IdLogpsOptions>(
+  add_fields<IdLogps>(
       "id_logps.", [](Config & config) -> auto& { return config.id_logps; }, rules);
   // A temperature may be a range from which each token draws its own.
   std::erase_if(rules, [](const KeyRule& rule) { return rule.key == "temperature"; });

@@ -51,7 +51,7 @@ Tokens rows_only(const std::vector<int64_t>& labels) {
   return tokens;
 }
 
-double student_temperature(const DistillationOptions& options, size_t row) {
+double student_temperature(const Distillation& options, size_t row) {
   return options.token.temperatures.empty() ? options.token.temperature : options.token.temperatures[row];
 }
 
@@ -84,7 +84,7 @@ std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<
   return out;
 }
 
-DivergenceFormula::DivergenceFormula(const DistillationOptions& options) : kind(options.divergence) {
+DivergenceFormula::DivergenceFormula(const Distillation& options) : kind(options.divergence) {
   if (kind == Divergence::kJsd) parameter = options.beta;
   if (kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl) parameter = options.skew;
   if (kind == Divergence::kMixedKl) parameter = options.forward_weight;
@@ -200,14 +200,14 @@ DivergenceRow divergence_row(const DivergenceFormula& formula, const VectorXd& l
 
 namespace {
 
-struct Logits {
+struct FinishedLogits {
   MatrixXd raw, capped, teacher_capped;
   std::vector<int64_t> labels;
 };
 
 // `products` are the student's x · w + b.
-Logits logits_of(const DistillationInputs& in, MatrixXd products) {
-  Logits out;
+FinishedLogits logits_of(const DistillationInputs& in, MatrixXd products) {
+  FinishedLogits out;
   out.labels = labels_of(in);
   out.raw = rounded(std::move(products), in.options.token.round_logits_to);
   out.capped = capped_logits(out.raw, in.head.softcap);
@@ -230,8 +230,8 @@ int64_t argmax_of(const VectorXd& values) {
 }
 
 // Fills what belongs to row i, which takes part, from its logits.
-void add_row(const DistillationInputs& in, const Logits& logits, size_t i, double normaliser, DistillationTruth& out) {
-  const DistillationOptions& o = in.options;
+void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t i, double normaliser, DistillationTruth& out) {
+  const Distillation& o = in.options;
   const double t = student_temperature(o, i);
   const VectorXd capped = logits.capped.row(static_cast<int64_t>(i)).transpose();
   const VectorXd teacher = logits.teacher_capped.row(static_cast<int64_t>(i)).transpose();
@@ -264,7 +264,7 @@ void add_row(const DistillationInputs& in, const Logits& logits, size_t i, doubl
 }
 
 DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
-  const Logits logits = logits_of(in, std::move(products));
+  const FinishedLogits logits = logits_of(in, std::move(products));
   const size_t n = logits.labels.size();
   DistillationTruth out;
   for (auto* column : {&out.per_token_loss, &out.divergence, &out.acceptance, &out.logps, &out.entropy,
@@ -272,7 +272,7 @@ DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
     column->assign(n, 0);
   }
   out.d_raw = MatrixXd::Zero(logits.raw.rows(), logits.raw.cols());
-  const DistillationOptions& o = in.options;
+  const Distillation& o = in.options;
   const std::vector<double> normaliser =
       mean_divisors({o.reduction, o.mean_over, o.normaliser}, logits.labels, sequence_offsets(in.hidden));
   for (size_t i = 0; i < n; ++i) out.takes_part.push_back(logits.labels[i] != kNoLabel);

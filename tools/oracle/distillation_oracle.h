@@ -20,7 +20,7 @@ struct DistillationInputs {
   LmHead head;
   Teacher teacher;
   Targets targets;
-  DistillationOptions options;
+  Distillation options;
 };
 
 /// How tokens' losses become one.
@@ -36,7 +36,7 @@ std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<
 
 /// A divergence and its parameter (β, λ, w or η), as the options name them.
 struct DivergenceFormula {
-  explicit DivergenceFormula(const DistillationOptions& options);
+  explicit DivergenceFormula(const Distillation& options);
   DivergenceFormula(Divergence kind, double parameter);
 
   /// The term of one vocabulary entry. kAcceptance: min(s, t). kLkHybrid has `overlap` Σ min(s, t) as well.

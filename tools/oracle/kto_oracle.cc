@@ -19,7 +19,7 @@ double mean(double sum, int64_t count) { return sum / static_cast<double>(count)
 
 }  // namespace
 
-KtoTruth compute_kto(const KtoInput& input, const KtoOptions& options) {
+KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options) {
   const SequenceBatch& batch = input.batch;
   const double kl = baseline(input);
   KtoTruth truth;
@@ -84,7 +84,7 @@ KtoTruth compute_kto(const KtoInput& input, const KtoOptions& options) {
 }
 
 LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                    const KtoBatch& batch, const KtoOptions& options) {
+                    const KtoBatch& batch, const KtoLoss& options) {
   KtoInput input;
   input.batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
   input.batch.reference = read_reference(batch.reference.logps, options.ref_logps_are, input.batch);

@@ -133,7 +133,7 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
 }
 
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
-                   const CrossEntropyOptions& options) {
+                   const CrossEntropy& options) {
   Tokens result = read_tokens(offsets, vocab, targets, options.token);
   for (size_t v = 0; v < options.class_weights.size(); ++v) {
     result.cross[v] = options.class_weights[v] / static_cast<double>(vocab);
@@ -292,7 +292,7 @@ LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) c
   return result;
 }
 
-LossWeights loss_weights(const Tokens& tokens, const CrossEntropyOptions& options) {
+LossWeights loss_weights(const Tokens& tokens, const CrossEntropy& options) {
   double active = 0, weight_sum = 0;
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     if (!tokens.takes_part(i)) continue;
@@ -310,7 +310,7 @@ LossWeights loss_weights(const Tokens& tokens, const CrossEntropyOptions& option
   return {VectorXd::Constant(tokens.tokens(), nll), VectorXd::Constant(tokens.tokens(), z)};
 }
 
-Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options,
+Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropy& options,
                            std::span<const double> upstream) {
   const double smoothing = options.label_smoothing;
   const LossWeights weights = loss_weights(tokens, options);
@@ -353,7 +353,7 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   return result;
 }
 
-LossTruth cross_entropy_truth(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options) {
+LossTruth cross_entropy_truth(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropy& options) {
   Loss loss = compute_cross_entropy(tokens, stats, options);
   return {loss.loss, std::move(loss.per_token_loss), std::move(loss.grads)};
 }

@@ -65,7 +65,7 @@ Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Target
                    const TokenOptions& options);
 /// With the q of label smoothing: class_weights / V.
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const Targets& targets,
-                   const CrossEntropyOptions& options);
+                   const CrossEntropy& options);
 /// Where the sequences of these hidden states begin and end.
 std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
 
@@ -155,7 +155,7 @@ struct Loss {
 };
 
 /// `upstream`: one value, or under kNone one a token. Empty: 1.
-Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options,
+Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropy& options,
                            std::span<const double> upstream = {});
 
 /// What each row's numbers are multiplied by on their way into the loss.
@@ -163,7 +163,7 @@ struct LossWeights {
   VectorXd nll;  ///< [N]: loss_scale / normaliser of the negative log-likelihood
   VectorXd z;    ///< [N]: the same of the z-loss
 };
-LossWeights loss_weights(const Tokens& tokens, const CrossEntropyOptions& options);
+LossWeights loss_weights(const Tokens& tokens, const CrossEntropy& options);
 
 /// The oracle of any loss in one shape: statistics in, loss and gradients of the statistics out.
 struct LossTruth {
@@ -172,6 +172,6 @@ struct LossTruth {
   TokenGradients grads;
 };
 
-LossTruth cross_entropy_truth(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropyOptions& options);
+LossTruth cross_entropy_truth(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropy& options);
 
 }  // namespace logitless::oracle

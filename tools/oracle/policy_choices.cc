@@ -10,7 +10,7 @@ namespace logitless::oracle {
 namespace {
 
 // How many tokens are chosen.
-size_t most_of(const Numbers& covariances, const PolicyOptions& options) {
+size_t most_of(const Numbers& covariances, const PolicyLoss& options) {
   return static_cast<size_t>(std::max(1.0, std::floor(options.cov_share * static_cast<double>(covariances.size()))));
 }
 
@@ -47,7 +47,7 @@ std::vector<size_t> large_moments(const Numbers& moments, double threshold, Kink
 }
 
 std::vector<size_t> tokens_to_drop(const Numbers& covariances, const std::vector<bool>& is_clipped,
-                                   const PolicyOptions& options, Kinks& kinks) {
+                                   const PolicyLoss& options, Kinks& kinks) {
   const uint64_t seed = split_mix(static_cast<uint64_t>(options.cov_seed));
   const auto key = [&](size_t k) { return split_mix(seed + k); };
   std::vector<size_t> candidates;
@@ -61,7 +61,7 @@ std::vector<size_t> tokens_to_drop(const Numbers& covariances, const std::vector
   return candidates;
 }
 
-std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyOptions& options, Kinks& kinks) {
+std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyLoss& options, Kinks& kinks) {
   std::vector<size_t> order = descending(covariances);
   const size_t most = std::min(order.size(), most_of(covariances, options));
   if (order.size() > most) kinks.at_most(covariances[order[most]], covariances[order[most - 1]]);

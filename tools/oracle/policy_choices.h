@@ -18,9 +18,9 @@ std::vector<size_t> large_moments(const Numbers& moments, double threshold, Kink
 
 /// clip_cov: random ones of those that are not clipped and have a covariance within the bounds.
 std::vector<size_t> tokens_to_drop(const Numbers& covariances, const std::vector<bool>& is_clipped,
-                                   const PolicyOptions& options, Kinks& kinks);
+                                   const PolicyLoss& options, Kinks& kinks);
 
 /// kl_cov: those of the largest covariances.
-std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyOptions& options, Kinks& kinks);
+std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyLoss& options, Kinks& kinks);
 
 }  // namespace logitless::oracle

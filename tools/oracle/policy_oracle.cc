@@ -22,7 +22,7 @@ std::optional<std::vector<double>> read_optional(const ConstVector& vector) {
 /// One evaluation. Functions of a token i or a sequence s have the names of docs/losses.md.
 class Evaluation {
  public:
-  Evaluation(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at, const PolicyPoint& held)
+  Evaluation(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at, const PolicyPoint& held)
       : tokens_(tokens), options_(options), at_(at), held_(held) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {
       members_.emplace_back();
@@ -464,7 +464,7 @@ class Evaluation {
   }
 
   const PolicyTokens& tokens_;
-  const PolicyOptions& options_;
+  const PolicyLoss& options_;
   const PolicyPoint& at_;
   const PolicyPoint& held_;
   Tape* tape_ = nullptr;
@@ -483,7 +483,7 @@ std::vector<double> to_vector(const VectorXd& values) { return {values.begin(), 
 }  // namespace
 
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
-                   const PolicyOptions& options) {
+                   const PolicyLoss& options) {
   TokenOptions token_options = options.token;
   token_options.ignore_index = kNoLabel;
   Tokens tokens = read_tokens(offsets, vocab, batch.chosen_ids, token_options);
@@ -518,13 +518,13 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
   return result;
 }
 
-PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at,
+PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
                                const PolicyPoint& held) {
   return Evaluation(tokens, options, at, held).run();
 }
 
 LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,
-                       const PolicyOptions& options) {
+                       const PolicyLoss& options) {
   const PolicyTokens tokens = read_policy_batch(batch, {offsets.begin(), offsets.end()});
   const PolicyLoss loss = compute_policy_loss(tokens, options, {to_vector(stats.logp), to_vector(stats.entropy)});
   LossTruth truth{loss.loss.value, {}, TokenGradients(tokens.tokens())};

@@ -29,7 +29,7 @@ struct PolicyTokens {
 
 /// Labels and temperatures.
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
-                   const PolicyOptions& options);
+                   const PolicyLoss& options);
 PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets);
 
 /// What the loss is a function of. Entries of tokens that take no part are not looked at; entropy may be
@@ -55,15 +55,15 @@ struct PolicyLoss {
 };
 
 /// sg() holds its argument at the values that it has at `held`.
-PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at,
+PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
                                const PolicyPoint& held);
-inline PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyOptions& options, const PolicyPoint& at) {
+inline PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at) {
   return compute_policy_loss(tokens, options, at, at);
 }
 
 /// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
 /// call.
 LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,
-                       const PolicyOptions& options);
+                       const PolicyLoss& options);
 
 }  // namespace logitless::oracle

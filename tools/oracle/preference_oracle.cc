@@ -29,26 +29,26 @@ Number log_of_rest(const Number& x) {
 // −(1−ε) log σ(z) − ε log σ(−z)
 Number smoothed(const Number& z, double epsilon) { return -(1 - epsilon) * log_sigmoid(z) - epsilon * log_sigmoid(-z); }
 
-bool contains(const PreferenceOptions& options, PreferenceLoss loss) {
+bool contains(const PreferenceLoss& options, PairedLoss loss) {
   return std::ranges::find(options.losses, loss) != options.losses.end();
 }
 
-bool any_needs_reference(const PreferenceOptions& options) {
+bool any_needs_reference(const PreferenceLoss& options) {
   return std::ranges::any_of(options.losses, compares_with_reference);
 }
 
-bool averages(PreferenceLoss loss, const PreferenceOptions& options) {
-  return options.average_log_prob || loss == PreferenceLoss::kIpo || loss == PreferenceLoss::kOrpo ||
-         loss == PreferenceLoss::kSimpo || loss == PreferenceLoss::kSigmoidNorm;
+bool averages(PairedLoss loss, const PreferenceLoss& options) {
+  return options.average_log_prob || loss == PairedLoss::kIpo || loss == PairedLoss::kOrpo ||
+         loss == PairedLoss::kSimpo || loss == PairedLoss::kSigmoidNorm;
 }
 
-bool metrics_average(const PreferenceOptions& options) {
-  return options.average_log_prob || contains(options, PreferenceLoss::kOrpo) ||
-         contains(options, PreferenceLoss::kSimpo);
+bool metrics_average(const PreferenceLoss& options) {
+  return options.average_log_prob || contains(options, PairedLoss::kOrpo) ||
+         contains(options, PairedLoss::kSimpo);
 }
 
 // 2.1: what stands in place of a log ratio.
-Number score(const Number& a, const PreferenceOptions& options) {
+Number score(const Number& a, const PreferenceLoss& options) {
   switch (options.f_divergence) {
     case FDivergence::kReverseKl:
       return a;
@@ -62,7 +62,7 @@ Number score(const Number& a, const PreferenceOptions& options) {
   const double k = options.f_alpha - 1;
   return std::abs(k) < 1e-6 ? a : expm1(Kinks().clamp(k * a, -1e300, 300)) / k;
 }
-Number reward(const Number& logp, const PreferenceOptions& options) {
+Number reward(const Number& logp, const PreferenceLoss& options) {
   const double alpha = options.reward_alpha;
   return alpha == 0 ? logp : -expm1(Kinks().clamp(-alpha * logp, -1e300, 300)) / alpha;
 }
@@ -73,7 +73,7 @@ struct Pair {
   double chosen_count = 0, rejected_count = 0;  // n_s
   double chosen_per = 1, rejected_per = 1;      // what sums are divided by
   double weight = 1;                            // of WPO
-  const PreferenceOptions* options = nullptr;
+  const PreferenceLoss* options = nullptr;
   Number c, r;
   double c0 = 0, r0 = 0;
   Number a() const { return score((c - c0) * chosen_per, *options) / chosen_per; }
@@ -81,7 +81,7 @@ struct Pair {
 };
 
 // What each token counts in its sequence's sum (LD-DPO).
-std::vector<double> token_weights(const SequenceBatch& batch, const PreferenceOptions& options) {
+std::vector<double> token_weights(const SequenceBatch& batch, const PreferenceLoss& options) {
   std::vector<double> weights(batch.logp.size(), 1);
   const int64_t half = batch.sequences() / 2;
   for (int64_t s = 0; options.ld_alpha && s < batch.sequences(); ++s) {
@@ -95,7 +95,7 @@ std::vector<double> token_weights(const SequenceBatch& batch, const PreferenceOp
 }
 
 // c and r of pair k are the inputs 2k and 2k + 1 of the tape; without one they are constants.
-std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const PreferenceOptions& options,
+std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const PreferenceLoss& options,
                            Tape* tape = nullptr) {
   std::vector<Pair> pairs;
   const int64_t half = batch.sequences() / 2;
@@ -151,58 +151,58 @@ Number discopop(const Number& z, double tau) {
 }
 
 // ℓ of a pair.
-Number pair_loss(PreferenceLoss loss, const Pair& pair, const PreferenceOptions& options) {
+Number pair_loss(PairedLoss loss, const Pair& pair, const PreferenceLoss& options) {
   const double beta = options.beta, epsilon = options.label_smoothing;
   const Number a = pair.a(), b = pair.b(), z = beta * (a - b), c = pair.c, r = pair.r;
   switch (loss) {
-    case PreferenceLoss::kSigmoid:
-    case PreferenceLoss::kSigmoidNorm:
+    case PairedLoss::kSigmoid:
+    case PairedLoss::kSigmoidNorm:
       return -log_sigmoid(z);
-    case PreferenceLoss::kHinge:
+    case PairedLoss::kHinge:
       return z.value >= 1 ? Number(0) : 1 - z;
-    case PreferenceLoss::kIpo:
+    case PairedLoss::kIpo:
       return square((a - b) - 1 / (2 * beta));
-    case PreferenceLoss::kExoPair:
+    case PairedLoss::kExoPair:
       return sigmoid(z) * (log_sigmoid(z) - std::log(1 - epsilon)) +
              sigmoid(-z) * (log_sigmoid(-z) - std::log(epsilon));
-    case PreferenceLoss::kNcaPair:
+    case PairedLoss::kNcaPair:
       return -log_sigmoid(beta * a) - 0.5 * log_sigmoid(-beta * a) - 0.5 * log_sigmoid(-beta * b);
-    case PreferenceLoss::kRobust:
+    case PairedLoss::kRobust:
       return (-(1 - epsilon) * log_sigmoid(z) + epsilon * log_sigmoid(-z)) / (1 - 2 * epsilon);
-    case PreferenceLoss::kBcoPair:
+    case PairedLoss::kBcoPair:
       return -log_sigmoid(beta * a) - log_sigmoid(-beta * b);
-    case PreferenceLoss::kSppoHard:
+    case PairedLoss::kSppoHard:
       return square(a - 1 / (2 * beta)) + square(b + 1 / (2 * beta));
-    case PreferenceLoss::kApoZero:
+    case PairedLoss::kApoZero:
       return sigmoid(-beta * a) + sigmoid(beta * b);
-    case PreferenceLoss::kApoDown:
+    case PairedLoss::kApoDown:
       return sigmoid(beta * a) + sigmoid(-z);
-    case PreferenceLoss::kDiscopop:
+    case PairedLoss::kDiscopop:
       return discopop(z, options.discopop_tau);
-    case PreferenceLoss::kOrpo:
+    case PairedLoss::kOrpo:
       return -beta * log_sigmoid((c - r) - (log_of_rest(c) - log_of_rest(r)));
-    case PreferenceLoss::kSimpo:
+    case PairedLoss::kSimpo:
       return smoothed(beta * (reward(c, options) - reward(r, options)) - options.simpo_gamma, epsilon);
-    case PreferenceLoss::kCpo:
+    case PairedLoss::kCpo:
       return smoothed(beta * (reward(c, options) - reward(r, options)), epsilon);
-    case PreferenceLoss::kAot:
-    case PreferenceLoss::kAotUnpaired:
-    case PreferenceLoss::kSft:
+    case PairedLoss::kAot:
+    case PairedLoss::kAotUnpaired:
+    case PairedLoss::kSft:
       break;  // not losses of one pair
   }
   return 0;
 }
 
-bool is_aot(PreferenceLoss loss) { return loss == PreferenceLoss::kAot || loss == PreferenceLoss::kAotUnpaired; }
+bool is_aot(PairedLoss loss) { return loss == PairedLoss::kAot || loss == PairedLoss::kAotUnpaired; }
 
 using Numbers = std::vector<Number>;
 
 // The two lists that aot and aot_unpaired sort, sorted; equal values keep their order.
-std::pair<Numbers, Numbers> sorted_lists(PreferenceLoss loss, const std::vector<Pair>& pairs) {
+std::pair<Numbers, Numbers> sorted_lists(PairedLoss loss, const std::vector<Pair>& pairs) {
   std::pair<Numbers, Numbers> lists;
   for (const Pair& pair : pairs) {
-    lists.first.push_back(loss == PreferenceLoss::kAot ? pair.c - pair.r : pair.a());
-    lists.second.push_back(loss == PreferenceLoss::kAot ? Number(pair.c0 - pair.r0) : pair.b());
+    lists.first.push_back(loss == PairedLoss::kAot ? pair.c - pair.r : pair.a());
+    lists.second.push_back(loss == PairedLoss::kAot ? Number(pair.c0 - pair.r0) : pair.b());
   }
   for (Numbers* list : {&lists.first, &lists.second}) {
     std::stable_sort(list->begin(), list->end(), [](const auto& x, const auto& y) { return x.value < y.value; });
@@ -217,7 +217,7 @@ void add_to_tokens(const SequenceBatch& batch, int64_t sequence, double value, s
   }
 }
 
-void add_pairwise_loss(const SequenceBatch& batch, PreferenceLoss loss, double weight, const PreferenceOptions& options,
+void add_pairwise_loss(const SequenceBatch& batch, PairedLoss loss, double weight, const PreferenceLoss& options,
                        PreferenceTruth& truth) {
   const bool averaged = averages(loss, options);
   Tape tape;
@@ -248,7 +248,7 @@ struct ChosenTokens {
   double count = 0;
 };
 
-const PreferenceOptions kPlain;
+const PreferenceLoss kPlain;
 
 ChosenTokens chosen_tokens(const SequenceBatch& batch) {
   ChosenTokens chosen;
@@ -268,7 +268,7 @@ void add_likelihood(const SequenceBatch& batch, double weight, PreferenceTruth& 
   }
 }
 
-PreferenceMetrics metrics_of(const SequenceBatch& batch, const PreferenceOptions& options) {
+PreferenceMetrics metrics_of(const SequenceBatch& batch, const PreferenceLoss& options) {
   const std::vector<Pair> pairs = pairs_of(batch, metrics_average(options), options);
   const bool relative = any_needs_reference(options);
   PreferenceMetrics metrics;
@@ -304,9 +304,9 @@ double smallest_gap(const Numbers& sorted) {
 
 }  // namespace
 
-bool compares_with_reference(PreferenceLoss loss) {
-  return loss != PreferenceLoss::kSft && loss != PreferenceLoss::kOrpo && loss != PreferenceLoss::kSimpo &&
-         loss != PreferenceLoss::kCpo;
+bool compares_with_reference(PairedLoss loss) {
+  return loss != PairedLoss::kSft && loss != PairedLoss::kOrpo && loss != PairedLoss::kSimpo &&
+         loss != PairedLoss::kCpo;
 }
 
 int64_t SequenceBatch::count(int64_t sequence) const {
@@ -361,18 +361,18 @@ std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meani
   return sums;
 }
 
-PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceOptions& options) {
+PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceLoss& options) {
   PreferenceTruth truth;
   truth.d_logp.assign(batch.logp.size(), 0.0);
   for (size_t k = 0; k < options.losses.size(); ++k) {
     const double weight = options.loss_weights.empty() ? 1 : options.loss_weights[k];
-    if (options.losses[k] == PreferenceLoss::kSft) {
+    if (options.losses[k] == PairedLoss::kSft) {
       add_likelihood(batch, options.loss_scale * weight, truth);
     } else {
       add_pairwise_loss(batch, options.losses[k], weight, options, truth);
     }
   }
-  const bool has_likelihood = contains(options, PreferenceLoss::kOrpo) || contains(options, PreferenceLoss::kCpo);
+  const bool has_likelihood = contains(options, PairedLoss::kOrpo) || contains(options, PairedLoss::kCpo);
   add_likelihood(batch, options.loss_scale * options.nll_weight.value_or(has_likelihood ? 1.0 : 0.0), truth);
   truth.sequence_logps.assign(batch.sequences(), 0.0);
   for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
@@ -383,33 +383,33 @@ PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceO
   return truth;
 }
 
-double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& options) {
+double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& options) {
   double distance = std::numeric_limits<double>::infinity();
   const bool relative = any_needs_reference(options);
   for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
     distance = std::min(distance, std::abs((relative ? pair.c - pair.c0 - (pair.r - pair.r0) : pair.c - pair.r).value));
   }
-  for (const PreferenceLoss loss : options.losses) {
+  for (const PairedLoss loss : options.losses) {
     const std::vector<Pair> pairs = pairs_of(batch, averages(loss, options), options);
     for (const Pair& pair : pairs) {
-      if (loss == PreferenceLoss::kHinge) {
+      if (loss == PairedLoss::kHinge) {
         distance = std::min(distance, std::abs(1 / options.beta - (pair.a() - pair.b()).value));
       }
-      if (loss == PreferenceLoss::kOrpo)
+      if (loss == PairedLoss::kOrpo)
         distance = std::min({distance, kOrpoCeiling - pair.c.value, kOrpoCeiling - pair.r.value});
     }
     if (is_aot(loss)) {
       const auto& [first, second] = sorted_lists(loss, pairs);
       distance = std::min(distance, smallest_gap(first));
       // The order of the reference's values decides about no gradient.
-      if (loss == PreferenceLoss::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
+      if (loss == PairedLoss::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
     }
   }
   return distance;
 }
 
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                           const ConstVector& reference, const PreferenceOptions& options) {
+                           const ConstVector& reference, const PreferenceLoss& options) {
   SequenceBatch batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
   if (reference.size > 0) batch.reference = read_reference(reference, options.ref_logps_are, batch);
   if (reference.size == batch.tokens()) batch.reference_tokens = read_vector(reference);

@@ -39,7 +39,7 @@ SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std
 std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meaning, const SequenceBatch& batch);
 
 /// Whether the loss has a, b or Δ in its formula.
-bool compares_with_reference(PreferenceLoss loss);
+bool compares_with_reference(PairedLoss loss);
 
 struct PreferenceTruth {
   double loss = 0;
@@ -48,11 +48,11 @@ struct PreferenceTruth {
   std::vector<double> d_logp;  ///< ∂loss/∂logp, [N]
 };
 
-PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceOptions& options);
+PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceLoss& options);
 
 /// How far any sequence log-probability (or average, where a term takes averages) may move before something
 /// jumps: the accuracy, the slope of a hinge, the order of sorted values, the end of orpo's range.
-double distance_from_kinks(const SequenceBatch& batch, const PreferenceOptions& options);
+double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& options);
 
 struct KtoInput {
   SequenceBatch batch;
@@ -69,14 +69,14 @@ struct KtoTruth {
   std::vector<double> d_logp;  ///< [N]
 };
 
-KtoTruth compute_kto(const KtoInput& input, const KtoOptions& options);
+KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options);
 
 /// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
 /// call. `reference`: as Reference::logps; empty where the loss takes none.
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                           const ConstVector& reference, const PreferenceOptions& options);
+                           const ConstVector& reference, const PreferenceLoss& options);
 /// The reference of `batch` is log-probabilities.
 LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                    const KtoBatch& batch, const KtoOptions& options);
+                    const KtoBatch& batch, const KtoLoss& options);
 
 }  // namespace logitless::oracle

@@ -20,7 +20,7 @@ double log_sum_exp(const std::vector<double>& values) {
   return max + std::log(sum);
 }
 
-DivergenceFormula formula_of(const SetDistillationOptions& options) {
+DivergenceFormula formula_of(const SetDistillation& options) {
   switch (options.divergence) {
     case Divergence::kJsd:
       return {options.divergence, options.beta};
@@ -56,7 +56,7 @@ double mass_weight(const DivergenceFormula& formula) {
 struct Cells {
   std::vector<double> log_s, log_t;
 
-  double value(const SetDistillationOptions& options, std::vector<double>& slopes) const {
+  double value(const SetDistillation& options, std::vector<double>& slopes) const {
     const DivergenceFormula formula = formula_of(options);
     // Of a set and its tail these are the same number, unless the teacher's masses do not sum to 1.
     const bool generalised = options.outside == OutsideSet::kGeneralised || options.outside == OutsideSet::kTail;
@@ -73,7 +73,7 @@ struct Cells {
 
 // The divergence of one row and its gradient by the final logits.
 double divergence_of(const SetLogits& logits, int64_t row, const std::vector<int64_t>& ids, std::vector<double> log_t,
-                     const SetDistillationOptions& options, double log_outside, VectorXd& gradient) {
+                     const SetDistillation& options, double log_outside, VectorXd& gradient) {
   const bool within = options.outside == OutsideSet::kRenormalised;
   SetLogits over = logits;
   over.over_set = within;
@@ -112,7 +112,7 @@ double divergence_of(const SetLogits& logits, int64_t row, const std::vector<int
 
 SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTeacher& teacher,
                                             const std::vector<int64_t>& labels, std::span<const int64_t> offsets,
-                                            const SetDistillationOptions& options) {
+                                            const SetDistillation& options) {
   const int64_t tokens = logits.products.rows(), vocab = logits.products.cols();
   const RowIds sets = read_sets(teacher.sets, tokens);
   std::vector<int64_t> counted = labels;

@@ -20,6 +20,6 @@ struct SetDistillationTruth {
 /// begin and end.
 SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTeacher& teacher,
                                             const std::vector<int64_t>& labels, std::span<const int64_t> offsets,
-                                            const SetDistillationOptions& options);
+                                            const SetDistillation& options);
 
 }  // namespace logitless::oracle

@@ -55,7 +55,7 @@ MatrixXd read_products(const HiddenStates& hidden, const LmHead& head) {
   return read_products(x, head);
 }
 
-MatrixXd read_products(const Logits& logits) {
+MatrixXd read_products(const FinishedLogits& logits) {
   MatrixXd out(logits.tokens(), logits.vocab);
   for (int64_t i = 0; i < out.rows(); ++i) {
     const int64_t at = i / logits.time * logits.batch_stride + i % logits.time * logits.row_stride;
@@ -147,7 +147,7 @@ MatrixXd read_soft_targets(const SoftTargets& targets, int64_t tokens, int64_t v
 }
 
 SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets& targets,
-                                     const SoftCrossEntropyOptions& options, std::span<const double> upstream) {
+                                     const SoftCrossEntropy& options, std::span<const double> upstream) {
   const int64_t tokens = logits.products.rows(), vocab = logits.products.cols();
   const MatrixXd q = read_soft_targets(targets, tokens, vocab);
   const std::vector<bool> takes_part = rows_of(targets, tokens);

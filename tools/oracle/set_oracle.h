@@ -22,7 +22,7 @@ int64_t first_entry(const IdSets& sets, int64_t tokens, int64_t row);
 
 /// x · w + b, or finished logits: [N, V].
 MatrixXd read_products(const HiddenStates& hidden, const LmHead& head);
-MatrixXd read_products(const Logits& logits);
+MatrixXd read_products(const FinishedLogits& logits);
 
 /// How a product becomes a final logit.
 struct SetLogits {
@@ -60,6 +60,6 @@ struct SoftTruth {
   MatrixXd gamma;  ///< [N, V]: dL/d log p, of upstream · loss
 };
 SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets& targets,
-                                     const SoftCrossEntropyOptions& options, std::span<const double> upstream = {});
+                                     const SoftCrossEntropy& options, std::span<const double> upstream = {});
 
 }  // namespace logitless::oracle

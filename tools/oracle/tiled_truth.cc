@@ -59,7 +59,7 @@ void TiledTruth::compute_logit_gradients(const TokenStatistics& stats, const Tok
   }
 }
 
-LogitsTruth::LogitsTruth(const Logits& logits, Tokens tokens, size_t scratch_bytes)
+LogitsTruth::LogitsTruth(const FinishedLogits& logits, Tokens tokens, size_t scratch_bytes)
     : TiledTruth(std::move(tokens), scratch_bytes), logits_(logits) {}
 
 void LogitsTruth::read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const {

@@ -52,12 +52,12 @@ class TiledTruth {
 /// Of logits that the caller holds.
 class LogitsTruth final : public TiledTruth {
  public:
-  LogitsTruth(const Logits& logits, Tokens tokens, size_t scratch_bytes);
+  LogitsTruth(const FinishedLogits& logits, Tokens tokens, size_t scratch_bytes);
 
  private:
   void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const override;
 
-  Logits logits_;
+  FinishedLogits logits_;
 };
 
 /// Of hidden states and a head.

@@ -12,7 +12,7 @@ double tokens_a_sequence(const Job& job, double tokens) {
   return tokens / static_cast<double>(std::max<int64_t>(1, job.sequences));
 }
 
-double tokens_in_policy_loss(const PolicyOptions& options, const Job& job, double tokens) {
+double tokens_in_policy_loss(const PolicyLoss& options, const Job& job, double tokens) {
   const bool has_ratio_of_sequence =
       options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kVespo;
   const double in_a_ratio = has_ratio_of_sequence ? tokens_a_sequence(job, tokens) : 1;

@@ -81,7 +81,7 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
     }
   } else {
     const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
-    logits = Logits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,
+    logits = FinishedLogits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,
                     job.tokens / std::max<int64_t>(1, job.sequences), job.vocab_size);
     source_logits_ = in_place ? job[TensorId::kLogits].data : nullptr;
     logits_bytes_ = job[TensorId::kLogits].bytes;
@@ -223,7 +223,7 @@ TaskResult TaskRun::run_of_logits(const Context& context, const LogitsGradient& 
 }
 
 TaskResult TaskRun::run_id_logps(const Context& context, const Gradients& out) const {
-  IdLogps forward = logitless::id_logps(context, hidden, head, sets, id_logps);
+  IdLogpsResult forward = logitless::id_logps(context, hidden, head, sets, id_logps);
   TaskResult result;
   result.plan = out.any() ? id_logps_backward(context, hidden, head, sets, id_logps, forward, set_values, out)
                           : std::move(forward.plan);

@@ -46,24 +46,24 @@ struct TaskRun {
   const io::Config& config;
   HiddenStates hidden;
   LmHead head;
-  Logits logits;    ///< level logits
+  FinishedLogits logits;    ///< level logits
   Targets targets;  ///< ids of the vocabulary entries, with ignore_index but for grpo
-  CrossEntropyOptions cross_entropy;
+  CrossEntropy cross_entropy;
   PolicyBatch policy_batch;
-  PolicyOptions policy;
+  PolicyLoss policy;
   Reference reference;  ///< dpo
-  PreferenceOptions preference;
+  PreferenceLoss preference;
   KtoBatch kto_batch;
-  KtoOptions kto;
+  KtoLoss kto;
   Teacher teacher;  ///< distillation
-  DistillationOptions distillation;
+  Distillation distillation;
   SetTeacher set_teacher;
-  SetDistillationOptions set_distillation;
+  SetDistillation set_distillation;
   SoftTargets soft_targets;
-  SoftCrossEntropyOptions soft_cross_entropy;
+  SoftCrossEntropy soft_cross_entropy;
   IdSets sets;                         ///< of every task that has some
   std::span<const double> set_values;  ///< of their entries
-  IdLogpsOptions id_logps;
+  IdLogps id_logps;
   Gradients gradients;     ///< level fused
   LogitsGradient dlogits;  ///< level logits; in place it is the logits' own memory, filled by reset()
 

@@ -228,7 +228,7 @@ int run_compare_models(const Options& options) {
   ContextOptions context_options;
   context_options.threads = options.threads;
   const Context context(context_options);
-  DistillationOptions divergence;
+  Distillation divergence;
   divergence.want_agreement = true;
   divergence.hard_weight = ids.empty() ? 0 : 1;
   DistillationResult result;

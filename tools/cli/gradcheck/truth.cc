@@ -140,7 +140,7 @@ Truth find_truth(const TaskRun& call, const void* held_logits) {
   oracle::Tokens tokens = tokens_of(call, offsets);
   tokens.top_k = call.config.top_k;
   if (call.config.level == io::Level::kLogits) {
-    Logits logits = call.logits;
+    FinishedLogits logits = call.logits;
     logits.data = held_logits;
     truth.of_logits = std::make_unique<oracle::LogitsTruth>(logits, std::move(tokens), kScratchBytes);
     reference = truth.of_logits.get();

@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/row_groups.h"
+#include "planning/row_groups.h"
 #include "core/store.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t> ids) {
   RowGroups out;
@@ -66,4 +66,4 @@ RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, in
   return out;
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

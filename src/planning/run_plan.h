@@ -10,10 +10,10 @@
 #include "core/store.h"
 #include "gemm/gemm.h"
 #include "logitless/plan.h"
-#include "plan/tile_grid.h"
+#include "planning/tile_grid.h"
 #include "source/row_blocks.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 using source::RowBlock;
 using source::RowBlocks;
@@ -107,4 +107,4 @@ struct SweepPlan {
   bool all_rows_at_once = false;
 };
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -7,10 +7,10 @@
 
 #include "gemm/gemm.h"
 #include "logitless/plan.h"
-#include "plan/context_state.h"
+#include "planning/context_state.h"
 #include "source/source.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 using source::Source;
 
@@ -25,4 +25,4 @@ size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType grad
 /// Fills what a plan says of its products, where gradients have `terms`, as gradient_terms() counts them.
 void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, Plan& plan);
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

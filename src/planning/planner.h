@@ -6,12 +6,12 @@
 #include <cstddef>
 
 #include "logitless/plan.h"
-#include "plan/context_state.h"
-#include "plan/run_plan.h"
+#include "planning/context_state.h"
+#include "planning/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 using problem::HiddenProblem;
 using problem::LogitsProblem;
@@ -45,4 +45,4 @@ SweepPlan choose_plan(const detail::ContextState& context, int threads, const Lo
 /// Returns the least ContextOptions::workspace_bytes with which choose_plan() accepts the same call.
 size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work);
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

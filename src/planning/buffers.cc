@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/buffers.h"
+#include "planning/buffers.h"
 
 #include <algorithm>
 #include <optional>
@@ -11,7 +11,7 @@
 #include "sink/call_sinks.h"
 #include "sink/weight_sink.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 namespace {
 
 // This many tiles of d_weight are summed at the same time: while one is finished, the next one fills.
@@ -415,4 +415,4 @@ template struct SegmentBuffers<kernels::BFloat16Tiles>;
 template struct SettleBuffers<float>;
 template struct SettleBuffers<double>;
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

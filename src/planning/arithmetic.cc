@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/arithmetic.h"
+#include "planning/arithmetic.h"
 
 #include <algorithm>
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
   const auto bytes = [&](const source::ProductShape& p) { return gemm.packing_bytes(p.m, p.n, p.k, p.a, p.b); };
@@ -34,4 +34,4 @@ void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, 
   plan.gradient_terms = std::max(1, terms);
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

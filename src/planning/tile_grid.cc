@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/tile_grid.h"
+#include "planning/tile_grid.h"
 
 #include <algorithm>
 
 #include "core/integers.h"
 #include "kernels/row_kernels.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 namespace {
 
 using core::div_up;
@@ -111,4 +111,4 @@ bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& c
   return rows || entries;
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -3,10 +3,10 @@
 #pragma once
 
 #include "logitless/tensors.h"
-#include "plan/run_plan.h"
+#include "planning/run_plan.h"
 #include "source/source.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 /// Returns whether logits are sooner read than computed again. One that is kept is written, read as its
 /// gradient is written in its place, and read by the products of that; caches take in what is written first.
@@ -14,4 +14,4 @@ namespace logitless::plan {
 /// times: for their gradients, and for a second walk.
 bool keeping_pays(const source::Source& source, const Gradients& outputs, int times, const RunPlan& one);
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

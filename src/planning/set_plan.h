@@ -10,13 +10,13 @@
 #include "core/store.h"
 #include "fold/set_rows.h"
 #include "logitless/plan.h"
-#include "plan/context_state.h"
-#include "plan/run_plan.h"
+#include "planning/context_state.h"
+#include "planning/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 #include "source/source.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 /// So many rows of a head, or of hidden states, are copied together and multiplied at a time: with 1,536
 /// components of float32 they are 96 KiB, which stay in L2. Sums are made of parts of so many.
@@ -79,4 +79,4 @@ struct SetLogitsBuffers {
   SetLogitsBuffers(core::Arena& arena, const problem::LogitsProblem& problem, const fold::SetRows<T>& rows, int team);
 };
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/set_plan.h"
+#include "planning/set_plan.h"
 
 #include <algorithm>
 
@@ -8,7 +8,7 @@
 #include "sink/lora_sink.h"
 #include "stats/tile_kernels.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 namespace {
 
 size_t measure(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
@@ -149,4 +149,4 @@ size_t least_set_workspace(const detail::ContextState& context, const problem::L
   return measure(context, problem, 1);
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

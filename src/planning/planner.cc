@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/planner.h"
+#include "planning/planner.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,10 +9,10 @@
 
 #include "core/checks.h"
 #include "core/integers.h"
-#include "plan/cost.h"
-#include "plan/cutter.h"
+#include "planning/cost.h"
+#include "planning/cutter.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 namespace {
 
 using core::div_up;
@@ -292,4 +292,4 @@ size_t least_workspace(const detail::ContextState& context, int threads, const H
   return Planner(context, threads, problem, exact, outputs).least().plan.workspace_bytes;
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -1,18 +1,18 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/cutter.h"
+#include "planning/cutter.h"
 
 #include <algorithm>
 
 #include "core/checks.h"
 #include "core/integers.h"
 #include "gemm/few_rows.h"
-#include "plan/arithmetic.h"
-#include "plan/buffers.h"
+#include "planning/arithmetic.h"
+#include "planning/buffers.h"
 #include "sink/weight_sink.h"
 #include "source/packed_states.h"
 #include "stats/tile_kernels.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 namespace {
 
 using core::div_up;
@@ -168,7 +168,7 @@ bool Cutter::halve_tiles(TileCap& cap) const {
   // The largest of the plans that may be cut.
   const TileUse use = work_.backward ? TileUse::kKept : TileUse::kStatistics;
   set_grid(context_.options, gemm_, cap, source_, use, rows(), rows(), grid);
-  return plan::halve_tiles(context_.options, grid, cap);
+  return planning::halve_tiles(context_.options, grid, cap);
 }
 
 size_t Cutter::packed_bytes(const RunPlan& run) const {
@@ -179,4 +179,4 @@ size_t Cutter::packed_bytes(const RunPlan& run) const {
   return most;
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "plan/cost.h"
+#include "planning/cost.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 namespace {
 
 // Logits that take no more than this stay in a cache until they are used again.
@@ -29,4 +29,4 @@ bool keeping_pays(const source::Source& source, const Gradients& outputs, int ti
   return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -7,7 +7,7 @@
 
 #include "core/store.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 /// The groups of the rows that take part, numbered in the order of their first rows.
 struct RowGroups {
@@ -40,4 +40,4 @@ struct RowChunks {
 /// has more rows than the smaller `most_rows`.
 RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, int64_t most_rows);
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

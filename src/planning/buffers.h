@@ -14,8 +14,8 @@
 #include "fold/row_walk.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
-#include "plan/context_state.h"
-#include "plan/run_plan.h"
+#include "planning/context_state.h"
+#include "planning/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 #include "sink/call_sinks.h"
@@ -26,7 +26,7 @@
 #include "source/source.h"
 #include "stats/tile_kernels.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 using problem::HiddenProblem;
 using problem::LogitsProblem;
@@ -251,4 +251,4 @@ size_t measure_dense(const detail::ContextState& context, const HiddenProblem& p
                      DType gradient, int threads, const Gradients& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -13,7 +13,7 @@
 #include "problem/hidden_problem.h"
 #include "source/source.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 using problem::HiddenProblem;
 using source::Source;
@@ -70,4 +70,4 @@ void set_splits(int64_t row_blocks, TileGrid& grid);
 /// when both are as small as they get.
 bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& cap);
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

@@ -4,11 +4,11 @@
 
 #include "core/checks.h"
 #include "fold/row_walk.h"
-#include "plan/arithmetic.h"
-#include "plan/buffers.h"
-#include "plan/planner.h"
+#include "planning/arithmetic.h"
+#include "planning/buffers.h"
+#include "planning/planner.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 namespace {
 
 // This many rows of finished logits are folded and turned into gradients in turn. They are few, because they
@@ -89,4 +89,4 @@ size_t least_workspace(const detail::ContextState& context, const LogitsProblem&
   return run.plan.workspace_bytes;
 }
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

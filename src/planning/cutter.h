@@ -7,13 +7,13 @@
 #include <span>
 
 #include "gemm/gemm.h"
-#include "plan/context_state.h"
-#include "plan/row_groups.h"
-#include "plan/run_plan.h"
+#include "planning/context_state.h"
+#include "planning/row_groups.h"
+#include "planning/run_plan.h"
 #include "problem/hidden_problem.h"
 #include "source/source.h"
 
-namespace logitless::plan {
+namespace logitless::planning {
 
 using problem::HiddenProblem;
 
@@ -60,4 +60,4 @@ class Cutter {
   RowGroups groups_;
 };
 
-}  // namespace logitless::plan
+}  // namespace logitless::planning

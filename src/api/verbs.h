@@ -1,0 +1,187 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The four verbs of run.h, once for all tasks. Steps<Task> is what a task has of its own; the file of a task
+// defines it and makes its verbs (LOGITLESS_VERBS). It is made of the task, and has
+//
+//     kName                  what ranks call the task
+//     kRun, kForward         which columns of statistics run() and forward() take out of the call
+//     make_loss(call)        checks the task, gives it to the call, and returns the loss: a loss/ class, or
+//                            what makes a result of statistics alone
+//     prepare(call, loss)    does what must come before the loss is evaluated
+//     backward(call, loss, forward, upstream)    makes the gradients
+//     plan_parts(call, loss)    where prepare() runs a part of the call: counts the plan of that part
+//     teacher()              where the task has one
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "api/call.h"
+#include "core/checks.h"
+#include "logitless/run.h"
+#include "problem/token_problem.h"
+#include "ranks/statement.h"
+#include "stats/columns.h"
+#include "stats/statistics.h"
+
+namespace logitless::api {
+
+template <Task T>
+struct Steps;
+
+/// A task that is no loss: its verbs return statistics.
+struct NoLoss {};
+
+template <class Loss>
+TokenLoss* token_loss(Loss& loss) {
+  if constexpr (std::is_base_of_v<TokenLoss, Loss>) {
+    return &loss;
+  } else if constexpr (std::is_base_of_v<NoLoss, Loss>) {
+    return nullptr;
+  } else {
+    return loss.token_loss();
+  }
+}
+
+template <Task T>
+const Teacher* teacher_of(const Steps<T>& steps) {
+  if constexpr (requires { steps.teacher(); }) {
+    return &steps.teacher();
+  } else {
+    return nullptr;
+  }
+}
+
+/// Returns the one number that stands above a loss whose backward half knows no other.
+inline double one_upstream(const Upstream& upstream) {
+  if (upstream.grads()) core::fail("upstream is of statistics, but the task is a loss");
+  if (!upstream.is_each()) return upstream.one();
+  if (upstream.each().size() != 1) {
+    core::fail("upstream has ", upstream.each().size(), " entries but must have 1: the loss is one value");
+  }
+  return upstream.each()[0];
+}
+
+/// Makes the gradients of a loss whose forward half left token gradients.
+template <Task T>
+Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& upstream) {
+  const double one = one_upstream(upstream);
+  call.state_tokens([&](ranks::Statement& statement) { statement.say("upstream", one); });
+  return call.run_gradients(forward.stats, forward.grads, one);
+}
+
+/// Evaluates a loss once more, from the statistics that its forward half has left: its token gradients depend
+/// on `upstream` in more than a factor, and it is cheap. The statistics have a logp, and those that the loss
+/// needs.
+template <Task T, class Loss>
+Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, const Upstream& upstream) {
+  const problem::TokenProblem& problem = call.problem();
+  const TokenStats& stats = forward.stats;
+  if (upstream.is_each()) {
+    loss.set_upstream(upstream.each());
+  } else {
+    loss.set_upstream(one_upstream(upstream));
+  }
+  call.state_tokens([&](ranks::Statement& statement) {
+    if (upstream.is_each() && upstream.each().size() != 1) {
+      state_vector(statement, "upstream", problem, upstream.each());
+    } else {
+      statement.say("upstream", one_upstream(upstream));
+    }
+  });
+  problem::check_pick_entries("forward.stats.logp", stats.logp.size(), problem);
+  if (loss.gradients().lse) problem::check_entries("forward.stats.lse", stats.lse.size(), problem);
+  if (loss.gradients().cross) problem::check_entries("forward.stats.cross", stats.cross.size(), problem);
+  if (loss.gradients().outside) {
+    problem::check_entries("forward.stats.outside", stats.outside.size(), problem);
+    problem::check_entries("forward.stats.outside_max", stats.outside_max.size(), problem);
+  }
+  stats::Columns columns;
+  stats::make_grads(problem, loss, columns);
+  loss.evaluate(problem.active(), stats, columns.grads);
+  return call.run_gradients(stats, columns.grads);
+}
+
+/// Returns work(call, steps, loss) of a call of the task, once it has ended on all ranks.
+template <Task T, class Work>
+auto with_call(const Context& context, const Logits& logits, const T& task, const Gradients& gradients,
+               const Work& work) {
+  const Steps<T> steps{task};
+  Call whole(context, logits, teacher_of(steps), gradients);
+  return whole.complete([&](Call& call) {
+    call.state(Steps<T>::kName, task);
+    auto loss = steps.make_loss(call);
+    return work(call, steps, loss);
+  });
+}
+
+/// Throws InvalidInput where gradients are wanted of a task that has no loss.
+template <class Loss>
+void check_has_loss(const Loss&, const char* name, const Gradients& gradients) {
+  if (!std::is_base_of_v<NoLoss, Loss> || !gradients.any()) return;
+  core::fail("gradients are wanted of ", name, ", which has no loss: forward() and backward() make them");
+}
+
+}  // namespace logitless::api
+
+namespace logitless {
+
+template <Task T>
+typename T::Result run(const Context& context, const Logits& logits, const T& task, const Gradients& gradients) {
+  using Steps = api::Steps<T>;
+  return api::with_call(context, logits, task, gradients, [&](api::Call& call, const Steps& steps, auto& loss) {
+    api::check_has_loss(loss, Steps::kName, gradients);
+    steps.prepare(call, loss);
+    stream::Ran ran = call.run(api::token_loss(loss), Steps::kRun);
+    return loss.result(ran.stats, ran.plan);
+  });
+}
+
+template <Task T>
+Forward<T> forward(const Context& context, const Logits& logits, const T& task) {
+  using Steps = api::Steps<T>;
+  static const Gradients kNone;
+  return api::with_call(context, logits, task, kNone, [&](api::Call& call, const Steps& steps, auto& loss) {
+    stats::Returned kept = Steps::kForward;
+    kept.expected = true;
+    steps.prepare(call, loss);
+    stream::Ran ran = call.run(api::token_loss(loss), kept);
+    Forward<T> out;
+    out.result = loss.result(ran.stats, ran.plan);
+    out.stats = std::move(ran.stats);
+    if (Steps::kForward.grads) out.grads = std::move(ran.grads);
+    return out;
+  });
+}
+
+template <Task T>
+Plan backward(const Context& context, const Logits& logits, const T& task, const Forward<T>& forward,
+              const Upstream& upstream, const Gradients& gradients) {
+  using Steps = api::Steps<T>;
+  return api::with_call(context, logits, task, gradients, [&](api::Call& call, const Steps& steps, auto& loss) {
+    call.reads(core::range_of("upstream", upstream.each().data(), upstream.each().size_bytes()));
+    return steps.backward(call, loss, forward, upstream);
+  });
+}
+
+template <Task T>
+Plan plan(const Context& context, const Logits& logits, const T& task, const Gradients& gradients) {
+  using Steps = api::Steps<T>;
+  return api::with_call(context, logits, task, gradients, [&](api::Call& call, const Steps& steps, auto& loss) {
+    api::check_has_loss(loss, Steps::kName, gradients);
+    if constexpr (requires { steps.plan_parts(call, loss); }) steps.plan_parts(call, loss);
+    return call.plan(api::token_loss(loss), Steps::kRun);
+  });
+}
+
+/// Makes the verbs of a task.
+#define LOGITLESS_VERBS(Task)                                                                                    \
+  template Task::Result run(const Context&, const Logits&, const Task&, const Gradients&);                      \
+  template Forward<Task> forward(const Context&, const Logits&, const Task&);                                   \
+  template Plan backward(const Context&, const Logits&, const Task&, const Forward<Task>&, const Upstream&,     \
+                         const Gradients&);                                                                     \
+  template Plan plan(const Context&, const Logits&, const Task&, const Gradients&)
+
+}  // namespace logitless
