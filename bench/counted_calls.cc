@@ -117,11 +117,13 @@ Context context_for(PlanKind plan = PlanKind::kAuto) {
 }
 
 // Logits of a standard deviation of about 3, as those of a model.
-struct FinishedLogits {
-  explicit FinishedLogits(DType dtype, int64_t tokens = 32, int64_t vocab = 8192)
+struct GivenLogits {
+  explicit GivenLogits(DType dtype, int64_t tokens = 32, int64_t vocab = 8192)
       : logits(dtype, tokens, vocab, 5), dlogits(dtype, tokens, vocab), ids(some_ids(tokens, vocab)) {}
 
   Targets targets() const { return std::span(ids); }
+  Logits source() const { return Logits::given(logits.logits()); }
+  Gradients gradients() const { return {.d_logits = dlogits.gradient()}; }
 
   Context context = context_for();
   Tensor logits, dlogits;
@@ -143,6 +145,7 @@ struct Fused {
   Targets targets() const { return std::span(ids); }
   HiddenStates states() const { return {hidden.view()}; }
   LmHead head() const { return {weight.view()}; }
+  Logits source() const { return Logits::of(states(), head()); }
   Gradients both() const {
     Gradients out = of_hidden();
     out.d_weight = d_weight.output();
@@ -163,10 +166,11 @@ constexpr DType kF32 = DType::kFloat32, kBf16 = DType::kBFloat16, kF64 = DType::
 
 // The row kernels alone: the fold, and with `gradient` the gradient kernel.
 Call logits_call(DType dtype, bool gradient, CrossEntropy options = {}) {
-  const auto in = std::make_shared<FinishedLogits>(dtype);
+  const auto in = std::make_shared<GivenLogits>(dtype);
   return [=] {
-    cross_entropy(in->context, in->logits.logits(), in->targets(), options,
-                  gradient ? in->dlogits.gradient() : LogitsGradient());
+    CrossEntropy task = options;
+    task.targets = in->targets();
+    run(in->context, in->source(), task, gradient ? in->gradients() : Gradients());
   };
 }
 
@@ -179,8 +183,7 @@ CrossEntropy smoothing_and_entropy() {
 
 struct Policy {
   explicit Policy(int64_t tokens) : advantages(kF32, 1, tokens, 1, 3), old_logps(kF32, 1, tokens, 1, 4) {}
-  PolicyBatch batch(const Targets& chosen) const {
-    PolicyBatch out;
+  PolicyLoss task(const Targets& chosen, PolicyLoss out = {}) const {
     out.chosen_ids = chosen;
     out.advantages = advantages.vector();
     out.advantages_per = EntriesPer::kToken;
@@ -192,35 +195,34 @@ struct Policy {
 };
 
 Call policy_logits_call(int64_t tokens, int64_t vocab, double entropy_bonus) {
-  const auto in = std::make_shared<FinishedLogits>(kF32, tokens, vocab);
+  const auto in = std::make_shared<GivenLogits>(kF32, tokens, vocab);
   const auto policy = std::make_shared<Policy>(tokens);
   PolicyLoss options;
   options.entropy_bonus = entropy_bonus;
-  return [=] {
-    policy_loss(in->context, in->logits.logits(), policy->batch(in->targets()), options, in->dlogits.gradient());
-  };
+  return [=] { run(in->context, in->source(), policy->task(in->targets(), options), in->gradients()); };
 }
 
 Call distillation_logits_call(Divergence divergence) {
-  const auto in = std::make_shared<FinishedLogits>(kF32, 16, 4096);
+  const auto in = std::make_shared<GivenLogits>(kF32, 16, 4096);
   const auto teacher = std::make_shared<Tensor>(kF32, 16, 4096, 4, 5);
   Distillation options;
   options.divergence = divergence;
   return [=] {
-    distillation_loss(in->context, in->logits.logits(), Teacher(teacher->logits()), {}, options,
-                      in->dlogits.gradient());
+    Distillation task = options;
+    task.teacher = Teacher(teacher->logits());
+    run(in->context, in->source(), task, in->gradients());
   };
 }
 
 Call statistics_call(const StatsRequest& request) {
-  const auto in = std::make_shared<FinishedLogits>(kF32);
-  return [=] { compute_token_stats(in->context, in->logits.logits(), in->targets(), {}, request); };
+  const auto in = std::make_shared<GivenLogits>(kF32);
+  return [=] { run(in->context, in->source(), TokenStatistics{.targets = in->targets(), .request = request}); };
 }
 
 // Many rows of few logits: what a loss does for each token.
 Call preference_call() {
   constexpr int64_t kSequences = 64, kLength = 32;
-  const auto in = std::make_shared<FinishedLogits>(kF32, kSequences * kLength, 16);
+  const auto in = std::make_shared<GivenLogits>(kF32, kSequences * kLength, 16);
   const auto reference = std::make_shared<Tensor>(kF32, 1, kSequences, 50, 6);
   return [=] {
     FinishedLogits logits = in->logits.logits();
@@ -231,37 +233,37 @@ Call preference_call() {
     Reference given;
     given.logps = reference->vector();
     given.logps_per = EntriesPer::kSequence;
-    preference_loss(in->context, logits, in->targets(), given, {}, dlogits);
+    run(in->context, Logits::given(logits), PreferenceLoss{.targets = in->targets(), .reference = given},
+        {.d_logits = dlogits});
   };
 }
 
 Call fused_call(DType dtype, PlanKind plan) {
   const auto in = std::make_shared<Fused>(dtype, plan);
-  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, in->both()); };
+  return [=] { run(in->context, in->source(), CrossEntropy{.targets = in->targets()}, in->both()); };
 }
 
 Call forward_call(DType dtype, int64_t tokens, int64_t width, int64_t vocab) {
   const auto in = std::make_shared<Fused>(dtype, PlanKind::kAuto, tokens, width, vocab);
-  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets()); };
+  return [=] { run(in->context, in->source(), CrossEntropy{.targets = in->targets()}); };
 }
 
 Call frozen_head_call(DType dtype) {
   const auto in = std::make_shared<Fused>(dtype, PlanKind::kExpectedRow);
-  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, in->of_hidden()); };
+  return [=] { run(in->context, in->source(), CrossEntropy{.targets = in->targets()}, in->of_hidden()); };
 }
 
 Call policy_call() {
   const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto);
   const auto policy = std::make_shared<Policy>(64);
-  return [=] { policy_loss(in->context, in->states(), in->head(), policy->batch(in->targets()), {}, in->both()); };
+  return [=] { run(in->context, in->source(), policy->task(in->targets()), in->both()); };
 }
 
 Call distillation_call(PlanKind plan) {
   const auto in = std::make_shared<Fused>(kF32, plan, 64, 32, 2048);
   const auto teacher = std::make_shared<Fused>(kF32, plan, 64, 48, 2048);
   return [=] {
-    distillation_loss(in->context, in->states(), in->head(), Teacher(teacher->states(), teacher->head()), {}, {},
-                      in->both());
+    run(in->context, in->source(), Distillation{.teacher = Teacher(teacher->states(), teacher->head())}, in->both());
   };
 }
 
@@ -271,7 +273,7 @@ Call sampled_call() {
     Gradients out = in->both();
     out.backward.mode = BackwardMode::kSampled;
     out.backward.theta = 0.05;
-    cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, out);
+    run(in->context, in->source(), CrossEntropy{.targets = in->targets()}, out);
   };
 }
 
@@ -289,7 +291,7 @@ Call lora_call() {
     Gradients out = in->of_hidden();
     out.d_lora_a = adapter->d_a.output();
     out.d_lora_b = adapter->d_b.output();
-    cross_entropy(in->context, in->states(), head, in->targets(), {}, out);
+    run(in->context, Logits::of(in->states(), head), CrossEntropy{.targets = in->targets()}, out);
   };
 }
 
@@ -310,22 +312,20 @@ Call id_sets_call(NormaliseOver over) {
   const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto);
   const auto sets = std::make_shared<Sets>(64, 4096);
   const auto upstream = std::make_shared<std::vector<double>>(64 * Sets::kIds, 0.5);
-  IdLogps options;
-  options.normalise_over = over;
   return [=] {
-    const IdLogpsResult forward = id_logps(in->context, in->states(), in->head(), sets->sets(64), options);
-    id_logps_backward(in->context, in->states(), in->head(), sets->sets(64), options, forward, *upstream, in->both());
+    const IdLogps task = {.sets = sets->sets(64), .normalise_over = over};
+    backward(in->context, in->source(), task, forward(in->context, in->source(), task), *upstream, in->both());
   };
 }
 
 Call set_distillation_call() {
-  const auto in = std::make_shared<FinishedLogits>(kF32);
+  const auto in = std::make_shared<GivenLogits>(kF32);
   const auto sets = std::make_shared<Sets>(32, 8192);
   return [=] {
     SetTeacher teacher;
     teacher.sets = sets->sets(32);
     teacher.logps = sets->logps.vector();
-    set_distillation_loss(in->context, in->logits.logits(), teacher, {}, {}, in->dlogits.gradient());
+    run(in->context, in->source(), SetDistillation{.teacher = teacher}, in->gradients());
   };
 }
 
@@ -364,7 +364,7 @@ Call packed_call(Packing packing) {
       matrix.scales = static_cast<const float*>(scales->view().data);
       matrix.group = kGroup;
     }
-    cross_entropy(in->context, in->states(), LmHead(matrix), in->targets());
+    run(in->context, Logits::of(in->states(), LmHead(matrix)), CrossEntropy{.targets = in->targets()});
   };
 }
 
@@ -376,13 +376,13 @@ Call repeated(int times, const Call& call) {
 
 // What a call costs before and after its rows: one row, few logits, sizes that no vector divides.
 Call small_logits_call() {
-  const auto in = std::make_shared<FinishedLogits>(kF32, 1, 61);
-  return [=] { cross_entropy(in->context, in->logits.logits(), in->targets(), {}, in->dlogits.gradient()); };
+  const auto in = std::make_shared<GivenLogits>(kF32, 1, 61);
+  return [=] { run(in->context, in->source(), CrossEntropy{.targets = in->targets()}, in->gradients()); };
 }
 
 Call small_fused_call() {
   const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto, 1, 13, 61);
-  return [=] { cross_entropy(in->context, in->states(), in->head(), in->targets(), {}, in->both()); };
+  return [=] { run(in->context, in->source(), CrossEntropy{.targets = in->targets()}, in->both()); };
 }
 
 // The choice of a plan, where the shape leaves one.
@@ -397,8 +397,8 @@ Call plan_call() {
     Gradients out;
     out.d_hidden = in->d_hidden.output();
     out.d_weight = in->d_weight.output();
-    plan_cross_entropy(context, {in->hidden.view()}, {in->weight.view()}, Targets(std::span(std::as_const(in->ids))),
-                       {}, out);
+    plan(context, Logits::of(in->hidden.view(), in->weight.view()),
+         CrossEntropy{.targets = Targets(std::span(std::as_const(in->ids)))}, out);
   };
 }
 

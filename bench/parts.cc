@@ -242,18 +242,17 @@ void run_calls(int threads, int repeat) {
   std::vector<float> d_hidden(kHidden), d_weight(kHidden * kVocab);
   const int64_t target = 3;
   const LmHead head({weight.data(), kVocab, kHidden});
-  const ConstMatrix states(hidden.data(), 1, kHidden);
+  const Logits logits = Logits::of(ConstMatrix(hidden.data(), 1, kHidden), head);
+  const CrossEntropy task = {.targets = {&target, 1}};
   Gradients gradients;
   gradients.d_hidden = {d_hidden.data(), 1, kHidden};
   gradients.d_weight = {d_weight.data(), kVocab, kHidden};
   std::vector<Part> parts = {{"forward",
                               [&] {
-                                for (int i = 0; i < kCalls; ++i)
-                                  cross_entropy_forward(context, states, head, {&target, 1});
+                                for (int i = 0; i < kCalls; ++i) logitless::forward(context, logits, task);
                               }},
                              {"loss and both gradients", [&] {
-                                for (int i = 0; i < kCalls; ++i)
-                                  cross_entropy(context, states, head, {&target, 1}, {}, gradients);
+                                for (int i = 0; i < kCalls; ++i) logitless::run(context, logits, task, gradients);
                               }}};
   std::printf("%d calls of one row, H = %lld, V = %lld, %d threads\n", kCalls, static_cast<long long>(kHidden),
               static_cast<long long>(kVocab), context.threads());

@@ -51,8 +51,9 @@ int main() try {
   const logitless::LmHead head({weight.data(), vocab, hidden_size});
   const auto run = [&](const logitless::Gradients& gradients) {
     FocalLoss loss(2.0, tokens);
-    logitless::run_token_loss(context, {{hidden.data(), tokens, hidden_size}}, head, {targets.data(), tokens}, {}, loss,
-                              gradients);
+    const auto logits = logitless::Logits::of({{hidden.data(), tokens, hidden_size}}, head);
+    logitless::run(context, logits, logitless::CustomLoss{.targets = {targets.data(), tokens}, .loss = &loss},
+                   gradients);
     return loss.loss();
   };
   logitless::Gradients gradients;

@@ -85,19 +85,18 @@ double Student::run_head(const RowMatrix& hidden, const Batch& batch) {
   out.d_hidden = {d_hidden_.data(), d_hidden_.rows(), d_hidden_.cols()};
   out.d_weight = {d_weight.data(), d_weight.rows(), d_weight.cols()};
   out.d_bias = {gradients_.head_bias.data(), gradients_.head_bias.size()};
-  const logitless::HiddenStates states(view(hidden));
-  const logitless::LmHead head = head_of(parameters_);
+  const auto logits = logitless::Logits::of(view(hidden), head_of(parameters_));
 
   if (lesson_ == Lesson::kHard) {
-    const logitless::CrossEntropyResult result =
-        logitless::cross_entropy(context_, states, head, {batch.targets.data(), batch.tokens()}, {}, out);
+    const logitless::CrossEntropyResult result = logitless::run(
+        context_, logits, logitless::CrossEntropy{.targets = {batch.targets.data(), batch.tokens()}}, out);
     plan_ = result.plan;
     return result.loss;
   }
   // The widths of the two heads differ; their vocabulary is one. Without targets all rows take part.
   const logitless::Teacher teacher{view(teacher_hidden_), logitless::LmHead(view(teacher_.lm_head))};
   const logitless::DistillationResult result =
-      logitless::distillation_loss(context_, states, head, teacher, {}, {}, out);
+      logitless::run(context_, logits, logitless::Distillation{.teacher = teacher}, out);
   plan_ = result.plan;
   return result.loss;
 }
@@ -147,16 +146,16 @@ double Student::validation_loss() const {
   Trunk trunk(shape_);
   const RowMatrix& hidden = trunk.forward(parameters_, batch);
   // Fused for every lesson, so that the figures of all lessons are made the same way.
-  return logitless::cross_entropy(context_for(options_, Lesson::kHard), logitless::HiddenStates(view(hidden)),
-                                  head_of(parameters_), {batch.targets.data(), batch.tokens()})
+  return logitless::run(context_for(options_, Lesson::kHard), logitless::Logits::of(view(hidden), head_of(parameters_)),
+                        logitless::CrossEntropy{.targets = {batch.targets.data(), batch.tokens()}})
       .loss;
 }
 
 double teacher_loss(const TeacherFile& teacher, const DistilOptions& options) {
   const int64_t first = trained_tokens(teacher), count = teacher.tokens() - first;
   const logitless::ConstMatrix hidden(teacher.hidden.row(first).data(), count, teacher.hidden.cols());
-  return logitless::cross_entropy(context_for(options, Lesson::kHard), logitless::HiddenStates(hidden),
-                                  logitless::LmHead(view(teacher.lm_head)), {teacher.ids.data() + first + 1, count})
+  return logitless::run(context_for(options, Lesson::kHard), logitless::Logits::of(hidden, view(teacher.lm_head)),
+                        logitless::CrossEntropy{.targets = {teacher.ids.data() + first + 1, count}})
       .loss;
 }
 

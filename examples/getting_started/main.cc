@@ -43,14 +43,14 @@ double head_before(const Matrix& x, const Matrix& w, const std::vector<int64_t>&
 // [after]
 double head_after(const logitless::Context& context, const Matrix& x, const Matrix& w,
                   const std::vector<int64_t>& targets, Matrix& d_x, Matrix& d_w) {
-  const logitless::ConstMatrix hidden(x.data(), x.rows(), x.cols());
-  const logitless::LmHead head({w.data(), w.rows(), w.cols()});
+  const logitless::ConstMatrix hidden(x.data(), x.rows(), x.cols()), head(w.data(), w.rows(), w.cols());
   d_x.resizeLike(x);
   d_w.resizeLike(w);
   logitless::Gradients gradients;
   gradients.d_hidden = {d_x.data(), d_x.rows(), d_x.cols()};
   gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};
-  return logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients).loss;
+  const logitless::CrossEntropy task = {.targets = {targets}};
+  return logitless::run(context, logitless::Logits::of(hidden, head), task, gradients).loss;
 }
 // [/after]
 
@@ -75,6 +75,7 @@ struct Model {
 
   logitless::HiddenStates hidden() const { return {{x.data(), x.rows(), x.cols()}, kBatch}; }
   logitless::LmHead head() const { return logitless::ConstMatrix(w.data(), w.rows(), w.cols()); }
+  logitless::Logits logits() const { return logitless::Logits::of(hidden(), head()); }
 };
 
 /// What a policy or preference loss and its reference say of a batch.
@@ -84,14 +85,12 @@ struct Rewards {
 };
 
 std::vector<double> log_probabilities(const logitless::Context& context, const Model& model) {
-  const logitless::HiddenStates hidden = model.hidden();
-  const logitless::LmHead head = model.head();
+  const logitless::Logits logits = model.logits();
   const std::vector<int64_t>& targets = model.targets;
   // [logps]
-  logitless::TokenOptions options;
-  options.temperature = 0.7;
-  const logitless::TokenStats stats =
-      logitless::compute_token_stats(context, hidden, head, {targets}, options, {.entropy = true});
+  const logitless::TokenStatistics task = {
+      .targets = {targets}, .token = {.temperature = 0.7}, .request = {.entropy = true}};
+  const logitless::TokenStats stats = logitless::run(context, logits, task).stats;
   // stats.logp[i], stats.entropy[i]: one entry a token
   // [/logps]
   check(stats.entropy.size() == stats.logp.size(), "one entropy a token");
@@ -100,18 +99,16 @@ std::vector<double> log_probabilities(const logitless::Context& context, const M
 
 double policy_step(const logitless::Context& context, const Model& model, const Rewards& rewards,
                    const std::vector<double>& old_logps, const logitless::Gradients& gradients) {
-  const logitless::HiddenStates hidden = model.hidden();
-  const logitless::LmHead head = model.head();
+  const logitless::Logits logits = model.logits();
   // [grpo]
-  logitless::PolicyBatch batch;
-  batch.chosen_ids = {model.targets};                                            // [N]
-  batch.advantages = {rewards.advantages.data(), kBatch};                        // [B] or [N]
-  batch.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; left empty on-policy
-  batch.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
-  logitless::PolicyLoss options;
-  options.variant = logitless::PolicyVariant::kGrpo;
-  options.token.temperature = 0.7;  // the sampler's
-  const logitless::PolicyResult result = logitless::policy_loss(context, hidden, head, batch, options, gradients);
+  logitless::PolicyLoss task;
+  task.chosen_ids = {model.targets};                                            // [N]
+  task.advantages = {rewards.advantages.data(), kBatch};                        // [B] or [N]
+  task.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; left empty on-policy
+  task.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
+  task.variant = logitless::PolicyVariant::kGrpo;
+  task.token.temperature = 0.7;  // the sampler's
+  const logitless::PolicyResult result = logitless::run(context, logits, task, gradients);
   // result.loss, result.metrics.clip_fraction, result.per_token_logps
   // [/grpo]
   check(std::abs(result.metrics.mean_ratio - 1) < 1e-6, "the old policy is the new one");
@@ -123,14 +120,13 @@ double preference_step(const logitless::Context& context, const Model& model, co
   const std::vector<int64_t>& targets = model.targets;
   // [dpo]
   // [2B, T, H]: the chosen answers, then the rejected ones. Targets of prompts and padding are -100.
-  const logitless::HiddenStates hidden = model.hidden();
-  logitless::Reference reference;
-  reference.hidden = reference_model.hidden();  // or reference.logps, computed earlier
-  reference.head = reference_model.head();
-  logitless::PreferenceLoss options;
-  options.beta = 0.1;
-  const logitless::PreferenceResult result =
-      logitless::preference_loss(context, hidden, model.head(), {targets}, reference, options, gradients);
+  const auto logits = logitless::Logits::of(model.hidden(), model.head());
+  logitless::PreferenceLoss task;
+  task.targets = {targets};
+  task.reference.hidden = reference_model.hidden();  // or task.reference.logps, computed earlier
+  task.reference.head = reference_model.head();
+  task.beta = 0.1;
+  const logitless::PreferenceResult result = logitless::run(context, logits, task, gradients);
   // result.loss, result.metrics.margin, result.metrics.accuracy
   // [/dpo]
   return result.loss;
@@ -141,27 +137,26 @@ double loss_of_logits(const logitless::Context& context, std::vector<float>& log
   // [logits]
   const logitless::FinishedLogits view(logits.data(), kBatch, kTime, kVocab);
   const logitless::LogitsGradient in_place(logits.data(), kBatch, kTime, kVocab);  // or a buffer of its own
-  const double loss = logitless::cross_entropy(context, view, {targets}, {}, in_place).loss;
+  const logitless::CrossEntropy task = {.targets = {targets}};
+  const double loss = logitless::run(context, logitless::Logits::given(view), task, {.d_logits = in_place}).loss;
   // [/logits]
   return loss;
 }
 
 void autograd(const logitless::Context& context, const Model& model, const logitless::Gradients& gradients) {
-  const logitless::HiddenStates hidden = model.hidden();
-  const logitless::LmHead head = model.head();
-  const std::vector<int64_t>& targets = model.targets;
+  const logitless::Logits logits = model.logits();
+  const logitless::CrossEntropy task = {.targets = {model.targets}};
   const double upstream = 1;
   // [autograd]
-  const logitless::Forward<CrossEntropy> saved = logitless::cross_entropy_forward(context, hidden, head, {targets});
+  const auto saved = logitless::forward(context, logits, task);  // saved.result.loss
   // ... later, with dL/dloss:
-  logitless::cross_entropy_backward(context, hidden, head, {targets}, {}, saved, upstream, gradients);
+  logitless::backward(context, logits, task, saved, upstream, gradients);
   // [/autograd]
 }
 
 void fused_optimizer_step(const logitless::Context& context, Model& model, float learning_rate) {
-  const logitless::HiddenStates hidden = model.hidden();
-  const logitless::LmHead head = model.head();
-  const std::vector<int64_t>& targets = model.targets;
+  const logitless::Logits logits = model.logits();
+  const logitless::CrossEntropy task = {.targets = {model.targets}};
   Matrix& w = model.w;
   // [sink]
   logitless::Gradients gradients;
@@ -172,27 +167,27 @@ void fused_optimizer_step(const logitless::Context& context, Model& model, float
       for (int64_t h = 0; h < w.cols(); ++h) w(first + v, h) -= learning_rate * gradient[h];
     }
   };
-  logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients);
+  logitless::run(context, logits, task, gradients);
   // [/sink]
 }
 
-void print_plan(const logitless::HiddenStates& hidden, const logitless::LmHead& head,
-                const std::vector<int64_t>& targets, const logitless::Gradients& gradients) {
+void print_plan(const logitless::Logits& logits, const logitless::CrossEntropy& task,
+                const logitless::Gradients& gradients) {
   // [plan]
   for (const size_t mebibytes : {256, 3}) {
     const logitless::Context context({.workspace_bytes = mebibytes << 20});
-    const logitless::Plan plan = logitless::plan_cross_entropy(context, hidden, head, {targets}, {}, gradients);
+    const logitless::Plan plan = logitless::plan(context, logits, task, gradients);
     std::printf("%s\n", plan.describe().c_str());
   }
   // [/plan]
 }
 
-void keep_memory(const logitless::HiddenStates& hidden, const logitless::LmHead& head,
-                 const std::vector<int64_t>& targets, const logitless::Gradients& gradients) {
+void keep_memory(const logitless::Logits& logits, const logitless::CrossEntropy& task,
+                 const logitless::Gradients& gradients) {
   // [workspace]
   logitless::Workspace workspace;  // outlives the calls
   const logitless::Context context({.workspace = &workspace});
-  for (int step = 0; step < 3; ++step) logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients);
+  for (int step = 0; step < 3; ++step) logitless::run(context, logits, task, gradients);
   // [/workspace]
 }
 
@@ -236,8 +231,8 @@ int main() try {
   gradients.d_hidden = {d_x.data(), d_x.rows(), d_x.cols()};
   gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};
   check_cross_entropy(context, model, gradients, d_x, d_w);
-  print_plan(model.hidden(), model.head(), model.targets, gradients);
-  keep_memory(model.hidden(), model.head(), model.targets, gradients);
+  print_plan(model.logits(), {.targets = {model.targets}}, gradients);
+  keep_memory(model.logits(), {.targets = {model.targets}}, gradients);
 
   const std::vector<double> logps = log_probabilities(context, model);
   std::printf("GRPO loss, on-policy: %.6f\n", policy_step(context, model, {}, logps, gradients));

@@ -11,11 +11,10 @@ logitless::CrossEntropyResult fused_head(const logitless::Context& context, int6
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
                                          const int64_t* targets,  // [N]; -100: takes no part
                                          float* d_hidden, float* d_weight) {
-  const logitless::LmHead head({weight, V, H});
-  logitless::Gradients gradients;  // leave out what you do not need
-  gradients.d_hidden = {d_hidden, N, H};
-  gradients.d_weight = {d_weight, V, H};
-  return logitless::cross_entropy(context, logitless::ConstMatrix(hidden, N, H), head, {targets, N}, {}, gradients);
+  const auto logits = logitless::Logits::of(logitless::ConstMatrix(hidden, N, H), logitless::ConstMatrix(weight, V, H));
+  return logitless::run(
+      context, logits, logitless::CrossEntropy{.targets = {targets, N}},
+      {.d_hidden = {d_hidden, N, H}, .d_weight = {d_weight, V, H}});  // leave out what you do not need
 }
 // [/head]
 #include <cstdio>

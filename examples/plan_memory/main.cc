@@ -76,8 +76,9 @@ class Tensors {
     options.threads = question_.threads;
     options.plan = kind == PlanKind::kForwardOnly ? PlanKind::kAuto : kind;
     options.workspace_bytes = static_cast<size_t>(question_.workspace_mib) << 20;
-    return plan_cross_entropy(Context(options), ConstMatrix(hidden_.data(), question_.dtype, tokens_, h),
-                              LmHead({weight_.data(), question_.dtype, v, h}), {targets_}, {}, gradients);
+    const Logits logits = Logits::of(ConstMatrix(hidden_.data(), question_.dtype, tokens_, h),
+                                     ConstMatrix(weight_.data(), question_.dtype, v, h));
+    return logitless::plan(Context(options), logits, CrossEntropy{.targets = {targets_}}, gradients);
   }
 
  private:

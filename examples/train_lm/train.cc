@@ -168,8 +168,9 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
     out.backward.seed = static_cast<int64_t>(options_.seed) * 1'000'000 + step_;
   }
 
-  const logitless::CrossEntropyResult result = logitless::cross_entropy(
-      context_, logitless::HiddenStates(states), head, {batch.targets.data(), batch.tokens()}, {}, out);
+  const logitless::CrossEntropy task = {.targets = {batch.targets.data(), batch.tokens()}};
+  const logitless::CrossEntropyResult result =
+      logitless::run(context_, logitless::Logits::of(logitless::HiddenStates(states), head), task, out);
   plan_ = result.plan;
   return result.loss;
 }

@@ -60,9 +60,10 @@ struct Dense {
     logitless::Gradients gradients;
     gradients.d_hidden = {d_hidden.data(), rows, H};
     gradients.d_weight = {d_weight.data(), V, H};
-    loss = logitless::dense_cross_entropy(logitless::Context(), logitless::ConstMatrix(hidden.data(), rows, H),
-                                          {{weight.data(), V, H}}, {targets}, {}, gradients)
-               .loss;
+    const logitless::Context dense({.plan = logitless::PlanKind::kDense});
+    const auto logits = logitless::Logits::of(logitless::ConstMatrix(hidden.data(), rows, H),
+                                              logitless::ConstMatrix(weight.data(), V, H));
+    loss = logitless::run(dense, logits, logitless::CrossEntropy{.targets = {targets}}, gradients).loss;
   }
 };
 
@@ -91,7 +92,8 @@ void tied_embeddings(const logitless::Context& context, const Batch& batch) {
   logitless::Gradients gradients;
   gradients.d_weight = {d_embedding, V, H};
   gradients.d_weight_mode = logitless::WriteMode::kAccumulate;
-  logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients);
+  logitless::run(context, logitless::Logits::of(hidden, head), logitless::CrossEntropy{.targets = {targets}},
+                 gradients);
   // [/tied]
   check_near(sums, sum(batch.dense.d_weight, before), "the gradient of a tied embedding");
 }
@@ -109,7 +111,8 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
   const logitless::LmHead head({weight, V, H});  // the first V of Vp rows
   logitless::Gradients gradients;
   gradients.d_weight = {d_weight, V, H};  // rows V to Vp stay as they are
-  const double loss = logitless::cross_entropy(context, hidden, head, {targets}, {}, gradients).loss;
+  const logitless::CrossEntropy task = {.targets = {targets}};
+  const double loss = logitless::run(context, logitless::Logits::of(hidden, head), task, gradients).loss;
   // [/padded]
   check(std::abs(loss - batch.dense.loss) <= kTolerance * loss, "the loss of a padded vocabulary");
   check_near(Floats(d_tall.begin(), d_tall.begin() + V * H), batch.dense.d_weight,
@@ -122,7 +125,7 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
   const logitless::LmHead wide_head({weight, H, V, /*stride=*/Vp}, HeadLayout::kHiddenVocab);
   gradients.d_weight = {d_weight, H, V, /*stride=*/Vp};
   // [/padded_wide]
-  logitless::cross_entropy(context, hidden, wide_head, {targets}, {}, gradients);
+  logitless::run(context, logitless::Logits::of(hidden, wide_head), task, gradients);
   Floats entries(V * H);
   for (int64_t h = 0; h < H; ++h) {
     for (int64_t v = 0; v < Vp; ++v) {
@@ -135,17 +138,17 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
 
 // [split]
 struct HeadStep {
-  logitless::Forward<CrossEntropy> saved;  // a few numbers a token: what the backward needs besides its inputs
+  logitless::Logits logits;
+  logitless::CrossEntropy task;
+  logitless::Forward<logitless::CrossEntropy> saved = {};  // a few numbers a token
 
-  double forward(const logitless::Context& context, const logitless::HiddenStates& hidden,
-                 const logitless::LmHead& head, const logitless::Targets& targets) {
-    saved = logitless::cross_entropy_forward(context, hidden, head, targets);
+  double forward(const logitless::Context& context) {
+    saved = logitless::forward(context, logits, task);
     return saved.result.loss;
   }
-  // The same hidden states, head, targets and options as in forward(), with nothing in them changed.
-  void backward(const logitless::Context& context, const logitless::HiddenStates& hidden, const logitless::LmHead& head,
-                const logitless::Targets& targets, double d_loss, const logitless::Gradients& gradients) {
-    logitless::cross_entropy_backward(context, hidden, head, targets, {}, saved, d_loss, gradients);
+  // What `logits` and `task` point to is as it was in forward().
+  void backward(const logitless::Context& context, double d_loss, const logitless::Gradients& gradients) {
+    logitless::backward(context, logits, task, saved, d_loss, gradients);
   }
 };
 // [/split]
@@ -156,9 +159,9 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
   Floats d_hidden(B * T * H);
   logitless::Gradients gradients;
   gradients.d_hidden = {d_hidden.data(), B * T, H};
-  HeadStep step;
-  check(std::abs(step.forward(context, hidden, head, {batch.targets}) - batch.dense.loss) < 1e-5, "the forward's loss");
-  step.backward(context, hidden, head, {batch.targets}, 0.5, gradients);
+  HeadStep step{logitless::Logits::of(hidden, head), {.targets = {batch.targets}}};
+  check(std::abs(step.forward(context) - batch.dense.loss) < 1e-5, "the forward's loss");
+  step.backward(context, 0.5, gradients);
   Floats half = batch.dense.d_hidden;
   for (float& value : half) value *= 0.5f;
   check_near(d_hidden, half, "the gradient of half the loss");
@@ -166,10 +169,12 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
   const Ids& targets = batch.targets;
   std::fill(d_hidden.begin(), d_hidden.end(), 0.0f);
   // [statistics]
-  const logitless::TokenStats stats = logitless::compute_token_stats(context, hidden, head, {targets});
+  const auto logits = logitless::Logits::of(hidden, head);
+  const logitless::TokenStatistics task = {.targets = {targets}};
+  const auto saved = logitless::forward(context, logits, task);
   logitless::TokenGrads d_stats;  // your loss of stats.logp, stats.lse, ...; what stays empty is zero
-  for (const double logp : stats.logp) d_stats.logp.push_back(-std::exp(logp));  // L = -Σ p(target)
-  logitless::backpropagate_token_grads(context, hidden, head, {targets}, {}, {}, stats, d_stats, gradients);
+  for (const double logp : saved.result.stats.logp) d_stats.logp.push_back(-std::exp(logp));  // L = -Σ p(target)
+  logitless::backward(context, logits, task, saved, d_stats, gradients);
   // [/statistics]
   check(std::any_of(d_hidden.begin(), d_hidden.end(), [](float x) { return x != 0; }), "a loss of the statistics");
 }
@@ -179,14 +184,14 @@ void accumulation(const logitless::Context& context, const Batch& batch) {
   Floats d_weight(V * H, std::nanf(""));
   double loss = 0;
   // [accumulation]
-  logitless::CrossEntropy options;
-  options.normaliser = B * T;  // targets that count in the whole batch, not in one of its parts
+  logitless::CrossEntropy task;
+  task.normaliser = B * T;  // targets that count in the whole batch, not in one of its parts
   logitless::Gradients gradients;
   gradients.d_weight = {d_weight.data(), V, H};
   for (int64_t b = 0; b < B; ++b) {
     const logitless::ConstMatrix hidden(batch.hidden.data() + b * T * H, T, H);
-    const logitless::Targets targets(batch.targets.data() + b * T, T);
-    loss += logitless::cross_entropy(context, hidden, head, targets, options, gradients).loss;
+    task.targets = {batch.targets.data() + b * T, T};
+    loss += logitless::run(context, logitless::Logits::of(hidden, head), task, gradients).loss;
     gradients.d_weight_mode = logitless::WriteMode::kAccumulate;  // from the second part on
   }
   // [/accumulation]
@@ -211,7 +216,8 @@ void slices(const logitless::Context& context, const Batch& batch) {
   const logitless::Targets all_but_the_first(ids + 1, B, T, /*batch_stride=*/T1);            // ids[:, 1:]
   logitless::Gradients gradients;
   gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/T1 * H);  // writes d_hidden[:, :-1] alone
-  logitless::cross_entropy(context, all_but_the_last, head, all_but_the_first, {}, gradients);
+  logitless::run(context, logitless::Logits::of(all_but_the_last, head),
+                 logitless::CrossEntropy{.targets = all_but_the_first}, gradients);
   // [/slices]
   for (int64_t b = 0; b < B; ++b) {
     const auto begin = [b](const Floats& values, int64_t rows) { return values.begin() + b * rows * H; };
@@ -241,7 +247,8 @@ void time_first(const logitless::Context& context, const Batch& batch) {
   gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/H, /*row_stride=*/B * H);
   const logitless::HiddenStates transposed(hidden, B, T, H, /*batch_stride=*/H, /*row_stride=*/B * H);
   const logitless::Targets transposed_ids(ids, B, T, /*batch_stride=*/1, /*stride=*/B);
-  const double loss = logitless::cross_entropy(context, transposed, head, transposed_ids, {}, gradients).loss;
+  const logitless::CrossEntropy task = {.targets = transposed_ids};
+  const double loss = logitless::run(context, logitless::Logits::of(transposed, head), task, gradients).loss;
   // [/time_first]
   check(std::abs(loss - batch.dense.loss) < 1e-5, "the loss of data in [T, B, H]");
   check_near(d_states, want, "the gradient of data in [T, B, H]");

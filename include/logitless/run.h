@@ -129,12 +129,12 @@ LOGITLESS_API Plan plan(const Context& context, const Logits& logits, const T& t
 ///
 /// For CrossEntropy and TokenStatistics. Returns [N, slice_bytes_per_token()].
 template <Task T>
-  requires detail::is_any_of<T, CrossEntropy, TokenStatistics>
-LOGITLESS_API std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, const T& task);
+requires detail::is_any_of<T, CrossEntropy, TokenStatistics> LOGITLESS_API std::vector<std::byte> fold_slice(
+    const Context& context, const Logits& logits, const T& task);
 
 /// Returns the bytes that each token has in what a slice leaves, for hidden states of this type.
 template <Task T>
-  requires detail::is_any_of<T, CrossEntropy, TokenStatistics>
-LOGITLESS_API size_t slice_bytes_per_token(DType hidden, const T& task);
+requires detail::is_any_of<T, CrossEntropy, TokenStatistics> LOGITLESS_API size_t slice_bytes_per_token(DType hidden,
+                                                                                                        const T& task);
 
 }  // namespace logitless

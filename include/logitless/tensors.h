@@ -366,23 +366,23 @@ struct LogitsGradient {
 /// optional by itself; each has the type of its sums (float32; float64, and nothing else, for float64 inputs)
 /// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
 struct Gradients {
-  Matrix d_hidden;       ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
-  Matrix d_weight;       ///< the head's shape and layout
-  Vector d_bias;         ///< [V]; only for a head with a bias
-  Matrix d_lora_a;       ///< [r, H], of LoraAdapter::a
-  Matrix d_lora_b;       ///< [V, r], of LoraAdapter::b
-  Matrix d_lora_states;  ///< [N, r], of LoraAdapter::states
+  Matrix d_hidden = {};       ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
+  Matrix d_weight = {};       ///< the head's shape and layout
+  Vector d_bias = {};         ///< [V]; only for a head with a bias
+  Matrix d_lora_a = {};       ///< [r, H], of LoraAdapter::a
+  Matrix d_lora_b = {};       ///< [V, r], of LoraAdapter::b
+  Matrix d_lora_states = {};  ///< [N, r], of LoraAdapter::states
   WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
   WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   WriteMode d_lora_mode = WriteMode::kOverwrite;    ///< of d_lora_a, d_lora_b and d_lora_states
   /// This takes the place of d_weight.data: at most one of the two may be set.
-  WeightGradientSink weight_sink;
+  WeightGradientSink weight_sink = {};
   /// The step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
   /// works as HiddenStates::batch_stride does, but no two rows may overlap. Unset, the sequences follow one
   /// another.
-  std::optional<int64_t> d_hidden_batch_stride;
-  LogitsGradient d_logits;  ///< of finished logits, whose only gradient it is
+  std::optional<int64_t> d_hidden_batch_stride = {};
+  LogitsGradient d_logits = {};  ///< of finished logits, whose only gradient it is
   /// How they are made.
   BackwardOptions backward = {};
 

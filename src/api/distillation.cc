@@ -23,8 +23,7 @@ struct api::Steps<Distillation> {
     core::Array<int64_t> ids(static_cast<size_t>(tokens), 0);
     if (task.targets.size != 0 || tokens == 0) ids = call.target_ids(task.targets, task.token);
     problem::Task made = loss::distillation_task(task);
-    if (task.hard_weight != 0)
-      problem::check_scale("hard_temperature", task.hard_temperature, call.shape().dtype);
+    if (task.hard_weight != 0) problem::check_scale("hard_temperature", task.hard_temperature, call.shape().dtype);
     if (task.teacher_temperature) made.divergence->teacher_name = "teacher_temperature";
     made.divergence->teacher_rounding = task.teacher.round_logits_to;
     loss::SequenceTokens sequences = loss::read_sequences(call.sequence_offsets(), ids);

@@ -58,7 +58,8 @@ struct Steps<PreferenceLoss> {
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
     // Where each sequence is one token, its sum is the token's, and no token is beyond the shorter one.
-    if (task.ld_alpha && needed && task.reference.logps.size != tokens.tokens() && api::is_sums(task.reference, tokens)) {
+    if (task.ld_alpha && needed && task.reference.logps.size != tokens.tokens() &&
+        api::is_sums(task.reference, tokens)) {
       core::fail("reference.logps has one entry a sequence, and ld_alpha = ", *task.ld_alpha,
                  " weighs tokens: it must have one a token");
     }
@@ -68,8 +69,8 @@ struct Steps<PreferenceLoss> {
   }
   void prepare(Call& call, loss::PairLoss& loss) const {
     if (!needs_reference()) return;
-    loss.set_reference(api::reference_sums(call, task.reference, task.ref_logps_are, loss.tokens(), task.token,
-                                           loss.token_weights()));
+    loss.set_reference(
+        api::reference_sums(call, task.reference, task.ref_logps_are, loss.tokens(), task.token, loss.token_weights()));
   }
   void plan_parts(Call& call, const loss::PairLoss& loss) const {
     if (needs_reference()) api::plan_reference(call, task.reference, loss.tokens(), task.token);

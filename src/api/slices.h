@@ -21,8 +21,9 @@ inline size_t slice_row_bytes(DType hidden, const StatsRequest& request) {
 }  // namespace api
 
 template <Task T>
-  requires detail::is_any_of<T, CrossEntropy, TokenStatistics>
-std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, const T& task) {
+requires detail::is_any_of<T, CrossEntropy, TokenStatistics> std::vector<std::byte> fold_slice(const Context& context,
+                                                                                               const Logits& logits,
+                                                                                               const T& task) {
   static const Gradients kNone;
   const api::Steps<T> steps{task};
   api::Call whole(context, logits, nullptr, kNone);
@@ -33,12 +34,12 @@ std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, 
 }
 
 /// Makes fold_slice() and slice_bytes_per_token() of a task that asks for the statistics `request`.
-#define LOGITLESS_SLICES(Task, request)                                                      \
-  template std::vector<std::byte> fold_slice(const Context&, const Logits&, const Task&);    \
-  template <>                                                                                \
+#define LOGITLESS_SLICES(Task, request)                                                         \
+  template std::vector<std::byte> fold_slice(const Context&, const Logits&, const Task&);       \
+  template <>                                                                                   \
   LOGITLESS_API size_t slice_bytes_per_token(DType hidden, [[maybe_unused]] const Task& task) { \
-    return api::slice_row_bytes(hidden, request);                                            \
-  }                                                                                          \
+    return api::slice_row_bytes(hidden, request);                                               \
+  }                                                                                             \
   static_assert(true)
 
 }  // namespace logitless

@@ -45,11 +45,9 @@ struct Steps<TokenStatistics> {
   const TokenStatistics& task;
 
   Statistics make_loss(Call& call) const {
-    call.set_task({.options = task.token,
-                   .request = task.request,
-                   .picks = picks(call),
-                   .cross = {task.request.cross_weights}},
-                  {core::range_of("targets", task.targets)});
+    call.set_task(
+        {.options = task.token, .request = task.request, .picks = picks(call), .cross = {task.request.cross_weights}},
+        {core::range_of("targets", task.targets)});
     return {};
   }
   void prepare(const Call&, const Statistics&) const {}
@@ -68,7 +66,8 @@ struct Steps<TokenStatistics> {
     }
     problem::check_no_targets(task.token, "without targets every row takes part");
     if (task.request.rank) core::fail("rank is wanted, but there are no targets: it is that of the target");
-    if (task.request.outside) core::fail("outside is wanted, but there are no targets: it is that of all but the target");
+    if (task.request.outside)
+      core::fail("outside is wanted, but there are no targets: it is that of all but the target");
     return problem::all_rows(call.shape().tokens);
   }
 };

@@ -177,11 +177,11 @@ Plan plan(const Context& context, const Logits& logits, const T& task, const Gra
 }
 
 /// Makes the verbs of a task.
-#define LOGITLESS_VERBS(Task)                                                                                    \
-  template Task::Result run(const Context&, const Logits&, const Task&, const Gradients&);                      \
-  template Forward<Task> forward(const Context&, const Logits&, const Task&);                                   \
-  template Plan backward(const Context&, const Logits&, const Task&, const Forward<Task>&, const Upstream&,     \
-                         const Gradients&);                                                                     \
+#define LOGITLESS_VERBS(Task)                                                                               \
+  template Task::Result run(const Context&, const Logits&, const Task&, const Gradients&);                  \
+  template Forward<Task> forward(const Context&, const Logits&, const Task&);                               \
+  template Plan backward(const Context&, const Logits&, const Task&, const Forward<Task>&, const Upstream&, \
+                         const Gradients&);                                                                 \
   template Plan plan(const Context&, const Logits&, const Task&, const Gradients&)
 
 }  // namespace logitless

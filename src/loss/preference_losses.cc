@@ -206,8 +206,6 @@ Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options) {
   return {log_ratio, 1};
 }
 
-Replaced reward_of(double logp, const PreferenceLoss& options) {
-  return exponential_of(logp, -options.reward_alpha);
-}
+Replaced reward_of(double logp, const PreferenceLoss& options) { return exponential_of(logp, -options.reward_alpha); }
 
 }  // namespace logitless::loss

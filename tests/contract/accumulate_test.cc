@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "logitless/cross_entropy.h"
+#include "support/calls.h"
 #include "support/inputs.h"
 
 namespace logitless::testing {

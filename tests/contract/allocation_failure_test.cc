@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/coupled_loss.h"
 #include "support/every_task.h"
 #include "support/fail_each_allocation.h"

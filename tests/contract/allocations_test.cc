@@ -17,6 +17,7 @@
 
 #include "logitless/environment.h"
 #include "support/allocation_counter.h"
+#include "support/calls.h"
 #include "support/coupled_loss.h"
 #include "support/testers.h"
 

@@ -12,6 +12,7 @@
 #include "logitless/cross_entropy.h"
 #include "logitless/environment.h"
 #include "logitless/token_stats.h"
+#include "support/calls.h"
 #include "support/environment_variable.h"
 #include "support/inputs.h"
 #include "support/testers.h"

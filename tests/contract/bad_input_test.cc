@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/refusal.h"
 #include "support/testers.h"
 

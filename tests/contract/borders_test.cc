@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/refusal.h"
 #include "support/thread_ranks.h"
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/coupled_loss.h"
 #include "support/refusal.h"
 #include "support/testers.h"

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/testers.h"
 
 namespace logitless::testing {

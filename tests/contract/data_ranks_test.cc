@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/every_task.h"
 #include "support/thread_ranks.h"
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "determinism_cases.h"
+#include "support/calls.h"
 #include "support/testers.h"
 
 namespace logitless::testing {

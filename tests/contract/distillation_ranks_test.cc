@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/distillation_case.h"
 #include "support/thread_ranks.h"
 

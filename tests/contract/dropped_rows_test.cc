@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "logitless/token_stats.h"
+#include "support/calls.h"
 #include "support/inputs.h"
 
 namespace logitless::testing {

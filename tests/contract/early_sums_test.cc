@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/thread_ranks.h"
 
 namespace logitless::testing {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/problem.h"
 #include "support/refusal.h"
 

@@ -14,6 +14,7 @@
 
 #include "logitless/logitless.h"
 #include "seeded_model.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
 #include "support/testers.h"

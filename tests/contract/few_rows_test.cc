@@ -11,6 +11,7 @@
 
 #include "logitless/cross_entropy.h"
 #include "support/adapted_head.h"
+#include "support/calls.h"
 #include "support/inputs.h"
 #include "support/testers.h"
 

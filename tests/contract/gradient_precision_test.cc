@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "logitless/cross_entropy.h"
+#include "support/calls.h"
 #include "support/inputs.h"
 #include "support/testers.h"
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
 #include "support/result_columns.h"

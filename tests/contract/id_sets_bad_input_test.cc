@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/refusal.h"
 
 namespace logitless::testing {
@@ -103,7 +104,7 @@ const std::vector<Case> kSets = {
      {"sets.counts has 1 entries", "3 rows"}},
 };
 
-TEST(IdSetsBadInput, IdLogpsResult) {
+TEST(IdSetsBadInput, SetLogps) {
   std::vector<Case> cases = kSets;
   cases.push_back({"shift", [](Call& c) { c.options.token.shift = 1; }, {"shift = 1"}});
   cases.push_back({"ignore_index", [](Call& c) { c.options.token.ignore_index = 0; }, {"ignore_index = 0"}});
@@ -146,7 +147,7 @@ TEST(IdSetsBadInput, IdLogpsBackward) {
   for (const NormaliseOver over : {NormaliseOver::kVocabulary, NormaliseOver::kSet}) {
     Call good;
     good.options.normalise_over = over;
-    const IdLogpsResult forward = id_logps(Context(good.context), good.states(), good.head(), good.sets(), good.options);
+    const SetLogps forward = id_logps(Context(good.context), good.states(), good.head(), good.sets(), good.options);
     for (const Case& bad : cases) {
       SCOPED_TRACE(bad.name);
       Call call;

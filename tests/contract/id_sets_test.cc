@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/set_problem.h"
 
 namespace logitless::testing {
@@ -60,7 +61,7 @@ oracle::MatrixXd gamma_of(const oracle::RowIds& ids, const IdSets& sets, const s
 }
 
 struct Ran {
-  IdLogpsResult forward;
+  SetLogps forward;
   SetOutputs out;
 };
 
@@ -217,8 +218,8 @@ TEST(IdSets, ADuplicateCountsOnceInTheSet) {
     once.insert(once.end(), {9, 4});
     twice.insert(twice.end(), {9, 4, 9});
   }
-  const IdLogpsResult a = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(once.data(), kN, 2)), options);
-  const IdLogpsResult b = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(twice.data(), kN, 3)), options);
+  const SetLogps a = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(once.data(), kN, 2)), options);
+  const SetLogps b = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(twice.data(), kN, 3)), options);
   for (size_t row = 0; row < kN; ++row) {
     EXPECT_EQ(a.logps[2 * row], b.logps[3 * row]);
     EXPECT_EQ(a.logps[2 * row + 1], b.logps[3 * row + 1]);

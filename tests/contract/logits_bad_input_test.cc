@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/refusal.h"
 
 namespace logitless::testing {

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/guard_pages.h"
 #include "support/logits_tester.h"
 #include "support/policy_tester.h"

@@ -10,6 +10,7 @@
 
 #include "logitless/logitless.h"
 #include "support/adapted_head.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
 

@@ -12,6 +12,7 @@
 
 #include "logitless/logitless.h"
 #include "support/adapted_head.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 
 namespace logitless::testing {

@@ -11,6 +11,7 @@
 
 #include "logitless/logitless.h"
 #include "support/adapted_head.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 #include "support/thread_ranks.h"
 

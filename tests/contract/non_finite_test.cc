@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/testers.h"
 
 namespace logitless::testing {

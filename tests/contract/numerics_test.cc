@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/testers.h"
 
 namespace logitless::testing {

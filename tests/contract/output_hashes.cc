@@ -11,6 +11,7 @@
 
 #include "determinism_cases.h"
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/inputs.h"
 #include "support/testers.h"
 

@@ -10,6 +10,7 @@
 #include "logitless/error.h"
 #include "logitless/logits.h"
 #include "logitless/token_stats.h"
+#include "support/calls.h"
 
 namespace logitless {
 namespace {

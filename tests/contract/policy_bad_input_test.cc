@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/policy_cases.h"
 #include "support/refusal.h"
 #include "support/testers.h"

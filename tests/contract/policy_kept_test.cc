@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/policy_cases.h"
 #include "support/set_problem.h"
 
@@ -90,7 +91,7 @@ void expect_matches(const SetCase& given, const KeptBatch& kept) {
       bound = std::max(bound, problem.log_p_bound(logits, row, ids[i], context));
     }
     const std::vector<int64_t> offsets = {0, kN};
-    const oracle::LossTruth truth = oracle::policy_truth(offsets, stats, batch, options);
+    const oracle::LossTruth truth = oracle::policy_truth(offsets, stats, with(options, batch));
     SetOutputs out = problem.outputs();
     const PolicyResult got = problem.on_source(out, [&](const auto& outputs, const auto&... source) {
       return policy_loss(context, source..., batch, options, outputs);

@@ -10,6 +10,7 @@
 #include <random>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/policy_cases.h"
 #include "support/testers.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "preference_call.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/preference_tester.h"
 
 namespace logitless::testing {

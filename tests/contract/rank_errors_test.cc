@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/rank_of_task.h"
 #include "support/thread_ranks.h"
 

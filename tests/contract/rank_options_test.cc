@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 
+#include "support/calls.h"
 #include "support/option_cases.h"
 #include "support/rank_of_task.h"
 #include "support/thread_ranks.h"

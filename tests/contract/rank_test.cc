@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/logits_tester.h"
 #include "support/testers.h"
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

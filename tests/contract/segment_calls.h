@@ -13,6 +13,7 @@
 
 #include "logitless/logitless.h"
 #include "seeded_model.h"
+#include "support/calls.h"
 #include "support/thread_ranks.h"
 
 namespace logitless::testing {

@@ -13,6 +13,7 @@
 
 #include "logitless/logitless.h"
 #include "segment_calls.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
 

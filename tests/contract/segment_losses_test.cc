@@ -12,6 +12,7 @@
 
 #include "logitless/logitless.h"
 #include "segment_calls.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

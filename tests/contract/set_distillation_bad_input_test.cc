@@ -11,6 +11,7 @@
 #include "logitless/error.h"
 #include "logitless/logits.h"
 #include "set_distillation_case.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

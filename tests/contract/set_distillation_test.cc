@@ -12,6 +12,7 @@
 #include "logitless/logits.h"
 #include "logitless/set_distillation.h"
 #include "set_distillation_case.h"
+#include "support/calls.h"
 #include "support/host_tensor.h"
 
 namespace logitless::testing {

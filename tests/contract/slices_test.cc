@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
 

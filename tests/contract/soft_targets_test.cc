@@ -7,6 +7,7 @@
 #include <random>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/set_problem.h"
 
 namespace logitless::testing {

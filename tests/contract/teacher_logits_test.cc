@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/distillation_case.h"
 #include "support/host_tensor.h"
 #include "support/refusal.h"

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/logits_tester.h"
 #include "support/refusal.h"
 #include "support/testers.h"

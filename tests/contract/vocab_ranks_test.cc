@@ -14,6 +14,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/inputs.h"
 #include "support/policy_tester.h"
 #include "support/preference_tester.h"

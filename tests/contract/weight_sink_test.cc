@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
 #include "support/testers.h"
 
 namespace logitless::testing {

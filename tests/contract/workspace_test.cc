@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/allocation_counter.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 
 namespace logitless::testing {

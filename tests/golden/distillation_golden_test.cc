@@ -9,6 +9,7 @@
 
 #include "golden.h"
 #include "logitless/distillation.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

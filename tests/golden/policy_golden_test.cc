@@ -6,6 +6,7 @@
 
 #include "golden.h"
 #include "loss/policy.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {
@@ -58,7 +59,8 @@ class PolicyGoldenTest : public ::testing::TestWithParam<std::string> {
 };
 
 TEST_P(PolicyGoldenTest, Statistics) {
-  loss::CompletionLoss loss(batch_, options_, tokens_.offsets(), tokens_.vocab);
+  const PolicyLoss task = with(options_, batch_);
+  loss::CompletionLoss loss(task, tokens_.offsets(), tokens_.vocab);
   TokenGrads grads = tokens_.zero_grads();
   loss.evaluate(tokens_.rows, tokens_.stats, grads);
   const PolicyResult result = loss.result(tokens_.stats, {});

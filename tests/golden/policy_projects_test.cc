@@ -6,6 +6,7 @@
 
 #include "golden.h"
 #include "loss/policy.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {
@@ -56,7 +57,8 @@ OfTokens evaluate(const ProjectBatch& from, const json& c) {
   }
   PolicyLoss options = read_options<PolicyLoss>(c.at("options"));
   options.want_entropy = false;
-  loss::CompletionLoss loss(batch, options, from.offsets, 1);
+  const PolicyLoss task = with(options, batch);
+  loss::CompletionLoss loss(task, from.offsets, 1);
   TokenStats stats;
   stats.logp = from.logps;
   stats.entropy.assign(from.logps.size(), 0);

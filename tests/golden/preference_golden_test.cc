@@ -10,6 +10,7 @@
 #include "golden.h"
 #include "loss/kto.h"
 #include "loss/preference.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {
@@ -45,7 +46,8 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
     if (!ref_.empty()) {
       const Context context;
       const float logit = 0;
-      api::Call any(context, FinishedLogits(&logit, 1, 1, 1));  // The values are given: nothing is computed.
+      const Gradients none;
+      api::Call any(context, Logits::given(FinishedLogits(&logit, 1, 1, 1)), nullptr, none);  // The values are given: nothing is computed.
       loss.set_reference(api::reference_sums(any, reference_, options_.ref_logps_are, loss.tokens(), options_.token));
     }
     TokenGrads grads = tokens_.zero_grads();
@@ -136,7 +138,8 @@ class KtoGoldenTest : public SequencesGoldenTest<KtoLoss> {
 };
 
 TEST_P(KtoGoldenTest, Statistics) {
-  loss::SequenceLoss loss(options_, batch_, sequence_tokens(), "hidden");
+  const KtoLoss task = with(options_, batch_);
+  loss::SequenceLoss loss(task, sequence_tokens(), "hidden");
   expect_token_grads(loss);
 }
 

@@ -13,6 +13,7 @@
 #include "loss/cross_entropy.h"
 #include "loss/kto.h"
 #include "loss/preference.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {
@@ -112,7 +113,8 @@ OfTokens evaluate_singles(const ProjectBatch& from, const json& c) {
   if (reads(c, "sequence_weights")) give(weights, from.column("sequence_weights"), batch.sequence_weights);
   if (reads(c, "reward_targets")) give(targets, from.column("reward_targets"), batch.reward_targets);
   loss::check_kto_options(options);
-  loss::SequenceLoss loss(options, batch, from.tokens(), "hidden");
+  const KtoLoss task = with(options, batch);
+  loss::SequenceLoss loss(task, from.tokens(), "hidden");
   loss.set_reference(from.reference_sums({}));
   return evaluated(loss, from);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "logitless/mpi.h"
+#include "support/calls.h"
 #include "support/rank_of_task.h"
 
 namespace logitless::testing {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/result_columns.h"
 
 namespace logitless::testing {

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "logitless/field_text.h"
+#include "support/calls.h"
 #include "support/every_task.h"
 
 namespace logitless::testing {

@@ -1,4 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "support/calls.h"
 #include "support/policy_cases.h"
 
 #include <cmath>
@@ -214,7 +215,7 @@ PolicyBatch PolicyData::batch(const PolicyCase& policy_case) const {
 }
 
 oracle::PolicyTokens PolicyData::oracle_tokens(const PolicyCase& policy_case) const {
-  return oracle::read_policy_batch(batch(policy_case), offsets);
+  return oracle::read_policy_batch(with(policy_case.options, batch(policy_case)), offsets);
 }
 
 PolicyData mixed_data(uint64_t seed) {

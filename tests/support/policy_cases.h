@@ -9,6 +9,7 @@
 
 #include "logitless/policy.h"
 #include "oracle/policy_oracle.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 

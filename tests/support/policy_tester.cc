@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "support/policy_tester.h"
+#include "support/calls.h"
 
 #include <cmath>
 #include <limits>
@@ -29,7 +30,7 @@ struct PolicyTester::Reference {
   PolicyBatch batch;
   Expected expected;  // its statistics; the rest and what follows is of truth()
   bool has_truth = false;
-  oracle::PolicyLoss want;
+  oracle::PolicyValue want;
   PolicyBounds bounds;
 };
 
@@ -51,7 +52,7 @@ std::vector<int64_t> offsets_of(const InputSpec& spec) {
 // library and the oracle evaluate the formula itself in fp64, with some tens of roundings.
 PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyLoss& options,
                                const oracle::PolicyPoint& at, const Eigen::VectorXd& errors,
-                               const oracle::PolicyLoss& want) {
+                               const oracle::PolicyValue& want) {
   constexpr double kTogether = 1.1, kFormula = 0x1p-46;
   const int64_t count = tokens.tokens();
   PolicyBounds bounds(count);
@@ -65,7 +66,7 @@ PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyL
     for (const double sign : {-1.0, 1.0}) {
       oracle::PolicyPoint moved = at;
       (input < count ? moved.logp : moved.entropy)[input % count] += sign * errors[input];
-      const oracle::PolicyLoss got = oracle::compute_policy_loss(tokens, options, moved);
+      const oracle::PolicyValue got = oracle::compute_policy_loss(tokens, options, moved);
       // The larger of two moves is at most their sum.
       add(bounds.loss, got.loss, want.loss);
       add(bounds.mean_ratio, got.mean_ratio, want.mean_ratio);
@@ -101,7 +102,7 @@ PolicyBounds bound_policy_loss(const oracle::PolicyTokens& tokens, const PolicyL
   return bounds;
 }
 
-void expect_result_near(const PolicyResult& got, const oracle::PolicyLoss& want, const PolicyBounds& bounds,
+void expect_result_near(const PolicyResult& got, const oracle::PolicyValue& want, const PolicyBounds& bounds,
                         const Expected& expected) {
   expect_near("loss", got.loss, want.loss.value, bounds.loss);
   ASSERT_EQ(got.per_token_loss.size(), want.per_token_loss.size());
@@ -206,7 +207,7 @@ PolicyTester::Reference& PolicyTester::truth() {
   Reference& truth = reference();
   if (truth.has_truth) return truth;
   Expected& expected = truth.expected;
-  const oracle::PolicyTokens tokens = oracle::read_policy_batch(truth.batch, offsets_of(spec_));
+  const oracle::PolicyTokens tokens = oracle::read_policy_batch(with(truth.options, truth.batch), offsets_of(spec_));
   oracle::PolicyPoint at;
   at.logp.assign(expected.stats.logp.begin(), expected.stats.logp.end());
   at.entropy.assign(expected.stats.entropy.begin(), expected.stats.entropy.end());

@@ -12,6 +12,7 @@
 
 #include "logitless/preference.h"
 #include "oracle/preference_oracle.h"
+#include "support/calls.h"
 #include "support/preference_cases.h"
 #include "support/sequence_data.h"
 #include "support/testers.h"

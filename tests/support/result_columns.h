@@ -49,8 +49,8 @@ inline auto columns(const StatsForward& f) { return columns(f.result); }
 inline auto columns(const Forward<CrossEntropy>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
 inline auto columns(const Forward<Distillation>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
 inline auto columns(const Forward<SoftCrossEntropy>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
-template <class Result>
-auto columns(const LossForward<Result>& f) {
+template <Task T>
+auto columns(const Forward<T>& f) {
   return std::tuple_cat(columns(f.result), columns(f.stats), columns(f.grads));
 }
 

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "logitless/logitless.h"
+#include "support/calls.h"
 #include "support/compare.h"
 #include "support/inputs.h"
 

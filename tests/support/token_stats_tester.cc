@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "support/calls.h"
 #include "support/given_gradients.h"
 #include "support/testers.h"
 

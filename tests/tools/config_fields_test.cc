@@ -10,6 +10,7 @@
 #include "cli/common/task_call.h"
 #include "io/config.h"
 #include "io/config_value.h"
+#include "support/calls.h"
 #include "support/option_cases.h"
 
 namespace logitless::testing {

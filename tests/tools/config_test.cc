@@ -8,6 +8,7 @@
 
 #include "folder_test.h"
 #include "io/config.h"
+#include "support/calls.h"
 
 namespace logitless::io {
 namespace {

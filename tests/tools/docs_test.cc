@@ -11,6 +11,7 @@
 #include "cli_fixture.h"
 #include "io/config.h"
 #include "io/files.h"
+#include "support/calls.h"
 #include "support/testers.h"
 
 namespace logitless::testing {

@@ -13,6 +13,7 @@
 #include "gguf_bytes.h"
 #include "logitless/cross_entropy.h"
 #include "support/allocation_counter.h"
+#include "support/calls.h"
 
 namespace logitless::io {
 namespace {

@@ -10,6 +10,7 @@
 #include "oracle/policy_oracle.h"
 #include "oracle/preference_oracle.h"
 #include "oracle/tiled_truth.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

@@ -15,7 +15,7 @@
 namespace logitless::testing {
 namespace {
 
-using oracle::PolicyLoss;
+using oracle::PolicyValue;
 using oracle::PolicyPoint;
 
 // Sequences of tokens with these log ratios, logp = -2 and ref = -2.25, under options.
@@ -23,7 +23,7 @@ struct Example {
   explicit Example(PolicyVariant variant, std::vector<std::vector<double>> log_ratios, std::vector<double> advantages)
       : policy_case(plain_case(variant)), data(data_of(log_ratios, advantages)) {}
 
-  PolicyLoss run() const {
+  PolicyValue run() const {
     return oracle::compute_policy_loss(data.oracle_tokens(policy_case), policy_case.options, data.at);
   }
   PolicyLoss& options() { return policy_case.options; }
@@ -34,7 +34,7 @@ struct Example {
 
 // One token; expects its loss and gradient.
 void expect_token(Example example, double loss, double gradient) {
-  const PolicyLoss result = example.run();
+  const PolicyValue result = example.run();
   EXPECT_DOUBLE_EQ(result.loss.value, loss);
   EXPECT_DOUBLE_EQ(result.per_token_loss[0].value, loss);
   EXPECT_DOUBLE_EQ(result.d_logp(0), gradient);
@@ -111,7 +111,7 @@ TEST(PolicyOracle, SequenceRatios) {
   Example gspo(PolicyVariant::kGrpo, {{0.25, -0.125, 0.125}, {0.5}}, {1, -1});
   gspo.options().importance_sampling_level = ImportanceLevel::kSequence;
   const double mean = std::exp(0.25 / 3);
-  PolicyLoss loss = gspo.run();
+  PolicyValue loss = gspo.run();
   EXPECT_NEAR(loss.per_token_loss[1].value, -mean, 1e-15);
   EXPECT_NEAR(loss.loss.value, (-mean + std::exp(0.5)) / 2, 1e-15);
   // Three equal tokens' thirds of three thirds.
@@ -178,7 +178,7 @@ TEST(PolicyOracle, Factors) {
   top.data.at.entropy = {4, 1, 3, 5, 2};
   top.options().top_entropy_quantile = 0.5;
   top.options().entropy_bonus = 0.5;
-  const PolicyLoss loss = top.run();
+  const PolicyValue loss = top.run();
   EXPECT_DOUBLE_EQ(loss.loss.value, 3.0 / 5 - 0.5 * 4);
   EXPECT_DOUBLE_EQ(loss.d_entropy(2), -0.5 / 3);
   EXPECT_DOUBLE_EQ(loss.d_entropy(4), 0);
@@ -205,7 +205,7 @@ TEST(PolicyOracle, Factors) {
 
 TEST(PolicyOracle, Metrics) {
   Example example(PolicyVariant::kBnpo, {{0.5, 0.5}, {-0.5}, {0.125}}, {1, -1, 1});
-  const PolicyLoss loss = example.run();
+  const PolicyValue loss = example.run();
   EXPECT_EQ(loss.tokens, 4);
   EXPECT_DOUBLE_EQ(loss.clip_fraction_high, 0.5);
   EXPECT_DOUBLE_EQ(loss.clip_fraction_low, 0.25);
@@ -224,7 +224,7 @@ TEST(PolicyOracle, GradientsAreThoseOfFiniteDifferences) {
       SCOPED_TRACE(policy_case.name + ", seed " + std::to_string(seed));
       const PolicyData data = mixed_data(seed);
       const oracle::PolicyTokens tokens = data.oracle_tokens(policy_case);
-      const PolicyLoss loss = oracle::compute_policy_loss(tokens, policy_case.options, data.at);
+      const PolicyValue loss = oracle::compute_policy_loss(tokens, policy_case.options, data.at);
       const Eigen::VectorXd steps = Eigen::VectorXd::Constant(2 * data.tokens(), kStep);
       for (const oracle::Kink& kink : loss.kinks)
         ASSERT_FALSE(kink.is_near(steps)) << kink.distance << " from " << kink.from.value;

@@ -8,6 +8,7 @@
 #include "cli_fixture.h"
 #include "gguf_bytes.h"
 #include "logitless/version.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

@@ -9,6 +9,7 @@
 
 #include "cli_fixture.h"
 #include "io/files.h"
+#include "support/calls.h"
 #include "support/testers.h"
 
 namespace logitless::testing {

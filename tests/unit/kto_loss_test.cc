@@ -9,6 +9,7 @@
 
 #include "fabricated_stats.h"
 #include "loss/kto.h"
+#include "support/calls.h"
 #include "support/preference_cases.h"
 
 namespace logitless::testing {
@@ -29,7 +30,8 @@ KtoRun run_kto(const oracle::KtoInput& input, const KtoLoss& options, bool by_gr
   const auto view = [](const std::vector<double>& v) { return ConstVector(v.data(), static_cast<int64_t>(v.size())); };
   if (!input.sequence_weights.empty()) batch.sequence_weights = view(input.sequence_weights);
   if (!input.reward_targets.empty()) batch.reward_targets = view(input.reward_targets);
-  loss::SequenceLoss loss(options, batch, tokens_of(input.batch), "hidden");
+  const KtoLoss task = with(options, batch);
+  loss::SequenceLoss loss(task, tokens_of(input.batch), "hidden");
   loss.set_reference(reference_of(input.batch, loss.tokens()));
   const TokenStats stats = stats_of(input.batch, loss.tokens());
   KtoRun run;

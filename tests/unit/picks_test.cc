@@ -13,6 +13,7 @@
 #include "source/head.h"
 #include "support/host_tensor.h"
 #include "support/thread_ranks.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {
@@ -228,10 +229,11 @@ problem::Task task_of(const Case& c, const Given& given, const ListLoss& loss) {
 Out run_halves(const Context& context, const Tensors& t, const LmHead& head, const Gradients& outputs, const Case& c,
                const Given& given) {
   ListLoss loss(given, c.argmax);
-  api::Call first(context, HiddenStates(t.hidden.view()), head);
+  const Gradients none;
+  api::Call first(context, Logits::of(t.hidden.view(), head), nullptr, none);
   first.set_task(task_of(c, given, loss));
   stream::Ran ran = first.run(&loss, {.stats = true, .grads = true});
-  api::Call second(context, HiddenStates(t.hidden.view()), head, outputs);
+  api::Call second(context, Logits::of(t.hidden.view(), head), nullptr, outputs);
   second.set_task(task_of(c, given, loss));
   Out out;
   second.run_gradients(ran.stats, ran.grads, 1.0);
@@ -262,7 +264,8 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
     HostTensor d_logits(sums, kN, kV);
     const FinishedLogits logits(t.logits.view().data, c.dtype, 1, kN, kV);
     const Context context(options);
-    Out out = run_call(api::Call(context, logits, LogitsGradient(d_logits.output().data, sums, 1, kN, kV)), c, given);
+    const Gradients outputs = gradients_of(LogitsGradient(d_logits.output().data, sums, 1, kN, kV));
+    Out out = run_call(api::Call(context, Logits::given(logits), nullptr, outputs), c, given);
     out.d_logits = values(d_logits);
     return out;
   }
@@ -287,7 +290,7 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
       const int64_t first = rank ? cut : 0, count = rank ? kV - cut : cut;
       const LmHead head = source::slice(t.head(), first, count);
       const Gradients outputs = outputs_of(first, count, of_rank[r]);
-      outs[r] = run_call(api::Call(context, HiddenStates(t.hidden.view()), head, outputs), c, given);
+      outs[r] = run_call(api::Call(context, Logits::of(t.hidden.view(), head), nullptr, outputs), c, given);
     });
     for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
     EXPECT_EQ(outs[0].logp, outs[1].logp);
@@ -306,7 +309,8 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
         const Context context(mine);
         const LmHead head = source::slice(t.head(), first, count);
         if (gather) {
-          api::Call call(context, HiddenStates(t.hidden.view()), head);
+          const Gradients none;
+          api::Call call(context, Logits::of(t.hidden.view(), head), nullptr, none);
           ListLoss loss(given, c.argmax);
           call.set_task(task_of(c, given, loss));
           const std::vector<std::byte> bytes = call.fold_slice();
@@ -314,7 +318,7 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
           continue;
         }
         const Gradients outputs = outputs_of(first, count, d_hidden);
-        out = run_call(api::Call(context, HiddenStates(t.hidden.view()), head, outputs), c, given);
+        out = run_call(api::Call(context, Logits::of(t.hidden.view(), head), nullptr, outputs), c, given);
         const std::vector<double> part = values(d_hidden);
         for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
       }
@@ -327,7 +331,7 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
     const Gradients outputs = outputs_of(0, kV, d_hidden);
     out = c.from == From::kHalves
               ? run_halves(context, t, head, outputs, c, given)
-              : run_call(api::Call(context, HiddenStates(t.hidden.view()), head, outputs), c, given);
+              : run_call(api::Call(context, Logits::of(t.hidden.view(), head), nullptr, outputs), c, given);
   }
   if (out.d_hidden.empty()) out.d_hidden = values(d_hidden);
   out.d_weight = values(d_weight);

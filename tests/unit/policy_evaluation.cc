@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "loss/policy.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {
@@ -44,7 +45,8 @@ void expect_all_close(const std::string& what, const PolicyData& data, const std
 }  // namespace
 
 Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data, Calls calls) {
-  loss::CompletionLoss loss(data.batch(policy_case), policy_case.options, data.offsets, 3);
+  const PolicyLoss task = with(policy_case.options, data.batch(policy_case));
+  loss::CompletionLoss loss(task, data.offsets, 3);
   const auto size = static_cast<size_t>(data.tokens());
   TokenStats stats;
   stats.logp = data.at.logp;
@@ -77,7 +79,7 @@ Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data, Calls 
 
 void matches_oracle(const PolicyCase& policy_case, const PolicyData& data) {
   SCOPED_TRACE(policy_case.name);
-  const oracle::PolicyLoss want =
+  const oracle::PolicyValue want =
       oracle::compute_policy_loss(data.oracle_tokens(policy_case), policy_case.options, data.at);
   const Evaluated got = evaluate(policy_case, data);
   double loss_scale = 0;

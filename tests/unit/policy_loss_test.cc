@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "policy_evaluation.h"
+#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {
@@ -26,7 +27,8 @@ TEST(PolicyLoss, ChunksOfWholeGroupsChangeNoBit) {
   for (const PolicyCase& policy_case : policy_cases(10)) {
     SCOPED_TRACE(policy_case.name);
     const PolicyData data = mixed_data(1);
-    const loss::CompletionLoss loss(data.batch(policy_case), policy_case.options, data.offsets, 3);
+    const PolicyLoss task = with(policy_case.options, data.batch(policy_case));
+    const loss::CompletionLoss loss(task, data.offsets, 3);
     if (couples_batch(policy_case)) continue;
     const bool of_sequence = !loss.groups().empty();
     const Evaluated once = evaluate(policy_case, data);
@@ -45,7 +47,8 @@ TEST(PolicyLoss, Groups) {
   for (const PolicyCase& policy_case : policy_cases(10)) {
     SCOPED_TRACE(policy_case.name);
     const PolicyLoss& options = policy_case.options;
-    const loss::CompletionLoss loss(data.batch(policy_case), options, data.offsets, 3);
+    const PolicyLoss task = with(options, data.batch(policy_case));
+    const loss::CompletionLoss loss(task, data.offsets, 3);
     const bool of_batch = couples_batch(policy_case);
     const bool of_sequence =
         options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kGmpo ||

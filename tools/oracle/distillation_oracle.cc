@@ -230,7 +230,8 @@ int64_t argmax_of(const VectorXd& values) {
 }
 
 // Fills what belongs to row i, which takes part, from its logits.
-void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t i, double normaliser, DistillationTruth& out) {
+void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t i, double normaliser,
+             DistillationTruth& out) {
   const Distillation& o = in.options;
   const double t = student_temperature(o, i);
   const VectorXd capped = logits.capped.row(static_cast<int64_t>(i)).transpose();

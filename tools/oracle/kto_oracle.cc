@@ -84,17 +84,17 @@ KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options) {
 }
 
 LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                    const KtoBatch& batch, const KtoLoss& options) {
+                    const KtoLoss& task) {
   KtoInput input;
   input.batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
-  input.batch.reference = read_reference(batch.reference.logps, options.ref_logps_are, input.batch);
-  input.labels.assign(batch.labels.begin(), batch.labels.end());
+  input.batch.reference = read_reference(task.reference.logps, task.ref_logps_are, input.batch);
+  input.labels.assign(task.labels.begin(), task.labels.end());
   input.labels.resize(input.batch.sequences(), 1);
-  input.kl_logps = read_vector(batch.kl_logps);
-  input.kl_ref_logps = read_vector(batch.kl_ref_logps);
-  input.sequence_weights = read_vector(batch.sequence_weights);
-  input.reward_targets = read_vector(batch.reward_targets);
-  const KtoTruth loss = compute_kto(input, options);
+  input.kl_logps = read_vector(task.kl_logps);
+  input.kl_ref_logps = read_vector(task.kl_ref_logps);
+  input.sequence_weights = read_vector(task.sequence_weights);
+  input.reward_targets = read_vector(task.reward_targets);
+  const KtoTruth loss = compute_kto(input, task);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};
   truth.grads.logp = to_eigen(loss.d_logp);
   return truth;

@@ -38,8 +38,8 @@ class Evaluation {
     sampler_exponent_.resize(members_.size());
   }
 
-  PolicyLoss run() {
-    PolicyLoss result;
+  PolicyValue run() {
+    PolicyValue result;
     tape_ = result.tape.get();
     find_ratios();
     find_quantile();
@@ -407,7 +407,7 @@ class Evaluation {
   }
 
   // 1.7
-  void add_metrics(PolicyLoss& result) {
+  void add_metrics(PolicyValue& result) {
     result.mean_teacher_kl = kNaN;
     result.mean_ratio = result.mean_kl = result.mean_logp = result.mean_entropy = kNaN;
     result.clip_fraction_low = result.clip_fraction_high = result.clip_fraction = kNaN;
@@ -482,32 +482,31 @@ std::vector<double> to_vector(const VectorXd& values) { return {values.begin(), 
 
 }  // namespace
 
-Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
-                   const PolicyLoss& options) {
-  TokenOptions token_options = options.token;
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyLoss& task) {
+  TokenOptions token_options = task.token;
   token_options.ignore_index = kNoLabel;
-  Tokens tokens = read_tokens(offsets, vocab, batch.chosen_ids, token_options);
-  for (size_t i = 0; i < batch.mask.size(); ++i) {
-    if (batch.mask[i] == 0) tokens.labels[i] = kNoLabel;
+  Tokens tokens = read_tokens(offsets, vocab, task.chosen_ids, token_options);
+  for (size_t i = 0; i < task.mask.size(); ++i) {
+    if (task.mask[i] == 0) tokens.labels[i] = kNoLabel;
   }
   return tokens;
 }
 
-PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets) {
+PolicyTokens read_policy_batch(const PolicyLoss& task, std::vector<int64_t> offsets) {
   const int64_t tokens = offsets.back();
   PolicyTokens result;
   result.offsets = std::move(offsets);
   result.takes_part.assign(tokens, true);
-  for (size_t i = 0; i < batch.mask.size(); ++i) result.takes_part[i] = batch.mask[i] != 0;
-  result.old_logps = read_optional(batch.old_logps);
-  result.ref_logps = read_optional(batch.ref_logps);
-  result.sampling_logps = read_optional(batch.sampling_logps);
-  result.teacher_logps = read_optional(batch.teacher_logps);
-  result.scores = read_optional(batch.scores);
+  for (size_t i = 0; i < task.mask.size(); ++i) result.takes_part[i] = task.mask[i] != 0;
+  result.old_logps = read_optional(task.old_logps);
+  result.ref_logps = read_optional(task.ref_logps);
+  result.sampling_logps = read_optional(task.sampling_logps);
+  result.teacher_logps = read_optional(task.teacher_logps);
+  result.scores = read_optional(task.scores);
   result.one_advantage_a_sequence =
-      batch.advantages_per == EntriesPer::kSequence ||
-      (batch.advantages_per == EntriesPer::kBySize && batch.advantages.size == result.sequences());
-  const std::vector<double> advantages = read_vector(batch.advantages);
+      task.advantages_per == EntriesPer::kSequence ||
+      (task.advantages_per == EntriesPer::kBySize && task.advantages.size == result.sequences());
+  const std::vector<double> advantages = read_vector(task.advantages);
   result.advantages.assign(tokens, advantages.empty() ? 0 : kNaN);
   if (advantages.empty()) return result;
   for (int64_t s = 0; s < result.sequences(); ++s) {
@@ -518,15 +517,14 @@ PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> of
   return result;
 }
 
-PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
-                               const PolicyPoint& held) {
+PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
+                                const PolicyPoint& held) {
   return Evaluation(tokens, options, at, held).run();
 }
 
-LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,
-                       const PolicyLoss& options) {
-  const PolicyTokens tokens = read_policy_batch(batch, {offsets.begin(), offsets.end()});
-  const PolicyLoss loss = compute_policy_loss(tokens, options, {to_vector(stats.logp), to_vector(stats.entropy)});
+LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyLoss& task) {
+  const PolicyTokens tokens = read_policy_batch(task, {offsets.begin(), offsets.end()});
+  const PolicyValue loss = compute_policy_loss(tokens, task, {to_vector(stats.logp), to_vector(stats.entropy)});
   LossTruth truth{loss.loss.value, {}, TokenGradients(tokens.tokens())};
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     truth.per_token_loss.push_back(loss.per_token_loss[i].value);

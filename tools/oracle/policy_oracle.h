@@ -14,7 +14,7 @@
 
 namespace logitless::oracle {
 
-/// Double copies of a PolicyBatch, NaN or 0 wherever a token takes no part.
+/// Double copies of the tensors of a PolicyLoss, NaN or 0 wherever a token takes no part.
 struct PolicyTokens {
   std::vector<int64_t> offsets;    ///< [B + 1]
   std::vector<bool> takes_part;    ///< [N]
@@ -28,9 +28,8 @@ struct PolicyTokens {
 };
 
 /// Labels and temperatures.
-Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyBatch& batch,
-                   const PolicyLoss& options);
-PolicyTokens read_policy_batch(const PolicyBatch& batch, std::vector<int64_t> offsets);
+Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyLoss& task);
+PolicyTokens read_policy_batch(const PolicyLoss& task, std::vector<int64_t> offsets);
 
 /// What the loss is a function of. Entries of tokens that take no part are not looked at; entropy may be
 /// empty where nothing needs it.
@@ -40,7 +39,7 @@ struct PolicyPoint {
 };
 
 /// Numbers are functions of the inputs (logp, entropy): 2N of them.
-struct PolicyLoss {
+struct PolicyValue {
   std::shared_ptr<Tape> tape = std::make_shared<Tape>();  ///< of all Numbers here
   Number loss;
   std::vector<Number> per_token_loss;
@@ -55,15 +54,14 @@ struct PolicyLoss {
 };
 
 /// sg() holds its argument at the values that it has at `held`.
-PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
-                               const PolicyPoint& held);
-inline PolicyLoss compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at) {
+PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at,
+                                const PolicyPoint& held);
+inline PolicyValue compute_policy_loss(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at) {
   return compute_policy_loss(tokens, options, at, at);
 }
 
 /// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
 /// call.
-LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyBatch& batch,
-                       const PolicyLoss& options);
+LossTruth policy_truth(std::span<const int64_t> offsets, const TokenStatistics& stats, const PolicyLoss& task);
 
 }  // namespace logitless::oracle

@@ -43,8 +43,7 @@ bool averages(PairedLoss loss, const PreferenceLoss& options) {
 }
 
 bool metrics_average(const PreferenceLoss& options) {
-  return options.average_log_prob || contains(options, PairedLoss::kOrpo) ||
-         contains(options, PairedLoss::kSimpo);
+  return options.average_log_prob || contains(options, PairedLoss::kOrpo) || contains(options, PairedLoss::kSimpo);
 }
 
 // 2.1: what stands in place of a log ratio.

@@ -75,8 +75,8 @@ KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options);
 /// call. `reference`: as Reference::logps; empty where the loss takes none.
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                            const ConstVector& reference, const PreferenceLoss& options);
-/// The reference of `batch` is log-probabilities.
+/// The reference of `task` is log-probabilities.
 LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                    const KtoBatch& batch, const KtoLoss& options);
+                    const KtoLoss& task);
 
 }  // namespace logitless::oracle

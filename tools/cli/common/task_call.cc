@@ -82,7 +82,7 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
   } else {
     const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
     logits = FinishedLogits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,
-                    job.tokens / std::max<int64_t>(1, job.sequences), job.vocab_size);
+                            job.tokens / std::max<int64_t>(1, job.sequences), job.vocab_size);
     source_logits_ = in_place ? job[TensorId::kLogits].data : nullptr;
     logits_bytes_ = job[TensorId::kLogits].bytes;
   }
@@ -117,26 +117,29 @@ void TaskRun::set_options(const Job& job) {
 }
 
 void TaskRun::set_batches(const Job& job) {
-  policy_batch.chosen_ids = targets;
-  policy_batch.advantages = vector_of(job, TensorId::kAdvantages);
-  policy_batch.old_logps = vector_of(job, TensorId::kOldLogps);
-  policy_batch.ref_logps = vector_of(job, TensorId::kRefLogps);
-  policy_batch.sampling_logps = vector_of(job, TensorId::kSamplingLogps);
-  policy_batch.teacher_logps = vector_of(job, TensorId::kTeacherLogps);
-  policy_batch.scores = vector_of(job, TensorId::kScores);
-  policy_batch.mask = span_of<uint8_t>(job, TensorId::kMask);
-  reference.logps = vector_of(job, TensorId::kRefLogps);
-  kto_batch.targets = targets;
-  kto_batch.labels = span_of<uint8_t>(job, TensorId::kLabels);
-  kto_batch.reference = reference;
-  kto_batch.kl_logps = vector_of(job, TensorId::kKlLogps);
-  kto_batch.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
-  kto_batch.sequence_weights = vector_of(job, TensorId::kSequenceWeights);
-  kto_batch.reward_targets = vector_of(job, TensorId::kRewardTargets);
+  policy.chosen_ids = targets;
+  policy.advantages = vector_of(job, TensorId::kAdvantages);
+  policy.old_logps = vector_of(job, TensorId::kOldLogps);
+  policy.ref_logps = vector_of(job, TensorId::kRefLogps);
+  policy.sampling_logps = vector_of(job, TensorId::kSamplingLogps);
+  policy.teacher_logps = vector_of(job, TensorId::kTeacherLogps);
+  policy.scores = vector_of(job, TensorId::kScores);
+  policy.mask = span_of<uint8_t>(job, TensorId::kMask);
+  preference.targets = targets;
+  preference.reference.logps = vector_of(job, TensorId::kRefLogps);
+  kto.targets = targets;
+  kto.labels = span_of<uint8_t>(job, TensorId::kLabels);
+  kto.reference = preference.reference;
+  kto.kl_logps = vector_of(job, TensorId::kKlLogps);
+  kto.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
+  kto.sequence_weights = vector_of(job, TensorId::kSequenceWeights);
+  kto.reward_targets = vector_of(job, TensorId::kRewardTargets);
 }
 
 void TaskRun::set_distributions(const Job& job) {
+  cross_entropy.targets = distillation.targets = set_distillation.targets = targets;
   if (job.has(TensorId::kTeacherWeight)) {
+    Teacher& teacher = distillation.teacher;
     teacher.hidden =
         HiddenStates(ConstMatrix(job[TensorId::kTeacherHidden].data, job.teacher_dtype, job.tokens, job.teacher_size),
                      job.sequences);
@@ -149,18 +152,19 @@ void TaskRun::set_distributions(const Job& job) {
     const DType dtype = job.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     // Of the whole vocabulary, where a rank has a part of the head.
     const int64_t width = job[TensorId::kSoftRows].count(size_of(dtype)) / std::max<int64_t>(1, job.tokens);
+    SoftTargets& soft_targets = soft_cross_entropy.targets;
     soft_targets = SoftTargets(ConstMatrix(job[TensorId::kSoftRows].data, dtype, job.tokens, width));
     soft_targets.mask = span_of<uint8_t>(job, TensorId::kMask);
   }
   if (!job.has(TensorId::kSetIds)) return;
   const int64_t entries = job[TensorId::kSetIds].count(sizeof(int64_t)),
                 width = entries / std::max<int64_t>(1, job.tokens);
-  sets = IdSets::padded(Targets(job[TensorId::kSetIds].as<int64_t>(), job.tokens, width),
-                        span_of<int64_t>(job, TensorId::kSetCounts));
+  const IdSets sets = IdSets::padded(Targets(job[TensorId::kSetIds].as<int64_t>(), job.tokens, width),
+                                     span_of<int64_t>(job, TensorId::kSetCounts));
   set_values = span_of<double>(job, TensorId::kSetValues);
-  set_teacher.sets = sets;
-  set_teacher.logps = vector_of(job, TensorId::kSetValues);
-  soft_targets = SoftTargets(sets, set_teacher.logps);
+  id_logps.sets = sets;
+  set_distillation.teacher = {sets, vector_of(job, TensorId::kSetValues), {}};
+  soft_cross_entropy.targets = SoftTargets(sets, set_distillation.teacher.logps);
 }
 
 void TaskRun::set_outputs(const Job& job) {
@@ -183,76 +187,72 @@ void TaskRun::set_outputs(const Job& job) {
     gradients.d_lora_b = Matrix(job[TensorId::kDLoraB].writable(), job.gradient_dtype, job.vocab_size, job.lora_rank);
   }
   if (job.has(TensorId::kDLogits)) {
-    dlogits =
+    gradients.d_logits =
         LogitsGradient(job[TensorId::kDLogits].writable(), job.gradient_dtype, logits.batch, logits.time, logits.vocab);
   }
 }
 
 void TaskRun::reset() const {
-  if (source_logits_) std::memcpy(dlogits.data, source_logits_, logits_bytes_);
+  if (source_logits_) std::memcpy(gradients.d_logits.data, source_logits_, logits_bytes_);
 }
 
 TaskResult TaskRun::run(const Context& context, bool forward_only) const {
   if (forward_only && config.top_k > 0) return statistics(context);
-  if (config.level == Level::kLogits) return run_of_logits(context, forward_only ? LogitsGradient() : dlogits);
   const Gradients out = forward_only ? Gradients() : gradients;
+  const auto of = [&](const auto& task) { return result_of(logitless::run(context, source(), task, out)); };
   switch (config.task) {
     case Task::kGrpo:
-      return result_of(policy_loss(context, hidden, head, policy_batch, policy, out));
+      return of(policy);
     case Task::kDpo:
-      return result_of(preference_loss(context, hidden, head, targets, reference, preference, out));
+      return of(preference);
     case Task::kKto:
-      return result_of(kto_loss(context, hidden, head, kto_batch, kto, out));
+      return of(kto);
     case Task::kDistillation:
-      return result_of(distillation_loss(context, hidden, head, teacher, targets, distillation, out));
+      return of(distillation);
     case Task::kSetDistillation:
-      return result_of(set_distillation_loss(context, hidden, head, set_teacher, targets, set_distillation, out));
+      return of(set_distillation);
     case Task::kSoftTargets:
-      return result_of(logitless::soft_cross_entropy(context, hidden, head, soft_targets, soft_cross_entropy, out));
+      return of(soft_cross_entropy);
     case Task::kIdLogps:
       return run_id_logps(context, out);
     case Task::kCrossEntropy:
       break;
   }
-  return result_of(logitless::cross_entropy(context, hidden, head, targets, cross_entropy, out));
-}
-
-TaskResult TaskRun::run_of_logits(const Context& context, const LogitsGradient& out) const {
-  return config.task == Task::kGrpo ? result_of(policy_loss(context, logits, policy_batch, policy, out))
-                                    : result_of(logitless::cross_entropy(context, logits, targets, cross_entropy, out));
+  return of(cross_entropy);
 }
 
 TaskResult TaskRun::run_id_logps(const Context& context, const Gradients& out) const {
-  IdLogpsResult forward = logitless::id_logps(context, hidden, head, sets, id_logps);
+  Forward<IdLogps> forward = logitless::forward(context, source(), id_logps);
   TaskResult result;
-  result.plan = out.any() ? id_logps_backward(context, hidden, head, sets, id_logps, forward, set_values, out)
-                          : std::move(forward.plan);
-  const size_t width = forward.logps.size() / static_cast<size_t>(std::max<int64_t>(1, hidden.tokens()));
-  for (size_t row = 0; row < sets.counts.size(); ++row) {
-    for (size_t e = row * width; e < row * width + static_cast<size_t>(sets.counts[row]); ++e) {
-      result.loss += set_values[e] * forward.logps[e];
+  result.plan = out.any() ? logitless::backward(context, source(), id_logps, forward, set_values, out)
+                          : std::move(forward.result.plan);
+  const std::span<const int64_t> counts = id_logps.sets.counts;
+  std::vector<double>& logps = forward.result.logps;
+  const size_t width = logps.size() / static_cast<size_t>(std::max<int64_t>(1, hidden.tokens()));
+  for (size_t row = 0; row < counts.size(); ++row) {
+    for (size_t e = row * width; e < row * width + static_cast<size_t>(counts[row]); ++e) {
+      result.loss += set_values[e] * logps[e];
     }
   }
-  result.metrics = {{"tokens", static_cast<double>(hidden.tokens() - std::ranges::count(sets.counts, 0))}};
-  result.per_token_logps = std::move(forward.logps);
+  result.metrics = {{"tokens", static_cast<double>(hidden.tokens() - std::ranges::count(counts, 0))}};
+  result.per_token_logps = std::move(logps);
   return result;
 }
 
 TaskResult TaskRun::statistics(const Context& context) const {
-  const StatsRequest request = {.top_k = config.top_k};
+  TokenStatisticsResult ran =
+      logitless::run(context, source(),
+                     TokenStatistics{.targets = targets, .token = token_options(), .request = {.top_k = config.top_k}});
   TaskResult out;
-  TokenStats stats = config.level == Level::kLogits
-                         ? compute_token_stats(context, logits, targets, token_options(), request, &out.plan)
-                         : compute_token_stats(context, hidden, head, targets, token_options(), request, &out.plan);
-  out.per_token_logps = std::move(stats.logp);
-  out.top_ids = std::move(stats.top_ids);
-  out.top_logps = std::move(stats.top_logps);
+  out.plan = std::move(ran.plan);
+  out.per_token_logps = std::move(ran.stats.logp);
+  out.top_ids = std::move(ran.stats.top_ids);
+  out.top_logps = std::move(ran.stats.top_logps);
   return out;
 }
 
 std::vector<double> TaskRun::token_logps(const Context& context) const {
-  return config.level == Level::kLogits ? compute_token_stats(context, logits, targets, cross_entropy.token).logp
-                                        : compute_token_stats(context, hidden, head, targets, cross_entropy.token).logp;
+  return logitless::run(context, source(), TokenStatistics{.targets = targets, .token = token_options()}).stats.logp;
 }
 
 ContextOptions context_options_of(const io::Config& config) {

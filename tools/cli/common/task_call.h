@@ -17,6 +17,7 @@
 #include "logitless/logits.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
+#include "logitless/run.h"
 #include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
 
@@ -46,26 +47,24 @@ struct TaskRun {
   const io::Config& config;
   HiddenStates hidden;
   LmHead head;
-  FinishedLogits logits;    ///< level logits
-  Targets targets;  ///< ids of the vocabulary entries, with ignore_index but for grpo
+  FinishedLogits logits;  ///< level logits
+  Targets targets;        ///< ids of the vocabulary entries, with ignore_index but for grpo
   CrossEntropy cross_entropy;
-  PolicyBatch policy_batch;
   PolicyLoss policy;
-  Reference reference;  ///< dpo
   PreferenceLoss preference;
-  KtoBatch kto_batch;
   KtoLoss kto;
-  Teacher teacher;  ///< distillation
   Distillation distillation;
-  SetTeacher set_teacher;
   SetDistillation set_distillation;
-  SoftTargets soft_targets;
   SoftCrossEntropy soft_cross_entropy;
-  IdSets sets;                         ///< of every task that has some
-  std::span<const double> set_values;  ///< of their entries
   IdLogps id_logps;
-  Gradients gradients;     ///< level fused
-  LogitsGradient dlogits;  ///< level logits; in place it is the logits' own memory, filled by reset()
+  std::span<const double> set_values;  ///< of the entries of sets
+  /// Level logits: in place d_logits is the logits' own memory, filled by reset().
+  Gradients gradients;
+
+  /// What the task is of.
+  Logits source() const {
+    return config.level == io::Level::kLogits ? Logits::given(logits) : Logits::of(hidden, head);
+  }
 
   /// How the task takes log-probabilities.
   const TokenOptions& token_options() const { return cross_entropy.token; }
@@ -77,7 +76,6 @@ struct TaskRun {
   std::vector<double> token_logps(const Context& context) const;
 
  private:
-  TaskResult run_of_logits(const Context& context, const LogitsGradient& out) const;
   TaskResult run_id_logps(const Context& context, const Gradients& out) const;
   TaskResult statistics(const Context& context) const;
   void set_options(const Job& job);

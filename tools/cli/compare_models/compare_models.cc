@@ -14,7 +14,7 @@
 #include "cli/common/output.h"
 #include "cli/measure/one_call.h"
 #include "io/peft_lora.h"
-#include "logitless/distillation.h"
+#include "logitless/run.h"
 #include "logitless/token_stats.h"
 #include "timing/statistics.h"
 
@@ -228,23 +228,23 @@ int run_compare_models(const Options& options) {
   ContextOptions context_options;
   context_options.threads = options.threads;
   const Context context(context_options);
-  Distillation divergence;
+  Distillation divergence = {.teacher = {base.hidden, base.head}, .targets = targets};
   divergence.want_agreement = true;
   divergence.hard_weight = ids.empty() ? 0 : 1;
   DistillationResult result;
-  TokenStats of_base;
-  Plan plan;
+  TokenStatisticsResult base_ran;
   const double time_s =
       measure([&] {
-        result = distillation_loss(context, model.hidden, model.head, {base.hidden, base.head}, targets, divergence);
+        result = logitless::run(context, Logits::of(model.hidden, model.head), divergence);
         if (!ids.empty()) {
-          of_base = compute_token_stats(context, base.hidden, base.head, targets, {}, {}, &plan);
+          base_ran = logitless::run(context, Logits::of(base.hidden, base.head), TokenStatistics{.targets = targets});
         }
       }).time_s;
+  const TokenStats& of_base = base_ran.stats;
   files.check();
   Json json = summary(result, of_base, ids);
   json["time_s"] = time_s;
-  json["workspace_bytes"] = std::max(result.plan.workspace_bytes, plan.workspace_bytes);
+  json["workspace_bytes"] = std::max(result.plan.workspace_bytes, base_ran.plan.workspace_bytes);
   json["environment"] = environment_json(describe_environment(context));
   if (!options.output_path.empty()) write_tokens(options.output_path, result, of_base, ids);
   if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(json));

@@ -132,7 +132,7 @@ class Check {
   }
 
   void compare_logit_gradients() {
-    const LogitsGradient& out = call_.dlogits;
+    const LogitsGradient& out = call_.gradients.d_logits;
     Deviation dlogits;
     truth_.of_logits->compute_logit_gradients(
         truth_.stats, truth_.loss.grads, [&](int64_t first_entry, const MatrixXd& tile) {

@@ -26,7 +26,7 @@ std::vector<int64_t> offsets_of(const TaskRun& call) {
 
 oracle::Tokens tokens_of(const TaskRun& call, const std::vector<int64_t>& offsets) {
   const int64_t vocab = call.config.level == io::Level::kFused ? call.head.vocab_size() : call.logits.vocab;
-  if (call.config.task == io::Task::kGrpo) return oracle::read_tokens(offsets, vocab, call.policy_batch, call.policy);
+  if (call.config.task == io::Task::kGrpo) return oracle::read_tokens(offsets, vocab, call.policy);
   if (call.config.task == io::Task::kCrossEntropy) {
     return oracle::read_tokens(offsets, vocab, call.targets, call.cross_entropy);
   }
@@ -39,11 +39,11 @@ oracle::LossTruth loss_of(const TaskRun& call, const std::vector<int64_t>& offse
                           const oracle::TokenStatistics& stats) {
   switch (call.config.task) {
     case io::Task::kGrpo:
-      return oracle::policy_truth(offsets, stats, call.policy_batch, call.policy);
+      return oracle::policy_truth(offsets, stats, call.policy);
     case io::Task::kDpo:
-      return oracle::preference_truth(offsets, tokens, stats, call.reference.logps, call.preference);
+      return oracle::preference_truth(offsets, tokens, stats, call.preference.reference.logps, call.preference);
     case io::Task::kKto:
-      return oracle::kto_truth(offsets, tokens, stats, call.kto_batch, call.kto);
+      return oracle::kto_truth(offsets, tokens, stats, call.kto);
     default:
       break;
   }
@@ -70,7 +70,8 @@ void take(oracle::SetDistillationTruth distillation, Truth& truth) {
 }
 
 void add_soft_truth(const TaskRun& call, const oracle::SetLogits& logits, Truth& truth) {
-  oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, call.soft_targets, call.soft_cross_entropy);
+  oracle::SoftTruth soft =
+      oracle::compute_soft_cross_entropy(logits, call.soft_cross_entropy.targets, call.soft_cross_entropy);
   truth.loss.loss = soft.loss;
   truth.loss.per_token_loss = std::move(soft.per_token_loss);
   truth.d_raw.emplace(soft.gamma.rows(), soft.gamma.cols());
@@ -83,15 +84,15 @@ void add_soft_truth(const TaskRun& call, const oracle::SetLogits& logits, Truth&
 void add_id_logps_truth(const TaskRun& call, oracle::SetLogits logits, Truth& truth) {
   logits.over_set = call.id_logps.normalise_over == NormaliseOver::kSet;
   const int64_t tokens = logits.products.rows(), vocab = logits.products.cols();
-  const oracle::RowIds sets = oracle::read_sets(call.sets, tokens);
+  const oracle::RowIds sets = oracle::read_sets(call.id_logps.sets, tokens);
   truth.d_raw = oracle::MatrixXd::Zero(tokens, vocab);
-  truth.stats.logp = oracle::VectorXd::Zero(call.sets.entries());
+  truth.stats.logp = oracle::VectorXd::Zero(call.id_logps.sets.entries());
   for (int64_t row = 0; row < tokens; ++row) {
     const std::vector<int64_t>& ids = sets[static_cast<size_t>(row)];
     if (ids.empty()) continue;
     const oracle::VectorXd log_p = oracle::log_probabilities(logits, row, ids);
     oracle::VectorXd gamma = oracle::VectorXd::Zero(vocab);
-    int64_t entry = oracle::first_entry(call.sets, tokens, row);
+    int64_t entry = oracle::first_entry(call.id_logps.sets, tokens, row);
     for (const int64_t id : ids) {
       const double upstream = call.set_values[static_cast<size_t>(entry)];
       truth.stats.logp[entry++] = log_p[id];
@@ -105,7 +106,9 @@ void add_id_logps_truth(const TaskRun& call, oracle::SetLogits logits, Truth& tr
 Truth truth_of_distributions(const TaskRun& call) {
   Truth truth;
   if (call.config.task == io::Task::kDistillation) {
-    take(oracle::distillation_rows({call.hidden, call.head, call.teacher, call.targets, call.distillation}), truth);
+    take(
+        oracle::distillation_rows({call.hidden, call.head, call.distillation.teacher, call.targets, call.distillation}),
+        truth);
     return truth;
   }
   const oracle::SetLogits logits = {oracle::read_products(states_of(call), call.head), call.head.softcap,
@@ -118,7 +121,8 @@ Truth truth_of_distributions(const TaskRun& call) {
     const std::vector<int64_t> offsets = offsets_of(call);
     const std::vector<int64_t> labels =
         oracle::read_tokens(offsets, call.head.vocab_size(), call.targets, call.token_options()).labels;
-    take(oracle::set_distillation_truth(logits, call.set_teacher, labels, offsets, call.set_distillation), truth);
+    take(oracle::set_distillation_truth(logits, call.set_distillation.teacher, labels, offsets, call.set_distillation),
+         truth);
   }
   return truth;
 }

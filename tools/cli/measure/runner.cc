@@ -116,9 +116,9 @@ void warm_up(const Context& context, DType dtype) {
   Gradients gradients;
   gradients.d_hidden = Matrix(d_hidden.data(), dtype, kTokens, kHidden);
   gradients.d_weight = Matrix(d_weight.data(), dtype, kHidden, kVocab);
-  cross_entropy(Context(options), ConstMatrix(hidden.data(), dtype, kTokens, kHidden),
-                LmHead(ConstMatrix(weight.data(), dtype, kHidden, kVocab), HeadLayout::kHiddenVocab), Targets(targets),
-                {}, gradients);
+  const LmHead head(ConstMatrix(weight.data(), dtype, kHidden, kVocab), HeadLayout::kHiddenVocab);
+  run(Context(options), Logits::of(ConstMatrix(hidden.data(), dtype, kTokens, kHidden), head),
+      CrossEntropy{.targets = Targets(targets)}, gradients);
 }
 
 }  // namespace logitless::cli

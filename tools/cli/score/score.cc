@@ -277,12 +277,11 @@ int run_score(const ScoreOptions& options) {
                                 .argmax = true,
                                 .rank = options.rank,
                                 .top_k = options.top_k > 0 ? options.top_k : config.top_k};
-  TokenStats stats;
-  Plan plan;
-  const double time_s =
-      measure([&] {
-        stats = compute_token_stats(context, call.hidden, call.head, call.targets, token_options, request, &plan);
-      }).time_s;
+  const TokenStatistics task = {.targets = call.targets, .token = token_options, .request = request};
+  TokenStatisticsResult ran;
+  const double time_s = measure([&] { ran = logitless::run(context, call.source(), task); }).time_s;
+  TokenStats& stats = ran.stats;
+  const Plan& plan = ran.plan;
   inputs.check_files();
   const std::vector<bool> greedy = is_greedy(stats, call.targets, config.cross_entropy.token.shift);
   const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
