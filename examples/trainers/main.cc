@@ -173,7 +173,8 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
   const logitless::TokenStatistics task = {.targets = {targets}};
   const auto saved = logitless::forward(context, logits, task);
   logitless::TokenGrads d_stats;  // your loss of stats.logp, stats.lse, ...; what stays empty is zero
-  for (const double logp : saved.result.stats.logp) d_stats.logp.push_back(-std::exp(logp));  // L = -Σ p(target)
+  const std::vector<double>& logps = saved.result.stats.logp;
+  for (const double logp : logps) d_stats.logp.push_back(-std::exp(logp));  // L = -Σ p(target)
   logitless::backward(context, logits, task, saved, d_stats, gradients);
   // [/statistics]
   check(std::any_of(d_hidden.begin(), d_hidden.end(), [](float x) { return x != 0; }), "a loss of the statistics");

@@ -48,7 +48,7 @@ struct ContextOptions {
   /// Calls take their memory from here (workspace.h), or from the heap where this is null. It must outlive
   /// the calls of all contexts that name it.
   Workspace* workspace = nullptr;
-  /// One of kAuto, kOnePass, kTwoPass, kExpectedRow or kDense (the baseline of dense.h). A call without
+  /// One of kAuto, kOnePass, kTwoPass, kExpectedRow or kDense (the baseline). A call without
   /// gradients runs kForwardOnly, but under kDense and where another one saves it a walk. A plan that cannot
   /// run (for its budget or its outputs) is an InvalidInput. On finished logits (logits.h) kOnePass is one
   /// walk, kTwoPass and kDense are two.

@@ -44,7 +44,8 @@ struct DistillationMetrics {
   double mean_teacher_entropy = std::numeric_limits<double>::quiet_NaN();  ///< of the teacher, in nats
 };
 
-/// What a distillation is, and what is known of its tokens. Vectors are [N] and hold 0 where a row takes no part.
+/// What a distillation is, and what is known of its tokens. Vectors are [N] and hold 0 where a row takes no
+/// part.
 struct DistillationResult {
   double loss = 0;                                ///< reduced as the options say; under kNone the sum of per_token_loss
   std::vector<double> per_token_loss;             ///< loss_scale · loss_i, whatever the reduction

@@ -82,8 +82,8 @@ struct IdLogpsResult {
 /// the rows, 16 at a time: no number of threads and no budget changes their bits. run() has no loss to make
 /// gradients of, and takes none.
 struct LOGITLESS_API IdLogps {
-  using Result = IdLogpsResult;  ///< what its verbs return
-  IdSets sets = {};              ///< of each row
+  using Result = IdLogpsResult;                               ///< what its verbs return
+  IdSets sets = {};                                           ///< of each row
   NormaliseOver normalise_over = NormaliseOver::kVocabulary;  ///< see above
   /// How log-probabilities are taken. The sets say which rows take part and stand where they are predicted:
   /// ignore_index and shift have no use here.

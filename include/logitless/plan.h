@@ -19,7 +19,13 @@ enum class PlanKind {
   kForwardOnly,  ///< statistics only; what calls without gradients run, but those of two heads that run one pass
   kOnePass,      ///< the logits of a chunk of rows are kept until their gradients are done: 3 GEMMs
   kTwoPass,      ///< the logits are computed again for the gradients: 4 GEMMs, a few tiles of memory
-  kDense,        ///< the baseline: all logits in memory
+  /// The baseline: all logits in memory, one multi-threaded GEMM to make them, row kernels in place, and two
+  /// GEMMs back, for every task. It computes every row, ignored ones too, as lm_head + loss does. The
+  /// contracts of calls hold under it, with these exceptions: the workspace is N · V logits whatever the
+  /// budget, and N · H more for hidden states whose sequences stand apart, which are copied together, and as
+  /// much for such a d_hidden; a weight sink is an InvalidInput; a NaN in an ignored row of hidden reaches
+  /// d_weight (0 · NaN); the bits may depend on the number of threads, as they do in any BLAS.
+  kDense,
   /// d_hidden is summed while the logits are walked for the first time, up to factors of each row that the
   /// loss decides: 2 GEMMs, a few tiles of memory. For a head that is not trained, and for losses whose
   /// gradients are those of log-probabilities, lse and cross alone. d_weight, d_bias and d_lora_b take the
@@ -65,10 +71,10 @@ struct LOGITLESS_API Plan {
   /// Of these bytes so many hold a pass's hidden states in the form that the backend multiplies; it is 0
   /// where it takes them as they stand, or where the budget has no room.
   size_t packed_bytes = 0;
-  /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other
-  /// options stay as they are; a call with less names it in its message. Plan functions (plan_cross_entropy()
-  /// and its like) fill it; in the plan of a call that ran it is 0, because to know it takes several times as
-  /// long as to plan. It is also 0 under kDense, which runs with any budget.
+  /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other options
+  /// stay as they are; a call with less names it in its message. plan() fills it; in the plan of a call that
+  /// ran it is 0, because to know it takes several times as long as to plan. It is also 0 under kDense, which
+  /// runs with any budget.
   size_t least_workspace_bytes = 0;
   /// Of gradients that are sampled or certified (BackwardOptions), in what a call returns: the share of the
   /// pairs of a row that has a gradient and a segment of 64 vocabulary entries whose gradients were made. 1:

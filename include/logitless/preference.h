@@ -183,10 +183,10 @@ struct KtoResult {
 
 /// The loss of sequences that stand alone, B of them (docs/losses.md, 2.2).
 struct LOGITLESS_API KtoLoss {
-  using Result = KtoResult;                ///< what its verbs return
-  Targets targets = {};                    ///< [N]
-  std::span<const uint8_t> labels = {};    ///< [B]: not 0 = desirable; a2po may have none
-  Reference reference = {};                ///< needed; logps [B] or [N]
+  using Result = KtoResult;              ///< what its verbs return
+  Targets targets = {};                  ///< [N]
+  std::span<const uint8_t> labels = {};  ///< [B]: not 0 = desirable; a2po may have none
+  Reference reference = {};              ///< needed; logps [B] or [N]
   /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
   /// equal length, taken as they are: averages with average_log_prob. The baseline is the mean of their
   /// differences, and 0 where that is below 0 or both are empty. For kto only.

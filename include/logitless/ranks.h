@@ -46,9 +46,9 @@ class LOGITLESS_API RankError : public std::runtime_error {
 };
 
 /// A slice of a vocabulary whose other slices are out of a call's reach, as inside a compiled graph: its
-/// caller carries what a call says to the others. cross_entropy_slice() or token_stats_slice() make the bytes
-/// of each slice; a call that has those of all slices returns the results of the whole vocabulary, with the
-/// gradients of its own slice, and d_hidden summed over it. Statistics have the same bits as where one
+/// caller carries what a call says to the others. fold_slice() makes the bytes of each slice; a call that has
+/// those of all slices returns the results of the whole vocabulary, with the gradients of its own slice, and
+/// d_hidden summed over it. Statistics have the same bits as where one
 /// process has all slices. The target's rank is not among them.
 struct VocabSlice {
   int64_t first = 0;       ///< entries of the vocabulary that stand before those of the LmHead

@@ -311,7 +311,7 @@ struct FinishedLogits {
   FinishedLogits() = default;
   /// Without a stride the rows, or the sequences, follow one another.
   FinishedLogits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
-         std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
+                 std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
       : data(data_),
         dtype(dtype_),
         batch(batch_),
@@ -321,8 +321,8 @@ struct FinishedLogits {
         row_stride(row_stride_.value_or(vocab_)) {}
   /// Does the same for a typed pointer.
   template <class T>
-  FinishedLogits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
-         std::optional<int64_t> row_stride_ = {})
+  FinishedLogits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_,
+                 std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
       : FinishedLogits(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
 
   /// Returns N = B T.

@@ -228,8 +228,8 @@ struct LOGITLESS_API TokenStatistics {
   /// [N]. With none (size 0) every row takes part, and there is nothing of a target: no logp, no rank and no
   /// outside.
   Targets targets = {};
-  TokenOptions token = {};               ///< which rows take part, and how log-probabilities are taken
-  StatsRequest request = {};             ///< what is computed beyond logp and lse
+  TokenOptions token = {};    ///< which rows take part, and how log-probabilities are taken
+  StatsRequest request = {};  ///< what is computed beyond logp and lse
 };
 
 /// A loss of the caller's own, as a function of the statistics. One pass keeps the logits of whole groups, so

@@ -75,15 +75,15 @@ void expect_bits_of_one_process(const char* name, const Fold& fold, const Run& r
 using Gather = std::function<std::vector<std::byte>(const std::vector<std::byte>&)>;
 
 // As docs/parallel.md has it.
-double loss_of_slice(int64_t first, int64_t vocab_size, const HiddenStates& hidden, const LmHead& head,
-                     const Targets& targets, const Gradients& gradients, const Gather& gather) {
+double loss_of_slice(int64_t first, int64_t vocab_size, const Logits& logits, const CrossEntropy& task,
+                     const Gradients& gradients, const Gather& gather) {
   // [slice]
   ContextOptions options;
   options.ranks.slice = VocabSlice{.first = first, .vocab_size = vocab_size};
-  const std::vector<std::byte> mine = cross_entropy_slice(Context(options), hidden, head, targets);
+  const std::vector<std::byte> mine = fold_slice(Context(options), logits, task);
   const std::vector<std::byte> all = gather(mine);  // of all ranks, in the vocabulary's order
   options.ranks.slice->gathered = all;
-  const double loss = cross_entropy(Context(options), hidden, head, targets, {}, gradients).loss;
+  const double loss = run(Context(options), logits, task, gradients).loss;
   // [/slice]
   return loss;
 }
@@ -93,8 +93,9 @@ TEST(Slices, AreOneCallWhereThereIsOneOfThem) {
   const Batch batch;
   FromHidden::Outputs one, outputs;
   const Context two_pass(tiles(PlanKind::kTwoPass));
-  const double loss = loss_of_slice(0, kVocab, source.states(), source.head(), batch.targets(), outputs.views(),
-                                    [](const std::vector<std::byte>& mine) { return mine; });
+  const double loss =
+      loss_of_slice(0, kVocab, Logits::of(source.states(), source.head()), CrossEntropy{.targets = batch.targets()},
+                    outputs.views(), [](const std::vector<std::byte>& mine) { return mine; });
   EXPECT_NEAR(loss, cross_entropy(two_pass, source.states(), source.head(), batch.targets(), {}, one.views()).loss,
               1e-6);
   for (size_t i = 0; i < one.values().size(); ++i) EXPECT_NEAR(outputs.values()[i], one.values()[i], 1e-6);

@@ -46,8 +46,8 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
     if (!ref_.empty()) {
       const Context context;
       const float logit = 0;
-      const Gradients none;
-      api::Call any(context, Logits::given(FinishedLogits(&logit, 1, 1, 1)), nullptr, none);  // The values are given: nothing is computed.
+      const Gradients none;  // The values are given: nothing is computed.
+      api::Call any(context, Logits::given(FinishedLogits(&logit, 1, 1, 1)), nullptr, none);
       loss.set_reference(api::reference_sums(any, reference_, options_.ref_logps_are, loss.tokens(), options_.token));
     }
     TokenGrads grads = tokens_.zero_grads();
@@ -103,7 +103,8 @@ TEST_P(PreferenceGoldenTest, Fused) {
   for_each_plan([&](const Context& context) {
     expect_public_result(preference_loss(context, hidden, head, targets(), reference_, options_, tokens_.gradients()));
   });
-  const Forward<PreferenceLoss> forward = preference_loss_forward(Context(), hidden, head, targets(), reference_, options_);
+  const Forward<PreferenceLoss> forward =
+      preference_loss_forward(Context(), hidden, head, targets(), reference_, options_);
   preference_loss_backward(Context(), hidden, head, targets(), reference_, options_, forward, 1.0, tokens_.gradients());
   expect_public_result(forward.result);
 }
