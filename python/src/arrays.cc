@@ -163,18 +163,23 @@ Array Arrays::floating(nb::handle object, const char* name, Axes axes, bool writ
   return out;
 }
 
-void Arrays::check_empty(int64_t tokens) const {
-  for (const auto& [name, rows] : empty_) {
-    if (tokens == 0 || rows == tokens) continue;
-    refuse(name, " has no elements, and the call has ", tokens, " tokens: leave it out if it is not meant");
-  }
-}
-
 void Arrays::mark_sequences(const Array& array, const char* name) {
   if (array.axes() == 2) sequences_.push_back({name, array.size(0), array.size(1)});
 }
 
-void Arrays::check_sequences(int64_t batch, int64_t time) const {
+void Arrays::check(const Logits& logits, std::span<const char* const> needed) const {
+  const auto& [hidden, head, finished, is_given] = logits;
+  const int64_t tokens = is_given ? finished.tokens() : hidden.tokens();
+  for (const auto& [name, rows] : empty_) {
+    if (tokens == 0 || rows == tokens) continue;
+    const bool is_needed =
+        std::any_of(needed.begin(), needed.end(), [&](const char* one) { return one && one == name; });
+    refuse(name, " has no elements, and the call has ", tokens, " tokens",
+           is_needed ? "" : ": leave it out if it is not meant");
+  }
+  const int64_t batch = is_given ? finished.batch : hidden.sequences;
+  if (batch <= 1) return;
+  const int64_t time = is_given ? finished.time : hidden.states.rows / batch;
   for (const auto& [name, rows, cols] : sequences_) {
     if (rows == batch && cols == time) continue;
     refuse(name, " has shape [", rows, ", ", cols, "]: it must be [", batch, ", ", time, "], the leading axes of ",

@@ -6,6 +6,7 @@
 #include <nanobind/ndarray.h>
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -75,10 +76,9 @@ class Arrays {
   /// Marks an argument as given without elements, which the library reads as one that is not given. It is legal in a
   /// call without tokens, and where it has a row of no entries for each token.
   void mark_empty(const char* name, int64_t rows = -1) { empty_.emplace_back(name, rows); }
-  /// Throws for marked arguments that are not legal for this number of tokens.
-  void check_empty(int64_t tokens) const;
-  /// Throws for an array of [B, T] that has other axes than these.
-  void check_sequences(int64_t batch, int64_t time) const;
+  /// Throws for marked arguments that are not legal for these logits' number of tokens (the message advises to leave
+  /// out those that are not `needed`), and for an array of [B, T] that has other axes than theirs.
+  void check(const Logits& logits, std::span<const char* const> needed) const;
 
   /// Tells the frameworks whose tensors a call has written: autograd then knows what it has saved of them as changed.
   void tell_written() const;

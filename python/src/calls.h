@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the functions of the module share: how a loss is run, planned, or run in halves.
+// The Python functions of a task: its verbs, with keyword arguments.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -7,57 +7,55 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <span>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "arrays.h"
 #include "logitless/error.h"
-#include "options.h"
+#include "tasks.h"
 
 namespace logitless::python {
-
-// Adds what a loss beside a teacher has for each token: what was not asked for is left out.
-template <class Result>
-void add_distilled(Result&& result, nb::dict& out) {
-  const auto add = [&](const char* name, std::vector<double>& column) {
-    if (!column.empty()) out[name] = to_numpy(std::move(column));
-  };
-  out["per_token_divergence"] = to_numpy(std::move(result.per_token_divergence));
-  out["per_token_acceptance"] = to_numpy(std::move(result.per_token_acceptance));
-  add("per_token_agreement", result.per_token_agreement);
-  add("per_token_entropy", result.per_token_entropy);
-  add("per_token_teacher_entropy", result.per_token_teacher_entropy);
-}
 
 // Returns a result as Python sees it.
 template <class Result>
 nb::dict result_dict(Result&& result) {
   nb::dict out;
-  out["loss"] = result.loss;
-  if constexpr (requires { result.per_token_logps; }) {
-    out["per_token_logps"] = to_numpy(std::move(result.per_token_logps));
-  }
-  if constexpr (requires { result.per_token_lse; }) {
-    out["per_token_lse"] = to_numpy(std::move(result.per_token_lse));
-    if (!result.per_token_argmax.empty()) out["per_token_argmax"] = to_numpy(std::move(result.per_token_argmax));
-  }
-  if constexpr (requires { result.per_token_loss; }) {
-    out["per_token_loss"] = to_numpy(std::move(result.per_token_loss));
-  }
-  if constexpr (requires { result.sequence_logps; }) {
-    out["sequence_logps"] = to_numpy(std::move(result.sequence_logps));
-  }
-  if constexpr (requires { result.sequence_losses; }) {
-    out["sequence_losses"] = to_numpy(std::move(result.sequence_losses));
-  }
+  const auto add = [&](const char* name, auto& column) { out[name] = to_numpy(std::move(column)); };
+  const auto add_asked = [&](const char* name, auto& column) {
+    if (!column.empty()) add(name, column);
+  };
+  if constexpr (requires { result.loss; }) out["loss"] = result.loss;
+  if constexpr (requires { result.logps; }) add("logps", result.logps);
+  if constexpr (requires { result.per_token_logps; }) add("per_token_logps", result.per_token_logps);
+  if constexpr (requires { result.per_token_lse; }) add("per_token_lse", result.per_token_lse);
+  if constexpr (requires { result.per_token_argmax; }) add_asked("per_token_argmax", result.per_token_argmax);
+  if constexpr (requires { result.per_token_loss; }) add("per_token_loss", result.per_token_loss);
+  if constexpr (requires { result.sequence_logps; }) add("sequence_logps", result.sequence_logps);
+  if constexpr (requires { result.sequence_losses; }) add("sequence_losses", result.sequence_losses);
+  if constexpr (requires { result.per_token_divergence; }) add("per_token_divergence", result.per_token_divergence);
   if constexpr (requires { result.per_token_acceptance; }) {
-    add_distilled(std::move(result), out);
-  } else if constexpr (requires { result.per_token_divergence; }) {
-    out["per_token_divergence"] = to_numpy(std::move(result.per_token_divergence));
+    add("per_token_acceptance", result.per_token_acceptance);
+    add_asked("per_token_agreement", result.per_token_agreement);
+    add_asked("per_token_entropy", result.per_token_entropy);
+    add_asked("per_token_teacher_entropy", result.per_token_teacher_entropy);
   }
-  out["metrics"] = dict_of(result.metrics);
+  if constexpr (requires { result.metrics; }) out["metrics"] = dict_of(result.metrics);
   out["plan"] = std::move(result.plan);
+  return out;
+}
+
+// Returns copies of the columns, without expected rows, which are no column.
+inline nb::dict columns_of(const Forward<TokenStatistics>& forward) {
+  const TokenStats& stats = forward.result.stats;
+  nb::dict out;
+  const bool no_tokens = stats.logp.empty();  // then every column is empty, whether it was asked for or not
+  const auto add = [&](const Field& field, const auto& column) {
+    if (no_tokens || !column.empty()) out[field.name] = to_numpy(std::remove_cvref_t<decltype(column)>(column));
+  };
+  visit_fields(FieldsOf<TokenStats>(), add, stats);
   return out;
 }
 
@@ -83,57 +81,84 @@ auto writing(const Arrays& arrays, const Work& work) {
   }
 }
 
-/// The keywords of one call of a loss, read. A call without `outputs` computes no gradients.
-template <class Loss>
-struct Read {
-  Arrays arrays;
-  Keywords keywords;
-  CallTensors call;
-  Loss loss;
-
-  explicit Read(nb::dict given, bool outputs = true)
-      : keywords(std::move(given), Loss::kName), call(keywords, arrays, outputs), loss(keywords, arrays) {
-    keywords.check_all_known();
-    call.check(arrays);
+// Returns a forward half as Python keeps it: the state that the backward half needs, and with it the result unless that
+// is the state itself.
+template <class Task>
+nb::object kept(const Arrays& arrays, Forward<Task>* forward) {
+  nb::object state = nb::cast(forward, nb::rv_policy::take_ownership);
+  if constexpr (std::is_same_v<Task, TokenStatistics>) {
+    return state;
+  } else {
+    nb::dict result = result_dict(std::move(forward->result));
+    if constexpr (std::is_same_v<Task, IdLogps>) {
+      nb::list shape;
+      for (const int64_t axis : arrays.ids_shape()) shape.append(axis);
+      result["logps"] = result["logps"].attr("reshape")(nb::tuple(shape));
+    }
+    return nb::make_tuple(result, state);
   }
-};
-
-template <class Loss>
-void define_loss(nb::module_& m, const char* forward_name) {
-  const std::string name = Loss::kName;
-  nb::class_<typename Loss::Forward>(m, forward_name);
-  m.def(name.c_str(), [](const Context& context, nb::dict keywords) {
-    const Read<Loss> read(std::move(keywords));
-    return result_dict(writing(read.arrays, [&] {
-      return read.call.with(
-          [&](const auto& outputs, const auto&... source) { return read.loss.run(context, outputs, source...); });
-    }));
-  });
-  m.def(("plan_" + name).c_str(), [](const Context& context, nb::dict keywords) {
-    const Read<Loss> read(std::move(keywords));
-    return read.call.with(
-        [&](const auto& outputs, const auto&... source) { return read.loss.plan(context, outputs, source...); });
-  });
-  m.def((name + "_forward").c_str(), [](const Context& context, nb::dict keywords) {
-    const Read<Loss> read(std::move(keywords));
-    auto forward = unlocked([&] {
-      return read.call.with([&](const auto&, const auto&... source) { return read.loss.forward(context, source...); });
-    });
-    auto result = forward.result;  // what Python keeps; the backward half needs the rest
-    return std::make_pair(result_dict(std::move(result)), std::move(forward));
-  });
-  m.def((name + "_backward").c_str(), [](const Context& context, nb::dict keywords,
-                                         const typename Loss::Forward& forward, const std::vector<double>& upstream) {
-    const Read<Loss> read(std::move(keywords));
-    return writing(read.arrays, [&] {
-      return read.call.with([&](const auto& outputs, const auto&... source) {
-        return read.loss.backward(context, forward, upstream, outputs, source...);
-      });
-    });
-  });
 }
 
-/// Defines soft_cross_entropy and its halves, and id_logps and its backward.
-void define_sets(nb::module_& m);
+// The type of upstream gradients: a list of numbers for a loss, an array of float64 for ids, a dict of columns for
+// statistics.
+template <class Task>
+using GivenUpstream = std::conditional_t<kHasLoss<Task>, const std::vector<double>&,
+                                         std::conditional_t<std::is_same_v<Task, IdLogps>, nb::handle, nb::dict>>;
+
+inline std::span<const double> upstream_of(Arrays&, const std::vector<double>& given) { return given; }
+inline std::span<const double> upstream_of(Arrays& arrays, nb::handle given) {
+  const ConstVector entries = arrays.entries(given, "upstream");
+  if (entries.dtype != DType::kFloat64) {
+    throw InvalidInput(std::string("upstream is ") + name_of(entries.dtype) + ": it must be float64");
+  }
+  return {static_cast<const double*>(entries.data), static_cast<size_t>(entries.size)};
+}
+inline TokenGrads upstream_of(Arrays& arrays, nb::dict given) {
+  Keywords columns(std::move(given), "grads");
+  TokenGrads out;
+  const auto take_column = [&](const Field& field, std::vector<double>& to) {
+    if (const nb::handle column = columns.find(field.name)) {
+      const auto values = arrays.span<double>(column, field.name);
+      to.assign(values.begin(), values.end());
+    }
+  };
+  visit_fields(FieldsOf<TokenGrads>(), take_column, out);
+  columns.check_all_known();
+  return out;
+}
+
+/// Defines the functions of a task, and the class of its Forward.
+template <class Task>
+void define_task(nb::module_& m) {
+  constexpr const TaskNames& kNames = kTaskNames<Task>;
+  nb::class_<Forward<Task>> left(m, kNames.forward_class);
+  if constexpr (std::is_same_v<Task, TokenStatistics>) left.def("columns", &columns_of);
+  if constexpr (kHasLoss<Task>) {
+    m.def(kNames.name, [](const Context& context, nb::dict keywords) {
+      const Read<Task> read(std::move(keywords));
+      return result_dict(
+          writing(read.arrays, [&] { return run(context, read.call.logits, read.task, read.call.gradients); }));
+    });
+  }
+  m.def((std::string("plan_") + kNames.name).c_str(), [](const Context& context, nb::dict keywords) {
+    const Read<Task> read(std::move(keywords));
+    return plan(context, read.call.logits, read.task, read.call.gradients);
+  });
+  m.def(kNames.forward, [](const Context& context, nb::dict keywords) {
+    const Read<Task> read(std::move(keywords));
+    return kept(read.arrays,
+                unlocked([&] { return new Forward<Task>(forward(context, read.call.logits, read.task)); }));
+  });
+  m.def(
+      kNames.backward,
+      [](const Context& context, nb::dict keywords, const Forward<Task>& left, GivenUpstream<Task> given) {
+        Read<Task> read(std::move(keywords), /*outputs=*/true);
+        const auto upstream = upstream_of(read.arrays, given);
+        return writing(read.arrays, [&] {
+          return backward(context, read.call.logits, read.task, left, upstream, read.call.gradients);
+        });
+      },
+      nb::arg("context"), nb::arg("arguments"), nb::arg("forward"), nb::arg("upstream").none());
+}
 
 }  // namespace logitless::python

@@ -3,44 +3,70 @@
 // Buffers are dense and row-major, and XLA's for as long as a call.
 //
 // All take the same arguments, in the order of Argument, of which those without an element are not given. Attributes
-// are the fields of the options, by their names; those of the context begin with "context.".
+// are the fields of the options, by their names; those of the context begin with "context.". A task's own
+// arguments follow, in this order:
+//
+//     soft_cross_entropy       ids, weights, probabilities, mask
+//     id_logps                 ids
+//     set_distillation_loss    ids, the teacher's log-probabilities there and outside
+//     distillation_loss        the teacher's hidden states, weight and bias, its logits (either may be empty), and of
+//                              its head the scales, the chosen entries, and the states and b of a LoRA
+//
+// The last argument of a backward is the upstream gradient.
 #include "jax.h"
 
 #include <algorithm>
+#include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 #include "jax_call.h"
-#include "logitless/slices.h"
-#include "options.h"
+#include "tasks.h"
 
 namespace logitless::python {
 namespace {
 
+// Writes the loss, or the losses of all tokens.
+template <class Result>
+void write_loss(const Result& result, bool per_token, ffi::AnyBuffer out) {
+  write_column(per_token ? std::span<const double>(result.per_token_loss) : std::span(&result.loss, 1), out);
+}
+
+template <class Loss>
+void run_loss(const JaxCall& call) {
+  const auto task = call.task<Loss>();
+  write_loss(run(call.context(), call.logits, task), task.reduction == Reduction::kNone, call.result(0));
+}
+
+template <class Loss>
+void run_loss_grad(const JaxCall& call) {
+  write_loss(run(call.context(), call.logits, call.task<Loss>(), call.gradients(1)), false, call.result(0));
+}
+
+// Runs the forward half again: XLA keeps only arrays between calls.
+template <class Task>
+void run_backward(const JaxCall& call) {
+  const auto task = call.task<Task>();
+  const Context context = call.context();
+  const auto upstream = read_column<double>(call.last_argument());
+  backward(context, call.logits, task, forward(context, call.logits, task), upstream, call.gradients(0));
+}
+
+void run_id_logps(const JaxCall& call) {
+  write_column(run(call.context(), call.logits, call.task<IdLogps>()).logps, call.result(0));
+}
+
 constexpr StatsRequest kTokenRequest = {.entropy = true};
 
-void run_cross_entropy(const JaxCall& call) {
-  const double loss =
-      cross_entropy(call.context(), call.hidden, call.head, call.targets, call.options<CrossEntropy>()).loss;
-  write_column({&loss, 1}, call.result(0));
-}
-
-void run_cross_entropy_grad(const JaxCall& call) {
-  const double loss = cross_entropy(call.context(), call.hidden, call.head, call.targets,
-                                    call.options<CrossEntropy>(), call.gradients(1))
-                          .loss;
-  write_column({&loss, 1}, call.result(0));
-}
-
-void run_cross_entropy_slice(const JaxCall& call) {
-  call.write_bytes(
-      cross_entropy_slice(call.context(), call.hidden, call.head, call.targets, call.options<CrossEntropy>()),
-      0);
+TokenStatistics token_statistics(const JaxCall& call) {
+  auto task = call.task<TokenStatistics>();
+  task.request = kTokenRequest;
+  return task;
 }
 
 void run_token_logps(const JaxCall& call) {
-  const TokenStats stats = compute_token_stats(call.context(), call.hidden, call.head, call.targets,
-                                               call.options<TokenOptions>(), kTokenRequest);
+  const TokenStats stats = run(call.context(), call.logits, token_statistics(call)).stats;
   write_column(stats.logp, call.result(0));
   write_column(stats.entropy, call.result(1));
 }
@@ -54,28 +80,51 @@ void run_token_logps_grad(const JaxCall& call) {
   if (std::all_of(grads.entropy.begin(), grads.entropy.end(), [](double g) { return g == 0; })) grads.entropy.clear();
   const bool exact = outputs.backward.mode == BackwardMode::kExact;
   const Context context = call.context(exact && !outputs.wants_head() && grads.entropy.empty());
-  const TokenOptions options = call.options<TokenOptions>();
-  const TokenStats stats = compute_token_stats(context, call.hidden, call.head, call.targets, options, kTokenRequest);
-  backpropagate_token_grads(context, call.hidden, call.head, call.targets, options, kTokenRequest, stats, grads,
-                            outputs);
+  const TokenStatistics task = token_statistics(call);
+  backward(context, call.logits, task, forward(context, call.logits, task), grads, outputs);
 }
 
-void run_token_logps_slice(const JaxCall& call) {
-  call.write_bytes(token_stats_slice(call.context(), call.hidden, call.head, call.targets, call.options<TokenOptions>(),
-                                     kTokenRequest),
-                   0);
+void run_topk_logps(const JaxCall& call) {
+  auto task = call.task<TokenStatistics>();
+  call.read("k", task.request.top_k);
+  const TokenStats stats = run(call.context(), call.logits, task).stats;
+  const ffi::AnyBuffer ids = call.result(0);
+  std::copy(stats.top_ids.begin(), stats.top_ids.end(), static_cast<int32_t*>(ids.untyped_data()));
+  write_column(stats.top_logps, call.result(1));
 }
 
-LOGITLESS_HANDLER(k_run_cross_entropy, run_cross_entropy);
-LOGITLESS_HANDLER(k_run_cross_entropy_grad, run_cross_entropy_grad);
-LOGITLESS_HANDLER(k_run_cross_entropy_slice, run_cross_entropy_slice);
-LOGITLESS_HANDLER(k_run_token_logps, run_token_logps);
-LOGITLESS_HANDLER(k_run_token_logps_grad, run_token_logps_grad);
-LOGITLESS_HANDLER(k_run_token_logps_slice, run_token_logps_slice);
+template <auto task_of>
+void run_slice(const JaxCall& call) {
+  call.write_bytes(fold_slice(call.context(), call.logits, task_of(call)), 0);
+}
 
-// Writes the fields of a structure as attributes: Python's bool, int, float and str.
-template <class Structure>
-void write_attributes(const Structure& options, const std::string& prefix, nb::dict& out) {
+// Returns the handlers by the names that XLA calls them by.
+nb::dict handlers() {
+  nb::dict out;
+  const auto add = [&](const std::string& name, XLA_FFI_Handler* made) {
+    out[("logitless_" + name).c_str()] = nb::capsule(reinterpret_cast<void*>(made));
+  };
+  const auto add_losses = [&]<class... Losses> {
+    (add(kTaskNames<Losses>.name, handler<run_loss<Losses>>), ...);
+    (add(std::string(kTaskNames<Losses>.name) + "_grad", handler<run_loss_grad<Losses>>), ...);
+  };
+  const auto add_backwards = [&]<class... Tasks> {
+    (add(kTaskNames<Tasks>.backward, handler<run_backward<Tasks>>), ...);
+  };
+  add_losses.template operator()<CrossEntropy, SoftCrossEntropy, SetDistillation, Distillation>();
+  add_backwards.template operator()<SoftCrossEntropy, SetDistillation, Distillation, IdLogps>();
+  add("cross_entropy_slice", handler<run_slice<[](const JaxCall& call) { return call.task<CrossEntropy>(); }>>);
+  add("id_logps", handler<run_id_logps>);
+  add("token_logps", handler<run_token_logps>);
+  add("token_logps_grad", handler<run_token_logps_grad>);
+  add("token_logps_slice", handler<run_slice<token_statistics>>);
+  add("topk_logps", handler<run_topk_logps>);
+  return out;
+}
+
+// Writes the fields of a list as attributes: Python's bool, int, float and str.
+template <class List, class Structure>
+void write_attributes(List list, const Structure& options, const std::string& prefix, nb::dict& out) {
   const auto write = [&](const Field& field, const auto& member) {
     const auto put = [&](const auto& value) {
       using T = std::remove_cvref_t<decltype(value)>;
@@ -92,7 +141,7 @@ void write_attributes(const Structure& options, const std::string& prefix, nb::d
       put(member);
     }
   };
-  visit_flat(FieldsOf<Structure>(), write, options);
+  visit_flat(list, write, options);
 }
 
 // What of a teacher's head is no array.
@@ -106,34 +155,10 @@ void take_teacher_head(Keywords& keywords, nb::dict& out) {
   if (teacher.round_logits_to) out["teacher_round_logits_to"] = name_of(*teacher.round_logits_to);
 }
 
-// Calls use.operator()<Options>() for the options of a task.
-template <class Use>
-void with_options(const std::string& task, const Use& use) {
-  if (task == "cross_entropy") return use.template operator()<CrossEntropy>();
-  if (task == "soft_cross_entropy") return use.template operator()<SoftCrossEntropy>();
-  if (task == "id_logps") return use.template operator()<IdLogps>();
-  if (task == "distillation_loss") return use.template operator()<Distillation>();
-  if (task == "set_distillation_loss") return use.template operator()<SetDistillation>();
-  use.template operator()<TokenOptions>();
-}
-
 }  // namespace
 
 void define_jax_targets(nb::module_& m) {
-  m.def("jax_targets", [] {
-    nb::dict out;
-    const auto add = [&](const char* name, XLA_FFI_Handler* handler) {
-      out[name] = nb::capsule(reinterpret_cast<void*>(handler));
-    };
-    add("logitless_cross_entropy", k_run_cross_entropy);
-    add("logitless_cross_entropy_grad", k_run_cross_entropy_grad);
-    add("logitless_cross_entropy_slice", k_run_cross_entropy_slice);
-    add("logitless_token_logps", k_run_token_logps);
-    add("logitless_token_logps_grad", k_run_token_logps_grad);
-    add("logitless_token_logps_slice", k_run_token_logps_slice);
-    for (const auto& [name, handler] : distribution_handlers()) add(name, handler);
-    return out;
-  });
+  m.def("jax_targets", &handlers);
   // Returns the attributes of a call: options that are given, and the context's. Throws what a call would throw of
   // names and types.
   m.def(
@@ -148,22 +173,27 @@ void define_jax_targets(nb::module_& m) {
         out["layout"] = name_of(head.layout);
         out["softcap"] = head.softcap;
         if (task == "distillation_loss") take_teacher_head(keywords, out);
-        write_attributes(take_backward(keywords), "backward.", out);
-        with_options(task, [&]<class Options> { write_attributes(take_fields<Options>(keywords, arrays), "", out); });
+        write_attributes(FieldsOf<BackwardOptions>(), take_backward(keywords), "backward.", out);
+        with_list(task == "token_logps" ? "token" : task, [&](auto list, auto& options) {
+          take_fields(keywords, arrays, list, options);
+          write_attributes(list, options, "", out);
+        });
         keywords.check_all_known();
         if (context && (context->options().ranks.any() || context->options().workspace)) {
           throw InvalidInput("context has ranks or a workspace: XLA runs calls of several devices side by side");
         }
-        if (context) write_attributes(context->options(), "context.", out);
+        if (context) write_attributes(FieldsOf<ContextOptions>(), context->options(), "context.", out);
         return out;
       },
       nb::arg("task"), nb::arg("given"), nb::arg("context").none());
   m.def("jax_slice_bytes", [](const std::string& task, bool in_double, nb::dict given) {
     const DType dtype = in_double ? DType::kFloat64 : DType::kFloat32;
-    if (task != "cross_entropy") return slice_bytes_per_token(dtype, kTokenRequest);
+    if (task != "cross_entropy") return slice_bytes_per_token(dtype, TokenStatistics{.request = kTokenRequest});
     Keywords keywords(std::move(given), task.c_str());
     Arrays arrays;
-    return slice_bytes_per_token(dtype, take_fields<CrossEntropy>(keywords, arrays));
+    CrossEntropy loss;
+    take_fields(keywords, arrays, FieldsOf<CrossEntropy>(), loss);
+    return slice_bytes_per_token(dtype, loss);
   });
 }
 

@@ -16,10 +16,9 @@
 #include <vector>
 
 #include "caller_names.h"
-#include "logitless/cross_entropy.h"
 #include "logitless/error.h"
 #include "logitless/fields.h"
-#include "logitless/token_stats.h"
+#include "logitless/run.h"
 
 namespace logitless::python {
 
@@ -47,6 +46,12 @@ struct HeadPlaces {
   size_t weight, bias, scales, ids, lora_states, lora_b;
 };
 inline constexpr HeadPlaces kHeadPlaces = {kWeight, kBias, kScales, kVocabIds, kLoraStates, kLoraB};
+inline constexpr HeadPlaces kTeacherPlaces = {.weight = kMore + 1,
+                                              .bias = kMore + 2,
+                                              .scales = kMore + 4,
+                                              .ids = kMore + 5,
+                                              .lora_states = kMore + 6,
+                                              .lora_b = kMore + 7};
 
 inline DType dtype_of(ffi::DataType type, const char* name) {
   switch (type) {
@@ -160,22 +165,10 @@ class JaxCall {
     const View states(argument(kHidden), "hidden");
     int64_t sequences = 1;
     attributes_.read("sequences", sequences);
-    hidden = HiddenStates(states.read(), sequences);
-    head = head_at(kHeadPlaces, "");
-    const ffi::AnyBuffer ids = argument(kTargets);
-    const auto count = static_cast<int64_t>(ids.element_count());
-    if (ids.element_type() == ffi::DataType::S32) {
-      targets = Targets(static_cast<const int32_t*>(ids.untyped_data()), count);
-    } else if (ids.element_type() == ffi::DataType::S64) {
-      targets = Targets(static_cast<const int64_t*>(ids.untyped_data()), count);
-    } else {
-      throw InvalidInput("targets must be int32 or int64");
-    }
+    logits = Logits::of(HiddenStates(states.read(), sequences), head_at(kHeadPlaces, ""));
   }
 
-  HiddenStates hidden;
-  LmHead head;
-  Targets targets;
+  Logits logits;
 
   ffi::AnyBuffer argument(size_t i) const { return checked(arguments_.get<ffi::AnyBuffer>(i)); }
   ffi::AnyBuffer last_argument() const { return argument(arguments_.size() - 1); }
@@ -194,59 +187,20 @@ class JaxCall {
     }
     return Context(std::move(options));
   }
-  /// Returns the options of a task, with the arrays that belong to them.
-  template <class Options>
-  Options options() const {
-    auto out = attributes_.all<Options>();
+  /// Returns a task: its options, and its arrays.
+  template <class Task>
+  Task task() const {
+    auto out = attributes_.all<Task>();
     if constexpr (requires { out.class_weights; }) out.class_weights = class_weights_;
-    if constexpr (requires { out.token; }) {
-      out.token.temperatures = temperatures_;
-    } else {
-      out.temperatures = temperatures_;
-    }
+    out.token.temperatures = temperatures_;
+    visit_fields(
+        TensorsOf<Task>(), [&](const Field&, auto& member) { take(member); }, out);
     return out;
   }
   /// Reads an attribute that is in no list of options.
   template <class T>
   void read(const std::string& name, T& out) const {
     attributes_.read(name, out);
-  }
-  /// Returns the head whose arguments stand there; the names of its attributes begin with `prefix`. It is one for as
-  /// long as this call.
-  LmHead head_at(const HeadPlaces& at, const std::string& prefix) const {
-    LmHead out;
-    std::optional<Packing> packing;
-    attributes_.read(prefix + "packing", packing);
-    if (packing) {
-      out.packed = packed(at, *packing);
-    } else {
-      out.weight = matrix(at.weight, (prefix + "weight").c_str());
-    }
-    attributes_.read(prefix + "layout", out.layout);
-    attributes_.read(prefix + "softcap", out.softcap);
-    out.bias = vector(at.bias, (prefix + "bias").c_str());
-    out.ids = kept_ids(at.ids);
-    if (argument(at.lora_b).element_count() > 0) {
-      out.lora.states = matrix(at.lora_states, (prefix + "lora_states").c_str());
-      out.lora.b = matrix(at.lora_b, (prefix + "lora_b").c_str());
-    }
-    return out;
-  }
-  /// Argument i as one row of numbers, or as a matrix; without elements it is not given.
-  ConstVector vector(size_t i, const char* name) const {
-    const ffi::AnyBuffer in = argument(i);
-    if (in.element_count() == 0) return {};
-    return ConstVector(in.untyped_data(), dtype_of(in.element_type(), name), static_cast<int64_t>(in.element_count()));
-  }
-  ConstMatrix matrix(size_t i, const char* name) const { return View(argument(i), name).read(); }
-  /// Token ids [N, K].
-  Targets ids(size_t i) const {
-    const ffi::AnyBuffer in = argument(i);
-    const int64_t rows = in.dimensions()[0], cols = in.dimensions()[1];
-    if (in.element_type() == ffi::DataType::S64) {
-      return Targets(static_cast<const int64_t*>(in.untyped_data()), rows, cols);
-    }
-    return Targets(static_cast<const int32_t*>(in.untyped_data()), rows, cols);
   }
   /// Returns the gradients of hidden, weight, bias, and a LoRA's states and b, in results from `first` on. One whose
   /// result has no elements is not wanted.
@@ -279,6 +233,76 @@ class JaxCall {
   template <class T>
   std::vector<T> floats(size_t i) const {
     return read_column<T>(argument(i));
+  }
+
+  // Returns the head whose arguments stand there; the names of its attributes begin with `prefix`. It is one for as
+  // long as this call.
+  LmHead head_at(const HeadPlaces& at, const std::string& prefix) const {
+    LmHead out;
+    std::optional<Packing> packing;
+    attributes_.read(prefix + "packing", packing);
+    if (packing) {
+      out.packed = packed(at, *packing);
+    } else {
+      out.weight = matrix(at.weight, (prefix + "weight").c_str());
+    }
+    attributes_.read(prefix + "layout", out.layout);
+    attributes_.read(prefix + "softcap", out.softcap);
+    out.bias = vector(at.bias, (prefix + "bias").c_str());
+    out.ids = kept_ids(at.ids);
+    if (argument(at.lora_b).element_count() > 0) {
+      out.lora.states = matrix(at.lora_states, (prefix + "lora_states").c_str());
+      out.lora.b = matrix(at.lora_b, (prefix + "lora_b").c_str());
+    }
+    return out;
+  }
+  // Argument i as one row of numbers, or as a matrix; without elements it is not given.
+  ConstVector vector(size_t i, const char* name) const {
+    const ffi::AnyBuffer in = argument(i);
+    if (in.element_count() == 0) return {};
+    return ConstVector(in.untyped_data(), dtype_of(in.element_type(), name), static_cast<int64_t>(in.element_count()));
+  }
+  ConstMatrix matrix(size_t i, const char* name) const { return View(argument(i), name).read(); }
+  template <class... Sizes>
+  static Targets ids(const ffi::AnyBuffer& in, const char* name, Sizes... sizes) {
+    if (in.element_type() == ffi::DataType::S32) return {static_cast<const int32_t*>(in.untyped_data()), sizes...};
+    if (in.element_type() == ffi::DataType::S64) return {static_cast<const int64_t*>(in.untyped_data()), sizes...};
+    throw InvalidInput(std::string(name) + " must be int32 or int64");
+  }
+
+  // Read a task's own arguments, in the order that jax.cc lists.
+  void take(Targets& out) const {
+    const ffi::AnyBuffer in = argument(kTargets);
+    out = ids(in, "targets", static_cast<int64_t>(in.element_count()));
+  }
+  void take(IdSets& out) const {
+    const ffi::AnyBuffer in = argument(kMore);
+    out = IdSets(ids(in, "ids", in.dimensions()[0], in.dimensions()[1]));
+  }
+  void take(SoftTargets& out) const {
+    const ffi::AnyBuffer mask = argument(kMore + 3);
+    if (argument(kMore + 2).element_count() > 0) {
+      out = SoftTargets(matrix(kMore + 2, "probabilities"));
+    } else {
+      take(out.sets);
+      out.weights = vector(kMore + 1, "weights");
+    }
+    out.mask = {static_cast<const uint8_t*>(mask.untyped_data()), mask.element_count()};
+  }
+  void take(SetTeacher& out) const {
+    take(out.sets);
+    out.logps = vector(kMore + 1, "teacher_logps");
+    out.outside_logps = vector(kMore + 2, "teacher_outside_logps");
+  }
+  void take(Teacher& out) const {
+    const ConstMatrix finished = matrix(kMore + 3, "teacher_logits");
+    if (finished.cols > 0) {
+      out.logits = FinishedLogits(finished.data, finished.dtype, 1, finished.rows, finished.cols);
+    } else {
+      out.hidden = HiddenStates(matrix(kMore, "teacher_hidden"), logits.hidden.sequences);
+      out.head = head_at(kTeacherPlaces, "teacher_");
+    }
+    attributes_.read("teacher_round_logits_to", out.round_logits_to);
   }
 
   Matrix output(size_t i, const char* name) const {
@@ -335,10 +359,11 @@ ffi::Error guarded(ffi::RemainingArgs arguments, ffi::RemainingRets results, ffi
   }
 }
 
-/// Handlers of soft targets, sets of ids, the largest logits and distillation, by the names that XLA calls them by.
-std::vector<std::pair<const char*, XLA_FFI_Handler*>> distribution_handlers();
-
-#define LOGITLESS_HANDLER(name, ...) \
-  XLA_FFI_DEFINE_HANDLER(name, guarded<__VA_ARGS__>, ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs())
+/// The function by which XLA makes a call.
+template <void (*run)(const JaxCall&)>
+XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame) {
+  static auto* const made = ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs().To(guarded<run>).release();
+  return made->Call(frame);
+}
 
 }  // namespace logitless::python

@@ -16,58 +16,17 @@
 #include "communicator.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
-#include "logitless/logits.h"
 #ifdef LOGITLESS_WITH_JAX
 #include "jax.h"
 #endif
-#include "losses.h"
-#include "options.h"
+#include "tasks.h"
 
 namespace logitless::python {
 namespace {
 
 using namespace nb::literals;
 
-// Returns copies of the columns, without expected rows, which are no column.
-nb::dict to_dict(const TokenStats& stats) {
-  nb::dict out;
-  const bool no_tokens = stats.logp.empty();  // then every column is empty, whether it was asked for or not
-  const auto add = [&](const Field& field, const auto& column) {
-    if (no_tokens || !column.empty()) out[field.name] = to_numpy(std::remove_cvref_t<decltype(column)>(column));
-  };
-  visit_fields(FieldsOf<TokenStats>(), add, stats);
-  return out;
-}
-
-// The arguments of token_stats, its plan and its gradients.
-struct TokenStatsCall {
-  static constexpr const char* kName = "token_stats";
-  Targets targets;
-  TokenOptions options;
-  StatsRequest request;
-
-  TokenStatsCall(Keywords& keywords, Arrays& arrays)
-      : targets(take_targets(keywords, arrays)),
-        options(take_fields<TokenOptions>(keywords, arrays)),
-        request(take_fields<StatsRequest>(keywords, arrays)) {}
-};
-
-void define_token_stats(nb::module_& m) {
-  nb::class_<TokenStats>(m, "TokenStats").def("columns", &to_dict);
-  m.def("token_stats", [](const Context& context, nb::dict keywords) {
-    const Read<TokenStatsCall> read(std::move(keywords), /*outputs=*/false);
-    return unlocked([&] {
-      return read.call.with([&](const auto&, const auto&... source) {
-        return compute_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
-      });
-    });
-  });
-  m.def("plan_token_stats", [](const Context& context, nb::dict keywords) {
-    const Read<TokenStatsCall> read(std::move(keywords), /*outputs=*/false);
-    return read.call.with([&](const auto&, const auto&... source) {
-      return plan_token_stats(context, source..., read.loss.targets, read.loss.options, read.loss.request);
-    });
-  });
+void define_ids(nb::module_& m) {
   m.def(
       "token_ids",
       [](nb::handle given, const std::string& name) {
@@ -85,28 +44,6 @@ void define_token_stats(nb::module_& m) {
     const auto a_ids = arrays.span<int64_t>(a, "a_ids"), b_ids = arrays.span<int64_t>(b, "b_ids");
     TopUnions unions = unlocked([&] { return top_unions(a_ids, b_ids, rows); });
     return nb::make_tuple(to_numpy(std::move(unions.ids)), to_numpy(std::move(unions.offsets)));
-  });
-  m.def("token_grads", [](const Context& context, nb::dict keywords, const TokenStats& stats, nb::dict given_grads) {
-    const Read<TokenStatsCall> read(std::move(keywords));
-    Arrays arrays;
-    Keywords columns(std::move(given_grads), "grads");
-    TokenGrads grads;
-    const auto take_column = [&](const Field& field, std::vector<double>& out) {
-      if (const nb::handle column = columns.find(field.name)) {
-        const auto values = arrays.span<double>(column, field.name);
-        out.assign(values.begin(), values.end());
-      }
-    };
-    visit_fields(FieldsOf<TokenGrads>(), take_column, grads);
-    columns.check_all_known();
-    return writing(read.arrays, [&] {
-      Plan plan;
-      read.call.with([&](const auto& outputs, const auto&... source) {
-        backpropagate_token_grads(context, source..., read.loss.targets, read.loss.options, read.loss.request, stats,
-                                  grads, outputs, &plan);
-      });
-      return plan;
-    });
   });
 }
 
@@ -190,13 +127,8 @@ NB_MODULE(_core, m) {
     }
   });
   define_context(m);
-  define_token_stats(m);
-  define_loss<CrossEntropy>(m, "Forward<CrossEntropy>");
-  define_loss<Policy>(m, "Forward<PolicyLoss>");
-  define_loss<Preference>(m, "Forward<PreferenceLoss>");
-  define_loss<Kto>(m, "Forward<KtoLoss>");
-  define_loss<Distillation>(m, "Forward<Distillation>");
-  define_sets(m);
+  define_ids(m);
+  for_each_task([&]<class Task> { define_task<Task>(m); });
 #ifdef LOGITLESS_WITH_JAX
   define_jax_targets(m);
 #endif

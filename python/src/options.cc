@@ -70,32 +70,44 @@ void Keywords::check_all_known() const {
   }
 }
 
-Reference take_reference(Keywords& keywords, Arrays& arrays) {
-  Reference out;
+// The field of a task whose sets are its arguments ids, id_offsets and id_counts.
+constexpr const char* kTaskSets = "sets";
+
+void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
+  const bool own = std::string_view(key) == kTaskSets;
+  const std::string begin = own ? "id" : key;
+  const std::string ids = own ? "ids" : begin + "_ids", offsets = begin + "_offsets";
+  const bool with_offsets = keywords.find(offsets.c_str()).is_valid();
+  if (const nb::handle given = keywords.find(ids.c_str())) out.ids = arrays.ids(given, ids.c_str(), with_offsets);
+  take(keywords, arrays, offsets.c_str(), out.offsets);
+  take(keywords, arrays, (begin + "_counts").c_str(), out.counts);
+}
+
+void take(Keywords& keywords, Arrays& arrays, const char*, SoftTargets& out) {
+  const nb::handle weights = keywords.find("weights"), rows = keywords.find("probabilities");
+  if (!rows && !(weights && keywords.find("ids"))) {
+    throw InvalidInput("ids and weights are missing, or probabilities in their place");
+  }
+  take(keywords, arrays, kTaskSets, out.sets);
+  if (weights) out.weights = arrays.entries(weights, "weights");
+  if (rows) out.rows = arrays.matrix(rows, "probabilities");
+  take(keywords, arrays, "mask", out.mask);
+}
+
+void take(Keywords& keywords, Arrays& arrays, const char*, SetTeacher& out) {
+  take(keywords, arrays, kTaskSets, out.sets);
+  if (const nb::handle logps = keywords.find("teacher_logps")) out.logps = arrays.entries(logps, "teacher_logps");
+  take(keywords, arrays, "teacher_outside_logps", out.outside_logps);
+}
+
+void take(Keywords& keywords, Arrays& arrays, const char*, Reference& out) {
   take(keywords, arrays, "ref_logps", out.logps);
   keywords.take("ref_logps_per", out.logps_per);
   if (const nb::handle hidden = keywords.find("ref_hidden")) out.hidden = arrays.hidden(hidden, "ref_hidden");
   if (keywords.find("ref_weight")) out.head = take_head(keywords, arrays, "ref_", nullptr);
-  return out;
 }
 
-void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
-  const std::string begin = key;
-  out =
-      take_sets(keywords, arrays, (begin + "_ids").c_str(), (begin + "_offsets").c_str(), (begin + "_counts").c_str());
-}
-
-IdSets take_sets(Keywords& keywords, Arrays& arrays, const char* ids, const char* offsets, const char* counts) {
-  IdSets out;
-  const bool with_offsets = keywords.find(offsets).is_valid();
-  if (const nb::handle given = keywords.find(ids)) out.ids = arrays.ids(given, ids, with_offsets);
-  take(keywords, arrays, offsets, out.offsets);
-  take(keywords, arrays, counts, out.counts);
-  return out;
-}
-
-Teacher take_teacher(Keywords& keywords, Arrays& arrays) {
-  Teacher out;
+void take(Keywords& keywords, Arrays& arrays, const char*, Teacher& out) {
   if (const nb::handle logits = keywords.find("teacher_logits")) {
     if (keywords.find("teacher_hidden") || keywords.find("teacher_weight")) {
       throw InvalidInput("teacher_logits is given, and teacher_hidden or teacher_weight beside it");
@@ -109,12 +121,12 @@ Teacher take_teacher(Keywords& keywords, Arrays& arrays) {
     out.head = take_head(keywords, arrays, "teacher_", nullptr);
   }
   keywords.take("teacher_round_logits_to", out.round_logits_to);
-  return out;
 }
 
 ContextOptions take_context_options(Keywords& keywords) {
   Arrays none;
-  auto out = take_fields<ContextOptions>(keywords, none);
+  ContextOptions out;
+  take_fields(keywords, none, FieldsOf<ContextOptions>(), out);
   PythonCommunicator *vocab = nullptr, *data = nullptr;
   keywords.take("vocab_ranks", vocab);
   keywords.take("data_ranks", data);
@@ -167,13 +179,6 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
   return out;
 }
 
-void CallTensors::check(const Arrays& arrays) const {
-  arrays.check_empty(logits_ ? logits_->tokens() : hidden_.tokens());
-  if (logits_ && logits_->batch > 1) arrays.check_sequences(logits_->batch, logits_->time);
-  const bool has_batch = !logits_ && hidden_.sequences > 1;
-  if (has_batch) arrays.check_sequences(hidden_.sequences, hidden_.states.rows / hidden_.sequences);
-}
-
 BackwardOptions take_backward(Keywords& keywords) {
   BackwardOptions out;
   visit_fields(
@@ -185,150 +190,52 @@ BackwardOptions take_backward(Keywords& keywords) {
   return out;
 }
 
-CallTensors::CallTensors(Keywords& keywords, Arrays& arrays, bool outputs) {
+CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs) {
+  CallTensors out;
+  Gradients& gradients = out.gradients;
   bool accumulate = false, transposed = false;
   if (outputs) keywords.take("accumulate", accumulate);
-  gradients_.backward = take_backward(keywords);
+  gradients.backward = take_backward(keywords);
   if (const nb::handle logits = keywords.find("logits")) {
-    logits_ = arrays.logits(logits, "logits");
-    if (const nb::handle out = outputs ? keywords.find("d_logits") : nb::handle()) {
-      d_logits_ = arrays.d_logits(out, "d_logits");
+    out.logits = Logits::given(arrays.logits(logits, "logits"));
+    if (const nb::handle to = outputs ? keywords.find("d_logits") : nb::handle()) {
+      gradients.d_logits = arrays.d_logits(to, "d_logits");
     }
     if (accumulate) throw InvalidInput("accumulate = True: the gradient of logits is overwritten");
-    if (gradients_.backward.mode != BackwardMode::kExact) {
-      throw InvalidInput(std::string("backward = ") + name_of(gradients_.backward.mode) +
+    if (gradients.backward.mode != BackwardMode::kExact) {
+      throw InvalidInput(std::string("backward = ") + name_of(gradients.backward.mode) +
                          ": finished logits have no head that it would save products with");
     }
-    return;
+    return out;
   }
   const nb::handle hidden = keywords.find("hidden");
   if (!hidden) throw InvalidInput("hidden is missing: give hidden and weight, or logits");
-  hidden_ = arrays.hidden(hidden, "hidden");
-  take(keywords, arrays, "offsets", hidden_.offsets);
-  head_ = take_head(keywords, arrays, "", &transposed);
-  if (!outputs) return;
-  if (const nb::handle out = keywords.find("d_hidden")) {
-    gradients_.d_hidden = arrays.d_hidden(out, "d_hidden", gradients_.d_hidden_batch_stride);
+  out.logits.hidden = arrays.hidden(hidden, "hidden");
+  take(keywords, arrays, "offsets", out.logits.hidden.offsets);
+  out.logits.head = take_head(keywords, arrays, "", &transposed);
+  if (!outputs) return out;
+  if (const nb::handle to = keywords.find("d_hidden")) {
+    gradients.d_hidden = arrays.d_hidden(to, "d_hidden", gradients.d_hidden_batch_stride);
   }
-  if (const nb::handle out = keywords.find("d_weight")) {
-    gradients_.d_weight = arrays.output(out, "d_weight", transposed);
-  }
-  if (const nb::handle out = keywords.find("d_bias")) gradients_.d_bias = arrays.vector_output(out, "d_bias");
+  if (const nb::handle to = keywords.find("d_weight")) gradients.d_weight = arrays.output(to, "d_weight", transposed);
+  if (const nb::handle to = keywords.find("d_bias")) gradients.d_bias = arrays.vector_output(to, "d_bias");
   if (const nb::handle sink = keywords.find("weight_sink")) {
     if (!PyCallable_Check(sink.ptr())) {
       const nb::object type = sink.type().attr("__name__");
       nb::raise_type_error("weight_sink is a %s: it must be a function", nb::str(type).c_str());
     }
-    gradients_.weight_sink = sink_of(sink, transposed);
+    gradients.weight_sink = sink_of(sink, transposed);
   }
-  if (const nb::handle out = keywords.find("d_lora_a")) gradients_.d_lora_a = arrays.output(out, "d_lora_a");
-  if (const nb::handle out = keywords.find("d_lora_b")) gradients_.d_lora_b = arrays.output(out, "d_lora_b");
-  if (const nb::handle out = keywords.find("d_lora_states")) {
-    gradients_.d_lora_states = arrays.output(out, "d_lora_states");
+  if (const nb::handle to = keywords.find("d_lora_a")) gradients.d_lora_a = arrays.output(to, "d_lora_a");
+  if (const nb::handle to = keywords.find("d_lora_b")) gradients.d_lora_b = arrays.output(to, "d_lora_b");
+  if (const nb::handle to = keywords.find("d_lora_states")) {
+    gradients.d_lora_states = arrays.output(to, "d_lora_states");
   }
   if (accumulate) {
-    gradients_.d_hidden_mode = gradients_.d_weight_mode = gradients_.d_bias_mode = gradients_.d_lora_mode =
+    gradients.d_hidden_mode = gradients.d_weight_mode = gradients.d_bias_mode = gradients.d_lora_mode =
         WriteMode::kAccumulate;
   }
-}
-
-namespace {
-
-// Describes a field: the type of its values, and what it is by default.
-nb::dict described(const char* type, nb::object by_default) {
-  nb::dict out;
-  out["type"] = type;
-  out["default"] = by_default;
   return out;
-}
-nb::dict describe(bool value) { return described("bool", nb::cast(value)); }
-nb::dict describe(double value) { return described("float", nb::cast(value)); }
-template <std::integral T>
-nb::dict describe(T value) {
-  return described("int", nb::cast(value));
-}
-nb::dict describe(const std::string& value) { return described("str", nb::cast(value)); }
-template <Named Enum>
-nb::dict describe(Enum value) {
-  nb::dict out = described("name", nb::cast(name_of(value)));
-  out["choices"] = nb::cast(std::vector<std::string>(kNamesOf<Enum>.begin(), kNamesOf<Enum>.end()));
-  return out;
-}
-template <class T>
-nb::dict describe(const std::optional<T>& value) {
-  nb::dict out = describe(value.value_or(T()));
-  if (!value) out["default"] = nb::none();
-  out["optional"] = true;
-  return out;
-}
-template <class T>
-nb::dict describe(const std::vector<T>& values) {
-  nb::dict out = describe(T());
-  nb::list defaults;
-  for (const T& value : values) defaults.append(describe(value)["default"]);
-  out["default"] = defaults;
-  out["list"] = true;
-  return out;
-}
-// Arrays, and what a call refers to.
-template <class T>
-nb::dict describe(const std::span<const T>&) {
-  return described(std::is_same_v<T, float>    ? "float32 array"
-                   : std::is_same_v<T, double> ? "float64 array"
-                                               : "array",
-                   nb::none());
-}
-nb::dict describe(const ConstVector&) { return described("array", nb::none()); }
-nb::dict describe(const Targets&) { return described("array", nb::none()); }
-nb::dict describe(const IdSets&) { return described("sets", nb::none()); }
-nb::dict describe(const Reference&) { return described("reference", nb::none()); }
-nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
-
-// Calls use.operator()<Structures...>() for what a task takes, by its function's name, or for a list of fields.
-template <class Use>
-nb::dict with_structures(const std::string& name, const Use& use) {
-  if (name == "cross_entropy") return use.template operator()<CrossEntropy>();
-  if (name == "policy_loss") return use.template operator()<PolicyLoss>();
-  if (name == "preference_loss") return use.template operator()<PreferenceLoss>();
-  if (name == "kto_loss") return use.template operator()<KtoLoss>();
-  if (name == "soft_cross_entropy") return use.template operator()<SoftCrossEntropy>();
-  if (name == "set_distillation_loss") return use.template operator()<SetDistillation>();
-  if (name == "id_logps") return use.template operator()<IdLogps>();
-  if (name == "token_stats") return use.template operator()<TokenOptions, StatsRequest>();
-  if (name == "distillation_loss") return use.template operator()<Distillation>();
-  if (name == "context") return use.template operator()<ContextOptions>();
-  if (name == "backward") return use.template operator()<BackwardOptions>();
-  if (name == "token") return use.template operator()<TokenOptions>();
-  if (name == "policy_batch") return use.template operator()<PolicyBatch>();
-  if (name == "kto_batch") return use.template operator()<KtoBatch>();
-  throw InvalidInput("'" + name + "' is not a list of fields");
-}
-
-}  // namespace
-
-nb::dict fields_of(const std::string& structure) {
-  return with_structures(structure, []<class... Structures> {
-    nb::dict out;
-    const auto add = [&](const Field& field, const auto& member) {
-      nb::dict one = describe(member);
-      one["range"] = field.range.text;
-      out[field.name] = one;
-    };
-    (visit_flat(FieldsOf<Structures>(), add, Structures()), ...);
-    return out;
-  });
-}
-
-nb::dict texts_of(const std::string& structure, nb::dict given) {
-  return with_structures(structure, [&]<class... Structures> {
-    Arrays arrays;
-    Keywords keywords(given, structure.c_str());
-    nb::dict out;
-    const auto say = [&](const char* name, const std::string& text) { out[name] = text; };
-    (say_fields(take_fields<Structures>(keywords, arrays), say), ...);
-    keywords.check_all_known();
-    return out;
-  });
 }
 
 }  // namespace logitless::python

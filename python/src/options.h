@@ -14,6 +14,7 @@
 
 #include "arrays.h"
 #include "logitless/fields.h"
+#include "logitless/logits.h"
 #include "logitless/workspace.h"
 
 namespace logitless::python {
@@ -135,42 +136,39 @@ void take(Keywords& keywords, Arrays& arrays, const char* key, std::span<const T
   out = arrays.span<T>(value, key);
   if (out.empty()) arrays.mark_empty(key);
 }
-/// Takes sets of token ids: ids, [E] with offsets, or [N, K] with or without counts, under these names.
-IdSets take_sets(Keywords& keywords, Arrays& arrays, const char* ids, const char* offsets, const char* counts);
-/// Takes sets whose keys begin with this one: _ids, _offsets and _counts.
+/// Takes sets of token ids, [E] with offsets or [N, K] with or without counts: ids, id_offsets and id_counts for the
+/// key "sets", and <key>_ids, <key>_offsets and <key>_counts for another one.
 void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out);
+/// Takes ids and weights, or probabilities; and mask.
+void take(Keywords& keywords, Arrays& arrays, const char* key, SoftTargets& out);
+/// Takes ids, teacher_logps and teacher_outside_logps.
+void take(Keywords& keywords, Arrays& arrays, const char* key, SetTeacher& out);
+/// Takes ref_logps, or ref_hidden and a head whose names begin with ref_.
+void take(Keywords& keywords, Arrays& arrays, const char* key, Reference& out);
+/// Takes teacher_hidden, teacher_weight and what else belongs to that head, or teacher_logits; and
+/// teacher_round_logits_to.
+void take(Keywords& keywords, Arrays& arrays, const char* key, Teacher& out);
 /// Takes anything else.
 template <class T>
 void take(Keywords& keywords, Arrays&, const char* key, T& out) {
   keywords.take(key, out);
 }
 
-/// Takes ref_logps, or ref_hidden and a head whose names begin with ref_.
-Reference take_reference(Keywords& keywords, Arrays& arrays);
-/// Takes teacher_hidden, teacher_weight and what else belongs to that head, or teacher_logits; and
-/// teacher_round_logits_to.
-Teacher take_teacher(Keywords& keywords, Arrays& arrays);
-inline void take(Keywords& keywords, Arrays& arrays, const char*, Reference& out) {
-  out = take_reference(keywords, arrays);
+/// Visits the tensors of a task, as the library's function of this name visits options.
+template <class Task, class Visit, class... S>
+void visit_flat(TensorsOf<Task> list, const Visit& visit, S&&... s) {
+  visit_fields(list, visit, s...);
 }
 
-/// Takes the fields of a structure, those of its token options among the others.
-template <class Structure>
-Structure take_fields(Keywords& keywords, Arrays& arrays) {
-  Structure out;
+/// Takes the fields of a list, those of its token options among the others.
+template <class List, class Structure>
+void take_fields(Keywords& keywords, Arrays& arrays, List list, Structure& out) {
   visit_flat(
-      FieldsOf<Structure>(), [&](const Field& field, auto& member) { take(keywords, arrays, field.name, member); },
-      out);
-  return out;
+      list, [&](const Field& field, auto& member) { take(keywords, arrays, field.name, member); }, out);
 }
 
-/// Takes those of a context, and its communicators.
+/// Takes the fields of a context, and its communicators.
 ContextOptions take_context_options(Keywords& keywords);
-
-/// Returns the fields of a structure that take_fields() takes: names with type, default and choices.
-nb::dict fields_of(const std::string& structure);
-/// Returns every field of a structure as text, as the keywords set it: what the library would get.
-nb::dict texts_of(const std::string& structure, nb::dict keywords);
 
 /// Returns a dict of a structure's fields.
 template <class Structure>
@@ -188,29 +186,15 @@ LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* t
 /// Takes how gradients are made: backward, noise, theta, tolerance and seed.
 BackwardOptions take_backward(Keywords& keywords);
 
-/// What a loss is taken of, and where its gradients go.
-class CallTensors {
- public:
-  /// Takes hidden, offsets and what take_head() takes, or logits; and what take_backward() takes, so that a
-  /// forward can be given the arguments of its backward. With `outputs` it also takes d_hidden, d_weight, d_bias,
-  /// d_lora_a, d_lora_b, d_lora_states, weight_sink and accumulate, or d_logits.
-  CallTensors(Keywords& keywords, Arrays& arrays, bool outputs);
-
-  /// Calls use(outputs, source...).
-  template <class Use>
-  auto with(const Use& use) const {
-    return logits_ ? use(d_logits_, *logits_) : use(gradients_, hidden_, head_);
-  }
-
-  /// Throws for arrays of tokens that do not go with hidden states or logits of this shape.
-  void check(const Arrays& arrays) const;
-
- private:
-  HiddenStates hidden_;
-  LmHead head_;
-  std::optional<FinishedLogits> logits_;
-  Gradients gradients_;
-  LogitsGradient d_logits_;
+/// What a task is of, and where its gradients go.
+struct CallTensors {
+  Logits logits;
+  Gradients gradients;
 };
+
+/// Takes hidden, offsets and what take_head() takes, or logits; and what take_backward() takes, so that a forward can
+/// be given the arguments of its backward. With `outputs` it also takes d_hidden, d_weight, d_bias, d_lora_a, d_lora_b,
+/// d_lora_states, weight_sink and accumulate, or d_logits.
+CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs);
 
 }  // namespace logitless::python

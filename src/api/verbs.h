@@ -148,9 +148,7 @@ Forward<T> forward(const Context& context, const Logits& logits, const T& task) 
     kept.expected = true;
     steps.prepare(call, loss);
     stream::Ran ran = call.run(api::token_loss(loss), kept);
-    Forward<T> out;
-    out.result = loss.result(ran.stats, ran.plan);
-    out.stats = std::move(ran.stats);
+    Forward<T> out{.result = loss.result(ran.stats, ran.plan), .stats = std::move(ran.stats)};
     if (Steps::kForward.grads) out.grads = std::move(ran.grads);
     return out;
   });
