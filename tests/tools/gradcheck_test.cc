@@ -440,5 +440,48 @@ TEST(Gradcheck, AWrongGradientIsCaught) {
   }
 }
 
+// What the oracle's chain rule of a LoRA rests on: the losses alone.
+TEST(Gradcheck, GradientsOfALoraAreTheDifferencesOfLosses) {
+  constexpr int64_t kTokens = 6, kHidden = 5, kVocab = 70, kRank = 3;
+  std::vector<double> hidden(kTokens * kHidden), weight(kVocab * kHidden), a(kRank * kHidden), b(kVocab * kRank);
+  double at = 0;
+  for (std::vector<double>* values : {&hidden, &weight, &a, &b}) {
+    for (double& value : *values) {
+      at += 1;
+      value = std::sin(at * at);
+    }
+  }
+  const std::vector<int64_t> targets = {3, 69, 0, 17, -100, 41};
+  LmHead head(ConstMatrix(weight.data(), DType::kFloat64, kVocab, kHidden));
+  head.softcap = 9;
+  head.lora = {ConstMatrix(a.data(), DType::kFloat64, kRank, kHidden),
+               ConstMatrix(b.data(), DType::kFloat64, kVocab, kRank), 1.5};
+  const auto loss = [&](const Gradients& out = {}) {
+    const HiddenStates states(ConstMatrix(hidden.data(), DType::kFloat64, kTokens, kHidden));
+    return cross_entropy(Context(), states, head, Targets(targets.data(), kTokens), {}, out).loss;
+  };
+  std::vector<double> d_a(a.size()), d_b(b.size());
+  Gradients out;
+  out.d_lora_a = Matrix(d_a.data(), DType::kFloat64, kRank, kHidden);
+  out.d_lora_b = Matrix(d_b.data(), DType::kFloat64, kVocab, kRank);
+  loss(out);
+  constexpr double kStep = 1e-5;  // errs by its square, 1e-10, and by 1e-15 / step of the losses' rounding
+  for (const auto& [values, gradient] : {std::pair(&a, &d_a), {&b, &d_b}}) {
+    double largest = 0;
+    for (size_t i = 0; i < values->size(); ++i) {
+      double& value = (*values)[i];
+      const double before = value;
+      value = before + kStep;
+      const double above = loss();
+      value = before - kStep;
+      const double below = loss();
+      value = before;
+      EXPECT_NEAR((*gradient)[i], (above - below) / (2 * kStep), 2e-9);
+      largest = std::max(largest, std::abs((*gradient)[i]));
+    }
+    EXPECT_GT(largest, 0.01);
+  }
+}
+
 }  // namespace
 }  // namespace logitless::testing

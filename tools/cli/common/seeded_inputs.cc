@@ -227,8 +227,8 @@ LmHead packed_head(const Config& config, SeededValues values, Inputs& inputs) {
       for (const float x : row) *packed++ = static_cast<int8_t>(std::nearbyint(x / scales[v]));
     }
   }
-  LmHead head(PackedMatrix{.data = data, .packing = *config.model.packing, .rows = rows, .cols = cols,
-                           .scales = scales});
+  LmHead head(
+      PackedMatrix{.data = data, .packing = *config.model.packing, .rows = rows, .cols = cols, .scales = scales});
   head.softcap = config.model.softcap;
   return head;
 }

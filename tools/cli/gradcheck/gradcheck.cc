@@ -229,7 +229,7 @@ class Check {
   const Job& job_;
   const TaskResult& result_;
   const Truth& truth_;
-  const MeanGradients* mean_;  // null where gradients are exact
+  const MeanGradients* mean_;      // null where gradients are exact
   Json metrics_ = Json::object();  // in the order of the report
   std::vector<io::Gate> gates_;
 };

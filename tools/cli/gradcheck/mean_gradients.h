@@ -11,8 +11,8 @@
 
 namespace logitless::cli {
 
-/// Sampled gradients are right on average: the mean of this many draws is compared. Its error is the spread of
-/// a draw divided by sqrt(kDraws); a bias of a quarter of the spread fails.
+/// Sampled gradients are right on average, so the mean of this many draws is compared. The error of the mean
+/// is the spread of a draw divided by sqrt(kDraws); a bias of a quarter of the spread fails.
 inline constexpr int kDraws = 64;
 inline constexpr double kSpreads = 2;
 inline constexpr double kNoiseRatio = 1.3;  ///< the noise that is asked for is itself estimated from a small sample
