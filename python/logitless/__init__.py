@@ -126,8 +126,34 @@ def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, An
     return with_weights(arguments)
 
 
-def _run(function: Any, context: Context | None, arguments: dict[str, Any]) -> Result:
-    return Result(**function(context or default_context(), arguments))
+def _run(function: Any, context: Context | None, dtype: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a function of _core returns, with arrays of the type that the call asks for."""
+    made = _type_of_results(dtype, arguments)
+    return _as_type(made, function(context or default_context(), arguments))
+
+
+def _type_of_results(dtype: Any, arguments: dict[str, Any]) -> str:
+    """float32, or float64 for float64 hidden states or logits, unless dtype names one of the two."""
+    if dtype is None:
+        given = arguments.get("hidden")
+        given = arguments.get("logits") if given is None else given
+        return "float64" if str(getattr(given, "dtype", None)).endswith("float64") else "float32"
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype).removeprefix("torch.")
+    if name not in ("float32", "float64"):
+        raise ValueError(f"dtype = {dtype!r} must be float32 or float64")
+    return name
+
+
+def _as_type(made: str, columns: dict[str, Any]) -> dict[str, Any]:
+    if made == "float64":
+        return columns
+    return {
+        name: x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float64 else x
+        for name, x in columns.items()
+    }
 
 
 def cross_entropy(
@@ -136,6 +162,7 @@ def cross_entropy(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
@@ -146,7 +173,8 @@ def cross_entropy(
     reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
     """
-    return _run(_core.cross_entropy, context, _source(hidden, weight, {"targets": targets, **arguments}))
+    given = _source(hidden, weight, {"targets": targets, **arguments})
+    return Result(**_run(_core.cross_entropy, context, dtype, given))
 
 
 def policy_loss(
@@ -155,13 +183,15 @@ def policy_loss(
     chosen_ids: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
     teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
     """
-    return _run(_core.policy_loss, context, _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}))
+    given = _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments})
+    return Result(**_run(_core.policy_loss, context, dtype, given))
 
 
 def preference_loss(
@@ -170,13 +200,15 @@ def preference_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """A loss of pairs, losses=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then the rejected ones.
 
     The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
     """
-    return _run(_core.preference_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
+    given = _source(hidden, weight, {"targets": targets, **arguments})
+    return Result(**_run(_core.preference_loss, context, dtype, given))
 
 
 def kto_loss(
@@ -185,13 +217,15 @@ def kto_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
     1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
     reward_targets for a2po, sequence_weights for all.
     """
-    return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
+    given = _source(hidden, weight, {"targets": targets, **arguments})
+    return Result(**_run(_core.kto_loss, context, dtype, given))
 
 
 def soft_cross_entropy(
@@ -199,6 +233,7 @@ def soft_cross_entropy(
     weight: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> SoftCrossEntropyResult:
     """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
@@ -206,9 +241,8 @@ def soft_cross_entropy(
     id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
     [B, T]) leaves tokens out.
     """
-    return SoftCrossEntropyResult(
-        **_core.soft_cross_entropy(context or default_context(), _source(hidden, weight, arguments))
-    )
+    given = _source(hidden, weight, arguments)
+    return SoftCrossEntropyResult(**_run(_core.soft_cross_entropy, context, dtype, given))
 
 
 def set_distillation_loss(
@@ -219,6 +253,7 @@ def set_distillation_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> SetDistillationResult:
     """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
@@ -230,9 +265,8 @@ def set_distillation_loss(
     targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
     """
     arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
-    return SetDistillationResult(
-        **_core.set_distillation_loss(context or default_context(), _source(hidden, weight, arguments))
-    )
+    given = _source(hidden, weight, arguments)
+    return SetDistillationResult(**_run(_core.set_distillation_loss, context, dtype, given))
 
 
 def id_logps(
@@ -241,6 +275,7 @@ def id_logps(
     ids: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> IdLogps:
     """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
@@ -248,8 +283,9 @@ def id_logps(
     which reads nothing else of the head.
     """
     given = _source(hidden, weight, {"ids": ids, **arguments})
+    made = _type_of_results(dtype, given)
     result, forward = _core.id_logps(context or default_context(), given)
-    return IdLogps(result["logps"], result["plan"], forward)
+    return IdLogps(**_as_type(made, result), forward=forward)
 
 
 def id_logps_backward(
@@ -262,11 +298,13 @@ def id_logps_backward(
     context: Context | None = None,
     **arguments: Any,
 ) -> Plan:
-    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
-    of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
+    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float32 or
+    float64 and of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
     if not isinstance(forward, IdLogps):
         raise TypeError(f"forward is a {type(forward).__name__}: it must be what id_logps() has returned")
     given = _source(hidden, weight, {"ids": ids, **arguments})
+    if str(getattr(upstream, "dtype", None)).endswith("float32"):
+        upstream = upstream.double() if hasattr(upstream, "double") else np.asarray(upstream, np.float64)
     return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream)
 
 
@@ -278,6 +316,7 @@ def distillation_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
@@ -289,7 +328,7 @@ def distillation_loss(
     teacher has no gradient.
     """
     arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
-    return _run(_core.distillation_loss, context, _source(hidden, weight, arguments))
+    return Result(**_run(_core.distillation_loss, context, dtype, _source(hidden, weight, arguments)))
 
 
 def token_stats(
@@ -298,6 +337,7 @@ def token_stats(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> TokenStats:
     """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
@@ -308,7 +348,8 @@ def token_stats(
     is the greedy choice where it is argmax.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
-    columns = _core.token_stats(context or default_context(), arguments).columns()
+    made = _type_of_results(dtype, arguments)
+    columns = _as_type(made, _core.token_stats(context or default_context(), arguments).columns())
     askable = ("entropy", "cross", "argmax", "rank", "outside", "square_sum")
     unasked = [name for name in askable if not arguments.get(name)]
     if "outside" in unasked:
@@ -368,7 +409,9 @@ _PLANS = {
 
 def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan:
     """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
-    return _PLANS[_known(task, _PLANS)](context or default_context(), with_weights(arguments))
+    function = _PLANS[_known(task, _PLANS)]
+    _type_of_results(arguments.pop("dtype", None), arguments)  # which no plan depends on
+    return function(context or default_context(), with_weights(arguments))
 
 
 def options(task: str) -> dict[str, dict[str, Any]]:

@@ -54,6 +54,7 @@ def cross_entropy(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     d_hidden: Any = None,
     d_weight: Any = None,
     d_bias: Any = None,
@@ -108,6 +109,7 @@ def cross_entropy(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         targets: token ids, of the leading axes of hidden.
         d_hidden: gets the gradient of hidden.
         d_weight: gets the gradient of weight.
@@ -165,6 +167,7 @@ def policy_loss(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     advantages: Any = None,
     old_logps: Any = None,
     ref_logps: Any = None,
@@ -262,6 +265,7 @@ def policy_loss(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         chosen_ids: the sampled token ids, of the leading axes of hidden.
         advantages: [B] or [N], one per sequence or per token.
         old_logps: [N], log-probabilities before the update; without them the ratio is 1.
@@ -366,6 +370,7 @@ def preference_loss(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     ref_logps: Any = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     ref_hidden: Any = None,
@@ -437,6 +442,7 @@ def preference_loss(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         targets: token ids, of the leading axes of hidden.
         ref_logps: the reference's log-probabilities, one per sequence or per token.
         ref_logps_per: what ref_logps has an entry for.
@@ -515,6 +521,7 @@ def kto_loss(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     labels: Any = None,
     ref_logps: Any = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
@@ -584,6 +591,7 @@ def kto_loss(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         targets: token ids, of the leading axes of hidden.
         labels: [B], bools or 0 and 1: 1 is desirable.
         ref_logps: the reference's log-probabilities, one per sequence or per token.
@@ -659,6 +667,7 @@ def soft_cross_entropy(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     ids: Any = None,
     id_offsets: Any = None,
     id_counts: Any = None,
@@ -711,6 +720,7 @@ def soft_cross_entropy(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         ids: token ids with a target weight: [N, K], or [E] with id_offsets.
         id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
         id_counts: [N], how many of its K ids each row has.
@@ -770,6 +780,7 @@ def set_distillation_loss(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     id_offsets: Any = None,
     id_counts: Any = None,
     teacher_outside_logps: Any = None,
@@ -831,6 +842,7 @@ def set_distillation_loss(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         ids: token ids whose teacher log-probability is known: [N, K], or [E] with id_offsets.
         id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
         id_counts: [N], how many of its K ids each row has.
@@ -897,6 +909,7 @@ def id_logps(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     id_offsets: Any = None,
     id_counts: Any = None,
     normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
@@ -927,6 +940,7 @@ def id_logps(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         ids: token ids: [N, K], or [E] with id_offsets.
         id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
         id_counts: [N], how many of its K ids each row has.
@@ -947,8 +961,8 @@ def id_logps(
     """
 
 def id_logps_backward(hidden: Any=None, weight: Any=None, ids: Any=None, *, forward: IdLogps, upstream: Any, context: Context | None=None, **arguments: Any) -> Plan:
-    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
-    of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
+    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float32 or
+    float64 and of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
     ...
 
 def distillation_loss(
@@ -971,6 +985,7 @@ def distillation_loss(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     teacher_bias: Any = None,
     teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
@@ -1044,6 +1059,7 @@ def distillation_loss(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         teacher_hidden: the teacher's hidden states.
         teacher_weight: the teacher's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
         teacher_bias: [V], added to the logits.
@@ -1122,6 +1138,7 @@ def token_stats(
     lora_states: Any = None,
     offsets: Any = None,
     logits: Any = None,
+    dtype: Optional[Literal['float32', 'float64']] = None,
     ignore_index: int = -100,
     shift: int = 0,
     temperature: float = 1.0,
@@ -1160,6 +1177,7 @@ def token_stats(
         lora_states: [N, R], hidden states times lora_a, where they are known.
         offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
+        dtype: of the returned arrays; float64 if that is the type of hidden.
         targets: token ids, of the leading axes of hidden.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.

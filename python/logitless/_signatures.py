@@ -36,6 +36,7 @@ _SOURCE = [
     *_head("", "the head"),
     ("offsets", Any, None, "[B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]]"),
     ("logits", Any, None, "finished logits, [N, V] or [B, T, V], in place of hidden and weight"),
+    ("dtype", Optional[Literal["float32", "float64"]], None, "of the returned arrays; float64 if that is the type of hidden"),
 ]
 _OUTPUTS = [
     *((f"d_{name}", Any, None, f"gets the gradient of {name}") for name in

@@ -20,6 +20,8 @@ if not hasattr(torch.nn, "LinearCrossEntropyLoss"):
     raise ImportError(f"logitless.torch needs PyTorch 2.13 or later, and this is {torch.__version__}")
 
 from ._torch_call import (
+    PYTORCH_HEAD,
+    PYTORCH_NAMES,
     as_pytorch_raises,
     batched,
     check_cpu,
@@ -31,6 +33,7 @@ from ._torch_call import (
     type_of_logits,
     type_of_loss,
     values_of,
+    with_names,
     without_gradient,
 )
 from ._torch_compiled import linear_cross_entropy_op
@@ -170,7 +173,7 @@ def linear_cross_entropy(
             linear_cross_entropy, tensors, input, linear_weight, target, **arguments
         )
     if not whole:
-        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group, PYTORCH_HEAD)
     for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
         if not isinstance(value, Tensor) and not (whole and name == "linear_weight"):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
@@ -210,7 +213,7 @@ def linear_cross_entropy(
             ignore_index,
             label_smoothing,
             {**{name: value for name, value in chosen.given if name not in pytorchs}, **own},
-            {"normaliser": normaliser, "temperatures": temperatures, "loss_dtype": loss_dtype},
+            {"normaliser": normaliser, "temperatures": temperatures, "dtype": loss_dtype},
             vocab,
         )
     if axes > 2 or probabilities:
@@ -253,9 +256,9 @@ def linear_cross_entropy(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    head = read_head(
-        input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, target=target, weight=weight
-    )
+    names: Any = {"names": PYTORCH_HEAD, "target": target}
+    head = read_head(input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, **names)
+    check_cpu(weight=weight)
     if not whole:
         input, linear_weight, linear_bias = head.tensors  # type: ignore[assignment]
     if not whole and any(t is not None and t.dtype != input.dtype for t in (linear_weight, linear_bias)):
@@ -273,7 +276,7 @@ def linear_cross_entropy(
     temperatures = temperatures_of(temperatures, target.shape)
     if offsets is not None:
         offsets = offsets_of(offsets, input)
-    dtype = type_of_loss(loss_dtype, type_of_logits(input))
+    dtype = type_of_loss(loss_dtype, type_of_logits(input), "loss_dtype")
     shape = target.shape
     rows, ids = batched(head.input, target)
     if compiling or _is_traced(rows, linear_weight, linear_bias, ids, weight):
@@ -311,12 +314,13 @@ def linear_cross_entropy(
         arguments["offsets"] = offsets
     if return_stats:
         arguments["want_accuracy"] = True
+        type_of_stats = torch.float64 if torch.float64 in (loss_dtype, input.dtype) else torch.float32
     report: dict[str, Any] = {}
     try:
         loss = loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape, report)
     except ValueError as error:
         raise as_pytorch_raises(error) from None
-    return (loss, CrossEntropyStats.of(report, shape)) if return_stats else loss
+    return (loss, CrossEntropyStats.of(report, shape, type_of_stats)) if return_stats else loss
 
 
 def _not_plain(linear_weight: HeadWeight, own: dict[str, Any]) -> str:
@@ -327,7 +331,7 @@ def _not_plain(linear_weight: HeadWeight, own: dict[str, Any]) -> str:
 
 # torch.compile breaks its graph here: the operator takes whole matrices and no context, and returns a loss alone. And
 # context= is read here.
-_not_an_operator = not_compiled(linear_cross_entropy)
+_not_an_operator = not_compiled(linear_cross_entropy, pytorchs=True)
 
 
 def _takes_probabilities(input: Tensor, linear_weight: HeadWeight, target: Tensor, vocab: int) -> bool:
@@ -366,14 +370,18 @@ def _soft_path(
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(f"expected weight of shape {(classes,)}, got {tuple(weight.shape)}")
     check_cpu(target=target, weight=weight)
-    return soft_cross_entropy(
-        input,
-        linear_weight,
-        class_probabilities(target, weight, label_smoothing, classes, input.dtype),
-        linear_bias=linear_bias,
-        reduction=reduction,
-        **{name: value for name, value in {**beyond, **rest}.items() if value is not None},
-    )
+    rest["dtype"] = type_of_loss(rest["dtype"], type_of_logits(input), "loss_dtype")
+    try:
+        return soft_cross_entropy(
+            input,
+            linear_weight,
+            class_probabilities(target, weight, label_smoothing, classes, input.dtype),
+            bias=linear_bias,
+            reduction=reduction,
+            **{name: value for name, value in {**beyond, **rest}.items() if value is not None},
+        )
+    except ValueError as error:
+        raise ValueError(with_names(error, PYTORCH_NAMES)) from None
 
 
 # The one that PyTorch brings, also where a program has put another one in its place.
