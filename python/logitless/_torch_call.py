@@ -97,11 +97,26 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_options(**options: Any) -> None:
-    """Sets options of the Context that calls from here on use, in all threads, e.g. plan="two_pass" or
-    workspace_bytes=64 << 20. Options that are not given stay as they are. None sets one back to its default, and
-    set_options() without arguments all of them. Threads follow torch.set_num_threads() unless they are set.
+    """Sets options of the Context that calls from here on use, in all threads. Options that are not given stay as they
+    are, and set_options() without arguments sets all of them back to their defaults. Threads follow
+    torch.set_num_threads() unless they are set.
 
     options() sets them for a block, and context= of a function for one call.
+
+    Args:
+        **options: those of logitless.Context; None sets one back to its default.
+
+    Returns:
+        None.
+
+    Raises:
+        ValueError: an option is refused.
+        TypeError: an option is unknown, or of another type.
+
+    Example:
+        >>> import logitless.torch as lt
+        >>> lt.set_options(plan="two_pass", workspace_bytes=64 << 20)
+        >>> lt.set_options()
     """
     global _settings
     with _setting:
@@ -112,13 +127,7 @@ def set_options(**options: Any) -> None:
 
 @contextlib.contextmanager
 def options(**options: Any) -> Iterator[None]:
-    """Sets options of the Context that calls inside the block use, and restores them at its end:
-
-        with logitless.torch.options(plan="two_pass", workspace_bytes=64 << 20):
-            loss = linear_cross_entropy(hidden, weight, target)
-        loss.backward()  # with the options of its forward
-
-    It takes the same options as set_options(), and can be used as a decorator. An option that is not given keeps its
+    """Sets options of the Context that calls inside the block use, and restores them at its end. It takes the same options as set_options(), and can be used as a decorator. An option that is not given keeps its
     value from the enclosing block, or from set_options(). Like torch.no_grad(), it affects its own thread or asyncio
     task only.
 
@@ -126,6 +135,23 @@ def options(**options: Any) -> Iterator[None]:
     if torch.compile has compiled a call with reduction="none", the backward runs with the options in force when
     backward() is called. A checkpoint repeats the forward with the options in force at that time, unless the block is
     inside the checkpointed function.
+
+    Args:
+        **options: those of logitless.Context.
+
+    Returns:
+        A context manager, which is a decorator as well.
+
+    Raises:
+        ValueError: an option is refused.
+        TypeError: an option is unknown, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden, weight = torch.ones(6, 4, requires_grad=True), torch.ones(7, 4)
+        >>> with lt.options(plan="two_pass", workspace_bytes=64 << 20):
+        ...     loss = lt.linear_cross_entropy(hidden, weight, torch.arange(6))
+        >>> loss.backward()  # with the options of its forward
     """
     outer = _block.get()
     around = outer.options if outer is not None else {}

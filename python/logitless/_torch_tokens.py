@@ -162,10 +162,24 @@ def topk_logps(
 
 
 def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """The union of each token's two lists, [..., A] and [..., B], such as a student's own topk_logps and a teacher's: ids
-    [E] and offsets [N + 1], as ids and id_offsets= of id_logps() and the losses take them.
+    """The union of each token's two lists, such as a student's own topk_logps and a teacher's.
 
-    Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
+    Args:
+        a_ids (ids [..., A]): one list per token. Ids below 0 do not count.
+        b_ids (ids [..., B]): the other list of each token.
+
+    Returns:
+        ids [E] and offsets [N + 1], int64, as ids and id_offsets= of id_logps() and the losses. Each id of a token
+        appears once, those of a_ids first, both in their order.
+
+    Raises:
+        ValueError: the two have other leading axes.
+        TypeError: an argument is no tensor of integers.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> lt.topk_union(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[2, 5], [4, 3]]))
+        (tensor([1, 2, 5, 3, 4]), tensor([0, 3, 5]))
     """
     check_cpu(a_ids=a_ids, b_ids=b_ids)
     ids, offsets = topk_union_of_arrays(a_ids.numpy(), b_ids.numpy())
