@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
-import re
 from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature
-from typing import Any, Literal, NamedTuple, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 from . import _core
 from ._examples import EXAMPLES, RAISES, RETURNS, SETUP
@@ -41,11 +41,12 @@ for _alias in (ArrayLike, WeightLike):
     _alias.__module__ = "logitless"
 
 
-class Array(NamedTuple):
+class Array:  # no NamedTuple: making one takes a tenth of the import
     """The type of an argument that is an array, as ArrayLike says it."""
 
-    kind: str
-    shape: str
+    def __init__(self, kind: str, shape: str) -> None:
+        self.kind = kind
+        self.shape = shape
 
 
 # An argument: name, type, default and meaning.
@@ -174,6 +175,7 @@ def _meaning(task: str, option: str) -> str:
     return MEANINGS[task].get(option) or MEANINGS["token"].get(option, "")
 
 
+@functools.lru_cache(None)  # which the functions of several modules ask for
 def options_of(task: str, *lists: str) -> dict[str, Argument]:
     """The options of a task, and those of other lists, by name."""
     rows = {}
@@ -219,26 +221,31 @@ class Described(Signature):
         return super().parameters
 
 
-class Surface(NamedTuple):
+class Surface:
     """The functions of a module: its name, the annotations of its arrays, and the arguments that it adds or changes."""
 
-    name: str
-    array: Any
-    weight: Any
-    arguments: dict[str, Argument]
-    shape: Callable[[str], str] = str
+    def __init__(
+        self, name: str, array: Any, weight: Any, arguments: dict[str, Argument], shape: Callable[[str], str] = str
+    ) -> None:
+        self.name = name
+        self.array = array
+        self.weight = weight
+        self.arguments = arguments
+        self.shape = shape
 
     def annotation(self, type: Any, default: Any) -> Any:
         if not isinstance(type, Array):
             return type
-        one = self.weight if type == _WEIGHT else self.array
+        one = self.weight if type is _WEIGHT else self.array
         return Optional[one] if default is None else one
 
     def line(self, row: Argument, name: str) -> str:
         _, type, _, meaning = row
         if not isinstance(type, Array):
             return f"        {name}: {meaning}."
-        return f"        {name} ({type.kind} {self.shape(type.shape)}): {re.sub(r'^.V?N?., ', '', meaning)}."
+        shape = self.shape(type.shape)
+        meaning = meaning.partition("], ")[2] if meaning[0] == "[" else meaning  # docs/options.md says shapes, too
+        return f"        {name} ({type.kind} {shape}): {meaning}."
 
 
 def describe(
