@@ -8,7 +8,6 @@ import inspect
 import pathlib
 import re
 import sys
-import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent
 PAGE = ROOT.parent / "docs" / "options.md"
@@ -60,23 +59,32 @@ def text_of(annotation):
     return re.sub(rf"(?<![\w.])({modules})\.(?=[A-Z])", "", text).replace("NoneType", "None")
 
 
-def parameters_of(function, required=()):
-    """The parameters as a stub has them, one a line; those in `required` without a default."""
+def parameters_of(function):
+    """The parameters as a stub has them."""
     out = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in out:
             out.append("*")
-        default = "" if parameter.default is parameter.empty or parameter.name in required else f" = {parameter.default!r}"
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
         out.append(f"{parameter.name}: {text_of(parameter.annotation)}{default}")
     return out
 
 
-def lines_of(function, result, body=None):
+def wrapped(parameters):
+    """As many of them in a line as 110 columns hold."""
+    lines = [""]
+    for one in parameters:
+        if lines[-1] and len(lines[-1]) + len(one) > 104:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else '    '}{one},"
+    return lines
+
+
+def lines_of(function, result):
     """A function with its documentation."""
-    if body is None:
-        body = '"""' + inspect.getdoc(function).rstrip().replace("\n", "\n    ").replace("    \n", "\n") + '\n    """'
-    lines = ["", f"def {function.__name__}(", *(f"    {one}," for one in parameters_of(function))]
-    return [*lines, f") -> {result}:", f"    {body}"]
+    text = inspect.getdoc(function).rstrip().replace("\n", "\n    ").replace("    \n", "\n")
+    lines = ["", f"def {function.__name__}(", *wrapped(parameters_of(function)), f") -> {result}:"]
+    return [*lines, f'    """{text}', '    """']
 
 
 def without_body(node):
@@ -165,9 +173,8 @@ def stub():
         elif node.name == "plan":
             for task in logitless._PLANS:
                 parameters = parameters_of(getattr(logitless, task))
-                keywords = ", ".join(one for one in parameters if one != "*")
-                lines += ["", "@overload", "def plan(", f"    task: Literal[{task!r}],", "    *,"]
-                lines += textwrap.wrap(keywords, 110, initial_indent="    ", subsequent_indent="    ")
+                keywords = wrapped(one for one in parameters if one != "*")
+                lines += ["", "@overload", "def plan(", f"    task: Literal[{task!r}],", "    *,", *keywords]
                 lines += [") -> Plan:", f'    """{ast.get_docstring(node, clean=False)}"""']
         elif node.name == "options":
             node.args.args[0].annotation = ast.parse(choices([*logitless._PLANS, "context", "backward"]), mode="eval").body

@@ -15,10 +15,9 @@ RAISES = {
 }
 
 _FLOAT = "float32, or float64 for float64 hidden states"
-_LOSS = "the loss: one number, or one per token with reduction=\"none\". {} of " + _FLOAT + ", or of dtype"
-_TORCH_LOSS = "a " + _LOSS.format("tensor")
+_JAX_LOSS = "the loss, one number, or one per token with reduction=\"none\", of " + _FLOAT
+_TORCH_LOSS = _JAX_LOSS + ", or of dtype"
 _WITH_METRICS = "; with return_metrics=True (loss, metrics), a dict of floats"
-_JAX_LOSS = "a " + _LOSS.format("array").removesuffix(", or of dtype")
 RETURNS = {
     "numpy": {"id_logps_backward": "Plan: what ran"},
     "torch": {

@@ -225,17 +225,24 @@ class Surface:
     """The functions of a module: its name, the annotations of its arrays, and the arguments that it adds or changes."""
 
     def __init__(
-        self, name: str, array: Any, weight: Any, arguments: dict[str, Argument], shape: Callable[[str], str] = str
+        self,
+        name: str,
+        array: Any,
+        weight: Any,
+        arguments: dict[str, Argument],
+        shape: Callable[[str], str] = str,
+        ids: str = "ids",
     ) -> None:
         self.name = name
         self.array = array
         self.weight = weight
         self.arguments = arguments
         self.shape = shape
+        self.ids = ids  # the types of these
 
     def annotation(self, type: Any, default: Any) -> Any:
         if not isinstance(type, Array):
-            return type
+            return Optional[type] if default is None and type in (bool, float, int, str) else type
         one = self.weight if type is _WEIGHT else self.array
         return Optional[one] if default is None else one
 
@@ -243,9 +250,9 @@ class Surface:
         _, type, _, meaning = row
         if not isinstance(type, Array):
             return f"        {name}: {meaning}."
-        shape = self.shape(type.shape)
+        kind, shape = self.ids if type.kind == "ids" else type.kind, self.shape(type.shape)
         meaning = meaning.partition("], ")[2] if meaning[0] == "[" else meaning  # docs/options.md says shapes, too
-        return f"        {name} ({type.kind} {shape}): {meaning}."
+        return f"        {name} ({kind} {shape}): {meaning}."
 
 
 def describe(

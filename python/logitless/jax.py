@@ -4,7 +4,8 @@
     from logitless.jax import linear_cross_entropy
     loss, grads = jax.value_and_grad(linear_cross_entropy, argnums=(0, 1))(hidden, weight, targets)
 
-Threads follow OMP_NUM_THREADS unless a context says otherwise.
+Threads follow OMP_NUM_THREADS unless a context says otherwise. help(logitless.ArrayLike) says what help() of a function
+means by floats, numbers, ids and flags.
 """
 
 from __future__ import annotations
@@ -225,6 +226,7 @@ _ARGUMENTS = {
         ("vocab_axis", Optional[str], "in a shard_map, the axis over which the vocabulary is sharded"),
         ("temperatures", Array("numbers", "[...]"), "one per token, in place of temperature"),
         ("class_weights", Array("numbers", "[V]"), "one per vocabulary entry, as in PyTorch"),
+        ("probabilities", Array("numbers", "[..., V]"), "in place of ids and weights"),
         ("k", int, "how many, from 1 to 256"),
     )
 }

@@ -11,48 +11,27 @@ from .packed import PackedWeight
 __all__ = ['distillation_loss', 'id_logps', 'linear_cross_entropy', 'set_distillation_loss', 'soft_cross_entropy', 'token_logps', 'topk_logps']
 
 def distillation_loss(
-    hidden: Array,
-    weight: Union[Array, PackedWeight, LoraWeight],
-    teacher_hidden: Optional[Array] = None,
-    teacher_weight: Union[Array, PackedWeight, LoraWeight, None] = None,
-    targets: Optional[Array] = None,
-    *,
-    bias: Optional[Array] = None,
-    teacher_bias: Optional[Array] = None,
-    teacher_logits: Optional[Array] = None,
-    temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None,
-    teacher_vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], teacher_hidden: Optional[Array] = None,
+    teacher_weight: Union[Array, PackedWeight, LoraWeight, None] = None, targets: Optional[Array] = None,
+    *, bias: Optional[Array] = None, teacher_bias: Optional[Array] = None,
+    teacher_logits: Optional[Array] = None, temperatures: Optional[Array] = None,
+    vocab_ids: Optional[Array] = None, teacher_vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    teacher_temperature: Optional[float] = None,
-    beta: float = 0.5,
-    skew: float = 0.1,
-    forward_weight: float = 0.5,
-    acceptance_decay: float = 3.0,
-    divergence_weight: float = 1.0,
-    temperature_squared: bool = False,
-    hard_weight: float = 0.0,
-    hard_temperature: float = 1.0,
+    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
+    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None,
-    loss_scale: float = 1.0,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Union[int, Array] = 0,
+    normaliser: Optional[float] = None, loss_scale: float = 1.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
     """How far the student's distribution, of hidden and weight, is from the teacher's: divergence="forward_kl" (the
     default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
@@ -107,7 +86,7 @@ def distillation_loss(
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
-        a the loss: one number, or one per token with reduction="none". array of float32, or float64 for float64 hidden states.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
 
     Raises:
         ValueError: an argument is refused; nothing was written.
@@ -123,25 +102,14 @@ def distillation_loss(
     """
 
 def id_logps(
-    hidden: Array,
-    weight: Union[Array, PackedWeight, LoraWeight],
-    ids: Array,
-    *,
-    bias: Optional[Array] = None,
-    temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
-    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
-    temperature: float = 1.0,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], ids: Array, *,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Union[int, Array] = 0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
     """Log-probabilities at any token ids [..., K] of each token, of ids' shape, with gradients. normalise_over="set" takes
     probabilities that sum to 1 over a token's ids, an id that stands twice counted once, and reads no other row of the
@@ -184,34 +152,18 @@ def id_logps(
     """
 
 def linear_cross_entropy(
-    hidden: Array,
-    weight: Union[Array, PackedWeight, LoraWeight],
-    targets: Array,
-    *,
-    bias: Optional[Array] = None,
-    class_weights: Optional[Array] = None,
-    temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None,
-    vocab_axis: Optional[str] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], targets: Array, *,
+    bias: Optional[Array] = None, class_weights: Optional[Array] = None,
+    temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, vocab_axis: Optional[str] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
-    dft: bool = False,
-    loss_scale: float = 1.0,
-    normaliser: Optional[float] = None,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Union[int, Array] = 0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
+    dft: bool = False, loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
     """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
     float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call, and only
@@ -278,42 +230,23 @@ def linear_cross_entropy(
     """
 
 def set_distillation_loss(
-    hidden: Array,
-    weight: Union[Array, PackedWeight, LoraWeight],
-    ids: Array,
-    teacher_logps: Array,
-    targets: Optional[Array] = None,
-    *,
-    teacher_outside_logps: Optional[Array] = None,
-    bias: Optional[Array] = None,
-    temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], ids: Array, teacher_logps: Array,
+    targets: Optional[Array] = None, *, teacher_outside_logps: Optional[Array] = None,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0,
     divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    beta: float = 0.5,
-    skew: float = 0.1,
-    forward_weight: float = 0.5,
-    divergence_weight: float = 1.0,
-    temperature_squared: bool = False,
-    hard_weight: float = 0.0,
+    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None,
-    loss_scale: float = 1.0,
-    tail_floor: float = 0.0,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Union[int, Array] = 0,
+    normaliser: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
     """How far the student's distribution is from a teacher's, whose log-probabilities at token ids are known: both
     [..., K]. outside= says what becomes of the probability outside of the set: "tail" (the default;
@@ -361,7 +294,7 @@ def set_distillation_loss(
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
-        a the loss: one number, or one per token with reduction="none". array of float32, or float64 for float64 hidden states.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
 
     Raises:
         ValueError: an argument is refused; nothing was written.
@@ -378,31 +311,17 @@ def set_distillation_loss(
     """
 
 def soft_cross_entropy(
-    hidden: Array,
-    weight: Union[Array, PackedWeight, LoraWeight],
-    probabilities: Optional[Array] = None,
-    *,
-    ids: Optional[Array] = None,
-    weights: Optional[Array] = None,
-    mask: Optional[Array] = None,
-    bias: Optional[Array] = None,
-    temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
-    temperature: float = 1.0,
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], probabilities: Optional[Array] = None,
+    *, ids: Optional[Array] = None, weights: Optional[Array] = None, mask: Optional[Array] = None,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    subtract_entropy: bool = False,
-    loss_scale: float = 1.0,
-    normaliser: Optional[float] = None,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Union[int, Array] = 0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
+    loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
     """Cross-entropy of hidden [..., H] through a head [V, H] against a distribution a token: probabilities [..., V], or
     ids with weights, both [..., K], where weights of one id add up. They may have any sum. mask, of hidden's leading
@@ -414,7 +333,7 @@ def soft_cross_entropy(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        probabilities (float32 [..., V]): in place of ids and weights; float64 if hidden is.
+        probabilities (numbers [..., V]): in place of ids and weights.
         ids (ids [..., K]): token ids with a target weight.
         weights (numbers as ids): their probabilities; weights of one id add up.
         mask (flags [...]): 0 excludes a token.
@@ -438,7 +357,7 @@ def soft_cross_entropy(
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
-        a the loss: one number, or one per token with reduction="none". array of float32, or float64 for float64 hidden states.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
 
     Raises:
         ValueError: an argument is refused; nothing was written.
@@ -454,27 +373,15 @@ def soft_cross_entropy(
     """
 
 def token_logps(
-    hidden: Array,
-    weight: Union[Array, PackedWeight, LoraWeight],
-    targets: Array,
-    *,
-    bias: Optional[Array] = None,
-    temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None,
-    vocab_axis: Optional[str] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], targets: Array, *,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, vocab_axis: Optional[str] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Union[int, Array] = 0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> tuple[Array, Array]:
     """(log-probabilities of the targets, entropies), both of targets' shape, in nats, with gradients. Tokens that take
     no part have 0 in both. Its arguments are those of linear_cross_entropy(); its options layout, softcap and those
@@ -519,17 +426,10 @@ def token_logps(
     """
 
 def topk_logps(
-    hidden: Array,
-    weight: Union[Array, PackedWeight, LoraWeight],
-    k: int,
-    *,
-    bias: Optional[Array] = None,
-    temperatures: Optional[Array] = None,
-    vocab_ids: Optional[Array] = None,
-    context: Optional[Context] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
-    temperature: float = 1.0,
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], k: int, *,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
 ) -> tuple[Array, Array]:

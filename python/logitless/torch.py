@@ -6,6 +6,7 @@
     loss.backward()
 
 Tensors are on the CPU; float32, bfloat16, float16 or float64. Threads follow torch.set_num_threads().
+help(logitless.ArrayLike) says what help() of a function means by floats, numbers and flags.
 """
 
 from __future__ import annotations
@@ -456,6 +457,7 @@ _ARGUMENTS = {
         ("vocab_ids", Array("int64", "[K]"), "the entries of the head that the call is over; all by default"),
         ("temperatures", Array("numbers", "[N]"), "one per token, in place of temperature"),
         ("class_weights", Array("numbers", "[V]"), "class weights, as in PyTorch"),
+        ("probabilities", Array("numbers", "[N, V]"), "in place of ids and weights; copied unless they are float32"),
         ("seed", Optional[int], "of sampled: by default each call draws one from PyTorch's generator"),
         ("k", int, "how many, from 1 to 256"),
     )
@@ -477,7 +479,7 @@ def _shape(shape: str) -> str:
     return shape.replace("[N] or [B, T]", "[...]").replace("[N]", "[...]").replace("[N, ", "[..., ")
 
 
-_SURFACE = Surface("torch", Tensor, Union[Tensor, PackedWeight, LoraWeight], _ARGUMENTS, _shape)
+_SURFACE = Surface("torch", Tensor, Union[Tensor, PackedWeight, LoraWeight], _ARGUMENTS, _shape, "int64 or int32")
 _TARGET = ("targets", Array("int64", "[...], or floats [..., V]"), None, "token ids, or class probabilities")
 for _function, _task, _fields in (
     (linear_cross_entropy, "cross_entropy", CROSS_ENTROPY),

@@ -16,50 +16,27 @@ from .packed import PackedWeight
 __all__ = ['CrossEntropyStats', 'LinearCrossEntropyLoss', 'distillation_loss', 'id_logps', 'kto_loss', 'linear_cross_entropy', 'options', 'policy_loss', 'preference_loss', 'set_distillation_loss', 'set_options', 'soft_cross_entropy', 'token_logps', 'topk_logps', 'topk_union']
 
 def distillation_loss(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight],
     teacher_hidden: Optional[Tensor] = None,
     teacher_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
-    targets: Optional[Tensor] = None,
-    *,
-    bias: Optional[Tensor] = None,
-    teacher_bias: Optional[Tensor] = None,
-    teacher_logits: Optional[Tensor] = None,
-    teacher_softcap: float = 0.0,
-    vocab_ids: Optional[Tensor] = None,
-    teacher_vocab_ids: Optional[Tensor] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    normaliser: Union[float, Tensor, None] = None,
-    temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    return_metrics: bool = False,
-    group: Any = None,
+    targets: Optional[Tensor] = None, *, bias: Optional[Tensor] = None,
+    teacher_bias: Optional[Tensor] = None, teacher_logits: Optional[Tensor] = None,
+    teacher_softcap: float = 0.0, vocab_ids: Optional[Tensor] = None,
+    teacher_vocab_ids: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    normaliser: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, return_metrics: bool = False, group: Any = None,
     softcap: float = 0.0,
     divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    teacher_temperature: Optional[float] = None,
-    beta: float = 0.5,
-    skew: float = 0.1,
-    forward_weight: float = 0.5,
-    acceptance_decay: float = 3.0,
-    divergence_weight: float = 1.0,
-    temperature_squared: bool = False,
-    hard_weight: float = 0.0,
-    hard_temperature: float = 1.0,
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
-    want_agreement: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
+    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens', loss_scale: float = 1.0,
+    want_entropy: bool = False, want_agreement: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
     """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
     teacher_weight: divergence="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
@@ -79,13 +56,13 @@ def distillation_loss(
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         teacher_hidden (floats [..., H]): the teacher's hidden states.
         teacher_weight (floats [V, H]): the teacher's head, as weight is.
-        targets (ids [...]): token ids, one per row of hidden.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
         teacher_bias (floats [V]): added to the logits.
         teacher_logits (floats [..., V]): in place of teacher_hidden and teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        teacher_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        teacher_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
         reduction: how the tokens' losses become one.
         normaliser: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
@@ -120,7 +97,7 @@ def distillation_loss(
         context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        a the loss: one number, or one per token with reduction="none". tensor of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
 
     Raises:
         ValueError: an argument is refused, or is not on the CPU.
@@ -136,28 +113,15 @@ def distillation_loss(
     """
 
 def id_logps(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    ids: Tensor,
-    *,
-    bias: Optional[Tensor] = None,
-    id_counts: Optional[Tensor] = None,
-    id_offsets: Optional[Tensor] = None,
-    softcap: float = 0.0,
-    temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None,
-    group: Any = None,
-    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
-    temperature: float = 1.0,
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], ids: Tensor, *,
+    bias: Optional[Tensor] = None, id_counts: Optional[Tensor] = None,
+    id_offsets: Optional[Tensor] = None, softcap: float = 0.0, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
+    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
     """Log-probabilities at any token ids of each token, of ids' shape, with gradients.
 
@@ -170,10 +134,10 @@ def id_logps(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (ids [..., K], or [E] with id_offsets): token ids.
+        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids.
         bias (floats [V]): added to the logits.
-        id_counts (ids [...]): how many of its K ids each row has.
-        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
@@ -207,50 +171,24 @@ def id_logps(
     """
 
 def kto_loss(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    targets: Tensor,
-    labels: Optional[Tensor] = None,
-    *,
-    bias: Optional[Tensor] = None,
-    ref_logps: Optional[Tensor] = None,
-    ref_hidden: Optional[Tensor] = None,
-    ref_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
-    ref_bias: Optional[Tensor] = None,
-    ref_vocab_ids: Optional[Tensor] = None,
-    kl_logps: Optional[Tensor] = None,
-    kl_ref_logps: Optional[Tensor] = None,
-    sequence_weights: Optional[Tensor] = None,
-    reward_targets: Optional[Tensor] = None,
-    softcap: float = 0.0,
-    temperatures: Optional[Tensor] = None,
-    offsets: Optional[Tensor] = None,
-    vocab_ids: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    return_metrics: bool = False,
-    group: Any = None,
-    loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
-    beta: float = 0.1,
-    desirable_weight: float = 1.0,
-    undesirable_weight: float = 1.0,
-    bco_delta: float = 0.0,
-    average_log_prob: bool = False,
-    ref_logps_are: Literal['sums', 'averages'] = 'sums',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], targets: Tensor,
+    labels: Optional[Tensor] = None, *, bias: Optional[Tensor] = None, ref_logps: Optional[Tensor] = None,
+    ref_hidden: Optional[Tensor] = None, ref_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
+    ref_bias: Optional[Tensor] = None, ref_vocab_ids: Optional[Tensor] = None,
+    kl_logps: Optional[Tensor] = None, kl_ref_logps: Optional[Tensor] = None,
+    sequence_weights: Optional[Tensor] = None, reward_targets: Optional[Tensor] = None,
+    softcap: float = 0.0, temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
+    vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
+    group: Any = None, loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    beta: float = 0.1, desirable_weight: float = 1.0, undesirable_weight: float = 1.0,
+    bco_delta: float = 0.0, average_log_prob: bool = False,
+    ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
-    ref_softcap: float = 0.0,
+    loss_scale: float = 1.0, want_entropy: bool = False, ref_softcap: float = 0.0,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
     true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
@@ -260,21 +198,21 @@ def kto_loss(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        targets (ids [...]): token ids, one per row of hidden.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
         labels (flags [B]): 1 is desirable.
         bias (floats [V]): added to the logits.
         ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
         ref_hidden (floats [..., H]): the reference's hidden states.
         ref_weight (floats [V, H]): the reference's head, as weight is.
         ref_bias (floats [V]): added to the logits.
-        ref_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        ref_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
         kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
         kl_ref_logps (numbers as kl_logps): the reference's, for kto.
         sequence_weights (numbers [B]): multiplies each sequence's loss.
         reward_targets (numbers [B]): for a2po.
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, in place of temperature.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
@@ -321,37 +259,18 @@ def kto_loss(
     """
 
 def linear_cross_entropy(
-    input: Tensor,
-    linear_weight: Union[Tensor, PackedWeight, LoraWeight],
-    target: Tensor,
-    *,
-    linear_bias: Optional[Tensor] = None,
-    weight: Optional[Tensor] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    ignore_index: int = None,
-    label_smoothing: float = 0.0,
-    options: Any = None,
-    normaliser: Union[float, Tensor, None] = None,
-    temperatures: Optional[Tensor] = None,
-    loss_dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None,
-    offsets: Optional[Tensor] = None,
-    return_stats: bool = False,
-    group: Any = None,
-    context: Optional[Context] = None,
-    softcap: float = 0.0,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    input: Tensor, linear_weight: Union[Tensor, PackedWeight, LoraWeight], target: Tensor, *,
+    linear_bias: Optional[Tensor] = None, weight: Optional[Tensor] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', ignore_index: Optional[int] = None,
+    label_smoothing: float = 0.0, options: Any = None, normaliser: Union[float, Tensor, None] = None,
+    temperatures: Optional[Tensor] = None, loss_dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, offsets: Optional[Tensor] = None, return_stats: bool = False,
+    group: Any = None, context: Optional[Context] = None, softcap: float = 0.0, shift: int = 0,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    z_loss: float = 0.0,
-    dft: bool = False,
-    loss_scale: float = 1.0,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
+    z_loss: float = 0.0, dft: bool = False, loss_scale: float = 1.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None,
 ) -> Any:
     """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
@@ -389,7 +308,7 @@ def linear_cross_entropy(
         temperatures (numbers [...]): one per token, in place of temperature.
         loss_dtype: of the loss; by default input's type.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         return_stats: returns the loss and CrossEntropyStats, of the same pass.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         context: how the call runs, backward included, instead of what options() says.
@@ -425,85 +344,43 @@ def linear_cross_entropy(
     """
 
 def policy_loss(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    chosen_ids: Tensor,
-    advantages: Optional[Tensor] = None,
-    *,
-    bias: Optional[Tensor] = None,
-    old_logps: Optional[Tensor] = None,
-    ref_logps: Optional[Tensor] = None,
-    sampling_logps: Optional[Tensor] = None,
-    teacher_logps: Optional[Tensor] = None,
-    scores: Optional[Tensor] = None,
-    mask: Optional[Tensor] = None,
-    kept_ids: Optional[Tensor] = None,
-    kept_counts: Optional[Tensor] = None,
-    kept_offsets: Optional[Tensor] = None,
-    softcap: float = 0.0,
-    temperatures: Optional[Tensor] = None,
-    offsets: Optional[Tensor] = None,
-    vocab_ids: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    return_metrics: bool = False,
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], chosen_ids: Tensor,
+    advantages: Optional[Tensor] = None, *, bias: Optional[Tensor] = None,
+    old_logps: Optional[Tensor] = None, ref_logps: Optional[Tensor] = None,
+    sampling_logps: Optional[Tensor] = None, teacher_logps: Optional[Tensor] = None,
+    scores: Optional[Tensor] = None, mask: Optional[Tensor] = None, kept_ids: Optional[Tensor] = None,
+    kept_counts: Optional[Tensor] = None, kept_offsets: Optional[Tensor] = None, softcap: float = 0.0,
+    temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
+    vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
     group: Any = None,
     variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
     importance_sampling_level: Literal['token', 'sequence'] = 'token',
-    epsilon_low: Optional[float] = None,
-    epsilon_high: Optional[float] = None,
-    delta: Optional[float] = None,
-    log_ratio_clamp: Optional[float] = 20.0,
-    beta: float = 0.0,
+    epsilon_low: Optional[float] = None, epsilon_high: Optional[float] = None,
+    delta: Optional[float] = None, log_ratio_clamp: Optional[float] = 20.0, beta: float = 0.0,
     kl_estimator: Literal['k1', 'k2', 'k3', 'abs', 'k1_plus', 'k3_plus'] = 'k3',
-    use_bias_correction_kl: bool = False,
-    entropy_bonus: float = 0.0,
-    top_entropy_quantile: float = 1.0,
+    use_bias_correction_kl: bool = False, entropy_bonus: float = 0.0, top_entropy_quantile: float = 1.0,
     off_policy_mask_threshold: Optional[float] = None,
     sampler_correction: Literal['none', 'token_truncate', 'token_mask', 'sequence_truncate', 'sequence_mask', 'geometric_mask'] = 'none',
-    sampler_clip_min: Optional[float] = None,
-    sampler_clip_max: Optional[float] = 3.0,
-    teacher_weight: float = 0.0,
-    teacher_against: Literal['current', 'old', 'sampling'] = 'current',
+    sampler_clip_min: Optional[float] = None, sampler_clip_max: Optional[float] = 3.0,
+    teacher_weight: float = 0.0, teacher_against: Literal['current', 'old', 'sampling'] = 'current',
     teacher_discount: float = 0.0,
     trust_region: Literal['default', 'none', 'tv', 'tv_both', 'kl'] = 'default',
-    trust_region_low: Optional[float] = None,
-    trust_region_high: Optional[float] = None,
-    m2_threshold: Optional[float] = None,
-    sampler_penalty: float = 0.0,
-    positive_nll_weight: float = 0.0,
+    trust_region_low: Optional[float] = None, trust_region_high: Optional[float] = None,
+    m2_threshold: Optional[float] = None, sampler_penalty: float = 0.0, positive_nll_weight: float = 0.0,
     aggregation: Literal['default', 'token_mean', 'token_sum', 'seq_mean_token_sum', 'seq_mean_token_mean', 'seq_mean_token_sum_norm'] = 'default',
-    num_items_in_batch: Optional[float] = None,
-    max_completion_length: Optional[int] = None,
-    num_sequences: Optional[float] = None,
-    count_empty_sequences: bool = True,
-    sapo_temperature_pos: float = 1.0,
-    sapo_temperature_neg: float = 1.05,
-    vespo_k_pos: float = 2.0,
-    vespo_lambda_pos: float = 3.0,
-    vespo_k_neg: float = 3.0,
-    vespo_lambda_neg: float = 2.0,
-    dro_tau: float = 0.1,
-    topr_weight_pos: float = 1.0,
-    topr_weight_neg: float = 1.0,
-    cov_share: float = 0.0002,
-    cov_low: float = 1.0,
-    cov_high: float = 5.0,
-    cov_seed: int = 0,
-    cov_kl_weight: float = 0.1,
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
+    num_items_in_batch: Optional[float] = None, max_completion_length: Optional[int] = None,
+    num_sequences: Optional[float] = None, count_empty_sequences: bool = True,
+    sapo_temperature_pos: float = 1.0, sapo_temperature_neg: float = 1.05, vespo_k_pos: float = 2.0,
+    vespo_lambda_pos: float = 3.0, vespo_k_neg: float = 3.0, vespo_lambda_neg: float = 2.0,
+    dro_tau: float = 0.1, topr_weight_pos: float = 1.0, topr_weight_neg: float = 1.0,
+    cov_share: float = 0.0002, cov_low: float = 1.0, cov_high: float = 5.0, cov_seed: int = 0,
+    cov_kl_weight: float = 0.1, loss_scale: float = 1.0, want_entropy: bool = False,
     advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
     """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
     hidden and head. advantages are one a sequence or one a token, logps and mask one a token, scores one a sequence
@@ -519,7 +396,7 @@ def policy_loss(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        chosen_ids (ids [...]): the sampled token ids.
+        chosen_ids (int64 or int32 [...]): the sampled token ids.
         advantages (numbers [B] or [...]): one per sequence or per token.
         bias (floats [V]): added to the logits.
         old_logps (numbers [...]): log-probabilities before the update; without them the ratio is 1.
@@ -528,12 +405,12 @@ def policy_loss(
         teacher_logps (numbers [...]): the teacher's log-probabilities; needs teacher_weight.
         scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
         mask (flags [...]): 0 excludes a token.
-        kept_ids (ids [..., K], or [E] with kept_offsets): token ids that the sampler kept.
-        kept_counts (ids [...]): how many of its K ids each row has.
-        kept_offsets (ids [N + 1]): row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
+        kept_ids (int64 or int32 [..., K], or [E] with kept_offsets): token ids that the sampler kept.
+        kept_counts (int64 or int32 [...]): how many of its K ids each row has.
+        kept_offsets (int64 or int32 [N + 1]): row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, in place of temperature.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
@@ -614,52 +491,27 @@ def policy_loss(
     """
 
 def preference_loss(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    targets: Tensor,
-    *,
-    bias: Optional[Tensor] = None,
-    ref_logps: Optional[Tensor] = None,
-    ref_hidden: Optional[Tensor] = None,
-    ref_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
-    ref_bias: Optional[Tensor] = None,
-    ref_vocab_ids: Optional[Tensor] = None,
-    softcap: float = 0.0,
-    temperatures: Optional[Tensor] = None,
-    offsets: Optional[Tensor] = None,
-    vocab_ids: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    return_metrics: bool = False,
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], targets: Tensor, *,
+    bias: Optional[Tensor] = None, ref_logps: Optional[Tensor] = None,
+    ref_hidden: Optional[Tensor] = None, ref_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
+    ref_bias: Optional[Tensor] = None, ref_vocab_ids: Optional[Tensor] = None, softcap: float = 0.0,
+    temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
+    vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
     group: Any = None,
     losses: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
-    loss_weights: Union[float, Sequence[float]] = [],
-    beta: float = 0.1,
-    label_smoothing: float = 0.0,
-    average_log_prob: bool = False,
-    ref_logps_are: Literal['sums', 'averages'] = 'sums',
-    discopop_tau: float = 0.05,
-    simpo_gamma: float = 0.5,
+    loss_weights: Union[float, Sequence[float]] = [], beta: float = 0.1, label_smoothing: float = 0.0,
+    average_log_prob: bool = False, ref_logps_are: Literal['sums', 'averages'] = 'sums',
+    discopop_tau: float = 0.05, simpo_gamma: float = 0.5,
     f_divergence: Literal['reverse_kl', 'forward_kl', 'js_divergence', 'alpha_divergence'] = 'reverse_kl',
-    f_alpha: float = 0.5,
-    ld_alpha: Optional[float] = None,
-    use_weighting: bool = False,
-    reward_alpha: float = 0.0,
-    nll_weight: Optional[float] = None,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    f_alpha: float = 0.5, ld_alpha: Optional[float] = None, use_weighting: bool = False,
+    reward_alpha: float = 0.0, nll_weight: Optional[float] = None, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
-    ref_softcap: float = 0.0,
+    loss_scale: float = 1.0, want_entropy: bool = False, ref_softcap: float = 0.0,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO): hidden [2B, T, H] holds the chosen sequences, then
     the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
@@ -670,16 +522,16 @@ def preference_loss(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        targets (ids [...]): token ids, one per row of hidden.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
         ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
         ref_hidden (floats [..., H]): the reference's hidden states.
         ref_weight (floats [V, H]): the reference's head, as weight is.
         ref_bias (floats [V]): added to the logits.
-        ref_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        ref_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, in place of temperature.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
@@ -733,44 +585,23 @@ def preference_loss(
     """
 
 def set_distillation_loss(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    ids: Tensor,
-    teacher_logps: Tensor,
-    targets: Optional[Tensor] = None,
-    *,
-    id_counts: Optional[Tensor] = None,
-    id_offsets: Optional[Tensor] = None,
-    teacher_outside_logps: Optional[Tensor] = None,
-    bias: Optional[Tensor] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    softcap: float = 0.0,
-    normaliser: Union[float, Tensor, None] = None,
-    temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None,
-    group: Any = None,
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], ids: Tensor, teacher_logps: Tensor,
+    targets: Optional[Tensor] = None, *, id_counts: Optional[Tensor] = None,
+    id_offsets: Optional[Tensor] = None, teacher_outside_logps: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    softcap: float = 0.0, normaliser: Union[float, Tensor, None] = None,
+    temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, group: Any = None,
     divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    beta: float = 0.5,
-    skew: float = 0.1,
-    forward_weight: float = 0.5,
-    divergence_weight: float = 1.0,
-    temperature_squared: bool = False,
-    hard_weight: float = 0.0,
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    loss_scale: float = 1.0,
-    tail_floor: float = 0.0,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
+    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens', loss_scale: float = 1.0,
+    tail_floor: float = 0.0, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: Optional[int] = None,
     context: Optional[Context] = None,
 ) -> Tensor:
     """How far the student's distribution is from a teacher's, whose log-probabilities at a set of token ids are known.
@@ -788,11 +619,11 @@ def set_distillation_loss(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (ids [..., K], or [E] with id_offsets): token ids whose teacher log-probability is known.
+        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids whose teacher log-probability is known.
         teacher_logps (numbers as ids): the teacher's log-probabilities.
-        targets (ids [...]): token ids, one per row of hidden.
-        id_counts (ids [...]): how many of its K ids each row has.
-        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
+        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
@@ -826,7 +657,7 @@ def set_distillation_loss(
         context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        a the loss: one number, or one per token with reduction="none". tensor of float32, or float64 for float64 hidden states, or of dtype.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
 
     Raises:
         ValueError: an argument is refused, or is not on the CPU.
@@ -843,34 +674,18 @@ def set_distillation_loss(
     """
 
 def soft_cross_entropy(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    probabilities: Optional[Tensor] = None,
-    *,
-    ids: Optional[Tensor] = None,
-    weights: Optional[Tensor] = None,
-    id_counts: Optional[Tensor] = None,
-    id_offsets: Optional[Tensor] = None,
-    mask: Optional[Tensor] = None,
-    bias: Optional[Tensor] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    softcap: float = 0.0,
-    normaliser: Union[float, Tensor, None] = None,
-    temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None,
-    group: Any = None,
-    temperature: float = 1.0,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight],
+    probabilities: Optional[Tensor] = None, *, ids: Optional[Tensor] = None,
+    weights: Optional[Tensor] = None, id_counts: Optional[Tensor] = None,
+    id_offsets: Optional[Tensor] = None, mask: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', softcap: float = 0.0,
+    normaliser: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    subtract_entropy: bool = False,
-    loss_scale: float = 1.0,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    subtract_entropy: bool = False, loss_scale: float = 1.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
     """Cross-entropy against a distribution a token, without the logits in memory.
 
@@ -886,11 +701,11 @@ def soft_cross_entropy(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        probabilities (float32 [..., V]): in place of ids and weights; float64 if hidden is.
-        ids (ids [..., K], or [E] with id_offsets): token ids with a target weight.
+        probabilities (numbers [..., V]): in place of ids and weights; copied unless they are float32.
+        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids with a target weight.
         weights (numbers as ids): their probabilities; weights of one id add up.
-        id_counts (ids [...]): how many of its K ids each row has.
-        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
@@ -913,7 +728,7 @@ def soft_cross_entropy(
         context: how the call runs, backward included, instead of what options() says.
 
     Returns:
-        a the loss: one number, or one per token with reduction="none". tensor of float32, or float64 for float64 hidden states, or of dtype.
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
 
     Raises:
         ValueError: an argument is refused, or is not on the CPU.
@@ -929,29 +744,14 @@ def soft_cross_entropy(
     """
 
 def token_logps(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    targets: Tensor,
-    *,
-    bias: Optional[Tensor] = None,
-    entropy: bool = False,
-    lse: bool = False,
-    softcap: float = 0.0,
-    temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None,
-    group: Any = None,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], targets: Tensor, *,
+    bias: Optional[Tensor] = None, entropy: bool = False, lse: bool = False, softcap: float = 0.0,
+    temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, group: Any = None, ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: Optional[int] = None,
-    context: Optional[Context] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Union[Tensor, tuple[Tensor, ...]]:
     """Log-probabilities of the targets, of targets' shape; with entropy=True a tuple with the entropies, in
     nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
@@ -964,7 +764,7 @@ def token_logps(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        targets (ids [...]): token ids, one per row of hidden.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
         entropy: returns entropies as well, in nats.
         lse: returns the log-sum-exp of the logits as well.
@@ -1002,18 +802,10 @@ def token_logps(
     """
 
 def topk_logps(
-    hidden: Tensor,
-    weight: Union[Tensor, PackedWeight, LoraWeight],
-    k: int,
-    *,
-    bias: Optional[Tensor] = None,
-    softcap: float = 0.0,
-    temperatures: Optional[Tensor] = None,
-    dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None,
-    group: Any = None,
-    temperature: float = 1.0,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], k: int, *,
+    bias: Optional[Tensor] = None, softcap: float = 0.0, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
     context: Optional[Context] = None,
 ) -> tuple[Tensor, Tensor]:

@@ -3,6 +3,7 @@
 
 import dataclasses
 import inspect
+import re
 
 import numpy as np
 import pytest
@@ -102,9 +103,9 @@ def test_every_option_of_a_signature_is_taken(name):
             value(**given, softcapp=1.0)
 
 
-def arguments_of(name, function, value, dtype):
+def arguments_of(name, function, value, dtype, more={}):
     """Those of a call, as the surface takes them."""
-    arrays = {"hidden": HIDDEN.astype(dtype), "weight": WEIGHT.astype(dtype), **GIVEN[function]}
+    arrays = {"hidden": HIDDEN.astype(dtype), "weight": WEIGHT.astype(dtype), **GIVEN[function], **more}
     for array in ("teacher_hidden", "teacher_weight"):
         if array in arrays:
             arrays[array] = arrays[array].astype(dtype)
@@ -151,6 +152,48 @@ def test_results_are_float32_unless_the_call_is_float64_or_asks_for_it(name):
             dtype = "loss_dtype" if "loss_dtype" in inspect.signature(value).parameters else "dtype"
             wanted = getattr(pytest.importorskip("torch"), "float64") if name == "torch" else "float64"
             assert types_in(value(**given["float32"], **more, **{dtype: wanted})) == {"float64"}, function
+
+
+TYPES = {
+    "numbers": ["float32", "float64", "float16", "bfloat16"],
+    "ids": ["int64", "int32", "uint8"],
+    "int64 or int32": ["int64", "int32"],
+    "int64": ["int64"],
+    "flags": ["bool", "int64", "uint8", "float32"],
+}
+# Arrays that GIVEN leaves out, of arguments that most functions have.
+MORE = {"temperatures": np.ones(N), "vocab_ids": np.arange(V), "mask": np.ones(N)}
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_arrays_have_the_types_that_help_says(name):
+    tested = set()
+    for function, value in functions_of(surface(name)):
+        given = arguments_of(name, function, value, "float32")
+        parameters = inspect.signature(value).parameters
+        for array in MORE:
+            if array in parameters:
+                given[array] = arguments_of(name, function, value, "float32", {array: MORE[array]})[array]
+        for array, (kind, _) in kinds_in(value).items():
+            if array not in given or kind not in TYPES:
+                continue
+            for dtype in TYPES[kind]:
+                value(**{**given, array: as_type(name, given[array], dtype)})
+                tested.add((function, array))
+    assert len(tested) >= 20
+
+
+def kinds_in(value):
+    """(type, shape) of each array in help()."""
+    return {n: (kind, shape) for n, kind, shape in re.findall(r"^    (\w+) \(([^[(]*?) (\[.*?)\): ", inspect.getdoc(value), re.M)}
+
+
+def as_type(name, array, dtype):
+    if name == "torch":
+        import torch
+
+        return array.to(getattr(torch, dtype))
+    return array.astype(dtype)
 
 
 def test_other_types_of_results_are_refused():
