@@ -55,7 +55,7 @@ def generated():
 
 def text_of(annotation):
     text = inspect.formatannotation(annotation)
-    modules = r"logitless(\._results|\.packed|\.lora)?|collections\.abc|typing|jax(\.jaxlib\._jax)?|torch(?=\.Tensor)"
+    modules = r"logitless(\._results|\.packed|\.lora)?|collections\.abc|typing|(jax\.)?jaxlib\.\w+|jax|torch(?=\.Tensor)"
     return re.sub(rf"(?<![\w.])({modules})\.(?=[A-Z])", "", text).replace("NoneType", "None")
 
 
@@ -102,7 +102,7 @@ HEADER = [
 ]
 
 
-# Which of them there are is up to the build, the CPU and the version of Highway.
+# Names that a build, a CPU or a version of Highway may lack.
 GEMM_BACKENDS = ["auto", "openblas", "onednn", "amx", "amx_float32", "amx_float32_two_terms", "bfmmla"]
 SIMD_TARGETS = ["auto", "plain", "AVX2", "AVX3", "AVX3_DL", "AVX3_ZEN4", "AVX3_SPR", "NEON", "NEON_BF16", "SVE", "SVE2"]
 
@@ -116,7 +116,7 @@ def context_of(node):
     from logitless import _core
 
     types = {name: choices(field["choices"]) for name, field in _core.fields("context").items() if "choices" in field}
-    types["plan"] = types["plan"].replace("'forward_only', ", "")  # which nobody can ask for
+    types["plan"] = types["plan"].replace("'forward_only', ", "")  # Context refuses it
     types["gemm_backend"] = choices(GEMM_BACKENDS)
     types["simd_target"] = f"Union[{choices(SIMD_TARGETS)}, str]"
     (init,) = (item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__")
@@ -152,7 +152,9 @@ def stub():
         "    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...",
         "",
         "ArrayLike: TypeAlias = Union[_SpeaksDLPack, Buffer]",
+        f'"""{inspect.getdoc(logitless.ArrayLike)}"""',
         "WeightLike: TypeAlias = Union[_SpeaksDLPack, Buffer, PackedWeight, LoraWeight]",
+        f'"""{inspect.getdoc(logitless.WeightLike)}"""',
         "",
         "class Option(TypedDict, total=False):",
         "    type: str",

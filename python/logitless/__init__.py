@@ -398,7 +398,7 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 
     Raises:
         ValueError: the two have other leading axes, or an argument is refused.
-        TypeError: an argument is no array of integers.
+        TypeError: an argument is not an array of integers.
 
     Example:
         >>> import numpy as np, logitless
@@ -422,7 +422,7 @@ def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
 
     Raises:
         ValueError: the two have other leading axes, or an argument is refused.
-        TypeError: an argument is no array of integers.
+        TypeError: an argument is not an array of integers.
 
     Example:
         >>> import numpy as np, logitless
@@ -525,7 +525,7 @@ def environment(context: Context | None = None) -> dict[str, Any]:
         A dict by name, as `logitless info` prints it.
 
     Raises:
-        TypeError: context is no Context.
+        TypeError: context is not a Context.
 
     Example:
         >>> import logitless

@@ -20,7 +20,23 @@ class _SpeaksDLPack(Protocol):
     def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 ArrayLike: TypeAlias = Union[_SpeaksDLPack, Buffer]
+"""An array of a call: of NumPy, PyTorch or JAX, or of anything else that speaks DLPack or has the buffer protocol.
+It is on the CPU, and the elements of a row are contiguous. Lists are refused.
+
+help() of a function gives the type and the shape of each array, such as "floats [V, H]". The types are:
+
+    floats: float32, bfloat16 or float16; or float64, in a call whose floats are all float64. Never copied.
+    numbers: float32, bfloat16, float16 or float64, whatever the others are.
+    ids: integers of any type.
+    flags: bools, or integers, float32 or float64 that are 0 or 1.
+    float32, float64: that type.
+    output: the type of the argument whose gradient it receives, or float32. It is written.
+
+Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
+token, E ids of all tokens, R the rank of a LoRA, G groups of a row that share a scale."""
 WeightLike: TypeAlias = Union[_SpeaksDLPack, Buffer, PackedWeight, LoraWeight]
+"""The weight of a head: an ArrayLike [V, H], or a PackedWeight (logitless.packed), or a LoraWeight (logitless.lora)
+of either."""
 
 class Option(TypedDict, total=False):
     type: str
@@ -1159,7 +1175,7 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 
     Raises:
         ValueError: the two have other leading axes, or an argument is refused.
-        TypeError: an argument is no array of integers.
+        TypeError: an argument is not an array of integers.
 
     Example:
         >>> import numpy as np, logitless
@@ -1181,7 +1197,7 @@ def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
 
     Raises:
         ValueError: the two have other leading axes, or an argument is refused.
-        TypeError: an argument is no array of integers.
+        TypeError: an argument is not an array of integers.
 
     Example:
         >>> import numpy as np, logitless
@@ -1706,7 +1722,7 @@ def environment(context: Context | None=None) -> dict[str, Any]:
         A dict by name, as `logitless info` prints it.
 
     Raises:
-        TypeError: context is no Context.
+        TypeError: context is not a Context.
 
     Example:
         >>> import logitless

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What help() says of each function beside its arguments: results, errors, and an example, which a test runs.
+"""Results, errors and an example of each function, for help(). A test runs the examples.
 
 Each line of an example is an input; those that begin with "=" are what it prints."""
 

@@ -16,16 +16,16 @@ from ._meanings import MEANINGS
 
 class ArrayLike:
     """An array of a call: of NumPy, PyTorch or JAX, or of anything else that speaks DLPack or has the buffer protocol.
-    It is on the CPU, and the elements of a row follow one another. Lists are no arrays.
+    It is on the CPU, and the elements of a row are contiguous. Lists are refused.
 
-    What help() of a function says of an array, such as "floats [V, H]", is the type of its elements, and its shape:
+    help() of a function gives the type and the shape of each array, such as "floats [V, H]". The types are:
 
         floats: float32, bfloat16 or float16; or float64, in a call whose floats are all float64. Never copied.
         numbers: float32, bfloat16, float16 or float64, whatever the others are.
         ids: integers of any type.
         flags: bools, or integers, float32 or float64 that are 0 or 1.
         float32, float64: that type.
-        output: the type of what it is the gradient of, or float32. It is written.
+        output: the type of the argument whose gradient it receives, or float32. It is written.
 
     Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
     token, E ids of all tokens, R the rank of a LoRA, G groups of a row that share a scale.
@@ -175,7 +175,7 @@ def _meaning(task: str, option: str) -> str:
     return MEANINGS[task].get(option) or MEANINGS["token"].get(option, "")
 
 
-@functools.lru_cache(None)  # which the functions of several modules ask for
+@functools.lru_cache(None)  # several modules ask for the same options
 def options_of(task: str, *lists: str) -> dict[str, Argument]:
     """The options of a task, and those of other lists, by name."""
     rows = {}
@@ -204,7 +204,7 @@ def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument
 
 
 class Described(Signature):
-    """A signature that is made when somebody looks at it."""
+    """A signature whose parameters are built on first use, not at import."""
 
     __slots__ = ("_make",)
 
@@ -249,10 +249,10 @@ class Surface:
     def line(self, row: Argument, name: str) -> str:
         _, type, _, meaning = row
         if not isinstance(type, Array):
-            return f"        {name}: {meaning}."
+            return f"    {name}: {meaning}."
         kind, shape = self.ids if type.kind == "ids" else type.kind, self.shape(type.shape)
         meaning = meaning.partition("], ")[2] if meaning[0] == "[" else meaning  # docs/options.md says shapes, too
-        return f"        {name} ({kind} {shape}): {meaning}."
+        return f"    {name} ({kind} {shape}): {meaning}."
 
 
 def describe(
@@ -263,8 +263,8 @@ def describe(
     options: Iterable[str] | None = None,
     names: dict[str, str] | None = None,
 ) -> None:
-    """Gives a function the signature and the documentation of its arguments: those of its code, and of `options` or of all
-    rows in the place of **options. `names` are those that it has for arguments."""
+    """Gives a function the signature and the documentation of its arguments: the parameters of its code, and `options`
+    (by default all rows) instead of **options. `names` maps names of rows to those that the function has for them."""
     code = inspect.unwrap(function).__code__
     first = code.co_varnames[: code.co_argcount]
     own = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
@@ -275,7 +275,7 @@ def describe(
     every = [*taken, *(name for name in (rows if options is None else options) if name not in taken)]
     if "context" not in taken:
         every.append("context")
-    if options is None:  # such rows are of other surfaces
+    if options is None:  # id_logps_backward alone has forward and upstream
         every = [name for name in every if name in taken or name not in surface.arguments]
 
     def parameters() -> list[Parameter]:
@@ -292,9 +292,10 @@ def describe(
     function.__signature__ = Described(parameters, return_annotation=result)
     task = function.__name__
     told = RETURNS[surface.name].get(task) or f"{result.__name__}: see help(logitless.{result.__name__})"
-    example = [f"        >>> {line}" if line[0] != "=" else f"        {line[1:]}" for line in
-               (*SETUP[surface.name], *EXAMPLES[surface.name][task])]
-    lines = [function.__doc__.rstrip(), "", "    Args:", *(surface.line(rows[name], name) for name in every)]
-    lines += ["", "    Returns:", f"        {told}.", "", "    Raises:"]
-    lines += [f"        {error}" for error in RAISES.get(f"{surface.name} {task}", RAISES[surface.name])]
-    function.__doc__ = "\n".join([*lines, "", "    Example:", *example]) + "\n    "
+    lines = [inspect.cleandoc(function.__doc__), "", "Args:", *(surface.line(rows[name], name) for name in every)]
+    lines += ["", "Returns:", f"    {told}.", "", "Raises:"]
+    lines += [f"    {error}" for error in RAISES.get(f"{surface.name} {task}", RAISES[surface.name])]
+    lines += ["", "Example:"]
+    for line in (*SETUP[surface.name], *EXAMPLES[surface.name][task]):
+        lines.append(f"    {line[1:]}" if line[0] == "=" else f"    >>> {line}")
+    function.__doc__ = "\n".join(lines) + "\n"

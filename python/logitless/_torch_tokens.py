@@ -174,7 +174,7 @@ def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
 
     Raises:
         ValueError: the two have other leading axes.
-        TypeError: an argument is no tensor of integers.
+        TypeError: an argument is not a tensor of integers.
 
     Example:
         >>> import torch, logitless.torch as lt

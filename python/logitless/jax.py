@@ -234,14 +234,14 @@ _ARGUMENTS["seed"] = ("seed", Union[int, jax.Array], 0, "of sampled: 32 bits, wh
 
 
 def _shape(shape: str) -> str:
-    """What has an entry per token has the leading axes of hidden states."""
+    """The shape of an array that has the leading axes of hidden states instead of [N] or [B, T]."""
     shape = shape.replace("[N, H] or [B, T, H]", "[..., H]").replace("[N, V] or [B, T, V]", "[..., V]")
     shape = shape.replace("[N] or [B, T]", "[...]").replace("[N]", "[...]").replace("[N, ", "[..., ")
     return shape.split(", or [E]")[0]
 
 
 _SURFACE = Surface("jax", jax.Array, Union[jax.Array, PackedWeight, LoraWeight], _ARGUMENTS, _shape)
-_WITHOUT = ("want_accuracy", "want_entropy", "want_agreement")  # for which a loss alone has no place
+_WITHOUT = ("want_accuracy", "want_entropy", "want_agreement")  # a loss alone cannot return them
 for _function, _task, _lists in (
     (linear_cross_entropy, "cross_entropy", ("backward",)),
     (token_logps, "token", ("backward",)),

@@ -444,7 +444,7 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
         return ",".join([super().extra_repr(), *beyond])
 
 
-# Beside what the functions of arrays have, or with another type than there.
+# Arguments that the functions of NumPy do not have, or have with another type.
 _ARGUMENTS = {
     name: (name, type, None, meaning)
     for name, type, meaning in (
@@ -474,7 +474,7 @@ _ARGUMENTS |= {
 
 
 def _shape(shape: str) -> str:
-    """What has an entry per token has the leading axes of hidden states."""
+    """The shape of an array that has the leading axes of hidden states instead of [N] or [B, T]."""
     shape = shape.replace("[N, H] or [B, T, H]", "[..., H]").replace("[N, V] or [B, T, V]", "[..., V]")
     return shape.replace("[N] or [B, T]", "[...]").replace("[N]", "[...]").replace("[N, ", "[..., ")
 

@@ -13,7 +13,7 @@ import test_random_calls as random_calls
 import logitless
 
 MODULES = ["", "torch", "jax", "lora", "packed", "transformers", "trl", "lm_eval"]
-# What calls return, which nobody makes.
+# Types of results.
 RESULTS = {
     "CrossEntropyStats", "IdLogps", "Plan", "Result", "SetDistillationResult", "SoftCrossEntropyResult", "TokenStats",
 }
