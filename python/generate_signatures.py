@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Writes logitless/_meanings.py, the sentence of each option, from the tables of docs/options.md; and
-logitless/__init__.pyi, which editors and type checkers read, from the built package."""
+logitless/__init__.pyi, torch.pyi and jax.pyi, which editors and type checkers read, from the built package."""
 
 import ast
 import inspect
@@ -53,16 +53,77 @@ def generated():
     return "\n".join([*lines, "}", ""])
 
 
+def text_of(annotation):
+    text = inspect.formatannotation(annotation)
+    modules = r"logitless(\._results|\.packed|\.lora)?|collections\.abc|typing|(jax\.)?jaxlib\.\w+|jax|torch(?=\.Tensor)"
+    return re.sub(rf"(?<![\w.])({modules})\.(?=[A-Z])", "", text).replace("NoneType", "None")
+
+
 def parameters_of(function):
+    """The parameters as a stub has them."""
     out = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in out:
             out.append("*")
-        type = inspect.formatannotation(parameter.annotation)
-        for module in ("logitless._results.", "logitless.", "collections.abc.", "typing."):
-            type = type.replace(module, "")
-        out.append(f"{parameter.name}: {type} = {parameter.default!r}")
+        default = "" if parameter.default is parameter.empty else f" = {parameter.default!r}"
+        out.append(f"{parameter.name}: {text_of(parameter.annotation)}{default}")
     return out
+
+
+def wrapped(parameters):
+    """As many of them in a line as 110 columns hold."""
+    lines = [""]
+    for one in parameters:
+        if lines[-1] and len(lines[-1]) + len(one) > 104:
+            lines.append("")
+        lines[-1] += f"{' ' if lines[-1] else '    '}{one},"
+    return lines
+
+
+def lines_of(function, result):
+    """A function with its documentation."""
+    text = inspect.getdoc(function).rstrip().replace("\n", "\n    ").replace("    \n", "\n")
+    lines = ["", f"def {function.__name__}(", *wrapped(parameters_of(function)), f") -> {result}:"]
+    return [*lines, f'    """{text}', '    """']
+
+
+def without_body(node):
+    """The node of a source, of whose functions only names, types and documentation are left."""
+    for item in [node, *node.body]:
+        if isinstance(item, ast.FunctionDef):
+            item.body = [item.body[0]] if ast.get_docstring(item) else []
+            item.body.append(ast.Expr(ast.Constant(...)))
+    return ["", ast.unparse(node)]
+
+
+HEADER = [
+    "# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0",
+    "# python/generate_signatures.py writes this file.",
+]
+
+
+# Names that a build, a CPU or a version of Highway may lack.
+GEMM_BACKENDS = ["auto", "openblas", "onednn", "amx", "amx_float32", "amx_float32_two_terms", "bfmmla"]
+SIMD_TARGETS = ["auto", "plain", "AVX2", "AVX3", "AVX3_DL", "AVX3_ZEN4", "AVX3_SPR", "NEON", "NEON_BF16", "SVE", "SVE2"]
+
+
+def choices(names):
+    return f"Literal[{', '.join(map(repr, names))}]"
+
+
+def context_of(node):
+    """Context, whose options that are names are choices of these."""
+    from logitless import _core
+
+    types = {name: choices(field["choices"]) for name, field in _core.fields("context").items() if "choices" in field}
+    types["plan"] = types["plan"].replace("'forward_only', ", "")  # Context refuses it
+    types["gemm_backend"] = choices(GEMM_BACKENDS)
+    types["simd_target"] = f"Union[{choices(SIMD_TARGETS)}, str]"
+    (init,) = (item for item in node.body if isinstance(item, ast.FunctionDef) and item.name == "__init__")
+    for argument in init.args.kwonlyargs:
+        if argument.arg in types:
+            argument.annotation = ast.parse(types[argument.arg], mode="eval").body
+    return without_body(node)
 
 
 def stub():
@@ -70,40 +131,129 @@ def stub():
 
     tree = ast.parse((ROOT / "logitless" / "__init__.py").read_text(encoding="utf-8"))
     lines = [
-        "# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0",
-        "# python/generate_signatures.py writes this file.",
-        "from collections.abc import Callable",
-        "from typing import Any, Literal, Optional",
+        *HEADER,
+        "from collections.abc import Callable, Sequence",
+        "from typing import Any, List, Literal, Optional, Protocol, TypedDict, Union, overload",
         "",
         "from numpy import int64",
         "from numpy.typing import NDArray",
+        "from typing_extensions import Buffer, TypeAlias",
         "",
         "from . import _core",
         "from ._core import Plan, Workspace",
         "from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats",
+        "from .lora import LoraWeight",
+        "from .packed import PackedWeight",
         "",
         f"__all__ = {logitless.__all__!r}",
         "__version__: str",
+        "",
+        "class _SpeaksDLPack(Protocol):",
+        "    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...",
+        "",
+        "ArrayLike: TypeAlias = Union[_SpeaksDLPack, Buffer]",
+        f'"""{inspect.getdoc(logitless.ArrayLike)}"""',
+        "WeightLike: TypeAlias = Union[_SpeaksDLPack, Buffer, PackedWeight, LoraWeight]",
+        f'"""{inspect.getdoc(logitless.WeightLike)}"""',
+        "",
+        "class Option(TypedDict, total=False):",
+        "    type: str",
+        "    default: Any",
+        "    choices: List[str]",
+        "    optional: bool",
+        "    list: bool",
+        "    range: str",
     ]
+    described = [*logitless._PLANS, "id_logps_backward"]
     for node in tree.body:
         if not isinstance(node, (ast.FunctionDef, ast.ClassDef)) or node.name.startswith("_"):
             continue
-        for item in [node, *node.body]:
-            if isinstance(item, ast.FunctionDef):
-                text = ast.get_docstring(item)
-                item.body = [item.body[0]] if text else []
-                item.body.append(ast.Expr(ast.Constant(...)))
-        if node.name not in logitless._PLANS:
-            lines += ["", ast.unparse(node)]
-            continue
-        function = getattr(logitless, node.name)
-        document = inspect.getdoc(function).replace("\n", "\n    ").replace("    \n", "\n")
-        lines += ["", f"def {node.name}(", *(f"    {one}," for one in parameters_of(function))]
-        lines += [f") -> {node.returns.id}:", f'    """{document}\n    """']
+        if node.name in described:
+            lines += lines_of(getattr(logitless, node.name), node.returns.id)
+        elif node.name == "Context":
+            lines += context_of(node)
+        elif node.name == "plan":
+            for task in logitless._PLANS:
+                parameters = parameters_of(getattr(logitless, task))
+                keywords = wrapped(one for one in parameters if one != "*")
+                lines += ["", "@overload", "def plan(", f"    task: Literal[{task!r}],", "    *,", *keywords]
+                lines += [") -> Plan:", f'    """{ast.get_docstring(node, clean=False)}"""']
+        elif node.name == "options":
+            node.args.args[0].annotation = ast.parse(choices([*logitless._PLANS, "context", "backward"]), mode="eval").body
+            node.returns = ast.parse("dict[str, Option]", mode="eval").body
+            lines += without_body(node)
+        else:
+            lines += without_body(node)
     return "\n".join([*lines, ""])
+
+
+RESULTS = {
+    "torch": {name: "Any" for name in ("linear_cross_entropy", "policy_loss", "preference_loss", "kto_loss", "distillation_loss")}
+    | {"token_logps": "Union[Tensor, tuple[Tensor, ...]]", "topk_logps": "tuple[Tensor, Tensor]"},
+    "jax": dict.fromkeys(("token_logps", "topk_logps"), "tuple[Array, Array]"),
+}
+
+
+def stub_of(module, imports, array):
+    """The stub of logitless.torch or logitless.jax."""
+    import importlib
+
+    from logitless._signatures import Described
+
+    made = importlib.import_module(f"logitless.{module}")
+    lines = [*HEADER, *imports, "", f"__all__ = {made.__all__!r}"]
+    rest = []
+    for name in made.__all__:
+        value = getattr(made, name)
+        if isinstance(getattr(value, "__signature__", None), Described):
+            lines += lines_of(value, RESULTS[module].get(name, array))
+        else:
+            rest.append(name)
+    own = ast.parse((ROOT / "logitless" / f"{module}.py").read_text(encoding="utf-8"))
+    for node in own.body:
+        if isinstance(node, ast.ClassDef) and node.name in rest:
+            lines += without_body(node)
+    return "\n".join([*lines, ""])
+
+
+IMPORTS = {
+    "torch": [
+        "from collections.abc import Sequence",
+        "from typing import Any, Literal, Optional, Union",
+        "",
+        "import torch",
+        "from torch import Tensor",
+        "",
+        "from . import Context",
+        "from ._torch_call import options as options, set_options as set_options",
+        "from ._torch_loss import CrossEntropyStats as CrossEntropyStats",
+        "from ._torch_tokens import topk_union as topk_union",
+        "from .lora import LoraWeight",
+        "from .packed import PackedWeight",
+    ],
+    "jax": [
+        "from typing import Literal, Optional, Union",
+        "",
+        "from jax import Array",
+        "",
+        "from . import Context",
+        "from .lora import LoraWeight",
+        "from .packed import PackedWeight",
+    ],
+}
+
+
+def stubs():
+    """Every file that this script writes beside _meanings.py, by its name."""
+    return {
+        "__init__.pyi": stub(),
+        "torch.pyi": stub_of("torch", IMPORTS["torch"], "Tensor"),
+        "jax.pyi": stub_of("jax", IMPORTS["jax"], "Array"),
+    }
 
 
 if __name__ == "__main__":
     sys.path.remove(str(ROOT))  # the built package, not the sources, which have no _core
     TARGET.write_text(generated(), encoding="utf-8")
-    (ROOT / "logitless" / "__init__.pyi").write_text(stub(), encoding="utf-8")
+    for name, text in stubs().items():
+        (ROOT / "logitless" / name).write_text(text, encoding="utf-8")

@@ -130,7 +130,7 @@ def logitless_package(job: Job) -> Loss:
 
     def distillation(batch: Batch) -> torch.Tensor:
         return fused.distillation_loss(batch["hidden"], batch["lm_head"], batch["teacher_hidden"],
-                                       batch["teacher_head"], divergence=job.task, loss_dtype=torch.float32)
+                                       batch["teacher_head"], divergence=job.task, dtype=torch.float32)
 
     def cross_entropy(batch: Batch) -> torch.Tensor:
         return fused.linear_cross_entropy(batch["hidden"], batch["lm_head"], batch["targets"],

@@ -50,7 +50,7 @@ class FusedGRPOTrainer(trl.GRPOTrainer):
                 states[:, -logits_to_keep - 1 : -1],
                 head.weight,
                 ids.masked_fill(attention == 0, -100)[:, -logits_to_keep:],
-                linear_bias=head.bias,
+                bias=head.bias,
                 entropy=compute_entropy,
                 temperature=self.temperature,
             )

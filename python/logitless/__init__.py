@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, Optional
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from . import _core
 from ._core import Plan, Workspace
 from ._heads import with_weights
 from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
-from ._signatures import describe
+from ._signatures import Array, ArrayLike, Surface, WeightLike, arguments_of, describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
+    "ArrayLike",
     "Context",
     "IdLogps",
     "Plan",
@@ -39,6 +40,7 @@ __all__ = [
     "SetDistillationResult",
     "SoftCrossEntropyResult",
     "TokenStats",
+    "WeightLike",
     "Workspace",
     "cross_entropy",
     "distillation_loss",
@@ -58,19 +60,41 @@ __all__ = [
 ]
 
 __version__ = _core.version()
+Plan.__doc__ = """What a call runs, or has run: kind, such as "two_pass", tiles, threads, and memory in bytes. describe() says it in
+one line. least_workspace_bytes is that of plan() alone; kept_share and the numbers after it belong to sampled and
+certified gradients."""
 
 
 class Context(_core.Context):
     """How calls run: immutable, and usable from several threads at once.
 
-    threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
-    workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
-    plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline, with
-        all logits in memory).
-    vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size, all_gather(mine, all) and
-        all_to_all(mine, theirs), which get NumPy arrays of bytes of their own and fill the second. data_ranks: ranks that have parts of the batch. slices,
-        own_d_hidden and sum_d_weight are those of ranks.h.
-    gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
+    Args:
+        threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
+        workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
+        workspace: memory that calls use again, one call at a time; by default each call has its own.
+        plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline,
+            with all logits in memory).
+        row_tile: rows of a logits tile; 0: chosen from the shape.
+        vocab_tile: columns of a logits tile; 0: chosen from the shape.
+        row_block: rows of finished logits that a thread takes at once; 0: chosen.
+        gemm_backend: the library of products: "auto" or one that this build has, such as "openblas" or "onednn".
+        gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
+        simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
+        vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size,
+            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the second.
+        slices: how many vocabulary entries each of vocab_ranks has.
+        own_d_hidden: each of vocab_ranks gets its own part of the sum of d_hidden.
+        data_ranks: ranks that have parts of the batch; an object as vocab_ranks.
+        sum_d_weight: the gradients of the head are summed over data_ranks.
+
+    Raises:
+        ValueError: an option is refused, or not available in this build or on this CPU.
+        TypeError: an option is unknown, or of another type.
+
+    Example:
+        >>> import logitless
+        >>> logitless.Context(threads=1, plan="two_pass").threads
+        1
     """
 
     def __init__(
@@ -126,8 +150,38 @@ def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, An
     return with_weights(arguments)
 
 
-def _run(function: Any, context: Context | None, arguments: dict[str, Any]) -> Result:
-    return Result(**function(context or default_context(), arguments))
+def _run(function: Any, context: Context | None, dtype: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+    """What a function of _core returns, with arrays of the type that the call asks for."""
+    made = _type_of_results(dtype, arguments)
+    return _as_type(made, function(context or default_context(), arguments))
+
+
+_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+
+
+def _type_of_results(dtype: Any, arguments: dict[str, Any]) -> str:
+    """float32, or float64 for float64 hidden states or logits, unless dtype names one of the two."""
+    if dtype is None:
+        given = arguments.get("hidden")
+        given = arguments.get("logits") if given is None else given
+        if isinstance(given, np.ndarray):  # a call of one token takes 12 µs, and a name one of them
+            return "float64" if given.dtype == _FLOAT64 else "float32"
+        return "float64" if str(getattr(given, "dtype", None)).endswith("float64") else "float32"
+    try:
+        name = np.dtype(dtype).name
+    except TypeError:
+        name = str(dtype).removeprefix("torch.")
+    if name not in ("float32", "float64"):
+        raise ValueError(f"dtype = {dtype!r} must be float32 or float64")
+    return name
+
+
+def _as_type(made: str, columns: dict[str, Any]) -> dict[str, Any]:
+    if made == "float32":
+        for name, x in columns.items():
+            if type(x) is np.ndarray and x.dtype is _FLOAT64:
+                columns[name] = x.astype(_FLOAT32)
+    return columns
 
 
 def cross_entropy(
@@ -136,6 +190,7 @@ def cross_entropy(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
@@ -146,7 +201,8 @@ def cross_entropy(
     reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
     """
-    return _run(_core.cross_entropy, context, _source(hidden, weight, {"targets": targets, **arguments}))
+    given = _source(hidden, weight, {"targets": targets, **arguments})
+    return Result(**_run(_core.cross_entropy, context, dtype, given))
 
 
 def policy_loss(
@@ -155,13 +211,15 @@ def policy_loss(
     chosen_ids: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
     teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
     """
-    return _run(_core.policy_loss, context, _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}))
+    given = _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments})
+    return Result(**_run(_core.policy_loss, context, dtype, given))
 
 
 def preference_loss(
@@ -170,13 +228,15 @@ def preference_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """A loss of pairs, losses=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then the rejected ones.
 
     The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
     """
-    return _run(_core.preference_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
+    given = _source(hidden, weight, {"targets": targets, **arguments})
+    return Result(**_run(_core.preference_loss, context, dtype, given))
 
 
 def kto_loss(
@@ -185,13 +245,15 @@ def kto_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
     1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
     reward_targets for a2po, sequence_weights for all.
     """
-    return _run(_core.kto_loss, context, _source(hidden, weight, {"targets": targets, **arguments}))
+    given = _source(hidden, weight, {"targets": targets, **arguments})
+    return Result(**_run(_core.kto_loss, context, dtype, given))
 
 
 def soft_cross_entropy(
@@ -199,6 +261,7 @@ def soft_cross_entropy(
     weight: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> SoftCrossEntropyResult:
     """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
@@ -206,9 +269,8 @@ def soft_cross_entropy(
     id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
     [B, T]) leaves tokens out.
     """
-    return SoftCrossEntropyResult(
-        **_core.soft_cross_entropy(context or default_context(), _source(hidden, weight, arguments))
-    )
+    given = _source(hidden, weight, arguments)
+    return SoftCrossEntropyResult(**_run(_core.soft_cross_entropy, context, dtype, given))
 
 
 def set_distillation_loss(
@@ -219,6 +281,7 @@ def set_distillation_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> SetDistillationResult:
     """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
@@ -230,9 +293,8 @@ def set_distillation_loss(
     targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
     """
     arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
-    return SetDistillationResult(
-        **_core.set_distillation_loss(context or default_context(), _source(hidden, weight, arguments))
-    )
+    given = _source(hidden, weight, arguments)
+    return SetDistillationResult(**_run(_core.set_distillation_loss, context, dtype, given))
 
 
 def id_logps(
@@ -241,6 +303,7 @@ def id_logps(
     ids: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> IdLogps:
     """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
@@ -248,8 +311,9 @@ def id_logps(
     which reads nothing else of the head.
     """
     given = _source(hidden, weight, {"ids": ids, **arguments})
+    made = _type_of_results(dtype, given)
     result, forward = _core.id_logps(context or default_context(), given)
-    return IdLogps(result["logps"], result["plan"], forward)
+    return IdLogps(**_as_type(made, result), forward=forward)
 
 
 def id_logps_backward(
@@ -262,11 +326,12 @@ def id_logps_backward(
     context: Context | None = None,
     **arguments: Any,
 ) -> Plan:
-    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
-    of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
+    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`."""
     if not isinstance(forward, IdLogps):
         raise TypeError(f"forward is a {type(forward).__name__}: it must be what id_logps() has returned")
     given = _source(hidden, weight, {"ids": ids, **arguments})
+    if str(getattr(upstream, "dtype", None)).endswith("float32"):
+        upstream = upstream.double() if hasattr(upstream, "double") else np.asarray(upstream, np.float64)
     return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream)
 
 
@@ -278,6 +343,7 @@ def distillation_loss(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> Result:
     """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
@@ -289,7 +355,7 @@ def distillation_loss(
     teacher has no gradient.
     """
     arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
-    return _run(_core.distillation_loss, context, _source(hidden, weight, arguments))
+    return Result(**_run(_core.distillation_loss, context, dtype, _source(hidden, weight, arguments)))
 
 
 def token_stats(
@@ -298,6 +364,7 @@ def token_stats(
     targets: Any = None,
     *,
     context: Context | None = None,
+    dtype: Any = None,
     **arguments: Any,
 ) -> TokenStats:
     """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
@@ -308,7 +375,8 @@ def token_stats(
     is the greedy choice where it is argmax.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments})
-    columns = _core.token_stats(context or default_context(), arguments).columns()
+    made = _type_of_results(dtype, arguments)
+    columns = _as_type(made, _core.token_stats(context or default_context(), arguments).columns())
     askable = ("entropy", "cross", "argmax", "rank", "outside", "square_sum")
     unasked = [name for name in askable if not arguments.get(name)]
     if "outside" in unasked:
@@ -323,19 +391,48 @@ def token_stats(
 
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
-    """How many ids each token's two lists share: of integers [..., A] and [..., B], such as two models' top_ids, [...].
+    """How many ids each token's two lists share, such as two models' top_ids.
 
-    Neither list has an id twice; ids below 0 stand for none and never count.
+    Args:
+        a_ids (ids [..., A]): one list per token, or nested lists of them. No id twice; ids below 0 do not count.
+        b_ids (ids [..., B]): the other list of each token.
+
+    Returns:
+        int64 [...], a number per token.
+
+    Raises:
+        ValueError: the two have other leading axes, or an argument is refused.
+        TypeError: an argument is not an array of integers.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> logitless.topk_overlap(np.array([[1, 2], [3, 4]]), np.array([[2, 5], [4, 3]])).tolist()
+        [1, 2]
     """
     a, b, lead = _lists(a_ids, b_ids)
     return _core.top_overlaps(a, b, math.prod(lead)).reshape(lead)
 
 
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
-    """The union of each token's two lists, integers [..., A] and [..., B], such as a student's own top_ids and a teacher's:
-    ids [E] and offsets [N + 1], as ids= and id_offsets= of the losses take them.
+    """The union of each token's two lists, such as a student's own top_ids and a teacher's.
 
-    Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
+    Args:
+        a_ids (ids [..., A]): one list per token, or nested lists of them. Ids below 0 do not count.
+        b_ids (ids [..., B]): the other list of each token.
+
+    Returns:
+        ids [E] and offsets [N + 1], int64, as ids= and id_offsets= of the losses. Each id of a token appears once, those
+        of a_ids first, both in their order.
+
+    Raises:
+        ValueError: the two have other leading axes, or an argument is refused.
+        TypeError: an argument is not an array of integers.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> ids, offsets = logitless.topk_union(np.array([[1, 2], [3, 4]]), np.array([[2, 5], [4, 3]]))
+        >>> ids.tolist(), offsets.tolist()
+        ([1, 2, 5, 3, 4], [0, 3, 5])
     """
     a, b, lead = _lists(a_ids, b_ids)
     return _core.top_unions(a, b, math.prod(lead))
@@ -367,13 +464,48 @@ _PLANS = {
 
 
 def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan:
-    """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
-    return _PLANS[_known(task, _PLANS)](context or default_context(), with_weights(arguments))
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+    function = _PLANS[_known(task, _PLANS)]
+    _type_of_results(arguments.pop("dtype", None), arguments)  # which no plan depends on
+    return function(context or default_context(), with_weights(arguments))
 
 
 def options(task: str) -> dict[str, dict[str, Any]]:
-    """The options of a function, by its name as in plan(), or of "context" or "backward" (whose mode is backward= of a
-    call): their names, each with its type, its default, and the choices where it takes a name."""
+    """The options of a function.
+
+    Args:
+        task: the name of a function as in plan(), or "context" or "backward" (whose mode is backward= of a call).
+
+    Returns:
+        A dict by name, of dicts with the option's type and default, and its choices if it takes a name.
+
+    Raises:
+        ValueError: task is none of them.
+
+    Example:
+        >>> import logitless
+        >>> logitless.options("cross_entropy")["reduction"]["choices"]
+        ['mean', 'sum', 'none']
+    """
     return _core.fields(_known(task, (*_PLANS, "context", "backward")))
 
 
@@ -388,9 +520,38 @@ def _known(task: str, tasks: Iterable[str]) -> str:
 
 
 def environment(context: Context | None = None) -> dict[str, Any]:
-    """What runs: library, CPU, instruction set and BLAS."""
+    """What runs: library, CPU, instruction set and BLAS.
+
+    Args:
+        context: whose threads, instruction set and BLAS are described; by default a shared one.
+
+    Returns:
+        A dict by name, as `logitless info` prints it.
+
+    Raises:
+        TypeError: context is not a Context.
+
+    Example:
+        >>> import logitless
+        >>> logitless.environment()["threads"] > 0
+        True
+    """
     return (context or default_context()).environment()
 
 
-for _task in _PLANS:
-    describe(globals()[_task], Context)
+_ARGUMENTS = {
+    "context": ("context", Optional[Context], None, "how the call runs; by default a shared one"),
+    "dtype": (
+        "dtype",
+        Optional[Literal["float32", "float64"]],
+        None,
+        "of the returned arrays; by default float64 if hidden is, else float32",
+    ),
+    "forward": ("forward", IdLogps, None, "what id_logps() has returned for the same arguments"),
+    "upstream": ("upstream", Array("float64 or float32", "as ids"), None, "the gradient of the loss in each of the logps"),
+}
+_NUMPY = Surface("numpy", ArrayLike, WeightLike, _ARGUMENTS)
+for _task in (*_PLANS, "id_logps_backward"):
+    _function = globals()[_task]
+    _rows = arguments_of("id_logps", gradients=True) if _task == "id_logps_backward" else arguments_of(_task)
+    describe(_function, _NUMPY, _rows, globals()[_function.__annotations__["return"]])

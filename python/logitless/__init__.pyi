@@ -1,32 +1,84 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 # python/generate_signatures.py writes this file.
-from collections.abc import Callable
-from typing import Any, Literal, Optional
+from collections.abc import Callable, Sequence
+from typing import Any, List, Literal, Optional, Protocol, TypedDict, Union, overload
 
 from numpy import int64
 from numpy.typing import NDArray
+from typing_extensions import Buffer, TypeAlias
 
 from . import _core
 from ._core import Plan, Workspace
 from ._results import IdLogps, Result, SetDistillationResult, SoftCrossEntropyResult, TokenStats
+from .lora import LoraWeight
+from .packed import PackedWeight
 
-__all__ = ['Context', 'IdLogps', 'Plan', 'Result', 'SetDistillationResult', 'SoftCrossEntropyResult', 'TokenStats', 'Workspace', 'cross_entropy', 'distillation_loss', 'environment', 'id_logps', 'id_logps_backward', 'kto_loss', 'options', 'plan', 'policy_loss', 'preference_loss', 'set_distillation_loss', 'soft_cross_entropy', 'token_stats', 'topk_overlap', 'topk_union']
+__all__ = ['ArrayLike', 'Context', 'IdLogps', 'Plan', 'Result', 'SetDistillationResult', 'SoftCrossEntropyResult', 'TokenStats', 'WeightLike', 'Workspace', 'cross_entropy', 'distillation_loss', 'environment', 'id_logps', 'id_logps_backward', 'kto_loss', 'options', 'plan', 'policy_loss', 'preference_loss', 'set_distillation_loss', 'soft_cross_entropy', 'token_stats', 'topk_overlap', 'topk_union']
 __version__: str
+
+class _SpeaksDLPack(Protocol):
+    def __dlpack__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+ArrayLike: TypeAlias = Union[_SpeaksDLPack, Buffer]
+"""An array of a call: of NumPy, PyTorch or JAX, or of anything else that speaks DLPack or has the buffer protocol.
+It is on the CPU, and the elements of a row are contiguous. Lists are refused.
+
+help() of a function gives the type and the shape of each array, such as "floats [V, H]". The types are:
+
+    floats: float32, bfloat16 or float16; or float64, in a call whose floats are all float64. Never copied.
+    numbers: float32, bfloat16, float16 or float64, whatever the others are.
+    ids: integers of any type.
+    flags: bools, or integers, float32 or float64 that are 0 or 1.
+    float32, float64: that type.
+    output: the type of the argument whose gradient it receives, or float32. It is written.
+
+Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
+token, E ids of all tokens, R the rank of a LoRA, G groups of a row that share a scale."""
+WeightLike: TypeAlias = Union[_SpeaksDLPack, Buffer, PackedWeight, LoraWeight]
+"""The weight of a head: an ArrayLike [V, H], or a PackedWeight (logitless.packed), or a LoraWeight (logitless.lora)
+of either."""
+
+class Option(TypedDict, total=False):
+    type: str
+    default: Any
+    choices: List[str]
+    optional: bool
+    list: bool
+    range: str
 
 class Context(_core.Context):
     """How calls run: immutable, and usable from several threads at once.
 
-    threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
-    workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
-    plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline, with
-        all logits in memory).
-    vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size, all_gather(mine, all) and
-        all_to_all(mine, theirs), which get NumPy arrays of bytes of their own and fill the second. data_ranks: ranks that have parts of the batch. slices,
-        own_d_hidden and sum_d_weight are those of ranks.h.
-    gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
+    Args:
+        threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
+        workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
+        workspace: memory that calls use again, one call at a time; by default each call has its own.
+        plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline,
+            with all logits in memory).
+        row_tile: rows of a logits tile; 0: chosen from the shape.
+        vocab_tile: columns of a logits tile; 0: chosen from the shape.
+        row_block: rows of finished logits that a thread takes at once; 0: chosen.
+        gemm_backend: the library of products: "auto" or one that this build has, such as "openblas" or "onednn".
+        gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
+        simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
+        vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size,
+            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the second.
+        slices: how many vocabulary entries each of vocab_ranks has.
+        own_d_hidden: each of vocab_ranks gets its own part of the sum of d_hidden.
+        data_ranks: ranks that have parts of the batch; an object as vocab_ranks.
+        sum_d_weight: the gradients of the head are summed over data_ranks.
+
+    Raises:
+        ValueError: an option is refused, or not available in this build or on this CPU.
+        TypeError: an option is unknown, or of another type.
+
+    Example:
+        >>> import logitless
+        >>> logitless.Context(threads=1, plan="two_pass").threads
+        1
     """
 
-    def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: str='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: str='auto', gradient_precision: str='native', simd_target: str='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
+    def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: Literal['auto', 'one_pass', 'two_pass', 'dense', 'expected_row']='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: Literal['auto', 'openblas', 'onednn', 'amx', 'amx_float32', 'amx_float32_two_terms', 'bfmmla']='auto', gradient_precision: Literal['native', 'split', 'float32']='native', simd_target: Union[Literal['auto', 'plain', 'AVX2', 'AVX3', 'AVX3_DL', 'AVX3_ZEN4', 'AVX3_SPR', 'NEON', 'NEON_BF16', 'SVE', 'SVE2'], str]='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
         ...
 
     def __reduce__(self) -> Any:
@@ -37,52 +89,27 @@ def default_context() -> Context:
     ...
 
 def cross_entropy(
-    hidden: Any = None,
-    weight: Any = None,
-    targets: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    d_hidden: Any = None,
-    d_weight: Any = None,
-    d_bias: Any = None,
-    d_lora_a: Any = None,
-    d_lora_b: Any = None,
-    d_lora_states: Any = None,
-    d_logits: Any = None,
-    weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    label_smoothing: float = 0.0,
-    z_loss: float = 0.0,
-    dft: bool = False,
-    class_weights: Any = None,
-    loss_scale: float = 1.0,
-    normaliser: Optional[float] = None,
-    want_accuracy: bool = False,
-    want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: int = 0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
+    dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
+    normaliser: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
@@ -93,42 +120,43 @@ def cross_entropy(
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        targets: token ids, of the leading axes of hidden.
-        d_hidden: gets the gradient of hidden.
-        d_weight: gets the gradient of weight.
-        d_bias: gets the gradient of bias.
-        d_lora_a: gets the gradient of lora_a.
-        d_lora_b: gets the gradient of lora_b.
-        d_lora_states: gets the gradient of lora_states.
-        d_logits: gets the gradient of logits.
-        weight_sink: gets each tile of d_weight: (first, count, tile).
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         reduction: how the tokens' losses become one.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
-        class_weights: [V], as in PyTorch; empty: all 1.
+        class_weights (float32 [V]): as in PyTorch; empty: all 1.
         loss_scale: multiplies loss and gradients.
         normaliser: divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only.
         want_accuracy: fills metrics.accuracy and per_token_argmax.
@@ -144,150 +172,114 @@ def cross_entropy(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> d_hidden = np.empty_like(hidden)
+        >>> result = logitless.cross_entropy(hidden, weight, np.arange(6), d_hidden=d_hidden)
+        >>> round(result.loss, 3)
+        2.659
     """
 
 def policy_loss(
-    hidden: Any = None,
-    weight: Any = None,
-    chosen_ids: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    chosen_ids: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    advantages: Any = None,
-    old_logps: Any = None,
-    ref_logps: Any = None,
-    sampling_logps: Any = None,
-    teacher_logps: Any = None,
-    scores: Any = None,
-    mask: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, advantages: Optional[ArrayLike] = None,
+    old_logps: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
+    sampling_logps: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
+    scores: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
     advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
-    kept_ids: Any = None,
-    kept_offsets: Any = None,
-    kept_counts: Any = None,
-    d_hidden: Any = None,
-    d_weight: Any = None,
-    d_bias: Any = None,
-    d_lora_a: Any = None,
-    d_lora_b: Any = None,
-    d_lora_states: Any = None,
-    d_logits: Any = None,
-    weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
+    kept_ids: Optional[ArrayLike] = None, kept_offsets: Optional[ArrayLike] = None,
+    kept_counts: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
     variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     importance_sampling_level: Literal['token', 'sequence'] = 'token',
-    epsilon_low: Optional[float] = None,
-    epsilon_high: Optional[float] = None,
-    delta: Optional[float] = None,
-    log_ratio_clamp: Optional[float] = 20.0,
-    beta: float = 0.0,
+    epsilon_low: Optional[float] = None, epsilon_high: Optional[float] = None,
+    delta: Optional[float] = None, log_ratio_clamp: Optional[float] = 20.0, beta: float = 0.0,
     kl_estimator: Literal['k1', 'k2', 'k3', 'abs', 'k1_plus', 'k3_plus'] = 'k3',
-    use_bias_correction_kl: bool = False,
-    entropy_bonus: float = 0.0,
-    top_entropy_quantile: float = 1.0,
+    use_bias_correction_kl: bool = False, entropy_bonus: float = 0.0, top_entropy_quantile: float = 1.0,
     off_policy_mask_threshold: Optional[float] = None,
     sampler_correction: Literal['none', 'token_truncate', 'token_mask', 'sequence_truncate', 'sequence_mask', 'geometric_mask'] = 'none',
-    sampler_clip_min: Optional[float] = None,
-    sampler_clip_max: Optional[float] = 3.0,
-    teacher_weight: float = 0.0,
-    teacher_against: Literal['current', 'old', 'sampling'] = 'current',
+    sampler_clip_min: Optional[float] = None, sampler_clip_max: Optional[float] = 3.0,
+    teacher_weight: float = 0.0, teacher_against: Literal['current', 'old', 'sampling'] = 'current',
     teacher_discount: float = 0.0,
     trust_region: Literal['default', 'none', 'tv', 'tv_both', 'kl'] = 'default',
-    trust_region_low: Optional[float] = None,
-    trust_region_high: Optional[float] = None,
-    m2_threshold: Optional[float] = None,
-    sampler_penalty: float = 0.0,
-    positive_nll_weight: float = 0.0,
+    trust_region_low: Optional[float] = None, trust_region_high: Optional[float] = None,
+    m2_threshold: Optional[float] = None, sampler_penalty: float = 0.0, positive_nll_weight: float = 0.0,
     aggregation: Literal['default', 'token_mean', 'token_sum', 'seq_mean_token_sum', 'seq_mean_token_mean', 'seq_mean_token_sum_norm'] = 'default',
-    num_items_in_batch: Optional[float] = None,
-    max_completion_length: Optional[int] = None,
-    num_sequences: Optional[float] = None,
-    count_empty_sequences: bool = True,
-    sapo_temperature_pos: float = 1.0,
-    sapo_temperature_neg: float = 1.05,
-    vespo_k_pos: float = 2.0,
-    vespo_lambda_pos: float = 3.0,
-    vespo_k_neg: float = 3.0,
-    vespo_lambda_neg: float = 2.0,
-    dro_tau: float = 0.1,
-    topr_weight_pos: float = 1.0,
-    topr_weight_neg: float = 1.0,
-    cov_share: float = 0.0002,
-    cov_low: float = 1.0,
-    cov_high: float = 5.0,
-    cov_seed: int = 0,
-    cov_kl_weight: float = 0.1,
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: int = 0,
+    num_items_in_batch: Optional[float] = None, max_completion_length: Optional[int] = None,
+    num_sequences: Optional[float] = None, count_empty_sequences: bool = True,
+    sapo_temperature_pos: float = 1.0, sapo_temperature_neg: float = 1.05, vespo_k_pos: float = 2.0,
+    vespo_lambda_pos: float = 3.0, vespo_k_neg: float = 3.0, vespo_lambda_neg: float = 2.0,
+    dro_tau: float = 0.1, topr_weight_pos: float = 1.0, topr_weight_neg: float = 1.0,
+    cov_share: float = 0.0002, cov_low: float = 1.0, cov_high: float = 5.0, cov_seed: int = 0,
+    cov_kl_weight: float = 0.1, loss_scale: float = 1.0, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
     """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
     teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        chosen_ids (ids [N] or [B, T]): the sampled token ids.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        chosen_ids: the sampled token ids, of the leading axes of hidden.
-        advantages: [B] or [N], one per sequence or per token.
-        old_logps: [N], log-probabilities before the update; without them the ratio is 1.
-        ref_logps: [N], the reference's log-probabilities; needs beta.
-        sampling_logps: [N], the sampler's log-probabilities; NaN where unknown.
-        teacher_logps: [N], the teacher's log-probabilities; needs teacher_weight.
-        scores: [B], above 0 for a good sequence; for topr and positive_nll_weight.
-        mask: [N] or [B, T], bools or 0 and 1: 0 excludes a token.
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        advantages (numbers [B] or [N]): one per sequence or per token.
+        old_logps (numbers [N]): log-probabilities before the update; without them the ratio is 1.
+        ref_logps (numbers [N]): the reference's log-probabilities; needs beta.
+        sampling_logps (numbers [N]): the sampler's log-probabilities; NaN where unknown.
+        teacher_logps (numbers [N]): the teacher's log-probabilities; needs teacher_weight.
+        scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
+        mask (flags [N] or [B, T]): 0 excludes a token.
         advantages_per: what advantages has an entry for.
-        kept_ids: token ids that the sampler kept: [N, K], or [E] with kept_offsets.
-        kept_offsets: [N + 1]: row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
-        kept_counts: [N], how many of its K ids each row has.
-        d_hidden: gets the gradient of hidden.
-        d_weight: gets the gradient of weight.
-        d_bias: gets the gradient of bias.
-        d_lora_a: gets the gradient of lora_a.
-        d_lora_b: gets the gradient of lora_b.
-        d_lora_states: gets the gradient of lora_states.
-        d_logits: gets the gradient of logits.
-        weight_sink: gets each tile of d_weight: (first, count, tile).
+        kept_ids (ids [N, K], or [E] with kept_offsets): token ids that the sampler kept.
+        kept_offsets (ids [N + 1]): row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
+        kept_counts (ids [N]): how many of its K ids each row has.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         variant: the loss of a token, and by default its aggregation and trust region.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         importance_sampling_level: one ratio a token, or GSPO's one a sequence.
@@ -345,121 +337,99 @@ def policy_loss(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> advantages = np.array([1.0, -1.0, 0.5, 1.0, -1.0, 2.0])
+        >>> result = logitless.policy_loss(hidden, weight, np.arange(6), advantages=advantages, variant="dapo")
+        >>> round(result.loss, 3)
+        -0.417
     """
 
 def preference_loss(
-    hidden: Any = None,
-    weight: Any = None,
-    targets: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    ref_logps: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
-    ref_hidden: Any = None,
-    ref_weight: Any = None,
-    ref_bias: Any = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    ref_softcap: float = 0.0,
+    ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
+    ref_bias: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    ref_scales: Any = None,
-    ref_vocab_ids: Any = None,
-    ref_lora_a: Any = None,
-    ref_lora_b: Any = None,
-    ref_lora_scale: float = 1.0,
-    ref_lora_states: Any = None,
-    d_hidden: Any = None,
-    d_weight: Any = None,
-    d_bias: Any = None,
-    d_lora_a: Any = None,
-    d_lora_b: Any = None,
-    d_lora_states: Any = None,
-    d_logits: Any = None,
-    weight_sink: Optional[Callable[..., Any]] = None,
+    ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
+    ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
+    ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
     accumulate: bool = False,
-    losses: list[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']] = ['sigmoid'],
-    loss_weights: list[float] = [],
-    beta: float = 0.1,
-    label_smoothing: float = 0.0,
-    average_log_prob: bool = False,
-    ref_logps_are: Literal['sums', 'averages'] = 'sums',
-    discopop_tau: float = 0.05,
-    simpo_gamma: float = 0.5,
+    losses: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
+    loss_weights: Union[float, Sequence[float]] = [], beta: float = 0.1, label_smoothing: float = 0.0,
+    average_log_prob: bool = False, ref_logps_are: Literal['sums', 'averages'] = 'sums',
+    discopop_tau: float = 0.05, simpo_gamma: float = 0.5,
     f_divergence: Literal['reverse_kl', 'forward_kl', 'js_divergence', 'alpha_divergence'] = 'reverse_kl',
-    f_alpha: float = 0.5,
-    ld_alpha: Optional[float] = None,
-    use_weighting: bool = False,
-    reward_alpha: float = 0.0,
-    nll_weight: Optional[float] = None,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    f_alpha: float = 0.5, ld_alpha: Optional[float] = None, use_weighting: bool = False,
+    reward_alpha: float = 0.0, nll_weight: Optional[float] = None, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: int = 0,
+    loss_scale: float = 1.0, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
     """A loss of pairs, losses=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then the rejected ones.
 
     The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        targets: token ids, of the leading axes of hidden.
-        ref_logps: the reference's log-probabilities, one per sequence or per token.
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: what ref_logps has an entry for.
-        ref_hidden: the reference's hidden states, in place of ref_logps.
-        ref_weight: the reference's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        ref_bias: [V], added to the logits.
+        ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
+        ref_weight (floats [V, H]): the reference's head, as weight is.
+        ref_bias (floats [V]): added to the logits.
         ref_layout: the axes of ref_weight.
         ref_softcap: c of c · tanh(logits / c); 0 for none.
         ref_packing: how ref_weight is packed.
-        ref_scales: the scales of a packed ref_weight.
-        ref_vocab_ids: [K], the head's entries that the call is over; all by default.
-        ref_lora_a: [R, H], a LoRA's first matrix.
-        ref_lora_b: [V, R], its second matrix.
+        ref_scales (float32 [V, G]): the scales of a packed ref_weight.
+        ref_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        ref_lora_a (floats [R, H]): a LoRA's first matrix.
+        ref_lora_b (floats [V, R]): its second matrix.
         ref_lora_scale: multiplies the LoRA's part of the logits.
-        ref_lora_states: [N, R], hidden states times lora_a, where they are known.
-        d_hidden: gets the gradient of hidden.
-        d_weight: gets the gradient of weight.
-        d_bias: gets the gradient of bias.
-        d_lora_a: gets the gradient of lora_a.
-        d_lora_b: gets the gradient of lora_b.
-        d_lora_states: gets the gradient of lora_states.
-        d_logits: gets the gradient of logits.
-        weight_sink: gets each tile of d_weight: (first, count, tile).
+        ref_lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         losses: the losses that are added up, at least one.
         loss_weights: one for each of losses; empty: all 1.
@@ -478,7 +448,7 @@ def preference_loss(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         loss_scale: multiplies loss and gradients.
@@ -494,124 +464,104 @@ def preference_loss(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
+        >>> targets, ref_logps = np.arange(6).reshape(2, 3), np.array([-6.0, -7.0])
+        >>> result = logitless.preference_loss(pairs, weight, targets, ref_logps=ref_logps, losses=["ipo"])
+        >>> round(result.loss, 3)
+        27.293
     """
 
 def kto_loss(
-    hidden: Any = None,
-    weight: Any = None,
-    targets: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    labels: Any = None,
-    ref_logps: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, labels: Optional[ArrayLike] = None,
+    ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
-    ref_hidden: Any = None,
-    ref_weight: Any = None,
-    ref_bias: Any = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    ref_softcap: float = 0.0,
+    ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
+    ref_bias: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    ref_scales: Any = None,
-    ref_vocab_ids: Any = None,
-    ref_lora_a: Any = None,
-    ref_lora_b: Any = None,
-    ref_lora_scale: float = 1.0,
-    ref_lora_states: Any = None,
-    kl_logps: Any = None,
-    kl_ref_logps: Any = None,
-    sequence_weights: Any = None,
-    reward_targets: Any = None,
-    d_hidden: Any = None,
-    d_weight: Any = None,
-    d_bias: Any = None,
-    d_lora_a: Any = None,
-    d_lora_b: Any = None,
-    d_lora_states: Any = None,
-    d_logits: Any = None,
-    weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
-    loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
-    beta: float = 0.1,
-    desirable_weight: float = 1.0,
-    undesirable_weight: float = 1.0,
-    bco_delta: float = 0.0,
-    average_log_prob: bool = False,
-    ref_logps_are: Literal['sums', 'averages'] = 'sums',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
+    ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
+    ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
+    sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False, loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    beta: float = 0.1, desirable_weight: float = 1.0, undesirable_weight: float = 1.0,
+    bco_delta: float = 0.0, average_log_prob: bool = False,
+    ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: int = 0,
+    loss_scale: float = 1.0, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
     """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
     1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
     reward_targets for a2po, sequence_weights for all.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        targets: token ids, of the leading axes of hidden.
-        labels: [B], bools or 0 and 1: 1 is desirable.
-        ref_logps: the reference's log-probabilities, one per sequence or per token.
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        labels (flags [B]): 1 is desirable.
+        ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: what ref_logps has an entry for.
-        ref_hidden: the reference's hidden states, in place of ref_logps.
-        ref_weight: the reference's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        ref_bias: [V], added to the logits.
+        ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
+        ref_weight (floats [V, H]): the reference's head, as weight is.
+        ref_bias (floats [V]): added to the logits.
         ref_layout: the axes of ref_weight.
         ref_softcap: c of c · tanh(logits / c); 0 for none.
         ref_packing: how ref_weight is packed.
-        ref_scales: the scales of a packed ref_weight.
-        ref_vocab_ids: [K], the head's entries that the call is over; all by default.
-        ref_lora_a: [R, H], a LoRA's first matrix.
-        ref_lora_b: [V, R], its second matrix.
+        ref_scales (float32 [V, G]): the scales of a packed ref_weight.
+        ref_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        ref_lora_a (floats [R, H]): a LoRA's first matrix.
+        ref_lora_b (floats [V, R]): its second matrix.
         ref_lora_scale: multiplies the LoRA's part of the logits.
-        ref_lora_states: [N, R], hidden states times lora_a, where they are known.
-        kl_logps: log-probabilities of the mismatched answers; for kto.
-        kl_ref_logps: the reference's, for kto.
-        sequence_weights: [B], multiplies each sequence's loss.
-        reward_targets: [B], for a2po.
-        d_hidden: gets the gradient of hidden.
-        d_weight: gets the gradient of weight.
-        d_bias: gets the gradient of bias.
-        d_lora_a: gets the gradient of lora_a.
-        d_lora_b: gets the gradient of lora_b.
-        d_lora_states: gets the gradient of lora_states.
-        d_logits: gets the gradient of logits.
-        weight_sink: gets each tile of d_weight: (first, count, tile).
+        ref_lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
+        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
+        sequence_weights (numbers [B]): multiplies each sequence's loss.
+        reward_targets (numbers [B]): for a2po.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         loss: the loss of a sequence.
         beta: the scale of log ratios.
@@ -623,7 +573,7 @@ def kto_loss(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         loss_scale: multiplies loss and gradients.
@@ -639,56 +589,43 @@ def kto_loss(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> given = {"labels": np.array([1, 0]), "ref_logps": np.array([-6.0, -7.0])}
+        >>> states, targets = hidden.reshape(2, 3, 4), np.arange(6).reshape(2, 3)
+        >>> result = logitless.kto_loss(states, weight, targets, loss="apo_zero_unpaired", **given)
+        >>> round(result.loss, 3)
+        0.508
     """
 
 def soft_cross_entropy(
-    hidden: Any = None,
-    weight: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None, *,
+    context: Optional[Context] = None, dtype: Optional[Literal['float32', 'float64']] = None,
+    bias: Optional[ArrayLike] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    ids: Any = None,
-    id_offsets: Any = None,
-    id_counts: Any = None,
-    weights: Any = None,
-    probabilities: Any = None,
-    mask: Any = None,
-    d_hidden: Any = None,
-    d_weight: Any = None,
-    d_bias: Any = None,
-    d_lora_a: Any = None,
-    d_lora_b: Any = None,
-    d_lora_states: Any = None,
-    d_logits: Any = None,
-    weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, ids: Optional[ArrayLike] = None,
+    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
+    weights: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None,
+    mask: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    subtract_entropy: bool = False,
-    loss_scale: float = 1.0,
-    normaliser: Optional[float] = None,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: int = 0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
+    loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
 ) -> SoftCrossEntropyResult:
     """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
     hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
@@ -696,40 +633,41 @@ def soft_cross_entropy(
     [B, T]) leaves tokens out.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        ids: token ids with a target weight: [N, K], or [E] with id_offsets.
-        id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
-        id_counts: [N], how many of its K ids each row has.
-        weights: of the shape of ids: their probabilities; weights of one id add up.
-        probabilities: [N, V], in place of ids and weights.
-        mask: [N] or [B, T], bools or 0 and 1: 0 excludes a token.
-        d_hidden: gets the gradient of hidden.
-        d_weight: gets the gradient of weight.
-        d_bias: gets the gradient of bias.
-        d_lora_a: gets the gradient of lora_a.
-        d_lora_b: gets the gradient of lora_b.
-        d_lora_states: gets the gradient of lora_states.
-        d_logits: gets the gradient of logits.
-        weight_sink: gets each tile of d_weight: (first, count, tile).
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        ids (ids [N, K], or [E] with id_offsets): token ids with a target weight.
+        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts (ids [N]): how many of its K ids each row has.
+        weights (numbers as ids): their probabilities; weights of one id add up.
+        probabilities (float32 [N, V]): in place of ids and weights; float64 if hidden is.
+        mask (flags [N] or [B, T]): 0 excludes a token.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         reduction: how the tokens' losses become one.
@@ -747,65 +685,49 @@ def soft_cross_entropy(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> ids = np.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> weights = np.full((6, 2), 0.5)
+        >>> result = logitless.soft_cross_entropy(hidden, weight, ids=ids, weights=weights)
+        >>> round(result.loss, 3)
+        2.774
     """
 
 def set_distillation_loss(
-    hidden: Any = None,
-    weight: Any = None,
-    ids: Any = None,
-    teacher_logps: Any = None,
-    targets: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    ids: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
+    targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    id_offsets: Any = None,
-    id_counts: Any = None,
-    teacher_outside_logps: Any = None,
-    d_hidden: Any = None,
-    d_weight: Any = None,
-    d_bias: Any = None,
-    d_lora_a: Any = None,
-    d_lora_b: Any = None,
-    d_lora_states: Any = None,
-    d_logits: Any = None,
-    weight_sink: Optional[Callable[..., Any]] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
+    id_counts: Optional[ArrayLike] = None, teacher_outside_logps: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
     accumulate: bool = False,
     divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    beta: float = 0.5,
-    skew: float = 0.1,
-    forward_weight: float = 0.5,
-    divergence_weight: float = 1.0,
-    temperature_squared: bool = False,
-    hard_weight: float = 0.0,
+    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None,
-    loss_scale: float = 1.0,
-    tail_floor: float = 0.0,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: int = 0,
+    normaliser: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
 ) -> SetDistillationResult:
     """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
     of each row are known: ids and teacher_logps are [N, K], with id_counts= [N] where rows have fewer, or [E] with
@@ -816,42 +738,43 @@ def set_distillation_loss(
     targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ids (ids [N, K], or [E] with id_offsets): token ids whose teacher log-probability is known.
+        teacher_logps (numbers as ids): the teacher's log-probabilities.
+        targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        ids: token ids whose teacher log-probability is known: [N, K], or [E] with id_offsets.
-        id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
-        id_counts: [N], how many of its K ids each row has.
-        teacher_logps: of the shape of ids: the teacher's log-probabilities.
-        teacher_outside_logps: [N], the teacher's log-probability of all other ids.
-        targets: token ids, of the leading axes of hidden.
-        d_hidden: gets the gradient of hidden.
-        d_weight: gets the gradient of weight.
-        d_bias: gets the gradient of bias.
-        d_lora_a: gets the gradient of lora_a.
-        d_lora_b: gets the gradient of lora_b.
-        d_lora_states: gets the gradient of lora_states.
-        d_logits: gets the gradient of logits.
-        weight_sink: gets each tile of d_weight: (first, count, tile).
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts (ids [N]): how many of its K ids each row has.
+        teacher_outside_logps (numbers [N]): the teacher's log-probability of all other ids.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         divergence: between student and teacher; the last two are refused.
         outside: what becomes of the probability outside of a row's set.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
@@ -876,34 +799,31 @@ def set_distillation_loss(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> ids = np.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> result = logitless.set_distillation_loss(hidden, weight, ids, np.full((6, 2), -1.0))
+        >>> round(result.loss, 3)
+        1.054
     """
 
 def id_logps(
-    hidden: Any = None,
-    weight: Any = None,
-    ids: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    ids: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    id_offsets: Any = None,
-    id_counts: Any = None,
-    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
+    id_counts: Optional[ArrayLike] = None, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
 ) -> IdLogps:
@@ -912,29 +832,30 @@ def id_logps(
     which reads nothing else of the head.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ids (ids [N, K], or [E] with id_offsets): token ids.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        ids: token ids: [N, K], or [E] with id_offsets.
-        id_offsets: [N + 1]: row r has ids[id_offsets[r] : id_offsets[r + 1]].
-        id_counts: [N], how many of its K ids each row has.
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts (ids [N]): how many of its K ids each row has.
         normalise_over: what the probabilities of a row sum to 1 over.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
 
@@ -943,81 +864,138 @@ def id_logps(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> ids = np.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> logitless.id_logps(hidden, weight, ids).logps.shape
+        (6, 2)
     """
 
-def id_logps_backward(hidden: Any=None, weight: Any=None, ids: Any=None, *, forward: IdLogps, upstream: Any, context: Context | None=None, **arguments: Any) -> Plan:
-    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`, float64 and
-    of ids' shape. `forward` is what id_logps() has returned for the same arguments."""
-    ...
+def id_logps_backward(
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    ids: Optional[ArrayLike] = None, *, forward: IdLogps, upstream: ArrayLike,
+    context: Optional[Context] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
+    id_counts: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`.
+
+    Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ids (ids [N, K], or [E] with id_offsets): token ids.
+        forward: what id_logps() has returned for the same arguments.
+        upstream (float64 or float32 as ids): the gradient of the loss in each of the logps.
+        context: how the call runs; by default a shared one.
+        bias (floats [V]): added to the logits.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        packing: how weight is packed.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
+        lora_scale: multiplies the LoRA's part of the logits.
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_counts (ids [N]): how many of its K ids each row has.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
+        accumulate: adds to the gradients in place of overwriting them.
+        normalise_over: what the probabilities of a row sum to 1 over.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperatures (float64 [N]): one a token, in place of temperature.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+
+    Returns:
+        Plan: what ran.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> ids = np.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> made, d_hidden = logitless.id_logps(hidden, weight, ids), np.empty_like(hidden)
+        >>> upstream = np.ones((6, 2))
+        >>> plan = logitless.id_logps_backward(hidden, weight, ids, forward=made, upstream=upstream, d_hidden=d_hidden)
+        >>> plan.tokens
+        6
+    """
 
 def distillation_loss(
-    hidden: Any = None,
-    weight: Any = None,
-    teacher_hidden: Any = None,
-    teacher_weight: Any = None,
-    targets: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    teacher_bias: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
     teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    teacher_scales: Any = None,
-    teacher_vocab_ids: Any = None,
-    teacher_lora_a: Any = None,
-    teacher_lora_b: Any = None,
-    teacher_lora_scale: float = 1.0,
-    teacher_lora_states: Any = None,
-    teacher_logits: Any = None,
-    d_hidden: Any = None,
-    d_weight: Any = None,
-    d_bias: Any = None,
-    d_lora_a: Any = None,
-    d_lora_b: Any = None,
-    d_lora_states: Any = None,
-    d_logits: Any = None,
-    weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
+    teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
+    teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
+    teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
+    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
     divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    teacher_temperature: Optional[float] = None,
-    beta: float = 0.5,
-    skew: float = 0.1,
-    forward_weight: float = 0.5,
-    acceptance_decay: float = 3.0,
-    divergence_weight: float = 1.0,
-    temperature_squared: bool = False,
-    hard_weight: float = 0.0,
-    hard_temperature: float = 1.0,
+    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
+    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None,
-    loss_scale: float = 1.0,
-    want_entropy: bool = False,
-    want_agreement: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01,
-    theta: float = 0.0,
-    tolerance: float = 0.001,
-    seed: int = 0,
+    normaliser: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
+    want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
     teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
 ) -> Result:
     """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
@@ -1029,49 +1007,50 @@ def distillation_loss(
     teacher has no gradient.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        teacher_hidden (floats [N, H] or [B, T, H]): the teacher's hidden states.
+        teacher_weight (floats [V, H]): the teacher's head, as weight is.
+        targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        teacher_hidden: the teacher's hidden states.
-        teacher_weight: the teacher's head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        teacher_bias: [V], added to the logits.
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        teacher_bias (floats [V]): added to the logits.
         teacher_layout: the axes of teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
         teacher_packing: how teacher_weight is packed.
-        teacher_scales: the scales of a packed teacher_weight.
-        teacher_vocab_ids: [K], the head's entries that the call is over; all by default.
-        teacher_lora_a: [R, H], a LoRA's first matrix.
-        teacher_lora_b: [V, R], its second matrix.
+        teacher_scales (float32 [V, G]): the scales of a packed teacher_weight.
+        teacher_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        teacher_lora_a (floats [R, H]): a LoRA's first matrix.
+        teacher_lora_b (floats [V, R]): its second matrix.
         teacher_lora_scale: multiplies the LoRA's part of the logits.
-        teacher_lora_states: [N, R], hidden states times lora_a, where they are known.
-        teacher_logits: finished logits, in place of teacher_hidden and teacher_weight.
-        targets: token ids, of the leading axes of hidden.
-        d_hidden: gets the gradient of hidden.
-        d_weight: gets the gradient of weight.
-        d_bias: gets the gradient of bias.
-        d_lora_a: gets the gradient of lora_a.
-        d_lora_b: gets the gradient of lora_b.
-        d_lora_states: gets the gradient of lora_states.
-        d_logits: gets the gradient of logits.
-        weight_sink: gets each tile of d_weight: (first, count, tile).
+        teacher_lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        teacher_logits (floats [N, V] or [B, T, V]): in place of teacher_hidden and teacher_weight.
+        d_hidden (output as hidden): receives the gradient of hidden.
+        d_weight (output as weight): receives the gradient of weight.
+        d_bias (output as bias): receives the gradient of bias.
+        d_lora_a (output as lora_a): receives the gradient of lora_a.
+        d_lora_b (output as lora_b): receives the gradient of lora_b.
+        d_lora_states (output as lora_states): receives the gradient of lora_states.
+        d_logits (output as logits): receives the gradient of logits.
+        weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         divergence: how far student and teacher are apart.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
@@ -1101,41 +1080,32 @@ def distillation_loss(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> result = logitless.distillation_loss(hidden, weight, hidden, 2 * weight, divergence="reverse_kl")
+        >>> round(result.loss, 3)
+        0.191
     """
 
 def token_stats(
-    hidden: Any = None,
-    weight: Any = None,
-    targets: Any = None,
-    *,
-    context: Optional[Context] = None,
-    bias: Any = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Any = None,
-    vocab_ids: Any = None,
-    lora_a: Any = None,
-    lora_b: Any = None,
-    lora_scale: float = 1.0,
-    lora_states: Any = None,
-    offsets: Any = None,
-    logits: Any = None,
-    ignore_index: int = -100,
-    shift: int = 0,
-    temperature: float = 1.0,
-    temperatures: Any = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    entropy: bool = False,
-    cross: bool = False,
-    argmax: bool = False,
-    rank: bool = False,
-    top_k: int = 0,
-    cross_weights: Any = None,
-    outside: bool = False,
-    square_sum: bool = False,
+    entropy: bool = False, cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
+    cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
 ) -> TokenStats:
     """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
     rank=True, square_sum=True (the sum of p * p) or outside=True (log(1 - p) of the target, and what a backward pass
@@ -1145,26 +1115,27 @@ def token_stats(
     is the greedy choice where it is argmax.
 
     Args:
+        hidden (floats [N, H] or [B, T, H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
-        hidden: hidden states, [N, H] or [B, T, H].
-        weight: the head, [V, H], a transposed view, a PackedWeight or a LoraWeight.
-        bias: [V], added to the logits.
+        dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        bias (floats [V]): added to the logits.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales: the scales of a packed weight.
-        vocab_ids: [K], the head's entries that the call is over; all by default.
-        lora_a: [R, H], a LoRA's first matrix.
-        lora_b: [V, R], its second matrix.
+        scales (float32 [V, G]): the scales of a packed weight.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        lora_a (floats [R, H]): a LoRA's first matrix.
+        lora_b (floats [V, R]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states: [N, R], hidden states times lora_a, where they are known.
-        offsets: [B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
-        logits: finished logits, [N, V] or [B, T, V], in place of hidden and weight.
-        targets: token ids, of the leading axes of hidden.
+        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures: [N], one a token, in place of temperature.
+        temperatures (float64 [N]): one a token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         entropy: the entropy of the token's distribution, in nats.
@@ -1172,7 +1143,7 @@ def token_stats(
         argmax: the most likely id.
         rank: the rank of the target among the logits; costs a second walk.
         top_k: the ids and log-probabilities of the k largest logits; 0 for none.
-        cross_weights: [V], q of cross; empty: 1/V each.
+        cross_weights (float32 [V]): q of cross; empty: 1/V each.
         outside: log(1 − p) of the target, from a sum over all other entries.
         square_sum: Σ p², the probability that two draws are the same token.
 
@@ -1181,33 +1152,581 @@ def token_stats(
 
     Raises:
         ValueError: an argument is refused; nothing was written.
-        TypeError: an argument is unknown, or of another type.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
+        >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
+        >>> stats = logitless.token_stats(hidden, weight, np.arange(6), entropy=True, top_k=2)
+        >>> stats.logp.shape, stats.top_ids.shape
+        ((6,), (6, 2))
     """
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
-    """How many ids each token's two lists share: of integers [..., A] and [..., B], such as two models' top_ids, [...].
+    """How many ids each token's two lists share, such as two models' top_ids.
 
-    Neither list has an id twice; ids below 0 stand for none and never count.
+    Args:
+        a_ids (ids [..., A]): one list per token, or nested lists of them. No id twice; ids below 0 do not count.
+        b_ids (ids [..., B]): the other list of each token.
+
+    Returns:
+        int64 [...], a number per token.
+
+    Raises:
+        ValueError: the two have other leading axes, or an argument is refused.
+        TypeError: an argument is not an array of integers.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> logitless.topk_overlap(np.array([[1, 2], [3, 4]]), np.array([[2, 5], [4, 3]])).tolist()
+        [1, 2]
     """
     ...
 
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
-    """The union of each token's two lists, integers [..., A] and [..., B], such as a student's own top_ids and a teacher's:
-    ids [E] and offsets [N + 1], as ids= and id_offsets= of the losses take them.
+    """The union of each token's two lists, such as a student's own top_ids and a teacher's.
 
-    Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
+    Args:
+        a_ids (ids [..., A]): one list per token, or nested lists of them. Ids below 0 do not count.
+        b_ids (ids [..., B]): the other list of each token.
+
+    Returns:
+        ids [E] and offsets [N + 1], int64, as ids= and id_offsets= of the losses. Each id of a token appears once, those
+        of a_ids first, both in their order.
+
+    Raises:
+        ValueError: the two have other leading axes, or an argument is refused.
+        TypeError: an argument is not an array of integers.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> ids, offsets = logitless.topk_union(np.array([[1, 2], [3, 4]]), np.array([[2, 5], [4, 3]]))
+        >>> ids.tolist(), offsets.tolist()
+        ([1, 2, 5, 3, 4], [0, 3, 5])
     """
     ...
 
-def plan(task: str, *, context: Context | None=None, **arguments: Any) -> Plan:
-    """What a call would run, and the memory that it would take: plan("cross_entropy", hidden=..., ...)."""
-    ...
+@overload
+def plan(
+    task: Literal['cross_entropy'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
+    dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
+    normaliser: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
 
-def options(task: str) -> dict[str, dict[str, Any]]:
-    """The options of a function, by its name as in plan(), or of "context" or "backward" (whose mode is backward= of a
-    call): their names, each with its type, its default, and the choices where it takes a name."""
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['policy_loss'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    chosen_ids: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, advantages: Optional[ArrayLike] = None,
+    old_logps: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
+    sampling_logps: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
+    scores: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
+    advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    kept_ids: Optional[ArrayLike] = None, kept_offsets: Optional[ArrayLike] = None,
+    kept_counts: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    importance_sampling_level: Literal['token', 'sequence'] = 'token',
+    epsilon_low: Optional[float] = None, epsilon_high: Optional[float] = None,
+    delta: Optional[float] = None, log_ratio_clamp: Optional[float] = 20.0, beta: float = 0.0,
+    kl_estimator: Literal['k1', 'k2', 'k3', 'abs', 'k1_plus', 'k3_plus'] = 'k3',
+    use_bias_correction_kl: bool = False, entropy_bonus: float = 0.0, top_entropy_quantile: float = 1.0,
+    off_policy_mask_threshold: Optional[float] = None,
+    sampler_correction: Literal['none', 'token_truncate', 'token_mask', 'sequence_truncate', 'sequence_mask', 'geometric_mask'] = 'none',
+    sampler_clip_min: Optional[float] = None, sampler_clip_max: Optional[float] = 3.0,
+    teacher_weight: float = 0.0, teacher_against: Literal['current', 'old', 'sampling'] = 'current',
+    teacher_discount: float = 0.0,
+    trust_region: Literal['default', 'none', 'tv', 'tv_both', 'kl'] = 'default',
+    trust_region_low: Optional[float] = None, trust_region_high: Optional[float] = None,
+    m2_threshold: Optional[float] = None, sampler_penalty: float = 0.0, positive_nll_weight: float = 0.0,
+    aggregation: Literal['default', 'token_mean', 'token_sum', 'seq_mean_token_sum', 'seq_mean_token_mean', 'seq_mean_token_sum_norm'] = 'default',
+    num_items_in_batch: Optional[float] = None, max_completion_length: Optional[int] = None,
+    num_sequences: Optional[float] = None, count_empty_sequences: bool = True,
+    sapo_temperature_pos: float = 1.0, sapo_temperature_neg: float = 1.05, vespo_k_pos: float = 2.0,
+    vespo_lambda_pos: float = 3.0, vespo_k_neg: float = 3.0, vespo_lambda_neg: float = 2.0,
+    dro_tau: float = 0.1, topr_weight_pos: float = 1.0, topr_weight_neg: float = 1.0,
+    cov_share: float = 0.0002, cov_low: float = 1.0, cov_high: float = 5.0, cov_seed: int = 0,
+    cov_kl_weight: float = 0.1, loss_scale: float = 1.0, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['preference_loss'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
+    ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
+    ref_bias: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
+    ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
+    ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    losses: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
+    loss_weights: Union[float, Sequence[float]] = [], beta: float = 0.1, label_smoothing: float = 0.0,
+    average_log_prob: bool = False, ref_logps_are: Literal['sums', 'averages'] = 'sums',
+    discopop_tau: float = 0.05, simpo_gamma: float = 0.5,
+    f_divergence: Literal['reverse_kl', 'forward_kl', 'js_divergence', 'alpha_divergence'] = 'reverse_kl',
+    f_alpha: float = 0.5, ld_alpha: Optional[float] = None, use_weighting: bool = False,
+    reward_alpha: float = 0.0, nll_weight: Optional[float] = None, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    loss_scale: float = 1.0, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['kto_loss'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, labels: Optional[ArrayLike] = None,
+    ref_logps: Optional[ArrayLike] = None,
+    ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
+    ref_bias: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
+    ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
+    ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
+    sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False, loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    beta: float = 0.1, desirable_weight: float = 1.0, undesirable_weight: float = 1.0,
+    bco_delta: float = 0.0, average_log_prob: bool = False,
+    ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    loss_scale: float = 1.0, want_entropy: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['soft_cross_entropy'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    context: Optional[Context] = None, dtype: Optional[Literal['float32', 'float64']] = None,
+    bias: Optional[ArrayLike] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, ids: Optional[ArrayLike] = None,
+    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
+    weights: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None,
+    mask: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
+    loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['set_distillation_loss'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    ids: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
+    id_counts: Optional[ArrayLike] = None, teacher_outside_logps: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    normaliser: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['id_logps'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    ids: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
+    id_counts: Optional[ArrayLike] = None, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['token_stats'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    entropy: bool = False, cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
+    cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['distillation_loss'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
+    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    teacher_softcap: float = 0.0,
+    teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
+    teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
+    teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
+    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
+    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    normaliser: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
+    want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
+    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kto_loss', 'soft_cross_entropy', 'set_distillation_loss', 'id_logps', 'token_stats', 'distillation_loss', 'context', 'backward']) -> dict[str, Option]:
+    """The options of a function.
+
+    Args:
+        task: the name of a function as in plan(), or "context" or "backward" (whose mode is backward= of a call).
+
+    Returns:
+        A dict by name, of dicts with the option's type and default, and its choices if it takes a name.
+
+    Raises:
+        ValueError: task is none of them.
+
+    Example:
+        >>> import logitless
+        >>> logitless.options("cross_entropy")["reduction"]["choices"]
+        ['mean', 'sum', 'none']
+    """
     ...
 
 def environment(context: Context | None=None) -> dict[str, Any]:
-    """What runs: library, CPU, instruction set and BLAS."""
+    """What runs: library, CPU, instruction set and BLAS.
+
+    Args:
+        context: whose threads, instruction set and BLAS are described; by default a shared one.
+
+    Returns:
+        A dict by name, as `logitless info` prints it.
+
+    Raises:
+        TypeError: context is not a Context.
+
+    Example:
+        >>> import logitless
+        >>> logitless.environment()["threads"] > 0
+        True
+    """
     ...

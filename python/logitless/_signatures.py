@@ -3,107 +3,158 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from inspect import Parameter, Signature
-from typing import Any, Literal, Optional
+from typing import Any, Literal, Optional, Union
 
 from . import _core
+from ._examples import EXAMPLES, RAISES, RETURNS, SETUP
 from ._meanings import MEANINGS
 
-# An argument that is not an option: name, type, default and meaning.
+
+class ArrayLike:
+    """An array of a call: of NumPy, PyTorch or JAX, or of anything else that speaks DLPack or has the buffer protocol.
+    It is on the CPU, and the elements of a row are contiguous. Lists are refused.
+
+    help() of a function gives the type and the shape of each array, such as "floats [V, H]". The types are:
+
+        floats: float32, bfloat16 or float16; or float64, in a call whose floats are all float64. Never copied.
+        numbers: float32, bfloat16, float16 or float64, whatever the others are.
+        ids: integers of any type.
+        flags: bools, or integers, float32 or float64 that are 0 or 1.
+        float32, float64: that type.
+        output: the type of the argument whose gradient it receives, or float32. It is written.
+
+    Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
+    token, E ids of all tokens, R the rank of a LoRA, G groups of a row that share a scale.
+    """
+
+
+class WeightLike:
+    """The weight of a head: an ArrayLike [V, H], or a PackedWeight (logitless.packed), or a LoraWeight (logitless.lora)
+    of either."""
+
+
+for _alias in (ArrayLike, WeightLike):
+    _alias.__module__ = "logitless"
+
+
+class Array:  # no NamedTuple: making one takes a tenth of the import
+    """The type of an argument that is an array, as ArrayLike says it."""
+
+    def __init__(self, kind: str, shape: str) -> None:
+        self.kind = kind
+        self.shape = shape
+
+
+# An argument: name, type, default and meaning.
 Argument = tuple[str, Any, Any, str]
 _PLAIN = {"float": float, "int": int, "bool": bool, "str": str}
+_WEIGHT = Array("floats", "[V, H]")
 
 
 def _head(prefix: str, whose: str) -> list[Argument]:
+    states = "[N, H] or [B, T, H]"
+    hidden = [] if prefix == "" else [(f"{prefix}hidden", Array("floats", states), None, f"{whose}'s hidden states")]
     return [
-        (f"{prefix}weight", Any, None, f"{whose}, [V, H], a transposed view, a PackedWeight or a LoraWeight"),
-        (f"{prefix}bias", Any, None, "[V], added to the logits"),
+        *hidden,
+        (f"{prefix}weight", _WEIGHT, None, f"{whose}'s head, as weight is" if prefix else "the head: a matrix or its transposed view, a PackedWeight or a LoraWeight"),
+        (f"{prefix}bias", Array("floats", "[V]"), None, "added to the logits"),
         (f"{prefix}layout", Literal["vocab_hidden", "hidden_vocab"], "vocab_hidden", f"the axes of {prefix}weight"),
         (f"{prefix}softcap", float, 0.0, "c of c · tanh(logits / c); 0 for none"),
         (f"{prefix}packing", Optional[Literal[tuple(_core.packing_blocks())]], None, f"how {prefix}weight is packed"),
-        (f"{prefix}scales", Any, None, f"the scales of a packed {prefix}weight"),
-        (f"{prefix}vocab_ids", Any, None, "[K], the head's entries that the call is over; all by default"),
-        (f"{prefix}lora_a", Any, None, "[R, H], a LoRA's first matrix"),
-        (f"{prefix}lora_b", Any, None, "[V, R], its second matrix"),
+        (f"{prefix}scales", Array("float32", "[V, G]"), None, f"the scales of a packed {prefix}weight"),
+        (f"{prefix}vocab_ids", Array("ids", "[K]"), None, "the head's entries that the call is over; all by default"),
+        (f"{prefix}lora_a", Array("floats", "[R, H]"), None, "a LoRA's first matrix"),
+        (f"{prefix}lora_b", Array("floats", "[V, R]"), None, "its second matrix"),
         (f"{prefix}lora_scale", float, 1.0, "multiplies the LoRA's part of the logits"),
-        (f"{prefix}lora_states", Any, None, "[N, R], hidden states times lora_a, where they are known"),
+        (f"{prefix}lora_states", Array("floats", "[N, R]"), None, "hidden states times lora_a, if they are known"),
     ]
 
 
-_SOURCE = [
-    ("hidden", Any, None, "hidden states, [N, H] or [B, T, H]"),
+_SOURCE: list[Argument] = [
+    ("hidden", Array("floats", "[N, H] or [B, T, H]"), None, "hidden states"),
     *_head("", "the head"),
-    ("offsets", Any, None, "[B + 1], packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]]"),
-    ("logits", Any, None, "finished logits, [N, V] or [B, T, V], in place of hidden and weight"),
+    ("offsets", Array("ids", "[B + 1]"), None, "packed sequences: s is hidden[offsets[s] : offsets[s + 1]]"),
+    ("logits", Array("floats", "[N, V] or [B, T, V]"), None, "finished logits, in place of hidden and weight"),
 ]
-_OUTPUTS = [
-    *((f"d_{name}", Any, None, f"gets the gradient of {name}") for name in
+_OUTPUTS: list[Argument] = [
+    *((f"d_{name}", Array("output", f"as {name}"), None, f"receives the gradient of {name}") for name in
       ("hidden", "weight", "bias", "lora_a", "lora_b", "lora_states", "logits")),
-    ("weight_sink", Optional[Callable[..., Any]], None, "gets each tile of d_weight: (first, count, tile)"),
+    ("weight_sink", Optional[Callable[..., Any]], None, "receives each tile of d_weight: (first, count, tile)"),
     ("accumulate", bool, False, "adds to the gradients in place of overwriting them"),
 ]
-_TARGETS = [("targets", Any, None, "token ids, of the leading axes of hidden")]
+_TOKENS, _SEQUENCES, _ROWS = "[N] or [B, T]", "[B]", "[N, K], or [E] with {}offsets"
+_TARGETS: list[Argument] = [("targets", Array("ids", _TOKENS), None, "token ids, one per row of hidden")]
+_MASK: Argument = ("mask", Array("flags", _TOKENS), None, "0 excludes a token")
 _PER = Literal["by_size", "sequence", "token"]
-_REFERENCE = [
-    ("ref_logps", Any, None, "the reference's log-probabilities, one per sequence or per token"),
+_REFERENCE: list[Argument] = [
+    ("ref_logps", Array("numbers", "[B] or [N]"), None, "the reference's log-probabilities, per sequence or per token"),
     ("ref_logps_per", _PER, "by_size", "what ref_logps has an entry for"),
-    ("ref_hidden", Any, None, "the reference's hidden states, in place of ref_logps"),
-    *_head("ref_", "the reference's head"),
+    *_head("ref_", "the reference"),
 ]
+
+
+def _per_token(name: str, meaning: str) -> Argument:
+    return (name, Array("numbers", "[N]"), None, meaning)
+
+
+def _per_sequence(name: str, meaning: str) -> Argument:
+    return (name, Array("numbers", _SEQUENCES), None, meaning)
 
 
 def _sets(prefix: str, what: str) -> list[Argument]:
     ids = "ids" if prefix == "id" else f"{prefix}_ids"
     return [
-        (ids, Any, None, f"{what}: [N, K], or [E] with {prefix}_offsets"),
-        (f"{prefix}_offsets", Any, None, f"[N + 1]: row r has {ids}[{prefix}_offsets[r] : {prefix}_offsets[r + 1]]"),
-        (f"{prefix}_counts", Any, None, "[N], how many of its K ids each row has"),
+        (ids, Array("ids", _ROWS.format(f"{prefix}_")), None, what),
+        (f"{prefix}_offsets", Array("ids", "[N + 1]"), None, f"row r has {ids}[{prefix}_offsets[r] : {prefix}_offsets[r + 1]]"),
+        (f"{prefix}_counts", Array("ids", "[N]"), None, "how many of its K ids each row has"),
     ]
 
 
 _BATCH: dict[str, list[Argument]] = {
     "cross_entropy": _TARGETS,
     "policy_loss": [
-        ("chosen_ids", Any, None, "the sampled token ids, of the leading axes of hidden"),
-        ("advantages", Any, None, "[B] or [N], one per sequence or per token"),
-        ("old_logps", Any, None, "[N], log-probabilities before the update; without them the ratio is 1"),
-        ("ref_logps", Any, None, "[N], the reference's log-probabilities; needs beta"),
-        ("sampling_logps", Any, None, "[N], the sampler's log-probabilities; NaN where unknown"),
-        ("teacher_logps", Any, None, "[N], the teacher's log-probabilities; needs teacher_weight"),
-        ("scores", Any, None, "[B], above 0 for a good sequence; for topr and positive_nll_weight"),
-        ("mask", Any, None, "[N] or [B, T], bools or 0 and 1: 0 excludes a token"),
+        ("chosen_ids", Array("ids", _TOKENS), None, "the sampled token ids"),
+        ("advantages", Array("numbers", "[B] or [N]"), None, "one per sequence or per token"),
+        _per_token("old_logps", "log-probabilities before the update; without them the ratio is 1"),
+        _per_token("ref_logps", "the reference's log-probabilities; needs beta"),
+        _per_token("sampling_logps", "the sampler's log-probabilities; NaN where unknown"),
+        _per_token("teacher_logps", "the teacher's log-probabilities; needs teacher_weight"),
+        _per_sequence("scores", "above 0 for a good sequence; for topr and positive_nll_weight"),
+        _MASK,
         ("advantages_per", _PER, "by_size", "what advantages has an entry for"),
         *_sets("kept", "token ids that the sampler kept"),
     ],
     "preference_loss": [*_TARGETS, *_REFERENCE],
     "kto_loss": [
         *_TARGETS,
-        ("labels", Any, None, "[B], bools or 0 and 1: 1 is desirable"),
+        ("labels", Array("flags", _SEQUENCES), None, "1 is desirable"),
         *_REFERENCE,
-        ("kl_logps", Any, None, "log-probabilities of the mismatched answers; for kto"),
-        ("kl_ref_logps", Any, None, "the reference's, for kto"),
-        ("sequence_weights", Any, None, "[B], multiplies each sequence's loss"),
-        ("reward_targets", Any, None, "[B], for a2po"),
+        ("kl_logps", Array("numbers", "[B or other]"), None, "log-probabilities of the mismatched answers; for kto"),
+        ("kl_ref_logps", Array("numbers", "as kl_logps"), None, "the reference's, for kto"),
+        _per_sequence("sequence_weights", "multiplies each sequence's loss"),
+        _per_sequence("reward_targets", "for a2po"),
     ],
     "soft_cross_entropy": [
         *_sets("id", "token ids with a target weight"),
-        ("weights", Any, None, "of the shape of ids: their probabilities; weights of one id add up"),
-        ("probabilities", Any, None, "[N, V], in place of ids and weights"),
-        ("mask", Any, None, "[N] or [B, T], bools or 0 and 1: 0 excludes a token"),
+        ("weights", Array("numbers", "as ids"), None, "their probabilities; weights of one id add up"),
+        ("probabilities", Array("float32", "[N, V]"), None, "in place of ids and weights; float64 if hidden is"),
+        _MASK,
     ],
     "set_distillation_loss": [
         *_sets("id", "token ids whose teacher log-probability is known"),
-        ("teacher_logps", Any, None, "of the shape of ids: the teacher's log-probabilities"),
-        ("teacher_outside_logps", Any, None, "[N], the teacher's log-probability of all other ids"),
+        ("teacher_logps", Array("numbers", "as ids"), None, "the teacher's log-probabilities"),
+        _per_token("teacher_outside_logps", "the teacher's log-probability of all other ids"),
         *_TARGETS,
     ],
     "id_logps": _sets("id", "token ids"),
     "token_stats": _TARGETS,
     "distillation_loss": [
-        ("teacher_hidden", Any, None, "the teacher's hidden states"),
-        *_head("teacher_", "the teacher's head"),
-        ("teacher_logits", Any, None, "finished logits, in place of teacher_hidden and teacher_weight"),
+        *_head("teacher_", "the teacher"),
+        ("teacher_logits", Array("floats", "[N, V] or [B, T, V]"), None, "in place of teacher_hidden and teacher_weight"),
         *_TARGETS,
     ],
 }
@@ -115,7 +166,7 @@ def _typed(field: dict[str, Any]) -> Any:
     else:
         one = _PLAIN.get(field["type"], Any)
     if field.get("list"):
-        return list[one]
+        return Union[one, Sequence[one]]
     return Optional[one] if field.get("optional") else one
 
 
@@ -124,49 +175,127 @@ def _meaning(task: str, option: str) -> str:
     return MEANINGS[task].get(option) or MEANINGS["token"].get(option, "")
 
 
-def arguments_of(task: str) -> dict[str, Argument]:
-    """Every argument of a function besides context, by name."""
-    rows = [*_SOURCE, *_BATCH[task]]
-    lists = [task]
-    if task not in ("id_logps", "token_stats"):  # which have no gradients
-        rows += _OUTPUTS
-        lists.append("backward")
-    for name in lists:
+@functools.lru_cache(None)  # several modules ask for the same options
+def options_of(task: str, *lists: str) -> dict[str, Argument]:
+    """The options of a task, and those of other lists, by name."""
+    rows = {}
+    for name in (task, *lists):
         for key, field in _core.fields(name).items():
-            rows.append(("backward" if key == "mode" else key, _typed(field), field["default"], _meaning(name, key)))
+            key, default = "backward" if (name, key) == ("backward", "mode") else key, field["default"]
+            meaning = _meaning(name, "mode" if key == "backward" else key)
+            kind = field["type"].removesuffix(" array") if field["type"].endswith("array") else None
+            shape = "[N]" if key == "temperatures" else "[V]"
+            rows[key] = (key, Array(kind, shape) if kind else _typed(field), default, meaning)
+    return rows
+
+
+_NO_GRADIENTS = ("id_logps", "token_stats")
+
+
+def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument]:
+    """Every argument of a function besides context, by name."""
+    gradients = task not in _NO_GRADIENTS if gradients is None else gradients
+    rows = {row[0]: row for row in (*_SOURCE, *_BATCH[task], *(_OUTPUTS if gradients else ()))}
+    rows |= options_of(task, *(("backward",) if gradients else ()))
     if task == "distillation_loss":
-        dtype = _core.fields(task)["round_logits_to"]
-        rows.append(("teacher_round_logits_to", _typed(dtype), None, "rounds the teacher's raw logits to this type"))
-    return {row[0]: row for row in rows}
+        name, (_, type, default, _) = "teacher_round_logits_to", rows["round_logits_to"]
+        rows[name] = (name, type, default, "rounds the teacher's raw logits to this type")
+    return rows
 
 
-_made: dict[tuple[str, Any, str], Parameter] = {}
+class Described(Signature):
+    """A signature whose parameters are built on first use, not at import."""
+
+    __slots__ = ("_make",)
+
+    def __init__(self, parameters: Any = None, *, return_annotation: Any = Signature.empty, **more: Any) -> None:
+        later = callable(parameters)
+        super().__init__(None if later else parameters, return_annotation=return_annotation, **more)
+        self._make = parameters if later else None
+
+    @property
+    def parameters(self) -> Any:
+        if self._make is not None:
+            super().__init__(self._make(), return_annotation=self.return_annotation)
+            self._make = None
+        return super().parameters
 
 
-def _parameter(name: str, type: Any, default: Any) -> Parameter:
-    key = (name, type, repr(default))
-    if key not in _made:  # most are arguments of several functions, and making them is most of describe()'s time
-        _made[key] = Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=type)
-    return _made[key]
+class Surface:
+    """The functions of a module: its name, the annotations of its arrays, and the arguments that it adds or changes."""
+
+    def __init__(
+        self,
+        name: str,
+        array: Any,
+        weight: Any,
+        arguments: dict[str, Argument],
+        shape: Callable[[str], str] = str,
+        ids: str = "ids",
+    ) -> None:
+        self.name = name
+        self.array = array
+        self.weight = weight
+        self.arguments = arguments
+        self.shape = shape
+        self.ids = ids  # the types of these
+
+    def annotation(self, type: Any, default: Any) -> Any:
+        if not isinstance(type, Array):
+            return Optional[type] if default is None and type in (bool, float, int, str) else type
+        one = self.weight if type is _WEIGHT else self.array
+        return Optional[one] if default is None else one
+
+    def line(self, row: Argument, name: str) -> str:
+        _, type, _, meaning = row
+        if not isinstance(type, Array):
+            return f"    {name}: {meaning}."
+        kind, shape = self.ids if type.kind == "ids" else type.kind, self.shape(type.shape)
+        meaning = meaning.partition("], ")[2] if meaning[0] == "[" else meaning  # docs/options.md says shapes, too
+        return f"    {name} ({kind} {shape}): {meaning}."
 
 
-def describe(function: Any, context: Any) -> None:
-    """Gives a function the signature and the documentation of its task's arguments."""
-    arguments = arguments_of(function.__name__)
-    code = function.__code__
+def describe(
+    function: Any,
+    surface: Surface,
+    rows: dict[str, Argument],
+    result: Any,
+    options: Iterable[str] | None = None,
+    names: dict[str, str] | None = None,
+) -> None:
+    """Gives a function the signature and the documentation of its arguments: the parameters of its code, and `options`
+    (by default all rows) instead of **options. `names` maps names of rows to those that the function has for them."""
+    code = inspect.unwrap(function).__code__
     first = code.co_varnames[: code.co_argcount]
-    told = [Parameter(name, Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=Any) for name in first]
-    told.append(Parameter("context", Parameter.KEYWORD_ONLY, default=None, annotation=Optional[context]))
-    told += [
-        _parameter(name, type, default)
-        for name, type, default, _ in arguments.values()
-        if name not in first
-    ]
-    result = function.__globals__[function.__annotations__["return"]]
-    function.__signature__ = Signature(told, return_annotation=result)
-    lines = [function.__doc__.rstrip(), "", "    Args:", "        context: how the call runs; by default a shared one."]
-    lines += [f"        {name}: {meaning}." for name, _, _, meaning in arguments.values()]
-    lines += ["", "    Returns:", f"        {result.__name__}: see help(logitless.{result.__name__}).", ""]
-    lines += ["    Raises:", "        ValueError: an argument is refused; nothing was written."]
-    lines += ["        TypeError: an argument is unknown, or of another type."]
+    own = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
+    rows = {**rows, **surface.arguments}
+    names = names or {}
+    rows |= {new: rows[old] for old, new in names.items()}
+    taken = (*first, *own)
+    every = [*taken, *(name for name in (rows if options is None else options) if name not in taken)]
+    if "context" not in taken:
+        every.append("context")
+    if options is None:  # id_logps_backward alone has forward and upstream
+        every = [name for name in every if name in taken or name not in surface.arguments]
+
+    def parameters() -> list[Parameter]:
+        plain = inspect.unwrap(function)
+        defaults = dict(zip(first[len(first) - len(plain.__defaults__ or ()) :], plain.__defaults__ or ()))
+        defaults |= plain.__kwdefaults__ or {}
+        made = []
+        for name in every:
+            default = defaults.get(name, Parameter.empty if name in taken else rows[name][2])
+            kind = Parameter.POSITIONAL_OR_KEYWORD if name in first else Parameter.KEYWORD_ONLY
+            made.append(Parameter(name, kind, default=default, annotation=surface.annotation(rows[name][1], default)))
+        return made
+
+    function.__signature__ = Described(parameters, return_annotation=result)
+    task = function.__name__
+    told = RETURNS[surface.name].get(task) or f"{result.__name__}: see help(logitless.{result.__name__})"
+    lines = [inspect.cleandoc(function.__doc__), "", "Args:", *(surface.line(rows[name], name) for name in every)]
+    lines += ["", "Returns:", f"    {told}.", "", "Raises:"]
+    lines += [f"    {error}" for error in RAISES.get(f"{surface.name} {task}", RAISES[surface.name])]
+    lines += ["", "Example:"]
+    for line in (*SETUP[surface.name], *EXAMPLES[surface.name][task]):
+        lines.append(f"    {line[1:]}" if line[0] == "=" else f"    >>> {line}")
     function.__doc__ = "\n".join(lines) + "\n"

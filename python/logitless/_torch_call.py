@@ -97,11 +97,26 @@ def _checked(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def set_options(**options: Any) -> None:
-    """Sets options of the Context that calls from here on use, in all threads, e.g. plan="two_pass" or
-    workspace_bytes=64 << 20. Options that are not given stay as they are. None sets one back to its default, and
-    set_options() without arguments all of them. Threads follow torch.set_num_threads() unless they are set.
+    """Sets options of the Context that calls from here on use, in all threads. Options that are not given stay as they
+    are, and set_options() without arguments sets all of them back to their defaults. Threads follow
+    torch.set_num_threads() unless they are set.
 
     options() sets them for a block, and context= of a function for one call.
+
+    Args:
+        **options: those of logitless.Context; None sets one back to its default.
+
+    Returns:
+        None.
+
+    Raises:
+        ValueError: an option is refused.
+        TypeError: an option is unknown, or of another type.
+
+    Example:
+        >>> import logitless.torch as lt
+        >>> lt.set_options(plan="two_pass", workspace_bytes=64 << 20)
+        >>> lt.set_options()
     """
     global _settings
     with _setting:
@@ -112,13 +127,7 @@ def set_options(**options: Any) -> None:
 
 @contextlib.contextmanager
 def options(**options: Any) -> Iterator[None]:
-    """Sets options of the Context that calls inside the block use, and restores them at its end:
-
-        with logitless.torch.options(plan="two_pass", workspace_bytes=64 << 20):
-            loss = linear_cross_entropy(hidden, weight, target)
-        loss.backward()  # with the options of its forward
-
-    It takes the same options as set_options(), and can be used as a decorator. An option that is not given keeps its
+    """Sets options of the Context that calls inside the block use, and restores them at its end. It takes the same options as set_options(), and can be used as a decorator. An option that is not given keeps its
     value from the enclosing block, or from set_options(). Like torch.no_grad(), it affects its own thread or asyncio
     task only.
 
@@ -126,6 +135,23 @@ def options(**options: Any) -> Iterator[None]:
     if torch.compile has compiled a call with reduction="none", the backward runs with the options in force when
     backward() is called. A checkpoint repeats the forward with the options in force at that time, unless the block is
     inside the checkpointed function.
+
+    Args:
+        **options: those of logitless.Context.
+
+    Returns:
+        A context manager, which is a decorator as well.
+
+    Raises:
+        ValueError: an option is refused.
+        TypeError: an option is unknown, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden, weight = torch.ones(6, 4, requires_grad=True), torch.ones(7, 4)
+        >>> with lt.options(plan="two_pass", workspace_bytes=64 << 20):
+        ...     loss = lt.linear_cross_entropy(hidden, weight, torch.arange(6))
+        >>> loss.backward()  # with the options of its forward
     """
     outer = _block.get()
     around = outer.options if outer is not None else {}
@@ -268,31 +294,26 @@ def not_finite_handed_on(upstream: Tensor, grads: list[Tensor | None]) -> Iterat
                 grad.fill_(torch.nan)
 
 
-# What these functions call arguments of the module.
-_NAMES = {
-    "hidden": "input",
-    "bias": "linear_bias",
-    "targets": "target",
-    "class_weights": "weight",
-    "teacher_hidden": "teacher_input",
-    "ref_hidden": "ref_input",
-}
-for _prefix, _weight in {"": "linear_weight", "teacher_": "teacher_weight", "ref_": "ref_weight"}.items():
-    _NAMES[f"{_prefix}weight"] = _weight
-    _NAMES.update({f"{_prefix}lora_{part}": f"{_weight}.{part}" for part in ("a", "b", "scale")})
-    _NAMES.update({f"{_prefix}scales": f"{_weight}.scales", f"{_prefix}layout": "layout"})
-_NAME = re.compile(rf"(?<![\w.])({'|'.join(_NAMES)})(?!\w)")
+# What these functions call arguments of the module: a LoRA's and a packed weight's parts are its attributes. And what
+# PyTorch's function calls them.
+_NAMES: dict[str, str] = {}
+for _prefix in ("", "teacher_", "ref_"):
+    _NAMES.update({f"{_prefix}lora_{part}": f"{_prefix}weight.{part}" for part in ("a", "b", "scale")})
+    _NAMES.update({f"{_prefix}scales": f"{_prefix}weight.scales", f"{_prefix}layout": "layout"})
+PYTORCH_HEAD = ("input", "linear_weight", "linear_bias")
+PYTORCH_NAMES = dict(zip(("hidden", "weight", "bias"), PYTORCH_HEAD)) | {"targets": "target", "class_weights": "weight"}
+PYTORCH_NAMES |= {name: f"linear_{part}" for name, part in _NAMES.items() if part.startswith("weight")}
 
 
-def with_names(error: _core.InvalidInput) -> ValueError:
-    """What the module refuses, with the names that these functions have for its arguments."""
-    return ValueError(_NAME.sub(lambda name: _NAMES[name[0]], str(error)))
+def with_names(error: Exception, names: dict[str, str] = _NAMES) -> str:
+    """What the module has refused, with the names that a function has for its arguments."""
+    return re.sub(r"(?<![\w.])[a-z]\w+(?!\w)", lambda name: names.get(name[0], name[0]), str(error))
 
 
-def as_pytorch_raises(error: ValueError) -> Exception:
-    """The error, with the names of these functions, or PyTorch's where a target is outside of the vocabulary."""
+def as_pytorch_raises(error: Exception) -> Exception:
+    """The error, with the names of PyTorch's function, or its own where a target is outside of the vocabulary."""
     if isinstance(error, _core.InvalidInput):
-        error = with_names(error)
+        error = ValueError(with_names(error, PYTORCH_NAMES))
     return IndexError(f"Target out of bounds: {error}") if str(error).startswith("target[") else error
 
 
@@ -300,16 +321,17 @@ def as_pytorch_raises(error: ValueError) -> Exception:
 _disable = getattr(torch, "_disable_dynamo", None) or torch.compiler.disable
 
 
-def not_compiled(function: Any) -> Any:
+def not_compiled(function: Any, *, pytorchs: bool = False) -> Any:
     """Makes a function one that torch.compile breaks its graph at, once, and that runs as it does without it. Beyond
-    its own arguments it takes context=, a Context that its calls use, backward included."""
+    its own arguments it takes context=, a Context that its calls use, backward included. Its errors have PyTorch's names
+    for arguments if `pytorchs` says so."""
 
     def run(*args: Any, context: Context | None = None, **kwargs: Any) -> Any:
         token = None if context is None else _block.set(Settings.of(context))
         try:
             return function(*args, **kwargs)
         except _core.InvalidInput as error:
-            raise with_names(error) from None
+            raise as_pytorch_raises(error) if pytorchs else ValueError(with_names(error)) from None
         finally:
             if token is not None:
                 _block.reset(token)
@@ -383,13 +405,19 @@ def handed_over(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -
     return [None if grad is None else NoSecondDerivative.apply(grad, *inputs) for grad in grads]
 
 
-def type_of_loss(loss_dtype: Any, otherwise: torch.dtype) -> torch.dtype:
-    """The type that a caller has asked for, or the other one."""
-    if loss_dtype is None:
+def type_of_loss(dtype: Any, otherwise: torch.dtype, name: str = "dtype") -> torch.dtype:
+    """The type that a caller has asked for under this name, or the other one."""
+    if dtype is None:
         return otherwise
-    if not (isinstance(loss_dtype, torch.dtype) and loss_dtype.is_floating_point):
-        raise TypeError(f"loss_dtype = {loss_dtype} must be a floating-point torch.dtype, such as torch.float32")
-    return loss_dtype
+    if not (isinstance(dtype, torch.dtype) and dtype.is_floating_point):
+        raise TypeError(f"{name} = {dtype} must be a floating-point torch.dtype, such as torch.float32")
+    return dtype
+
+
+def type_of_results(dtype: Any, hidden: Tensor) -> torch.dtype:
+    """The type of what a call returns: the one that its dtype= asks for, or float32, or float64 for float64 hidden
+    states."""
+    return type_of_loss(dtype, torch.float64 if hidden.dtype == torch.float64 else torch.float32)
 
 
 def type_of_logits(input: Tensor) -> torch.dtype:

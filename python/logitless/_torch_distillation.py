@@ -26,45 +26,45 @@ def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
     if torch.is_grad_enabled() and trained(teacher) and not trained(student):
         raise ValueError(
             "the teacher requires a gradient and the student does not: no gradient flows to a teacher, so the two are "
-            "swapped, or input and linear_weight are detached"
+            "swapped, or hidden and weight are detached"
         )
 
 
-def _wrong_rows(name: str, last: str, input: Tensor, got: Tensor) -> ValueError:
-    lead = ", ".join(map(str, input.shape[:-1]))
-    return ValueError(f"expected {name} of shape ({lead}, {last}), as input has, got {tuple(got.shape)}")
+def _wrong_rows(name: str, last: str, hidden: Tensor, got: Tensor) -> ValueError:
+    lead = ", ".join(map(str, hidden.shape[:-1]))
+    return ValueError(f"expected {name} of shape ({lead}, {last}), as hidden has, got {tuple(got.shape)}")
 
 
 def _teacher_arguments(
-    input: Tensor,
-    teacher_input: Tensor | None,
+    hidden: Tensor,
+    teacher_hidden: Tensor | None,
     teacher_weight: HeadWeight | None,
     teacher_bias: Tensor | None,
     teacher_logits: Tensor | None,
     teacher_vocab_ids: Tensor | None,
 ) -> dict[str, Any]:
     if teacher_logits is not None:
-        if any(x is not None for x in (teacher_input, teacher_weight, teacher_bias, teacher_vocab_ids)):
-            raise ValueError("teacher_logits takes the place of teacher_input, teacher_weight and teacher_bias")
-        if teacher_logits.shape[:-1] != input.shape[:-1]:
-            raise _wrong_rows("teacher_logits", "V", input, teacher_logits)
+        if any(x is not None for x in (teacher_hidden, teacher_weight, teacher_bias, teacher_vocab_ids)):
+            raise ValueError("teacher_logits takes the place of teacher_hidden, teacher_weight and teacher_bias")
+        if teacher_logits.shape[:-1] != hidden.shape[:-1]:
+            raise _wrong_rows("teacher_logits", "V", hidden, teacher_logits)
         return {"teacher_logits": rows_of(values_of(teacher_logits))}
-    if teacher_input is None or teacher_weight is None:
-        raise ValueError("give teacher_input and teacher_weight, or teacher_logits")
-    if teacher_input.shape[:-1] != input.shape[:-1]:
-        raise _wrong_rows("teacher_input", "H", input, teacher_input)
-    return other_head("teacher_", teacher_input, teacher_weight, teacher_bias, teacher_vocab_ids)
+    if teacher_hidden is None or teacher_weight is None:
+        raise ValueError("give teacher_hidden and teacher_weight, or teacher_logits")
+    if teacher_hidden.shape[:-1] != hidden.shape[:-1]:
+        raise _wrong_rows("teacher_hidden", "H", hidden, teacher_hidden)
+    return other_head("teacher_", teacher_hidden, teacher_weight, teacher_bias, teacher_vocab_ids)
 
 
 @not_compiled
 def distillation_loss(
-    input: Tensor,
-    linear_weight: HeadWeight,
-    teacher_input: Tensor | None = None,
+    hidden: Tensor,
+    weight: HeadWeight,
+    teacher_hidden: Tensor | None = None,
     teacher_weight: HeadWeight | None = None,
-    target: Tensor | None = None,
+    targets: Tensor | None = None,
     *,
-    linear_bias: Tensor | None = None,
+    bias: Tensor | None = None,
     teacher_bias: Tensor | None = None,
     teacher_logits: Tensor | None = None,
     teacher_softcap: float = 0.0,
@@ -73,50 +73,50 @@ def distillation_loss(
     reduction: str = "mean",
     normaliser: float | Tensor | None = None,
     temperatures: Tensor | None = None,
-    loss_dtype: torch.dtype | None = None,
+    dtype: torch.dtype | None = None,
     return_metrics: bool = False,
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """How far the student's distribution, of input and linear_weight, is from the teacher's, of teacher_input and
+    """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
     teacher_weight: divergence="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
-    logits are in memory. Gradients flow to input, linear_weight and linear_bias, and never to the teacher, detached
-    or not. teacher_logits, [..., V], takes the place of teacher_input and teacher_weight where a server has made them.
+    logits are in memory. Gradients flow to hidden, weight and bias, and never to the teacher, detached
+    or not. teacher_logits, [..., V], takes the place of teacher_hidden and teacher_weight where a server has made them.
 
-    target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
     against; without it all tokens take part. softcap is the student's; the other options are the members of
-    DistillationOptions. The loss is float32 (float64 for float64), or one a token under reduction="none". With
+    DistillationOptions. reduction="none" returns one loss per token. With
     return_metrics=True a dict of them comes with the loss. vocab_ids and context are those of linear_cross_entropy(),
     and teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
     PackedWeight. group: ranks that share the vocabulary of both heads;
     teacher_logits are the columns of a rank's slice then."""
-    _check_roles((input, linear_weight, linear_bias), (teacher_input, teacher_weight, teacher_bias, teacher_logits))
+    _check_roles((hidden, weight, bias), (teacher_hidden, teacher_weight, teacher_bias, teacher_logits))
     head = read_head(
-        input,
-        linear_weight,
-        linear_bias,
+        hidden,
+        weight,
+        bias,
         vocab_ids=vocab_ids,
         group=group,
-        teacher_input=teacher_input,
+        teacher_hidden=teacher_hidden,
         teacher_logits=teacher_logits,
-        target=target,
+        targets=targets,
     )
-    if input.dim() < 2:
-        raise ValueError(f"input has shape {tuple(input.shape)}: it must be [..., T, H] or [N, H]")
-    if target is not None and target.shape != input.shape[:-1]:
+    if hidden.dim() < 2:
+        raise ValueError(f"hidden has shape {tuple(hidden.shape)}: it must be [..., T, H] or [N, H]")
+    if targets is not None and targets.shape != hidden.shape[:-1]:
         raise ValueError(
-            f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
+            f"expected targets of shape {tuple(hidden.shape[:-1])}, as hidden has, got {tuple(targets.shape)}"
         )
     options["reduction"] = reduction
-    arguments = arguments_of("distillation_loss", DISTILLATION, options, input.shape[:-1], temperatures, normaliser)
+    arguments = arguments_of("distillation_loss", DISTILLATION, options, hidden.shape[:-1], temperatures, normaliser)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
-    given = (teacher_input, teacher_weight, teacher_bias, teacher_logits, teacher_vocab_ids)
+    given = (teacher_hidden, teacher_weight, teacher_bias, teacher_logits, teacher_vocab_ids)
     arguments.update(_teacher_arguments(head.input, *given))
-    if target is not None:
-        rows, arguments["targets"] = batched(head.input, target)
+    if targets is not None:
+        rows, arguments["targets"] = batched(head.input, targets)
         head = head.of(rows)
     report: dict[str, Any] = {}
-    shape = input.shape[:-1]
-    loss = loss_of("distillation_loss", head, reduction, arguments, loss_dtype, shape, report)
+    shape = hidden.shape[:-1]
+    loss = loss_of("distillation_loss", head, reduction, arguments, dtype, shape, report)
     return (loss, report["metrics"]) if return_metrics else loss

@@ -51,36 +51,36 @@ class Head(NamedTuple):
 
 
 def read_head(
-    input: Tensor,
-    linear_weight: HeadWeight,
-    linear_bias: Tensor | None,
+    hidden: Tensor,
+    weight: HeadWeight,
+    bias: Tensor | None,
     *,
     softcap: float = 0.0,
     vocab_ids: Tensor | None = None,
     group: Any = None,
     prefix: str = "",
+    names: tuple[str, str, str] = ("hidden", "weight", "bias"),
     **others: Tensor | None,
 ) -> Head:
-    """The head of a call, whose arguments begin with `prefix`; `others` are tensors that must be on the CPU like its
-    own."""
+    """The head of a call, whose arguments have these names after `prefix`; `others` are tensors that must be on the CPU
+    like its own."""
     check_transforms()
     check_group(group)
-    if isinstance(linear_weight, Tensor):
-        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+    if isinstance(weight, Tensor):
+        hidden, weight, bias, group = local_parts(hidden, weight, bias, group, names)
     arguments: dict[str, Any] = {"softcap": softcap} if softcap else {}
-    lora = linear_weight if isinstance(linear_weight, LoraWeight) else None
+    lora = weight if isinstance(weight, LoraWeight) else None
     if lora:
-        check_cpu(**{f"{prefix}input": input})
-    beside: tuple[Tensor, ...] = (lora_states(lora, input), lora.b) if lora else ()
-    weight = lora.weight if lora else linear_weight
-    if isinstance(weight, PackedWeight):
-        arguments = with_weights({**arguments, "weight": weight})
-        weight = None
-    linear = prefix or "linear_"
-    check_cpu(**{f"{prefix}input": input, f"{linear}weight": weight, f"{linear}bias": linear_bias}, **others)
+        check_cpu(**{prefix + names[0]: hidden})
+    beside: tuple[Tensor, ...] = (lora_states(lora, hidden), lora.b) if lora else ()
+    matrix = lora.weight if lora else weight
+    if isinstance(matrix, PackedWeight):
+        arguments = with_weights({**arguments, "weight": matrix})
+        matrix = None
+    check_cpu(**{prefix + name: tensor for name, tensor in zip(names, (hidden, matrix, bias))}, **others)
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids(f"{prefix}vocab_ids", vocab_ids)
-    tensors = cast_for_autocast(input, weight, linear_bias, *beside)
+    tensors = cast_for_autocast(hidden, matrix, bias, *beside)
     if not torch.is_grad_enabled():  # of which autograd's needs_input_grad knows nothing
         tensors = [t if t is None else t.detach() for t in tensors]
     return Head(tuple(tensors), arguments, group)
@@ -110,11 +110,11 @@ def checked_ids(name: str, ids: Tensor) -> Tensor:
     return ids.contiguous()
 
 
-def entries_of(linear_weight: HeadWeight, vocab_ids: Tensor | None) -> int:
+def entries_of(weight: HeadWeight, vocab_ids: Tensor | None) -> int:
     """How many vocabulary entries the call is over."""
     if vocab_ids is not None:
         return vocab_ids.numel()
-    return int(linear_weight.shape[0])
+    return int(weight.shape[0])
 
 
 class HeadTensors:
@@ -195,12 +195,12 @@ def shaped_like(
 
 @torch.no_grad()
 def other_head(
-    prefix: str, input: Tensor, weight: HeadWeight, bias: Tensor | None, vocab_ids: Tensor | None
+    prefix: str, hidden: Tensor, weight: HeadWeight, bias: Tensor | None, vocab_ids: Tensor | None
 ) -> dict[str, Any]:
     """The arguments of a teacher or a reference: states and a head that are read as a student's are, and have no
     gradient and no dropout."""
     if isinstance(weight, LoraWeight):
         weight = dataclasses.replace(weight, dropout=None)
-    head = read_head(input, weight, bias, vocab_ids=vocab_ids, prefix=prefix)
+    head = read_head(hidden, weight, bias, vocab_ids=vocab_ids, prefix=prefix)
     arguments = HeadTensors(head.tensors, head.arguments).arguments
     return {prefix + name: value for name, value in arguments.items()}

@@ -18,7 +18,7 @@ from ._torch_call import (
     loss_tensor,
     not_finite_handed_on,
     one_gradient,
-    type_of_loss,
+    type_of_results,
 )
 from ._torch_head import Head, HeadTensors, check_backward_half, shaped_like
 from ._torch_options import seeded
@@ -31,7 +31,8 @@ class CrossEntropyStats:
     token_logps(..., lse=True) lse has one.
 
     predicted_ids, logps and lse have target's shape: the id with the largest logit (the lowest of equal ones), the
-    target's log-probability, and the log-sum-exp of the logits. Tokens that take no part have -1, 0 and 0. The numbers
+    target's log-probability, and the log-sum-exp of the logits; the latter are float32, or float64 if loss_dtype or the
+    type of hidden states is that. Tokens that take no part have -1, 0 and 0. The numbers
     are over the tokens that take part: how many they are, the share whose predicted id is the target, the mean of
     -logps and its exponential, and the part of the loss that is z-loss. plan names the plan that ran, such as
     "two_pass", or "forward_only" for a call without gradients and for one with reduction="none", whose gradients
@@ -49,11 +50,12 @@ class CrossEntropyStats:
     plan: str
 
     @staticmethod
-    def of(report: dict[str, Any], shape: torch.Size) -> CrossEntropyStats:
+    def of(report: dict[str, Any], shape: torch.Size, dtype: torch.dtype) -> CrossEntropyStats:
         # Without a token there is no column of ids.
         ids = report.get("per_token_argmax", np.empty(0, np.int64))
         columns = {"predicted_ids": ids, "logps": report["per_token_logps"], "lse": report["per_token_lse"]}
         tensors = {name: torch.from_numpy(column.reshape(shape)) for name, column in columns.items()}
+        tensors.update({name: tensors[name].to(dtype) for name in ("logps", "lse")})
         metrics = {name: value for name, value in report["metrics"].items() if name != "mean_entropy"}
         return CrossEntropyStats(**tensors, **metrics, plan=report["plan"].kind)
 
@@ -146,14 +148,14 @@ def loss_of(
     head: Head,
     reduction: str | None,
     arguments: dict[str, Any],
-    loss_dtype: torch.dtype | None,
+    dtype: torch.dtype | None,
     shape: torch.Size,
     report: dict[str, Any] | None = None,
 ) -> Tensor:
     """The loss of that name in _core: of this shape where its reduction is "none", and otherwise one number. Without a
-    loss_dtype it is float32, or float64 for float64."""
+    dtype it has that of type_of_results()."""
     arguments = seeded(with_weights({**head.arguments, **arguments}))
-    dtype = type_of_loss(loss_dtype, torch.float64 if head.input.dtype == torch.float64 else torch.float32)
+    dtype = type_of_results(dtype, head.input)
     report = {} if report is None else report
     if reduction == "none":
         halves = tuple(getattr(_core, half) for half in (f"{name}_forward", f"{name}_backward", f"plan_{name}"))

@@ -101,13 +101,13 @@ _PLAIN = (Tensor, torch.nn.Parameter, type(None))
 
 
 def local_parts(
-    input: Tensor, linear_weight: Tensor, linear_bias: Tensor | None, group: Any
+    hidden: Tensor, weight: Tensor, bias: Tensor | None, group: Any, names: tuple[str, str, str]
 ) -> tuple[Tensor, Tensor, Tensor | None, Any]:
     """The tensors of this rank and their group: DTensors, whose vocabulary entries are sharded over a mesh of one axis, know theirs."""
-    if type(input) in _PLAIN and type(linear_weight) in _PLAIN and type(linear_bias) in _PLAIN:
-        return input, linear_weight, linear_bias, group  # at once: a call of one token takes 50 µs
-    if not any(hasattr(t, "placements") for t in (input, linear_weight, linear_bias)):
-        return input, linear_weight, linear_bias, group
+    if type(hidden) in _PLAIN and type(weight) in _PLAIN and type(bias) in _PLAIN:
+        return hidden, weight, bias, group  # at once: a call of one token takes 50 µs
+    if not any(hasattr(t, "placements") for t in (hidden, weight, bias)):
+        return hidden, weight, bias, group
     from torch.distributed.tensor import DTensor, Replicate, Shard
 
     def local(name: str, tensor: Any, placement: Any) -> Any:
@@ -121,14 +121,14 @@ def local_parts(
         part = tensor.to_local(grad_placements=(placement,))
         return part.wait() if hasattr(part, "wait") else part
 
-    if not isinstance(linear_weight, DTensor):
-        raise ValueError("input or linear_bias is a DTensor but linear_weight is not")
-    of_mesh = linear_weight.device_mesh.get_group()
+    if not isinstance(weight, DTensor):
+        raise ValueError(f"{names[0]} or {names[2]} is a DTensor but {names[1]} is not")
+    of_mesh = weight.device_mesh.get_group()
     if group is not None and group != of_mesh:
-        raise ValueError("group is not the one that linear_weight, a DTensor, is sharded over")
+        raise ValueError(f"group is not the one that {names[1]}, a DTensor, is sharded over")
     return (
-        local("input", input, Replicate()),
-        local("linear_weight", linear_weight, Shard(0)),
-        local("linear_bias", linear_bias, Shard(0)),
+        local(names[0], hidden, Replicate()),
+        local(names[1], weight, Shard(0)),
+        local(names[2], bias, Shard(0)),
         of_mesh,
     )

@@ -19,8 +19,7 @@ from ._torch_call import (
     row_of,
     row_of_tokens,
     rows_of,
-    type_of_logits,
-    type_of_loss,
+    type_of_results,
     values_of,
     without_gradient,
 )
@@ -57,7 +56,7 @@ def sets_of(
         sets["id_offsets"] = id_offsets.long().contiguous()
     elif ids.shape[:-1] != lead:
         raise ValueError(
-            f"expected {name} of shape {tuple(lead)} and one axis more, as input has, got {tuple(ids.shape)}"
+            f"expected {name} of shape {tuple(lead)} and one axis more, as hidden has, got {tuple(ids.shape)}"
         )
     else:
         ids = _rows(ids, lead)
@@ -111,40 +110,42 @@ class _IdLogps(torch.autograd.Function):
 
 @not_compiled
 def id_logps(
-    input: Tensor,
-    linear_weight: HeadWeight,
+    hidden: Tensor,
+    weight: HeadWeight,
     ids: Tensor,
     *,
-    linear_bias: Tensor | None = None,
+    bias: Tensor | None = None,
     id_counts: Tensor | None = None,
     id_offsets: Tensor | None = None,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor:
-    """Log-probabilities at any token ids of each token, float64 and of ids' shape, with gradients.
+    """Log-probabilities at any token ids of each token, of ids' shape, with gradients.
 
-    ids is [..., K] with input's leading axes, where id_counts may say how many of its K a token has (the others are 0);
+    ids is [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has (the others are 0);
     or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
     that stands twice counted once, and reads no other row of the head. The other options are the members of
     TokenOptions; temperatures, vocab_ids, group and context are those of linear_cross_entropy(). Over sets there is no
     group.
     """
-    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
-    lead = input.shape[:-1]
+    head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
+    lead = hidden.shape[:-1]
     arguments = seeded(arguments_of("id_logps", ID_SET, options, lead, temperatures))
     arguments.update({**head.arguments, **sets_of(ids, lead, id_counts, id_offsets)})
+    dtype = type_of_results(dtype, head.input)
     head = head.of(_rows(head.input, lead))
     logps = _IdLogps.apply(arguments, head.group, head.is_frozen, *head.tensors)
-    return logps.view(ids.shape)
+    return logps.view(ids.shape).to(dtype)
 
 
 @not_compiled
 def soft_cross_entropy(
-    input: Tensor,
-    linear_weight: HeadWeight,
+    hidden: Tensor,
+    weight: HeadWeight,
     probabilities: Tensor | None = None,
     *,
     ids: Tensor | None = None,
@@ -152,31 +153,31 @@ def soft_cross_entropy(
     id_counts: Tensor | None = None,
     id_offsets: Tensor | None = None,
     mask: Tensor | None = None,
-    linear_bias: Tensor | None = None,
+    bias: Tensor | None = None,
     reduction: str = "mean",
     softcap: float = 0.0,
     normaliser: float | Tensor | None = None,
     temperatures: Tensor | None = None,
-    loss_dtype: torch.dtype | None = None,
+    dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor:
     """Cross-entropy against a distribution a token, without the logits in memory.
 
-    The targets are probabilities, [..., V] with input's leading axes (of another type than float32, or float64 for a
-    float64 input, they are copied); or ids with weights, [..., K], where weights of one id add up and id_counts may say
+    The targets are probabilities, [..., V] with hidden's leading axes (of another type than float32, or float64 for a
+    float64 hidden, they are copied); or ids with weights, [..., K], where weights of one id add up and id_counts may say
     how many of its K a token has, or [E] with id_offsets. They may have any sum; none of them gets a gradient. mask
     leaves tokens out.
 
     subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
-    TokenOptions; normaliser, temperatures, loss_dtype, vocab_ids, group and context are those of
+    TokenOptions; normaliser, temperatures, vocab_ids, group and context are those of
     linear_cross_entropy().
     """
     head = read_head(
-        input,
-        linear_weight,
-        linear_bias,
+        hidden,
+        weight,
+        bias,
         softcap=softcap,
         vocab_ids=vocab_ids,
         group=group,
@@ -190,12 +191,12 @@ def soft_cross_entropy(
     if not all(given[:2]) if probabilities is None else any(given):
         raise ValueError("give probabilities, or ids and weights")
     options["reduction"] = reduction
-    lead = input.shape[:-1]
+    lead = hidden.shape[:-1]
     arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, lead, temperatures, normaliser)
     if probabilities is not None:
         if probabilities.shape[:-1] != lead:
             raise ValueError(
-                f"expected probabilities of shape {tuple(lead)} and one axis more, as input has, "
+                f"expected probabilities of shape {tuple(lead)} and one axis more, as hidden has, "
                 f"got {tuple(probabilities.shape)}"
             )
         sums = torch.float64 if head.input.dtype == torch.float64 else torch.float32
@@ -206,59 +207,58 @@ def soft_cross_entropy(
         arguments["weights"] = row_of("weights", weights, tuple(ids.shape))
     if mask is not None:
         arguments["mask"] = row_of_tokens("mask", mask, lead)
-    dtype = type_of_loss(loss_dtype, type_of_logits(input))
     return loss_of("soft_cross_entropy", head.of(_rows(head.input, lead)), reduction, arguments, dtype, lead)
 
 
 @not_compiled
 def set_distillation_loss(
-    input: Tensor,
-    linear_weight: HeadWeight,
+    hidden: Tensor,
+    weight: HeadWeight,
     ids: Tensor,
     teacher_logps: Tensor,
-    target: Tensor | None = None,
+    targets: Tensor | None = None,
     *,
     id_counts: Tensor | None = None,
     id_offsets: Tensor | None = None,
     teacher_outside_logps: Tensor | None = None,
-    linear_bias: Tensor | None = None,
+    bias: Tensor | None = None,
     reduction: str = "mean",
     softcap: float = 0.0,
     normaliser: float | Tensor | None = None,
     temperatures: Tensor | None = None,
-    loss_dtype: torch.dtype | None = None,
+    dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor:
     """How far the student's distribution is from a teacher's, whose log-probabilities at a set of token ids are known.
 
-    ids and teacher_logps are [..., K] with input's leading axes, where id_counts may say how many of its K a token has,
+    ids and teacher_logps are [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has,
     or [E] with id_offsets. outside= says what becomes of the probability outside of the set: "tail" (the default;
     teacher_outside_logps has the teacher's log-probability of it, where that is known), "truncated", "renormalised",
-    "teacher_renormalised" or "generalised": docs/losses.md, section 7. Gradients flow to input, linear_weight and
-    linear_bias, and none to the teacher.
+    "teacher_renormalised" or "generalised": docs/losses.md, section 7. Gradients flow to hidden, weight and
+    bias, and none to the teacher.
 
-    target, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
     against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids, group and
-    context are those of linear_cross_entropy(). The loss has loss_dtype, else float32 (float64 for a float64 input).
+    context are those of linear_cross_entropy().
     """
     head = read_head(
-        input,
-        linear_weight,
-        linear_bias,
+        hidden,
+        weight,
+        bias,
         softcap=softcap,
         vocab_ids=vocab_ids,
         group=group,
         ids=ids,
         teacher_logps=teacher_logps,
         teacher_outside_logps=teacher_outside_logps,
-        target=target,
+        targets=targets,
     )
     without_gradient(teacher_logps=teacher_logps, teacher_outside_logps=teacher_outside_logps)
-    lead = input.shape[:-1]
-    if target is not None and target.shape != lead:
-        raise ValueError(f"expected target of shape {tuple(lead)}, as input has, got {tuple(target.shape)}")
+    lead = hidden.shape[:-1]
+    if targets is not None and targets.shape != lead:
+        raise ValueError(f"expected targets of shape {tuple(lead)}, as hidden has, got {tuple(targets.shape)}")
     options["reduction"] = reduction
     arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, lead, temperatures, normaliser)
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
@@ -266,10 +266,10 @@ def set_distillation_loss(
     if teacher_outside_logps is not None:
         arguments["teacher_outside_logps"] = row_of_tokens("teacher_outside_logps", teacher_outside_logps, lead)
     # All leading axes but the last count sequences.
-    rows = head.input.flatten(0, -3) if input.dim() > 2 else _rows(head.input, lead)
-    if target is not None:
-        arguments["targets"] = ids_of(target.reshape(rows.shape[:-1]))
-    return loss_of("set_distillation_loss", head.of(rows), reduction, arguments, loss_dtype, lead)
+    rows = head.input.flatten(0, -3) if hidden.dim() > 2 else _rows(head.input, lead)
+    if targets is not None:
+        arguments["targets"] = ids_of(targets.reshape(rows.shape[:-1]))
+    return loss_of("set_distillation_loss", head.of(rows), reduction, arguments, dtype, lead)
 
 
 def class_probabilities(

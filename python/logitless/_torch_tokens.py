@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
-from ._torch_call import Kept, batched, check_cpu, handed_over, not_compiled, one_gradient, values_of
+from ._torch_call import Kept, batched, check_cpu, handed_over, not_compiled, one_gradient, type_of_results, values_of
 from ._torch_head import Head, HeadTensors, check_backward_half, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
 from ._torch_ranks import runner_of
@@ -62,36 +62,37 @@ class _TokenColumns(torch.autograd.Function):
 
 
 def token_columns(
-    head: Head, target: Tensor, wanted: tuple[str, ...], *, options: dict[str, Any], expects_rows: bool
+    head: Head, targets: Tensor, wanted: tuple[str, ...], *, options: dict[str, Any], expects_rows: bool
 ) -> dict[str, Tensor]:
-    """logp and the `wanted` columns of logitless.token_stats(), of one walk and of target's shape. logp and entropy
+    """logp and the `wanted` columns of logitless.token_stats(), of one walk and of targets' shape. logp and entropy
     have gradients. With expects_rows and a frozen head the forward makes the gradient of hidden states, which saves a
     product where the entropy has no gradient, and costs one where it has.
     """
-    rows, ids = batched(head.input, target)
+    rows, ids = batched(head.input, targets)
     head = head.of(rows)
     arguments = {**head.arguments, "targets": ids, **options}
     frozen = expects_rows and head.is_frozen
-    columns = _TokenColumns.apply(arguments, target.shape, wanted, head.group, frozen, *head.tensors)
+    columns = _TokenColumns.apply(arguments, targets.shape, wanted, head.group, frozen, *head.tensors)
     return dict(zip(("logp", *wanted), columns))
 
 
 @not_compiled
 def token_logps(
-    input: Tensor,
-    linear_weight: HeadWeight,
-    target: Tensor,
+    hidden: Tensor,
+    weight: HeadWeight,
+    targets: Tensor,
     *,
-    linear_bias: Tensor | None = None,
+    bias: Tensor | None = None,
     entropy: bool = False,
     lse: bool = False,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Log-probabilities of the targets, float64 and of target's shape; with entropy=True a tuple with the entropies, in
+    """Log-probabilities of the targets, of targets' shape; with entropy=True a tuple with the entropies, in
     nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
     0 in each. options are the members of TokenOptions
     (ignore_index, temperature, shift, ...); temperatures, vocab_ids, group and context are those of
@@ -100,40 +101,43 @@ def token_logps(
     They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
     """
     head = read_head(
-        input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group, target=target
+        hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group, targets=targets
     )
-    if target.shape != input.shape[:-1]:
+    if targets.shape != hidden.shape[:-1]:
         raise ValueError(
-            f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
+            f"expected targets of shape {tuple(hidden.shape[:-1])}, as hidden has, got {tuple(targets.shape)}"
         )
-    arguments = seeded(arguments_of("token_logps", TOKEN, options, target.shape, temperatures))
+    dtype = type_of_results(dtype, head.input)
+    arguments = seeded(arguments_of("token_logps", TOKEN, options, targets.shape, temperatures))
     wanted = tuple(name for name, asked in (("entropy", entropy), ("lse", lse)) if asked)
     columns = token_columns(
         head,
-        target,
+        targets,
         wanted,
         options=arguments,
         # A gradient of entropies takes the products that expected rows would save.
         expects_rows=not entropy,
     )
-    return tuple(columns.values()) if wanted else columns["logp"]
+    results = tuple(column.to(dtype) for column in columns.values())
+    return results if wanted else results[0]
 
 
 @not_compiled
 @torch.no_grad()
 def topk_logps(
-    input: Tensor,
-    linear_weight: HeadWeight,
+    hidden: Tensor,
+    weight: HeadWeight,
     k: int,
     *,
-    linear_bias: Tensor | None = None,
+    bias: Tensor | None = None,
     softcap: float = 0.0,
     temperatures: Tensor | None = None,
+    dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
     group: Any = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The ids of the k largest logits of each row of input, int64, and their log-probabilities, float64: both of shape
+    """The ids of the k largest logits of each row of hidden, int64, and their log-probabilities: both of shape
     [..., k]. They go by falling logit, and of equal logits the lower id comes first, so [..., 0] is the greedy choice.
 
     k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
@@ -144,22 +148,38 @@ def topk_logps(
     """
     if not 1 <= k <= 256:
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
-    head = read_head(input, linear_weight, linear_bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
-    arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, input.shape[:-1], temperatures)
-    target = torch.zeros(input.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
-    rows, ids = batched(head.input, target)
+    head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
+    dtype = type_of_results(dtype, head.input)
+    arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, hidden.shape[:-1], temperatures)
+    targets = torch.zeros(hidden.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
+    rows, ids = batched(head.input, targets)
     call = HeadTensors(head.of(rows).tensors, {**head.arguments, "targets": ids, **arguments, "top_k": k})
     stats = runner_of(head.group)(_core.token_stats, call.arguments)
     columns = stats.columns()
-    shape = (*target.shape, k)
-    return torch.from_numpy(columns["top_ids"]).view(shape), torch.from_numpy(columns["top_logps"]).view(shape)
+    shape = (*targets.shape, k)
+    ids, logps = (torch.from_numpy(columns[name]).view(shape) for name in ("top_ids", "top_logps"))
+    return ids, logps.to(dtype)
 
 
 def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
-    """The union of each token's two lists, [..., A] and [..., B], such as a student's own topk_logps and a teacher's: ids
-    [E] and offsets [N + 1], as ids and id_offsets= of id_logps() and the losses take them.
+    """The union of each token's two lists, such as a student's own topk_logps and a teacher's.
 
-    Each id stands once, those of a_ids first, both in their order; ids below 0 stand for none.
+    Args:
+        a_ids (ids [..., A]): one list per token. Ids below 0 do not count.
+        b_ids (ids [..., B]): the other list of each token.
+
+    Returns:
+        ids [E] and offsets [N + 1], int64, as ids and id_offsets= of id_logps() and the losses. Each id of a token
+        appears once, those of a_ids first, both in their order.
+
+    Raises:
+        ValueError: the two have other leading axes.
+        TypeError: an argument is not a tensor of integers.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> lt.topk_union(torch.tensor([[1, 2], [3, 4]]), torch.tensor([[2, 5], [4, 3]]))
+        (tensor([1, 2, 5, 3, 4]), tensor([0, 3, 5]))
     """
     check_cpu(a_ids=a_ids, b_ids=b_ids)
     ids, offsets = topk_union_of_arrays(a_ids.numpy(), b_ids.numpy())

@@ -4,19 +4,21 @@
     from logitless.jax import linear_cross_entropy
     loss, grads = jax.value_and_grad(linear_cross_entropy, argnums=(0, 1))(hidden, weight, targets)
 
-Threads follow OMP_NUM_THREADS unless a context says otherwise.
+Threads follow OMP_NUM_THREADS unless a context says otherwise. help(logitless.ArrayLike) says what help() of a function
+means by floats, numbers, ids and flags.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Optional, Union
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from . import Context, _core
+from ._signatures import Array, Surface, arguments_of, describe, options_of
 from ._jax_call import (
     VOCAB_IDS,
     attributes_of,
@@ -39,6 +41,8 @@ from ._jax_distributions import (
     soft_cross_entropy,
     topk_logps,
 )
+from .lora import LoraWeight
+from .packed import PackedWeight
 from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
 
 __all__ = [
@@ -213,3 +217,45 @@ def token_logps(
     )
     shape = jnp.asarray(targets).shape
     return tuple(column.reshape(shape) for column in columns)
+
+
+_ARGUMENTS = {
+    name: (name, type, None, meaning)
+    for name, type, meaning in (
+        ("context", Optional[Context], "how the call runs; it has neither ranks nor a workspace, and is static under jit"),
+        ("vocab_axis", Optional[str], "in a shard_map, the axis over which the vocabulary is sharded"),
+        ("temperatures", Array("numbers", "[...]"), "one per token, in place of temperature"),
+        ("class_weights", Array("numbers", "[V]"), "one per vocabulary entry, as in PyTorch"),
+        ("probabilities", Array("numbers", "[..., V]"), "in place of ids and weights"),
+        ("k", int, "how many, from 1 to 256"),
+    )
+}
+_ARGUMENTS["seed"] = ("seed", Union[int, jax.Array], 0, "of sampled: 32 bits, which jit reads at run time; another per step")
+
+
+def _shape(shape: str) -> str:
+    """The shape of an array that has the leading axes of hidden states instead of [N] or [B, T]."""
+    shape = shape.replace("[N, H] or [B, T, H]", "[..., H]").replace("[N, V] or [B, T, V]", "[..., V]")
+    shape = shape.replace("[N] or [B, T]", "[...]").replace("[N]", "[...]").replace("[N, ", "[..., ")
+    return shape.split(", or [E]")[0]
+
+
+_SURFACE = Surface("jax", jax.Array, Union[jax.Array, PackedWeight, LoraWeight], _ARGUMENTS, _shape)
+_WITHOUT = ("want_accuracy", "want_entropy", "want_agreement")  # a loss alone cannot return them
+for _function, _task, _lists in (
+    (linear_cross_entropy, "cross_entropy", ("backward",)),
+    (token_logps, "token", ("backward",)),
+    (topk_logps, "token", ()),
+    (id_logps, "id_logps", ("backward",)),
+    (soft_cross_entropy, "soft_cross_entropy", ("backward",)),
+    (set_distillation_loss, "set_distillation_loss", ("backward",)),
+    (distillation_loss, "distillation_loss", ("backward",)),
+):
+    _rows = arguments_of("token_stats" if _task == "token" else _task, gradients=True)
+    _names = ["layout", "softcap"]
+    _names += ["teacher_layout", "teacher_softcap", "teacher_round_logits_to"] if _task == "distillation_loss" else []
+    _names += [name for name, row in options_of(_task, *_lists).items() if not isinstance(row[1], Array)]
+    _without = _WITHOUT if _task in ("cross_entropy", "token") and _lists else (*_WITHOUT, "ignore_index", "shift")
+    if _task in ("set_distillation_loss", "distillation_loss"):
+        _without = _WITHOUT
+    describe(_function, _SURFACE, _rows, Any, [name for name in _names if name not in _without])

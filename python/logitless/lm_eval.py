@@ -56,6 +56,20 @@ class LogitlessLM(HFLM):
 
     Log-probabilities are float32 or wider for a model of any type. `hf` rounds logits to the model's type, and without
     a softmax_dtype the log-probabilities, too. generate_until() is that of `hf`.
+
+    Args:
+        pretrained: a name or folder, or a model.
+        device: "cpu", or nothing.
+        softmax_dtype: float32, float64 for a float64 model, or nothing.
+        **arguments: those of `hf`, such as tokenizer, dtype, batch_size and peft.
+
+    Raises:
+        ValueError: an argument or the model is refused.
+
+    Example:
+        >>> import lm_eval
+        >>> from logitless.lm_eval import LogitlessLM
+        >>> lm_eval.simple_evaluate(LogitlessLM(model, tokenizer=tokenizer), tasks=["wikitext"])  # doctest: +SKIP
     """
 
     def __init__(self, pretrained: Any, *, device: Any = "cpu", softmax_dtype: Any = None, **arguments: Any) -> None:

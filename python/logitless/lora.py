@@ -25,9 +25,25 @@ __all__ = ["LoraWeight", "from_peft"]
 class LoraWeight:
     """weight + scale * b @ a, which is never made: a [r, H] and b [V, r] are multiplied by themselves.
 
-    weight may be a matrix [V, H] or a PackedWeight; in logitless.jax with layout="hidden_vocab" it is [H, V]. What
-    requires a gradient gets one: hidden states, weight, a and b. scale is a number. dropout, a module or another function,
-    is applied to the hidden states that a multiplies.
+    What requires a gradient gets one: hidden states, weight, a and b.
+
+    Args:
+        weight (floats [V, H]): a matrix or a PackedWeight; in logitless.jax with layout="hidden_vocab" it is [H, V].
+        a (floats [R, H]): the LoRA's first matrix.
+        b (floats [V, R]): its second matrix.
+        scale: a finite number.
+        dropout: a module or another function, applied to the hidden states that a multiplies.
+
+    Raises:
+        ValueError: the arrays are not of one head.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> from logitless.lora import LoraWeight
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> head = LoraWeight(weight, np.ones((2, 4), np.float32), np.ones((7, 2), np.float32), scale=0.5)
+        >>> round(logitless.cross_entropy(hidden, head, np.arange(6)).loss, 3)
+        1.946
     """
 
     weight: Any
@@ -120,8 +136,26 @@ def check_peft(layer: Any) -> list[str]:
 
 
 def from_peft(layer: Any, weight: PackedWeight | None = None) -> HeadWeight:
-    """What stands for a layer of PEFT's LoRA now, with its active adapters: a LoraWeight, or the weight of the layer
-    inside where none is active. `weight` takes the place of the one inside."""
+    """What stands for a layer of PEFT's LoRA now, with its active adapters.
+
+    Args:
+        layer: a linear layer with adapters, such as the head of a PEFT model.
+        weight: takes the place of the weight inside the layer.
+
+    Returns:
+        A LoraWeight, or the weight of the layer inside if no adapter is active.
+
+    Raises:
+        ValueError: an adapter is more than a LoRA.
+
+    Example:
+        >>> import peft, torch
+        >>> from logitless.lora import from_peft
+        >>> model = torch.nn.Sequential(torch.nn.Linear(4, 7))
+        >>> model = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["0"]))
+        >>> from_peft(model.base_model.model[0]).shape
+        (7, 4)
+    """
     import torch
 
     from ._torch_quantised import packed_of

@@ -29,7 +29,23 @@ __all__ = ["PackedWeight", "from_bitsandbytes", "from_torchao"]
 @dataclasses.dataclass(frozen=True, eq=False)
 class PackedWeight:
     """A packed weight of shape [V, H]: the bytes of its rows, how they are packed, and scales where they stand apart.
-    Both may be tensors of PyTorch or arrays of JAX."""
+    Both may be tensors of PyTorch or arrays of JAX.
+
+    Args:
+        data (int8 [V, H], or uint8 [V, bytes]): int8 if packing is "int8".
+        packing: "int8", "nf4", or a format of GGUF, such as "q8_0".
+        scales (float32 [V, G]): of int8 and nf4.
+
+    Raises:
+        ValueError: data or packing is refused, when the weight is used.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> from logitless.packed import PackedWeight
+        >>> head = PackedWeight(np.ones((7, 4), np.int8), "int8", np.ones((7, 1), np.float32))
+        >>> round(logitless.cross_entropy(np.ones((6, 4), np.float32), head, np.arange(6)).loss, 3)
+        1.946
+    """
 
     data: NDArray[Any]  # [V, H] of int8 where packing is "int8", otherwise [V, bytes] of uint8
     packing: str
@@ -72,7 +88,20 @@ def from_bitsandbytes(parameter: Any) -> PackedWeight:
     nf4 has the numbers of `dequantize_4bit` in float32, to the bit. Where the groups of bitsandbytes do not begin with
     rows, each is cut into smaller ones, of which every one has its scale; the CPU kernel of bitsandbytes 0.50 takes
     wrong scales there, and these numbers are those that were packed. int8 is CB · (SCB / 127), which rounds once
-    where bitsandbytes rounds twice. Raises TypeError for what is neither, and ValueError for fp4 and other layouts.
+    where bitsandbytes rounds twice.
+
+    Args:
+        parameter: a Params4bit or an Int8Params, on any device.
+
+    Returns:
+        PackedWeight: on the CPU.
+
+    Raises:
+        TypeError: parameter is neither.
+        ValueError: it is fp4, or has another layout.
+
+    Example:
+        >>> head = from_bitsandbytes(model.lm_head.weight)  # doctest: +SKIP
     """
     names = class_names(parameter)
     if "Params4bit" in names:
@@ -86,8 +115,20 @@ def from_torchao(tensor: Any) -> PackedWeight:
     """Takes an Int8Tensor or an IntxUnpackedToInt8Tensor of torchao 0.18 that quantises the weight alone.
 
     The numbers are those of `tensor.dequantize()` to float32, to the bit. A zero point is subtracted from the integers,
-    which must fit int8 then, as those of up to 7 bits always do. Raises TypeError for other classes, and ValueError
-    for tensors whose layer quantises or scales its input, too.
+    which must fit int8 then, as those of up to 7 bits always do.
+
+    Args:
+        tensor: the quantised weight, on any device.
+
+    Returns:
+        PackedWeight: on the CPU.
+
+    Raises:
+        TypeError: tensor is of another class.
+        ValueError: its layer quantises or scales its input, too.
+
+    Example:
+        >>> head = from_torchao(model.lm_head.weight)  # doctest: +SKIP
     """
     names = class_names(tensor)
     if not {"Int8Tensor", "IntxUnpackedToInt8Tensor"} & set(names):

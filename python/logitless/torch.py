@@ -6,12 +6,13 @@
     loss.backward()
 
 Tensors are on the CPU; float32, bfloat16, float16 or float64. Threads follow torch.set_num_threads().
+help(logitless.ArrayLike) says what help() of a function means by floats, numbers and flags.
 """
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, Optional, Union
 
 import torch
 from torch import Tensor
@@ -20,6 +21,8 @@ if not hasattr(torch.nn, "LinearCrossEntropyLoss"):
     raise ImportError(f"logitless.torch needs PyTorch 2.13 or later, and this is {torch.__version__}")
 
 from ._torch_call import (
+    PYTORCH_HEAD,
+    PYTORCH_NAMES,
     as_pytorch_raises,
     batched,
     check_cpu,
@@ -31,18 +34,33 @@ from ._torch_call import (
     type_of_logits,
     type_of_loss,
     values_of,
+    with_names,
     without_gradient,
 )
 from ._torch_compiled import linear_cross_entropy_op
 from ._torch_distillation import distillation_loss
 from ._torch_head import checked_ids, entries_of, read_head
-from ._torch_options import CROSS_ENTROPY, Options, temperatures_of
+from ._torch_options import (
+    CROSS_ENTROPY,
+    DISTILLATION,
+    ID_SET,
+    KTO,
+    POLICY,
+    PREFERENCE,
+    SET_DISTILLATION,
+    SOFT_TARGETS,
+    TOKEN,
+    WITHOUT_TARGETS,
+    Options,
+    temperatures_of,
+)
 from ._torch_loss import CrossEntropyStats, loss_of
 from ._torch_ranks import local_parts
 from ._torch_sequences import kto_loss, policy_loss, preference_loss
 from ._torch_sets import class_probabilities, id_logps, set_distillation_loss, soft_cross_entropy
 from ._torch_tokens import token_logps, topk_logps, topk_union
 from . import Context
+from ._signatures import Array, Surface, arguments_of, describe
 from .lora import HeadWeight, LoraWeight
 from .packed import PackedWeight
 
@@ -99,32 +117,14 @@ def linear_cross_entropy(
     """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
     The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
-    there, has nothing to choose here. `input` may have any leading axes, which `target` shares. Beyond PyTorch:
+    there, has nothing to choose here. `input` may have any leading axes, which `target` shares.
 
-    softcap: logits become softcap * tanh(logits / softcap) (Gemma 2).
-    temperature: divides the logits; temperatures, a tensor like target, has one a token.
-    z_loss: weight of the squared log-sum-exp, added to the loss.
-    shift: position t of the second last axis of `input` predicts target t + shift; True is 1.
-    backward: how gradients are made: "exact"; "sampled", whose expectation is exact and whose error is about noise (0.01
-        of the gradient's norm) or follows from theta, with a seed that each call draws from PyTorch's generator unless it
-        names one; or "certified", which leaves out what has less than tolerance of a token's probability.
-    Every other option of the library's CrossEntropyOptions and TokenOptions, by its name there.
-    normaliser: divides the sum of the losses under reduction="mean", instead of the number of tokens, e.g. by the
-        tokens of all micro-batches of a step. A number, or a tensor that holds one, which torch.compile reads at run
-        time.
-    loss_dtype: of the result, which else has input's type, as PyTorch's has. The loss is computed in float64, so that
-        float32 shows more of it than bfloat16 does; gradients do not depend on it.
-    vocab_ids: int64, the entries of the head that the call is over, as rows of linear_weight and linear_bias. Targets,
-        and `weight`, mean places in this list. The gradient of linear_weight has its shape, with zeros for the others.
-    offsets: [B + 1], int64: where each of the sequences of input [N, H] begins, and where the last one ends, so that
-        shift stays within a sequence.
-    return_stats: return (loss, CrossEntropyStats) instead of the loss: the predicted ids, lse and log-probability of
-        each token, the accuracy, perplexity and z-loss, from the same pass over the vocabulary.
-    group: a torch.distributed group whose ranks share the vocabulary: linear_weight and linear_bias hold this rank's
-        vocabulary entries, all else is the same on all ranks, and so is what is returned (docs/parallel.md). A head that is a
-        DTensor, sharded over its vocabulary entries, needs none.
-    context: the logitless.Context that this call uses, backward included, instead of what options() and set_options()
-        say. Its threads are its own. torch.compile breaks the graph at such a call.
+    normaliser is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
+    micro-batches of a step, for example. The loss is computed in float64, so that loss_dtype=torch.float32 shows more of it
+    than bfloat16 does; gradients do not depend on it. Targets, and `weight`, mean places in vocab_ids; the gradient of
+    linear_weight has its shape, with zeros for the other entries. shift stays within each sequence of offsets. With group,
+    linear_weight and linear_bias hold this rank's vocabulary entries, and all else is the same on all ranks; a head that is a
+    DTensor, sharded over its vocabulary entries, needs none. torch.compile breaks the graph at a call with context.
 
     linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients. It may
     be a LoraWeight (logitless.lora), whose tensors have gradients, too.
@@ -170,7 +170,7 @@ def linear_cross_entropy(
             linear_cross_entropy, tensors, input, linear_weight, target, **arguments
         )
     if not whole:
-        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group)
+        input, linear_weight, linear_bias, group = local_parts(input, linear_weight, linear_bias, group, PYTORCH_HEAD)
     for name, value in (("input", input), ("linear_weight", linear_weight), ("target", target)):
         if not isinstance(value, Tensor) and not (whole and name == "linear_weight"):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(value).__name__}")
@@ -210,7 +210,7 @@ def linear_cross_entropy(
             ignore_index,
             label_smoothing,
             {**{name: value for name, value in chosen.given if name not in pytorchs}, **own},
-            {"normaliser": normaliser, "temperatures": temperatures, "loss_dtype": loss_dtype},
+            {"normaliser": normaliser, "temperatures": temperatures, "dtype": loss_dtype},
             vocab,
         )
     if axes > 2 or probabilities:
@@ -253,9 +253,9 @@ def linear_cross_entropy(
         raise ValueError(
             f"expected target of shape {tuple(input.shape[:-1])}, as input has, got {tuple(target.shape)}"
         )
-    head = read_head(
-        input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, target=target, weight=weight
-    )
+    names: Any = {"names": PYTORCH_HEAD, "target": target}
+    head = read_head(input, linear_weight, linear_bias, vocab_ids=vocab_ids, group=group, **names)
+    check_cpu(weight=weight)
     if not whole:
         input, linear_weight, linear_bias = head.tensors  # type: ignore[assignment]
     if not whole and any(t is not None and t.dtype != input.dtype for t in (linear_weight, linear_bias)):
@@ -273,7 +273,7 @@ def linear_cross_entropy(
     temperatures = temperatures_of(temperatures, target.shape)
     if offsets is not None:
         offsets = offsets_of(offsets, input)
-    dtype = type_of_loss(loss_dtype, type_of_logits(input))
+    dtype = type_of_loss(loss_dtype, type_of_logits(input), "loss_dtype")
     shape = target.shape
     rows, ids = batched(head.input, target)
     if compiling or _is_traced(rows, linear_weight, linear_bias, ids, weight):
@@ -311,12 +311,13 @@ def linear_cross_entropy(
         arguments["offsets"] = offsets
     if return_stats:
         arguments["want_accuracy"] = True
+        type_of_stats = torch.float64 if torch.float64 in (loss_dtype, input.dtype) else torch.float32
     report: dict[str, Any] = {}
     try:
         loss = loss_of("cross_entropy", head.of(rows), reduction, arguments, dtype, shape, report)
     except ValueError as error:
         raise as_pytorch_raises(error) from None
-    return (loss, CrossEntropyStats.of(report, shape)) if return_stats else loss
+    return (loss, CrossEntropyStats.of(report, shape, type_of_stats)) if return_stats else loss
 
 
 def _not_plain(linear_weight: HeadWeight, own: dict[str, Any]) -> str:
@@ -327,7 +328,7 @@ def _not_plain(linear_weight: HeadWeight, own: dict[str, Any]) -> str:
 
 # torch.compile breaks its graph here: the operator takes whole matrices and no context, and returns a loss alone. And
 # context= is read here.
-_not_an_operator = not_compiled(linear_cross_entropy)
+_not_an_operator = not_compiled(linear_cross_entropy, pytorchs=True)
 
 
 def _takes_probabilities(input: Tensor, linear_weight: HeadWeight, target: Tensor, vocab: int) -> bool:
@@ -366,14 +367,18 @@ def _soft_path(
     if weight is not None and tuple(weight.shape) != (classes,):
         raise RuntimeError(f"expected weight of shape {(classes,)}, got {tuple(weight.shape)}")
     check_cpu(target=target, weight=weight)
-    return soft_cross_entropy(
-        input,
-        linear_weight,
-        class_probabilities(target, weight, label_smoothing, classes, input.dtype),
-        linear_bias=linear_bias,
-        reduction=reduction,
-        **{name: value for name, value in {**beyond, **rest}.items() if value is not None},
-    )
+    rest["dtype"] = type_of_loss(rest["dtype"], type_of_logits(input), "loss_dtype")
+    try:
+        return soft_cross_entropy(
+            input,
+            linear_weight,
+            class_probabilities(target, weight, label_smoothing, classes, input.dtype),
+            bias=linear_bias,
+            reduction=reduction,
+            **{name: value for name, value in {**beyond, **rest}.items() if value is not None},
+        )
+    except ValueError as error:
+        raise ValueError(with_names(error, PYTORCH_NAMES)) from None
 
 
 # The one that PyTorch brings, also where a program has put another one in its place.
@@ -392,7 +397,24 @@ def _pytorch_path(what: str, beyond: dict[str, Any], *tensors: Tensor, **argumen
 
 
 class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
-    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too."""
+    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too.
+
+    Args:
+        in_features: columns of hidden states.
+        num_classes: vocabulary entries.
+        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, normaliser, loss_dtype,
+            return_stats, context ... but no tensor with an entry per token.
+
+    Raises:
+        ValueError, RuntimeError: forward() raises what linear_cross_entropy() raises.
+        TypeError: an argument is unknown.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> module = lt.LinearCrossEntropyLoss(4, 7, softcap=20.0)
+        >>> module(torch.ones(6, 4), torch.arange(6)).shape
+        torch.Size([])
+    """
 
     def __init__(self, in_features: int, num_classes: int, **arguments: Any) -> None:
         pytorchs = {"reduction", "ignore_index", "label_smoothing"}
@@ -420,3 +442,61 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
     def extra_repr(self) -> str:
         beyond = [f" {name}={value}" for name, value in self.beyond.items()]
         return ",".join([super().extra_repr(), *beyond])
+
+
+# Arguments that the functions of NumPy do not have, or have with another type.
+_ARGUMENTS = {
+    name: (name, type, None, meaning)
+    for name, type, meaning in (
+        ("context", Optional[Context], "how the call runs, backward included, instead of what options() says"),
+        ("dtype", Optional[torch.dtype], "of what is returned; by default float64 if hidden is, else float32"),
+        ("loss_dtype", Optional[torch.dtype], "of the loss; by default input's type"),
+        ("group", Any, "a torch.distributed group whose ranks share the vocabulary (docs/parallel.md)"),
+        ("normaliser", Union[float, Tensor, None], "divides the sum in place of the number of tokens; with mean only"),
+        ("options", Any, "PyTorch's, which chooses a chunking there: without effect"),
+        ("vocab_ids", Array("int64", "[K]"), "the entries of the head that the call is over; all by default"),
+        ("temperatures", Array("numbers", "[N]"), "one per token, in place of temperature"),
+        ("class_weights", Array("numbers", "[V]"), "class weights, as in PyTorch"),
+        ("probabilities", Array("numbers", "[N, V]"), "in place of ids and weights; copied unless they are float32"),
+        ("seed", Optional[int], "of sampled: by default each call draws one from PyTorch's generator"),
+        ("k", int, "how many, from 1 to 256"),
+    )
+}
+_ARGUMENTS |= {
+    name: (name, bool, False, meaning)
+    for name, meaning in (
+        ("return_metrics", "returns the loss and a dict of what a trainer logs"),
+        ("return_stats", "returns the loss and CrossEntropyStats, of the same pass"),
+        ("entropy", "returns entropies as well, in nats"),
+        ("lse", "returns the log-sum-exp of the logits as well"),
+    )
+}
+
+
+def _shape(shape: str) -> str:
+    """The shape of an array that has the leading axes of hidden states instead of [N] or [B, T]."""
+    shape = shape.replace("[N, H] or [B, T, H]", "[..., H]").replace("[N, V] or [B, T, V]", "[..., V]")
+    return shape.replace("[N] or [B, T]", "[...]").replace("[N]", "[...]").replace("[N, ", "[..., ")
+
+
+_SURFACE = Surface("torch", Tensor, Union[Tensor, PackedWeight, LoraWeight], _ARGUMENTS, _shape, "int64 or int32")
+_TARGET = ("targets", Array("int64", "[...], or floats [..., V]"), None, "token ids, or class probabilities")
+for _function, _task, _fields in (
+    (linear_cross_entropy, "cross_entropy", CROSS_ENTROPY),
+    (token_logps, "token_stats", TOKEN),
+    (topk_logps, "token_stats", WITHOUT_TARGETS),
+    (id_logps, "id_logps", ID_SET),
+    (soft_cross_entropy, "soft_cross_entropy", SOFT_TARGETS),
+    (set_distillation_loss, "set_distillation_loss", SET_DISTILLATION),
+    (distillation_loss, "distillation_loss", DISTILLATION),
+    (policy_loss, "policy_loss", POLICY),
+    (preference_loss, "preference_loss", PREFERENCE),
+    (kto_loss, "kto_loss", KTO),
+):
+    _rows = arguments_of(_task, gradients=True)
+    _name, _type, *_rest = _rows["round_logits_to"]
+    _rows[_name] = (_name, Union[_type, torch.dtype], *_rest)
+    _names = {}
+    if _function is linear_cross_entropy:
+        _rows["targets"], _names = _TARGET, PYTORCH_NAMES
+    describe(_function, _SURFACE, _rows, Any, _fields, _names)

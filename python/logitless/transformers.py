@@ -288,6 +288,28 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     A head that is more than that (an adapter, another quantisation, with hooks or parametrisations) is a ValueError,
     here and in later calls, and so is a model whose loss is not that of a causal LM. Rows of the head that PEFT trains
     (trainable_token_indices of a tied model) are fused, too.
+
+    Args:
+        model: a causal LM of transformers, or PEFT's wrapper of one.
+        return_logits: every call with labels computes and returns its logits.
+        head: the packed weight of a head of another class.
+        **backward: backward, noise, theta, tolerance and seed, as in linear_cross_entropy().
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: the model, its head or an option is refused; the model is as it was.
+        TypeError: an option is unknown.
+
+    Example:
+        >>> import torch, transformers
+        >>> import logitless.transformers as lt
+        >>> sizes = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=11)
+        >>> model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
+        >>> ids = torch.arange(8).view(2, 4)
+        >>> lt.patch(model)(ids, labels=ids).loss.dtype
+        torch.float32
     """
     Options.of("patch", BACKWARD, backward)
     base = causal_lm(model)
@@ -314,7 +336,25 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
 
 
 def unpatch(model: Any) -> Any:
-    """Takes away what patch() put into the model; returns the model."""
+    """Takes away what patch() put into the model.
+
+    Args:
+        model: a patched model, or PEFT's wrapper of one.
+
+    Returns:
+        The model.
+
+    Raises:
+        ValueError: the model is not patched.
+
+    Example:
+        >>> import torch, transformers
+        >>> import logitless.transformers as lt
+        >>> sizes = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=11)
+        >>> model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
+        >>> lt.unpatch(lt.patch(model)) is model
+        True
+    """
     base = causal_lm(model)
     if getattr(base, "_logitless", None) is None:
         raise ValueError("the model is not patched")
@@ -335,7 +375,28 @@ def compute_loss_func(
     are always shifted. Trainer does not shift them for label_smoothing_factor in models that are not in its mapping of
     causal LMs, such as those that read images.
 
-    From here on the model's calls without labels hand out logits that are computed when something reads them.
+    From here on the model's calls without labels return logits that are computed when something reads them.
+
+    Args:
+        model: a patched model.
+        label_smoothing: ε, from 0 to 1.
+        ignore_index: labels of this value do not count.
+
+    Returns:
+        A function (outputs, labels, num_items_in_batch=None) that returns the loss.
+
+    Raises:
+        ValueError: the model is not patched, or has an encoder and a decoder, or label_smoothing is refused.
+
+    Example:
+        >>> import torch, transformers
+        >>> import logitless.transformers as lt
+        >>> sizes = dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=2, vocab_size=11)
+        >>> model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**sizes))
+        >>> function = lt.compute_loss_func(lt.patch(model), label_smoothing=0.1)
+        >>> ids = torch.arange(8).view(2, 4)
+        >>> function(model(ids), ids).shape
+        torch.Size([])
     """
     base = causal_lm(model)
     installed = getattr(base, "_logitless", None)
@@ -404,5 +465,22 @@ def loss_of_output(
 
 def argmax(logits: Any, labels: Any = None) -> Tensor:
     """The most likely vocabulary entry of each token, which needs no logits of a patched model:
-    Trainer(preprocess_logits_for_metrics=argmax)."""
+    Trainer(preprocess_logits_for_metrics=argmax).
+
+    Args:
+        logits: what a model returns as logits, or a tuple that begins with it.
+        labels: not read.
+
+    Returns:
+        int64, of the leading axes of logits.
+
+    Raises:
+        RuntimeError: the model has no logits here.
+
+    Example:
+        >>> import torch
+        >>> from logitless.transformers import argmax
+        >>> argmax(torch.tensor([[0.0, 2.0, 1.0]]))
+        tensor([1])
+    """
     return (logits[0] if isinstance(logits, tuple) else logits).argmax(dim=-1)

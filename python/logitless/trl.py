@@ -192,16 +192,27 @@ def _check_model(name: str, model: Any, forward: types.FunctionType) -> None:
 
 
 def patch(trainer: Any) -> Any:
-    """Makes a trainer of TRL take its log-probabilities, and the statistics that it logs, from the fused head; returns
-    the trainer. Its model and its reference model are patched, and only positions with a label are computed.
+    """Makes a trainer of TRL take its log-probabilities, and the statistics that it logs, from the fused head. Its model and its reference model are patched, and only positions with a label are computed.
 
     All else is TRL's: labels and masks, the loss, its reduction, the auxiliary loss of experts, generation. A call
     without labels (generate(), logits for compute_metrics) runs as it did.
 
-    A ValueError names what cannot be had: an adapter on the head, a head of a class that neither torch, bitsandbytes
-    nor torchao has, or that is not on the CPU, a loss that TRL makes of logits (SFTTrainer's label_smoothing_factor,
-    and a compute_loss_func that is not logitless.transformers.compute_loss_func()), a trainer that takes no
-    log-probabilities from such a head. A RuntimeError says that the installed TRL has another one.
+    Args:
+        trainer: a trainer of TRL, before train().
+
+    Returns:
+        The trainer.
+
+    Raises:
+        ValueError: an adapter on the head, a head of a class that neither torch, bitsandbytes nor torchao has, or that is
+            not on the CPU, a loss that TRL makes of logits (SFTTrainer's label_smoothing_factor, and a compute_loss_func
+            that is not logitless.transformers.compute_loss_func()), or a trainer that takes no log-probabilities from
+            such a head.
+        RuntimeError: the installed TRL has another head.
+
+    Example:
+        >>> from logitless.trl import patch
+        >>> patch(trl.GRPOTrainer(model, reward, args, dataset)).train()  # doctest: +SKIP
     """
     forwards = _forwards_of(trainer)
     if any(_is_patched(forward) for forward in forwards.values()):
@@ -218,7 +229,21 @@ def patch(trainer: Any) -> Any:
 
 
 def unpatch(trainer: Any) -> Any:
-    """Gives a patched trainer TRL's own head back; returns the trainer."""
+    """Gives a patched trainer TRL's own head back.
+
+    Args:
+        trainer: a trainer that patch() has returned.
+
+    Returns:
+        The trainer.
+
+    Raises:
+        ValueError: the trainer is not patched.
+
+    Example:
+        >>> from logitless.trl import unpatch
+        >>> unpatch(trainer).train()  # doctest: +SKIP
+    """
     forwards = [forward for forward in _forwards_of(trainer).values() if _is_patched(forward)]
     if not forwards:
         raise ValueError("the trainer is not patched")

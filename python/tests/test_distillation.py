@@ -89,7 +89,7 @@ def test_matches_autograd(kind, reduction):
                 tx,
                 tw,
                 target,
-                linear_bias=leaves[2],
+                bias=leaves[2],
                 teacher_bias=tb,
                 divergence=kind,
                 reduction=reduction,
@@ -131,7 +131,7 @@ def test_numpy_has_the_same_numbers():
     )
     leaf = w.clone().requires_grad_()
     loss, metrics = distillation_loss(
-        x, leaf, tx, tw, target, linear_bias=b, teacher_bias=tb, divergence="jsd", return_metrics=True, want_entropy=True
+        x, leaf, tx, tw, target, bias=b, teacher_bias=tb, divergence="jsd", return_metrics=True, want_entropy=True
     )
     loss.backward()
     assert loss.item() == np.float32(result.loss)
@@ -156,8 +156,8 @@ def test_a_teachers_logits_may_be_finished(dtype, reduction):
     loss = distillation_loss(
         leaves[0].view(*shape, H),
         leaves[1],
-        target=target.view(shape),
-        linear_bias=leaves[2],
+        targets=target.view(shape),
+        bias=leaves[2],
         teacher_logits=longer[:, :-1],
         **options,
     )
@@ -202,7 +202,7 @@ def test_unequal_micro_batches_add_up(mean_over):
             tx[part],
             tw,
             target[part],
-            linear_bias=b,
+            bias=b,
             teacher_bias=tb,
             divergence="jsd",
             hard_weight=0.5,
@@ -294,11 +294,11 @@ def test_mistakes_are_told():
         distillation_loss(x, w, tx, tw.clone().requires_grad_())
     with pytest.raises(ValueError, match="float64 mixes with no other type"):
         distillation_loss(x, w, tx.double(), tw.double())
-    with pytest.raises(ValueError, match="expected teacher_input"):
+    with pytest.raises(ValueError, match="expected teacher_hidden"):
         distillation_loss(x, w, tx[:-1], tw)
-    with pytest.raises(ValueError, match="expected target"):
+    with pytest.raises(ValueError, match="expected targets"):
         distillation_loss(x, w, tx, tw, target[:-1])
-    with pytest.raises(ValueError, match="hard_weight = 1 needs target"):
+    with pytest.raises(ValueError, match="hard_weight = 1 needs targets"):
         distillation_loss(x, w, tx, tw, hard_weight=1.0)
     with pytest.raises(ValueError, match="beta = 2 must be a number from 0 to 1"):
         distillation_loss(x, w, tx, tw, divergence="jsd", beta=2.0)
@@ -312,9 +312,9 @@ def test_mistakes_are_told():
         logitless.distillation_loss(teacher_hidden=tx, teacher_weight=tw, logits=x @ w.T)
     with pytest.raises(ValueError, match="teacher_logits is given, and teacher_hidden or teacher_weight beside it"):
         logitless.distillation_loss(x, w, tx, tw, teacher_logits=tx @ tw.T)
-    with pytest.raises(ValueError, match="teacher_logits takes the place of teacher_input"):
+    with pytest.raises(ValueError, match="teacher_logits takes the place of teacher_hidden"):
         distillation_loss(x, w, tx, tw, teacher_logits=tx @ tw.T)
-    with pytest.raises(ValueError, match="give teacher_input and teacher_weight, or teacher_logits"):
+    with pytest.raises(ValueError, match="give teacher_hidden and teacher_weight, or teacher_logits"):
         distillation_loss(x, w, tx)
     with pytest.raises(ValueError, match="expected teacher_logits of shape"):
         distillation_loss(x, w, teacher_logits=(tx @ tw.T)[:-1])

@@ -83,45 +83,48 @@ def test_numpy(function, change, message):
 @pytest.mark.parametrize(
     "function, change, error, message",
     [
-        ("linear_cross_entropy", {"target": 9}, IndexError, r"Target out of bounds: target\[0\] = 9 is outside"),
-        ("linear_cross_entropy", {"weight": -1.0}, ValueError, r"weight\[0\] = -1 must be"),
+        ("linear_cross_entropy", {"targets": 9}, IndexError, r"Target out of bounds: target\[0\] = 9 is outside"),
+        ("linear_cross_entropy", {"bias": (V + 1,)}, RuntimeError, r"expected linear_bias shape \(7,\)"),
+        ("linear_cross_entropy", {"class_weights": -1.0}, ValueError, r"weight\[0\] = -1 must be"),
         ("linear_cross_entropy", {"backward": "sampled", "noise": -1}, ValueError, "noise = -1 must be"),
         ("linear_cross_entropy", {"vocab_ids": [0, 9]}, ValueError, r"vocab_ids\[1\] = 9 is no entry"),
-        ("token_logps", {"linear_weight": (V, 5)}, ValueError, "linear_weight has 5 columns but input has 4"),
-        ("token_logps", {"linear_bias": (V + 1,)}, ValueError, "linear_bias has 8 entries but the vocabulary"),
-        ("token_logps", {"target": 9}, ValueError, r"target\[0\] = 9 is outside"),
-        ("distillation_loss", {"teacher_weight": (V, 5)}, ValueError, "teacher_weight has 5 columns but teacher_input"),
-        ("distillation_loss", {"teacher_weight": (8, H)}, ValueError, "teacher_weight has 8 .* but linear_weight has 7"),
-        ("preference_loss", {"ref_weight": (V, 5)}, ValueError, "ref_weight has 5 columns but ref_input has 4"),
-        ("preference_loss", {"ref_input": (B, 5, H)}, ValueError, "ref_input has 10 rows but input has 6"),
-        ("preference_loss", {"ref_input": None, "ref_weight": None}, ValueError, r".*\(ref_logps, or ref_input and"),
+        ("token_logps", {"weight": (V, 5)}, ValueError, "weight has 5 columns but hidden has 4"),
+        ("token_logps", {"bias": (V + 1,)}, ValueError, "bias has 8 entries but the vocabulary"),
+        ("token_logps", {"targets": 9}, ValueError, r"targets\[0\] = 9 is outside"),
+        ("distillation_loss", {"teacher_weight": (V, 5)}, ValueError, "teacher_weight has 5 columns but teacher_hidden"),
+        ("distillation_loss", {"teacher_weight": (8, H)}, ValueError, "teacher_weight has 8 .* but weight has 7"),
+        ("preference_loss", {"ref_weight": (V, 5)}, ValueError, "ref_weight has 5 columns but ref_hidden has 4"),
+        ("preference_loss", {"ref_hidden": (B, 5, H)}, ValueError, "ref_hidden has 10 rows but hidden has 6"),
+        ("preference_loss", {"ref_hidden": None, "ref_weight": None}, ValueError, r".*\(ref_logps, or ref_hidden and"),
         ("id_logps", {"ids": [[9]] * N}, ValueError, r"ids of row 0, entry 0, = 9 is outside"),
     ],
 )
 def test_pytorch(function, change, error, message):
     torch = pytest.importorskip("torch")
     import logitless.torch
+    from torch_cases import named
 
     def tensor(name, value):
         if isinstance(value, tuple):
             return torch.ones(value)
         if name in ("ids", "vocab_ids"):
             return torch.tensor(value)
-        if name == "target":
+        if name == "targets":
             return torch.full((B, T), value)
-        return torch.full((V,), value) if name == "weight" else value
+        return torch.full((V,), value) if name == "class_weights" else value
 
-    arguments = {"input": (B, T, H), "linear_weight": (V, H)}
+    arguments = {"hidden": (B, T, H), "weight": (V, H)}
     if function in ("linear_cross_entropy", "token_logps", "preference_loss"):
-        arguments["target"] = 0
+        arguments["targets"] = 0
     other = {"distillation_loss": "teacher_", "preference_loss": "ref_"}.get(function)
     if other:
-        arguments.update({f"{other}input": (B, T, H), f"{other}weight": (V, H)})
+        arguments.update({f"{other}hidden": (B, T, H), f"{other}weight": (V, H)})
     if function == "id_logps":
-        arguments["input"] = (N, H)
+        arguments["hidden"] = (N, H)
     arguments.update(change)
     with pytest.raises(error, match=f"^{message}"):
-        getattr(logitless.torch, function)(**{n: tensor(n, v) for n, v in arguments.items() if v is not None})
+        call = getattr(logitless.torch, function)
+        call(**named(call, {n: tensor(n, v) for n, v in arguments.items() if v is not None}))
 
 
 @pytest.mark.parametrize(

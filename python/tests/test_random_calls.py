@@ -487,7 +487,7 @@ def test_the_calls_have_every_array_argument():
         if inspect.isfunction(function):
             code = function.__code__  # its signature has the options, too
             asked |= set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
-    asked -= {"context", "arguments", "forward", "task"}
+    asked -= {"context", "dtype", "arguments", "forward", "task"}
     for structure in (*logitless._PLANS, "policy_batch", "kto_batch"):
         for name, field in logitless._core.fields(structure).items():
             if field["type"].endswith("array"):

@@ -59,7 +59,7 @@ def test_id_logps_are_those_of_autograd(over, softcap):
     ids = draw_ids()
     theirs = torch.log_softmax(logits, -1).gather(1, ids) if over == "vocabulary" else set_logps(logits, ids)
     ours = id_logps(
-        hidden, weight, ids, linear_bias=bias, normalise_over=over, softcap=softcap, temperature=0.7
+        hidden, weight, ids, bias=bias, normalise_over=over, softcap=softcap, temperature=0.7
     )
     expect_same(ours, theirs, inputs)
 
@@ -68,14 +68,14 @@ def test_id_logps_of_ragged_rows():
     hidden, weight, bias = tensors()
     ids = draw_ids()
     counts = torch.arange(N) % (K + 1)
-    whole = id_logps(hidden, weight, ids, linear_bias=bias)
+    whole = id_logps(hidden, weight, ids, bias=bias)
     padded = torch.where(torch.arange(K) < counts[:, None], ids, -1)
-    part = id_logps(hidden, weight, padded, linear_bias=bias, id_counts=counts)
+    part = id_logps(hidden, weight, padded, bias=bias, id_counts=counts)
     kept = torch.arange(K) < counts[:, None]
     torch.testing.assert_close(part[kept], whole[kept])
     assert (part[~kept] == 0).all()
     offsets = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
-    flat = id_logps(hidden, weight, ids[kept], linear_bias=bias, id_offsets=offsets)
+    flat = id_logps(hidden, weight, ids[kept], bias=bias, id_offsets=offsets)
     torch.testing.assert_close(flat, whole[kept])
     torch.autograd.grad(flat.sum(), hidden)
 
@@ -84,8 +84,8 @@ def test_id_logps_of_batches_and_types():
     for dtype in (torch.float32, torch.bfloat16):
         hidden, weight, bias = tensors(dtype)
         ids = draw_ids()[:10].view(2, 5, K).int()
-        logps = id_logps(hidden[:10].view(2, 5, H), weight, ids, linear_bias=bias, normalise_over="set")
-        assert logps.shape == ids.shape and logps.dtype == torch.float64
+        logps = id_logps(hidden[:10].view(2, 5, H), weight, ids, bias=bias, normalise_over="set")
+        assert logps.shape == ids.shape and logps.dtype == torch.float32
         torch.autograd.grad(logps.sum(), (hidden, weight, bias))
 
 
@@ -122,7 +122,7 @@ def test_numpy():
             d_bias=d_bias,
         )
         inputs = tensors()
-        logps = id_logps(inputs[0], inputs[1], torch.from_numpy(ids), linear_bias=inputs[2], normalise_over=over)
+        logps = id_logps(inputs[0], inputs[1], torch.from_numpy(ids), bias=inputs[2], normalise_over=over)
         np.testing.assert_array_equal(result.logps, logps.detach().numpy())
         grads = torch.autograd.grad(logps, inputs, torch.from_numpy(upstream))
         for ours, theirs in zip((d_hidden, d_weight, d_bias), grads):
@@ -200,7 +200,7 @@ def test_kl_is_that_of_autograd(reduction):
     theirs = F.kl_div(logp, q, reduction="none").sum(-1)
     theirs = {"none": theirs, "sum": theirs.sum(), "mean": theirs.mean()}[reduction]
     ours = soft_cross_entropy(
-        hidden, weight, q, linear_bias=bias, reduction=reduction, subtract_entropy=True
+        hidden, weight, q, bias=bias, reduction=reduction, subtract_entropy=True
     )
     expect_same(ours, theirs, inputs)
 
@@ -210,8 +210,8 @@ def test_sparse_targets_are_dense_ones():
     ids, q = draw_ids(), torch.rand(N, K, dtype=torch.float64)
     dense = torch.zeros(N, V, dtype=torch.float64).scatter_add(1, ids, q)
     mask = torch.arange(N) % 3 != 1
-    sparse = soft_cross_entropy(hidden, weight, ids=ids, weights=q, mask=mask, linear_bias=bias)
-    rows = soft_cross_entropy(hidden, weight, dense, mask=mask, linear_bias=bias)
+    sparse = soft_cross_entropy(hidden, weight, ids=ids, weights=q, mask=mask, bias=bias)
+    rows = soft_cross_entropy(hidden, weight, dense, mask=mask, bias=bias)
     expect_same(sparse, rows, inputs)
 
 
@@ -220,12 +220,12 @@ def test_gradcheck():
     ids = draw_ids()
     for over in ("vocabulary", "set"):
         assert torch.autograd.gradcheck(
-            lambda *t: id_logps(t[0], t[1], ids, linear_bias=t[2], normalise_over=over, softcap=4.0),
+            lambda *t: id_logps(t[0], t[1], ids, bias=t[2], normalise_over=over, softcap=4.0),
             (hidden, weight, bias),
         )
     q = torch.rand(N, V, dtype=torch.float64)
     assert torch.autograd.gradcheck(
-        lambda *t: soft_cross_entropy(t[0], t[1], q, linear_bias=t[2], reduction="none"), (hidden, weight, bias)
+        lambda *t: soft_cross_entropy(t[0], t[1], q, bias=t[2], reduction="none"), (hidden, weight, bias)
     )
 
 
@@ -253,7 +253,7 @@ def test_what_is_refused():
             call(reduction=None)
     with pytest.raises(ValueError, match="requires a gradient"):
         soft_cross_entropy(hidden, weight, torch.rand(N, V).requires_grad_())
-    with pytest.raises(ValueError, match="as input has"):
+    with pytest.raises(ValueError, match="as hidden has"):
         id_logps(hidden, weight, ids[:4])
     with pytest.raises(TypeError, match="ignore_index"):
         id_logps(hidden, weight, ids, ignore_index=3)

@@ -102,7 +102,7 @@ def test_gradcheck():
                 (x, w, b),
             )
     assert torch.autograd.gradcheck(
-        lambda x, w, b: token_logps(x, w, y, linear_bias=b, entropy=True), (x, w, b)
+        lambda x, w, b: token_logps(x, w, y, bias=b, entropy=True), (x, w, b)
     )
 
 
@@ -143,7 +143,7 @@ def test_the_type_of_the_loss():
 def test_token_logps():
     x, w, b, y = tensors(torch.float64)
     logps = F.log_softmax(x @ w.T + b, dim=1)
-    got, entropy = token_logps(x, w, y, linear_bias=b, entropy=True)
+    got, entropy = token_logps(x, w, y, bias=b, entropy=True)
     taken = y >= 0
     torch.testing.assert_close(got[taken], logps[torch.arange(N)[taken], y[taken]])
     torch.testing.assert_close(entropy[taken], -(logps.exp() * logps).sum(1)[taken])
@@ -155,7 +155,7 @@ def test_topk_logps():
     x.requires_grad_()
     logps = F.log_softmax((x @ w.T + b) / 0.5, dim=1)
     want = torch.topk(logps, 5, dim=1)
-    ids, got = topk_logps(x, w, 5, linear_bias=b, temperature=0.5)
+    ids, got = topk_logps(x, w, 5, bias=b, temperature=0.5)
     assert torch.equal(ids, want.indices) and not got.requires_grad
     torch.testing.assert_close(got, want.values)
     ids, got = topk_logps(x[:12].view(3, 4, H), w, 1)

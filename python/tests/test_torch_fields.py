@@ -140,10 +140,10 @@ def test_every_option_arrives_and_changes_the_result(structure, compiled):
 # Losses of distributions: what they take beside hidden states and head, and of which types ids are.
 TEACHER_HIDDEN = X[..., ::-1].copy()
 GIVEN = {
-    "distillation_loss": (distillation_loss, {"teacher_input": TEACHER_HIDDEN, "teacher_weight": W, "target": SOME_IDS}),
+    "distillation_loss": (distillation_loss, {"teacher_hidden": TEACHER_HIDDEN, "teacher_weight": W, "targets": SOME_IDS}),
     "set_distillation_loss": (
         set_distillation_loss,
-        {"ids": DISTINCT_IDS.reshape(*IDS.shape, -1), "teacher_logps": TEACHER_LOGPS.reshape(*IDS.shape, -1), "target": SOME_IDS},
+        {"ids": DISTINCT_IDS.reshape(*IDS.shape, -1), "teacher_logps": TEACHER_LOGPS.reshape(*IDS.shape, -1), "targets": SOME_IDS},
     ),
     "soft_cross_entropy": (
         soft_cross_entropy,

@@ -47,7 +47,8 @@ SETS = torch.arange(B * T * 3).view(B, T, 3) % K
 
 
 def student(function, *more, **options):
-    return lambda h, w, b, **kind: function(h, w, *more, linear_bias=b, **options, **kind)
+    bias = "linear_bias" if function is linear_cross_entropy else "bias"
+    return lambda h, w, b, **kind: function(h, w, *more, **{bias: b}, **options, **kind)
 
 
 # Each takes hidden states, a weight, a bias and perhaps vocab_ids, over entries of which the first K are there.
@@ -155,9 +156,9 @@ def test_teachers_and_references(packing):
     same(distilled(matrix, **chosen), want)
     same(distilled(packed, **chosen), want)
     for loss, more in ((preference_loss, {}), (kto_loss, {"labels": torch.ones(B), "loss": "apo_zero_unpaired"})):
-        want = outcome(student(loss, TARGET, ref_input=OTHER, ref_weight=matrix[IDS], **more), matrix[IDS], BIAS[:K])
+        want = outcome(student(loss, TARGET, ref_hidden=OTHER, ref_weight=matrix[IDS], **more), matrix[IDS], BIAS[:K])
         for reference in (matrix, packed):
-            options = dict(ref_input=OTHER, ref_weight=reference, ref_vocab_ids=IDS, **more)
+            options = dict(ref_hidden=OTHER, ref_weight=reference, ref_vocab_ids=IDS, **more)
             same(outcome(student(loss, TARGET, **options), matrix[IDS], BIAS[:K]), want)
     autocast = torch.autocast("cpu", dtype=torch.bfloat16)
     with autocast:

@@ -4,7 +4,7 @@
 import gc
 
 import pytest
-from torch_cases import F, H, N, V, tensors, torch
+from torch_cases import F, H, N, V, named, tensors, torch
 
 from logitless.lora import LoraWeight
 from logitless.torch import (
@@ -86,46 +86,48 @@ def test_the_type_of_a_loss_is_one_of_floating_point(wrong):
     for call in (
         lambda: linear_cross_entropy(x, w, y, loss_dtype=wrong),
         lambda: linear_cross_entropy(x, w, p, loss_dtype=wrong),
-        lambda: soft_cross_entropy(x, w, p, loss_dtype=wrong, reduction="none"),
-        lambda: distillation_loss(x, w, x, w, loss_dtype=wrong),
-        lambda: set_distillation_loss(x, w, y[:, None], -torch.ones(N, 1), loss_dtype=wrong),
+        lambda: soft_cross_entropy(x, w, p, dtype=wrong, reduction="none"),
+        lambda: distillation_loss(x, w, x, w, dtype=wrong),
+        lambda: set_distillation_loss(x, w, y[:, None], -torch.ones(N, 1), dtype=wrong),
     ):
-        with pytest.raises(TypeError, match=r"^loss_dtype = .* must be a floating-point torch.dtype, such as"):
+        with pytest.raises(TypeError, match=r"^(loss_)?dtype = .* must be a floating-point torch.dtype, such as"):
             call()
 
 
 ROW, FLAGS, COUNTS = torch.ones(N), torch.ones(N) > 0, torch.ones(N, dtype=torch.int64)
 STATES, HEAD, LIST = torch.randn(N, H), torch.randn(V, H), torch.arange(N)[:, None]
-COLUMN = {"linear_bias": torch.ones(V), "temperatures": ROW}
+COLUMN = {"bias": torch.ones(V), "temperatures": ROW}
 # All tensors of each function beside hidden states and head.
 TENSORS = {
-    linear_cross_entropy: {"target": COUNTS, "weight": torch.ones(V), **COLUMN},
-    token_logps: {"target": COUNTS, **COLUMN},
+    linear_cross_entropy: {"targets": COUNTS, "class_weights": torch.ones(V), **COLUMN},
+    token_logps: {"targets": COUNTS, **COLUMN},
     topk_logps: {"k": 2, **COLUMN},
     id_logps: {"ids": LIST, "id_counts": COUNTS, **COLUMN},
     soft_cross_entropy: {"ids": LIST, "weights": LIST / V, "id_counts": COUNTS, "mask": FLAGS, **COLUMN},
-    set_distillation_loss: {"ids": LIST, "teacher_logps": -2.0 - LIST, "teacher_outside_logps": -ROW, "target": COUNTS},
-    distillation_loss: {"teacher_input": STATES, "teacher_weight": HEAD, "teacher_bias": HEAD[:, 0], "target": COUNTS},
+    set_distillation_loss: {"ids": LIST, "teacher_logps": -2.0 - LIST, "teacher_outside_logps": -ROW, "targets": COUNTS},
+    distillation_loss: {"teacher_hidden": STATES, "teacher_weight": HEAD, "teacher_bias": HEAD[:, 0], "targets": COUNTS},
     policy_loss: {"chosen_ids": LIST[:, 0], "advantages": ROW, "mask": FLAGS, "kept_ids": LIST, **COLUMN},
-    preference_loss: {"ref_input": STATES[:, None], "ref_weight": HEAD, "ref_bias": torch.ones(V), "target": LIST},
-    kto_loss: {"target": LIST, "labels": ROW, "ref_logps": -ROW, "kl_logps": -ROW, "kl_ref_logps": -ROW},
+    preference_loss: {"ref_hidden": STATES[:, None], "ref_weight": HEAD, "ref_bias": torch.ones(V), "targets": LIST},
+    kto_loss: {"targets": LIST, "labels": ROW, "ref_logps": -ROW, "kl_logps": -ROW, "kl_ref_logps": -ROW},
 }
 
 
 @pytest.mark.parametrize("function", TENSORS, ids=lambda f: f.__name__)
 def test_what_is_no_tensor_is_a_type_error_that_names_it(function):
-    given = {"input": STATES, "linear_weight": HEAD, **TENSORS[function]}
+    given = {"hidden": STATES, "weight": HEAD, **TENSORS[function]}
     if function in (preference_loss, kto_loss):
-        given["input"] = STATES[:, None]
+        given["hidden"] = STATES[:, None]
         given = {name: t[:12] if len(t) == N else t for name, t in given.items()}  # pairs
+    given = named(function, given)
     function(**given)
     for name, tensor in given.items():
         for wrong in (tensor.tolist(), tensor.numpy()) if isinstance(tensor, torch.Tensor) else ():
             with pytest.raises(TypeError, match=rf"^{name} must be a torch.Tensor, not {type(wrong).__name__}$"):
                 function(**{**given, name: wrong})
     lora = LoraWeight(HEAD, HEAD[:2], HEAD[:, :2])
-    with pytest.raises(TypeError, match="^input must be a torch.Tensor, not ndarray$"):
-        function(**{**given, "input": given["input"].numpy(), "linear_weight": lora})
+    hidden, weight = list(given)[:2]
+    with pytest.raises(TypeError, match=f"^{hidden} must be a torch.Tensor, not ndarray$"):
+        function(**{**given, hidden: given[hidden].numpy(), weight: lora})
 
 
 def test_views_that_negate():
@@ -193,7 +195,7 @@ def test_expanded_tensors_of_the_other_losses():
     )
     assert ours == plain and ours.isfinite()
     pairs = (expanded(x, 1).repeat(2, 1, 1)[:4], w, expanded(y, 1)[:1].expand(4, 4))
-    reference = {"ref_input": expanded(x[:1], 1).expand(4, 4, H), "ref_weight": expanded(w, 0)}
+    reference = {"ref_hidden": expanded(x[:1], 1).expand(4, 4, H), "ref_weight": expanded(w, 0)}
     whole = [tensor.contiguous() for tensor in pairs]
     whole_reference = {name: tensor.contiguous() for name, tensor in reference.items()}
     assert preference_loss(*pairs, **reference) == preference_loss(*whole, **whole_reference)

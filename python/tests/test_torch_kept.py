@@ -8,6 +8,7 @@ torch = pytest.importorskip("torch")
 
 from logitless.lora import LoraWeight  # noqa: E402
 from logitless.packed import PackedWeight  # noqa: E402
+from torch_cases import named  # noqa: E402
 from logitless.torch import (  # noqa: E402
     distillation_loss,
     id_logps,
@@ -53,7 +54,7 @@ HEADS = {
 
 def of_tokens():
     """What most functions take beside their own tensors."""
-    return {"linear_bias": torch.randn(V), "temperatures": numbers(B, T).double(), "vocab_ids": torch.arange(1, K + 1)}
+    return {"bias": torch.randn(V), "temperatures": numbers(B, T).double(), "vocab_ids": torch.arange(1, K + 1)}
 
 
 def sets():
@@ -61,11 +62,11 @@ def sets():
 
 
 def pairs(**more):
-    return {"target": ids(B, T), "ref_input": torch.randn(B, T, H), "ref_weight": torch.randn(V, H), **of_tokens(), **more}
+    return {"targets": ids(B, T), "ref_hidden": torch.randn(B, T, H), "ref_weight": torch.randn(V, H), **of_tokens(), **more}
 
 
 REFERENCE = {"ref_bias": torch.randn(V), "ref_vocab_ids": torch.arange(2, K + 2)}
-TEACHER = {"teacher_input": torch.randn(B, T, H), "teacher_bias": torch.randn(V), "teacher_vocab_ids": torch.arange(K)}
+TEACHER = {"teacher_hidden": torch.randn(B, T, H), "teacher_bias": torch.randn(V), "teacher_vocab_ids": torch.arange(K)}
 TOKENS = {"chosen_ids": ids(B, T), "advantages": numbers(B), "mask": torch.ones(B, T, dtype=torch.bool)}
 LOGPS = {name: -numbers(B, T) for name in ("old_logps", "ref_logps", "sampling_logps", "teacher_logps")}
 # (function, its tensors, its options), by name; each is called anew with copies of the tensors.
@@ -73,7 +74,7 @@ CALLS = {
     **{
         f"cross-entropy {reduction}": (
             linear_cross_entropy,
-            lambda: {"target": ids(B, T), "weight": numbers(K), **of_tokens()},
+            lambda: {"targets": ids(B, T), "class_weights": numbers(K), **of_tokens()},
             {"reduction": reduction, "label_smoothing": 0.1},
         )
         for reduction in ("mean", "none")
@@ -81,7 +82,7 @@ CALLS = {
     **{
         f"probabilities {reduction}": (
             linear_cross_entropy,
-            lambda: {"target": torch.rand(B, T, K), "weight": numbers(K), **of_tokens()},
+            lambda: {"targets": torch.rand(B, T, K), "class_weights": numbers(K), **of_tokens()},
             {"reduction": reduction},
         )
         for reduction in ("sum", "none")
@@ -89,12 +90,12 @@ CALLS = {
     **{
         f"packed documents {reduction}": (
             linear_cross_entropy,
-            lambda: {"input": torch.randn(B * T, H), "target": ids(B * T), "offsets": torch.tensor([0, 5, B * T])},
+            lambda: {"hidden": torch.randn(B * T, H), "targets": ids(B * T), "offsets": torch.tensor([0, 5, B * T])},
             {"reduction": reduction, "shift": 1},
         )
         for reduction in ("mean", "none")
     },
-    "token_logps": (token_logps, lambda: {"target": ids(B, T), **of_tokens()}, {"entropy": True, "lse": True}),
+    "token_logps": (token_logps, lambda: {"targets": ids(B, T), **of_tokens()}, {"entropy": True, "lse": True}),
     "id_logps": (id_logps, sets, {}),
     "id_logps of sets": (id_logps, sets, {"normalise_over": "set"}),
     "id_logps with offsets": (
@@ -117,7 +118,7 @@ CALLS = {
                 **sets(),
                 "teacher_logps": -2 - numbers(B, T, 2),
                 "teacher_outside_logps": -2 - numbers(B, T),
-                "target": ids(B, T),
+                "targets": ids(B, T),
             },
             {"reduction": reduction},
         )
@@ -126,7 +127,7 @@ CALLS = {
     **{
         f"distillation {reduction}": (
             distillation_loss,
-            lambda: {**TEACHER, "teacher_weight": torch.randn(V, H), "target": ids(B, T), **of_tokens()},
+            lambda: {**TEACHER, "teacher_weight": torch.randn(V, H), "targets": ids(B, T), **of_tokens()},
             {"reduction": reduction, "divergence": "jsd"},
         )
         for reduction in ("mean", "none")
@@ -169,7 +170,7 @@ CALLS = {
     ),
     "a2po": (
         kto_loss,
-        lambda: {"target": ids(B, T), "ref_logps": -numbers(B), "reward_targets": numbers(B), **of_tokens()},
+        lambda: {"targets": ids(B, T), "ref_logps": -numbers(B), "reward_targets": numbers(B), **of_tokens()},
         {"loss": "a2po"},
     ),
 }
@@ -191,12 +192,12 @@ def tensors_in(given):
 def given_to(call, head):
     torch.manual_seed(5)
     function, own, options = CALLS[call]
-    given = {"input": torch.randn(B, T, H), "linear_weight": HEADS[head](), **own()}
+    given = {"hidden": torch.randn(B, T, H), "weight": HEADS[head](), **own()}
     if "id_offsets" in given:
-        given["input"] = torch.randn(B * T, H)
+        given["hidden"] = torch.randn(B * T, H)
     given = {name: v.clone() if isinstance(v, torch.Tensor) and not v.requires_grad else v for name, v in given.items()}
-    given["input"].requires_grad_()
-    return function, given, options
+    given["hidden"].requires_grad_()
+    return function, named(function, given), options
 
 
 def gradients(call, head, changes=None, again=False):
@@ -264,8 +265,8 @@ def test_tensors_that_one_number_does_not_read_again_may_change():
     """A trainer may fill its buffers with the next batch."""
     function, given, options = given_to("policy", "matrix")
     del given["vocab_ids"]
-    want = torch.autograd.grad(function(**given, **options), given["input"])
+    want = torch.autograd.grad(function(**given, **options), next(iter(given.values())))
     loss = function(**given, **options)
     for name in ("chosen_ids", "advantages", "mask", "old_logps", "ref_logps", "temperatures"):
         given[name].zero_()
-    assert torch.equal(torch.autograd.grad(loss, given["input"])[0], want[0])
+    assert torch.equal(torch.autograd.grad(loss, next(iter(given.values())))[0], want[0])

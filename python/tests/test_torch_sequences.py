@@ -75,7 +75,7 @@ def test_preference_loss():
     torch.testing.assert_close(got, want)
     for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
         torch.testing.assert_close(grad, wanted)
-    same = preference_loss(x, w, y, ref_input=x, ref_weight=w, losses=["sigmoid", "sft"], loss_weights=[1, 0])
+    same = preference_loss(x, w, y, ref_hidden=x, ref_weight=w, losses=["sigmoid", "sft"], loss_weights=[1, 0])
     torch.testing.assert_close(same, torch.tensor(2.0, dtype=torch.float64).log())
 
 
@@ -129,7 +129,7 @@ def test_a_references_numbers_are_sums_or_averages(average_log_prob):
         with pytest.raises(ValueError, match="ref_logps_are = averages is set but .* has one entry a token"):
             loss(ref_logps=logps.detach(), ref_logps_are="averages")
         with pytest.raises(ValueError, match="ref_logps_are = averages is set but .* is not given"):
-            loss(ref_input=x.detach(), ref_weight=w.detach(), ref_logps_are="averages")
+            loss(ref_hidden=x.detach(), ref_weight=w.detach(), ref_logps_are="averages")
 
 
 @pytest.mark.parametrize("labels", [[1, -1, 1, 0], [0.5, 1, 0, 0], [256, 0, 1, 0], [math.nan, 0, 0, 1]], ids=str)
@@ -149,8 +149,8 @@ def test_what_the_library_takes_beside_a_loss_is_no_argument_of_it(function):
     batch = {"old_logps": logps.detach(), "advantages": torch.ones(4)}
     if function is not policy_loss:
         batch = {"ref_logps": logps.detach(), **({"labels": torch.ones(4)} if function is kto_loss else {})}
-    beside = {"hidden": x, "weight": w, "d_hidden": x, "d_weight": w, "accumulate": True, "weight_sink": print}
-    beside.update(logits=logps, bias=w[:, 0], layout="hidden_vocab", class_weights=w[:, 0], lora_scale=2.0, kept_ids=y)
+    beside = {"input": x, "linear_weight": w, "d_hidden": x, "d_weight": w, "accumulate": True, "weight_sink": print}
+    beside.update(logits=logps, linear_bias=w[:, 0], layout="hidden_vocab", class_weights=w[:, 0], lora_scale=2.0, kept_ids=y)
     for name, value in beside.items():
         if (function, name) != (policy_loss, "kept_ids"):
             with pytest.raises(TypeError, match=rf"^{function.__name__}\(\) got an unexpected .* '{name}'$"):
@@ -162,12 +162,12 @@ def test_packed_sequences_are_those_of_a_batch():
     packed = (x.flatten(0, 1), w, y.flatten())
     more = {"offsets": torch.arange(0, 21, 5), "temperatures": torch.linspace(0.5, 2, 20)}
     each, old = torch.linspace(-1, 1, 4), logps.detach() - 0.1
-    ref = {"ref_input": x * 2, "ref_weight": w, "ref_bias": w[:, 0].detach(), "ref_softcap": 3.0}
+    ref = {"ref_hidden": x * 2, "ref_weight": w, "ref_bias": w[:, 0].detach(), "ref_softcap": 3.0}
     for function, batch, of_tokens in (
         (policy_loss, {"advantages": each}, {"old_logps": old}),
         (preference_loss, {}, {"ref_logps": old}),
         (kto_loss, {"labels": each > 0}, {"ref_logps": old}),
-        (preference_loss, {k: v for k, v in ref.items() if k != "ref_input"}, {"ref_input": ref["ref_input"]}),
+        (preference_loss, {k: v for k, v in ref.items() if k != "ref_hidden"}, {"ref_hidden": ref["ref_hidden"]}),
     ):
         got = function(*packed, **batch, **more, **{name: t.flatten(0, 1) for name, t in of_tokens.items()})
         want = function(x, w, y, **batch, temperatures=more["temperatures"].view(4, 5), **of_tokens)
@@ -180,18 +180,18 @@ def test_a_reference_or_teacher_is_cast_as_the_model_is_under_autocast(lora):
     x, w, y, _ = sequences(torch.float32)
     b = torch.randn(V)
     weight = LoraWeight(w, torch.randn(2, H), torch.randn(V, 2), 3.7, torch.nn.Identity()) if lora else w
-    reference = {"ref_input": x, "ref_weight": weight, "ref_bias": b, "linear_bias": b}
+    reference = {"ref_hidden": x, "ref_weight": weight, "ref_bias": b, "bias": b}
     with torch.autocast("cpu", torch.bfloat16):
         pairs = preference_loss(x, weight, y, **reference)
         kto = kto_loss(x, weight, y, torch.ones(4), loss="apo_zero_unpaired", **reference)
-        distilled = distillation_loss(x, weight, x, weight, linear_bias=b, teacher_bias=b)
+        distilled = distillation_loss(x, weight, x, weight, bias=b, teacher_bias=b)
     assert (pairs.item(), kto.item(), distilled.item()) == (pytest.approx(math.log(2), abs=1e-7), 0.5, 0)
 
 
 def test_a_reference_has_states_and_a_head():
     x, w, y, _ = sequences()
-    for part in ({"ref_input": x}, {"ref_weight": w}, {"ref_bias": w[:, 0]}, {"ref_vocab_ids": torch.arange(V)}):
-        with pytest.raises(ValueError, match="has ref_input and ref_weight, and one is not given"):
+    for part in ({"ref_hidden": x}, {"ref_weight": w}, {"ref_bias": w[:, 0]}, {"ref_vocab_ids": torch.arange(V)}):
+        with pytest.raises(ValueError, match="has ref_hidden and ref_weight, and one is not given"):
             preference_loss(x, w, y, ref_logps=torch.zeros(4), **part)
 
 

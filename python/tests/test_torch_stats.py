@@ -40,14 +40,14 @@ def test_stats_beside_the_loss(monkeypatch, dtype, reduction):
     taken = y >= 0
     lse, logps = logits.logsumexp(-1), logits.log_softmax(-1).gather(-1, y.clamp(min=0)[:, None])[:, 0]
     bound = {"atol": 20 * BOUND[dtype] if dtype == torch.float32 else BOUND[dtype], "rtol": BOUND[dtype]}
-    torch.testing.assert_close(stats.lse, lse.where(taken, 0), **bound)
-    torch.testing.assert_close(stats.logps, logps.where(taken, 0), **bound)
+    torch.testing.assert_close(stats.lse.double(), lse.where(taken, 0), **bound)
+    torch.testing.assert_close(stats.logps.double(), logps.where(taken, 0), **bound)
     if dtype != torch.bfloat16:  # whose rounding may tie two logits
         assert torch.equal(stats.predicted_ids, logits.argmax(-1).where(taken, -1))
     assert stats.tokens == N - 2
     assert stats.accuracy == (stats.predicted_ids == y)[taken].double().mean().item()
-    assert stats.mean_nll == pytest.approx(-stats.logps.sum().item() / (N - 2))
-    z = 0.01 * (stats.lse[taken] ** 2).sum().item()
+    assert stats.mean_nll == pytest.approx(-stats.logps.double().sum().item() / (N - 2))
+    z = 0.01 * (stats.lse[taken].double() ** 2).sum().item()
     assert stats.z_loss == pytest.approx(z / (N - 2) if reduction == "mean" else z)
     assert not any(t.requires_grad for t in (stats.predicted_ids, stats.lse, stats.logps))
 

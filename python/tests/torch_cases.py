@@ -14,6 +14,14 @@ N, H, V = 13, 7, 41
 BOUND = {torch.float64: 1e-10, torch.float32: 2e-5, torch.bfloat16: 4e-2, torch.float16: 5e-3}
 
 
+PYTORCHS = {"hidden": "input", "weight": "linear_weight", "bias": "linear_bias", "targets": "target", "class_weights": "weight"}
+
+
+def named(function, given):
+    """The arguments of a call: linear_cross_entropy has PyTorch's names."""
+    return {PYTORCHS.get(n, n): v for n, v in given.items()} if function is linear_cross_entropy else given
+
+
 def tensors(dtype, layout="rows", bias=True, seed=0):
     torch.manual_seed(seed)
     x = torch.randn(N, H, dtype=torch.float64).to(dtype)

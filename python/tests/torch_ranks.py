@@ -38,7 +38,7 @@ def own(tensor, rank):
 
 
 def losses(y):
-    """Functions of (input, weight, bias, group)."""
+    """Functions of (hidden states, weight, bias, group)."""
     classes = torch.linspace(0.5, 1.5, V)
     flat, chosen = y.flatten(), y.clamp(min=0)
     return {
@@ -59,27 +59,27 @@ def losses(y):
         ).sum(),
         "logps": lambda x, w, b, g: sum(
             (column * torch.arange(1, B * T + 1).view(B, T)).sum()
-            for column in token_logps(x, w, y, linear_bias=b, entropy=True, group=g)
+            for column in token_logps(x, w, y, bias=b, entropy=True, group=g)
         ),
         "policy": lambda x, w, b, g: policy_loss(
             x,
             w,
             chosen,
             torch.tensor([1.0, -1, 2, 0.5]),
-            linear_bias=b,
+            bias=b,
             variant="grpo",
             entropy_bonus=0.1,
             group=g,
         ),
         "preference": lambda x, w, b, g: preference_loss(
-            x, w, y, linear_bias=b, ref_logps=torch.tensor([-18.0, -20, -19, -17]), group=g
+            x, w, y, bias=b, ref_logps=torch.tensor([-18.0, -20, -19, -17]), group=g
         ),
         "kto": lambda x, w, b, g: kto_loss(
             x,
             w,
             y,
             torch.tensor([1, 0, 0, 1]),
-            linear_bias=b,
+            bias=b,
             ref_logps=torch.tensor([-18.0, -20, -19, -17]),
             group=g,
         ),
@@ -96,9 +96,9 @@ def results(rank, group):
             loss.backward()
             out[f"{name} {dtype}"] = [loss.detach(), *(t.grad for t in inputs)]
         # More than a rank has entries, whose number for another is 0.
-        ids, logps = topk_logps(x, own(w, rank), 120, linear_bias=own(b, rank), group=group)
+        ids, logps = topk_logps(x, own(w, rank), 120, bias=own(b, rank), group=group)
         assert ids.shape == logps.shape == (B, T, 120)
-        alone = topk_logps(x, w, 120, linear_bias=b)
+        alone = topk_logps(x, w, 120, bias=b)
         torch.testing.assert_close(logps, alone[1], atol=1e-5, rtol=1e-5)
         if dtype == torch.float64:
             assert torch.equal(ids, alone[0])

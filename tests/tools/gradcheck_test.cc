@@ -180,6 +180,73 @@ TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
   }
 }
 
+const std::set<std::string> kLora = {"d_lora_a_max_abs", "d_lora_a_rel_l2", "d_lora_b_max_abs", "d_lora_b_rel_l2"};
+const std::set<std::string> kNoise = {"d_hidden_noise", "d_weight_noise", "kept_share"};
+
+TEST_F(GradcheckTest, AHeadWithALoraOrPackedPassesWithItsOwnMetrics) {
+  const std::string lora = config_named("gradcheck/lora-fused-tiny"),
+                    packed = config_named("gradcheck/packed-fused-tiny");
+  const std::set<std::string> of_states = {"d_hidden_max_abs", "d_hidden_rel_l2"};
+  for (const json& one : checks({lora, packed}, {})) {
+    EXPECT_EQ(keys(one["metrics"]), kLosses + kLogps + kPerToken + of_states + kLora);
+    EXPECT_EQ(one["shape"].contains("packing"), one["config"] == packed);
+  }
+  // Another scale is another head, whatever the library does with it.
+  const auto loss = [&](const Words& settings) { return check(packed, settings)["metrics"]["loss_ref"].get<double>(); };
+  const std::set<double> losses = {loss({}), loss({"model.lora.scale=1"}), loss({"model.packing=none"})};
+  EXPECT_EQ(losses.size(), 3u);
+  for (const char* setting : {"model.softcap=20", "model.bias=true", "model.vocab_ids=[2048, 3, 700, 3]",
+                              "model.dtype=float32", "model.lora.rank=0", "kernel.plan=dense", "task=dpo"}) {
+    check(packed, {setting});
+  }
+}
+
+TEST_F(GradcheckTest, APackedHeadIsRefusedWhereThereIsNone) {
+  const auto refused = [&](const Words& settings, const std::string& message, const Words& rest = {}) {
+    const Finished result = gradcheck({config_named("gradcheck/packed-fused-tiny")}, settings, rest);
+    EXPECT_EQ(result.exit_code(), 2);
+    EXPECT_TRUE(is_one_line(result.err) && has(result.err, message)) << result.err;
+  };
+  refused({"gradients.d_weight=true"}, "gradients.d_weight is true, but a packed head is frozen");
+  refused({"model.layout=hidden_vocab"}, "model.packing needs model.layout vocab_hidden: packed heads are [V, H]");
+  refused({"level=logits"}, "model.packing needs level fused: logits are final");
+  refused({"model.packing=q8_0"}, "model.packing must be int8, not q8_0");
+  refused({"parallel.vocab=2"}, "model.packing packs a head, which ranks would have to share");
+  refused({}, "model.packing packs a seeded head, but --lm-head was given", write_tensors(true));
+}
+
+TEST_F(GradcheckTest, SampledGradientsAreRightOnAverage) {
+  const std::string sampled = config_named("gradcheck/sampled-fused-tiny");
+  const json one = check(sampled, {});
+  EXPECT_EQ(keys(one["metrics"]), kLosses + kLogps + kPerToken + kParameters + kNoise);
+  EXPECT_TRUE(gate_names(one).contains("noise"));
+  EXPECT_LT(one["metrics"]["kept_share"], 0.5);
+  // A draw is further off than the mean, and the gate is nearer than a draw.
+  for (const json& gate : one["gates"]) {
+    const std::string name = gate["name"];
+    if (!name.starts_with("d_")) continue;
+    const double noise = one["metrics"][name.substr(0, 8) + "_noise"];
+    EXPECT_NEAR(noise, 0.05, 0.01);
+    EXPECT_LT(gate["value"], noise / 5);
+    EXPECT_LT(gate["limit"], noise / 3.9);
+  }
+  for (const Words& settings : {Words{"backward.theta=0.2", "model.lora.rank=3"},
+                                {"model.bias=true", "backward.seed=77"},
+                                {"model.dtype=bfloat16", "task=grpo"}}) {
+    EXPECT_GT(check(sampled, settings)["metrics"]["d_hidden_noise"], 0.01);
+  }
+  EXPECT_FALSE(check(sampled, {"seq_len=0"})["metrics"].contains("d_hidden_noise"));
+}
+
+TEST_F(GradcheckTest, WithoutNoiseSampledGradientsAreTheExactOnes) {
+  const std::string sampled = config_named("gradcheck/sampled-fused-tiny");
+  const json exact = check(sampled, {"backward.mode=exact"})["metrics"],
+             same = check(sampled, {"backward.noise=0"})["metrics"];
+  for (const std::string& name : kParameters) EXPECT_EQ(same[name], exact[name]) << name;
+  EXPECT_EQ(same["kept_share"], 1);
+  EXPECT_EQ(same["d_hidden_noise"], 0);
+}
+
 TEST_F(GradcheckTest, ATightGateFailsAlone) {
   for (const auto& [config, name] : {std::pair(kTiny, "d_weight_rel_l2"),
                                      {kTiny, "d_hidden_rel_l2"},
@@ -371,6 +438,49 @@ TEST(Gradcheck, AWrongGradientIsCaught) {
     gradient[at] = std::numeric_limits<float>::quiet_NaN();
     EXPECT_EQ(gates(), (std::array{false, false, false}));
     gradient[at] = right;
+  }
+}
+
+// What the oracle's chain rule of a LoRA rests on: the losses alone.
+TEST(Gradcheck, GradientsOfALoraAreTheDifferencesOfLosses) {
+  constexpr int64_t kTokens = 6, kHidden = 5, kVocab = 70, kRank = 3;
+  std::vector<double> hidden(kTokens * kHidden), weight(kVocab * kHidden), a(kRank * kHidden), b(kVocab * kRank);
+  double at = 0;
+  for (std::vector<double>* values : {&hidden, &weight, &a, &b}) {
+    for (double& value : *values) {
+      at += 1;
+      value = std::sin(at * at);
+    }
+  }
+  const std::vector<int64_t> targets = {3, 69, 0, 17, -100, 41};
+  LmHead head(ConstMatrix(weight.data(), DType::kFloat64, kVocab, kHidden));
+  head.softcap = 9;
+  head.lora = {ConstMatrix(a.data(), DType::kFloat64, kRank, kHidden),
+               ConstMatrix(b.data(), DType::kFloat64, kVocab, kRank), 1.5};
+  const auto loss = [&](const Gradients& out = {}) {
+    const HiddenStates states(ConstMatrix(hidden.data(), DType::kFloat64, kTokens, kHidden));
+    return cross_entropy(Context(), states, head, Targets(targets.data(), kTokens), {}, out).loss;
+  };
+  std::vector<double> d_a(a.size()), d_b(b.size());
+  Gradients out;
+  out.d_lora_a = Matrix(d_a.data(), DType::kFloat64, kRank, kHidden);
+  out.d_lora_b = Matrix(d_b.data(), DType::kFloat64, kVocab, kRank);
+  loss(out);
+  constexpr double kStep = 1e-5;  // errs by its square, 1e-10, and by 1e-15 / step of the losses' rounding
+  for (const auto& [values, gradient] : {std::pair(&a, &d_a), {&b, &d_b}}) {
+    double largest = 0;
+    for (size_t i = 0; i < values->size(); ++i) {
+      double& value = (*values)[i];
+      const double before = value;
+      value = before + kStep;
+      const double above = loss();
+      value = before - kStep;
+      const double below = loss();
+      value = before;
+      EXPECT_NEAR((*gradient)[i], (above - below) / (2 * kStep), 2e-9);
+      largest = std::max(largest, std::abs((*gradient)[i]));
+    }
+    EXPECT_GT(largest, 0.01);
   }
 }
 

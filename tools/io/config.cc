@@ -236,6 +236,7 @@ void check_level(const Config& config) {
   check_no_head(config);
   if (config.model.softcap != 0) reject(config, "model.softcap", "needs level fused: logits are final");
   if (config.model.bias) reject(config, "model.bias", "needs level fused: logits are final");
+  if (config.model.packing) reject(config, "model.packing", "needs level fused: logits are final");
   if (config.model.lora.rank != 0) reject(config, "model.lora.rank", "needs level fused: logits are final");
   if (config.kernel.in_place && config.gradients.float32 && size_of(config.model.dtype) == 2) {
     reject(config, "kernel.in_place", "needs gradients.dtype same: the gradient replaces the logits");
@@ -247,6 +248,12 @@ void check_together(const Config& config) {
   check_kernel(config);
   check_task(config);
   check_level(config);
+  if (config.model.packing && config.model.layout != HeadLayout::kVocabHidden) {
+    reject(config, "model.packing", "needs model.layout vocab_hidden: packed heads are [V, H]");
+  }
+  if (config.model.packing && config.parallel.ranks() > 1) {
+    reject(config, "model.packing", "packs a head, which ranks would have to share");
+  }
   if (config.cross_entropy.normaliser && config.cross_entropy.reduction != Reduction::kMean) {
     reject(config, "normaliser", "needs reduction mean");
   }

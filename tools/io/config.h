@@ -18,6 +18,7 @@
 #include "logitless/distillation.h"
 #include "logitless/dtype.h"
 #include "logitless/id_sets.h"
+#include "logitless/packed.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
 #include "logitless/set_distillation.h"
@@ -66,6 +67,7 @@ struct ModelConfig {
   DType dtype = DType::kFloat32;
   double softcap = 0;  ///< 0: none
   bool bias = false;
+  std::optional<Packing> packing;  ///< of the seeded head; empty: it is a matrix of dtype
   std::vector<int64_t> vocab_ids;  ///< the entries of the head, and of a teacher's, that calls are over; empty: all
   LoraConfig lora;
 };

@@ -203,6 +203,7 @@ std::vector<KeyRule> build_schema() {
       model("dtype", &M::dtype, named<DType>(all_of<DType>())),
       model("softcap", &M::softcap, number(kSoftcap)),
       model("bias", &M::bias, read_bool),
+      model("packing", &M::packing, none_or(named<Packing>({Packing::kInt8}))),
       model("vocab_ids", &M::vocab_ids, list_of(integer(0, kMaxSize), "an integer, or a list of them")),
       lora("rank", &L::rank, integer(0, kMaxSize)),
       lora("scale", &L::scale, number(kFinite)),

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 namespace logitless::oracle {
@@ -60,6 +61,12 @@ int64_t stored_entry(const LmHead& head, int64_t entry) {
   return head.ids.empty() ? entry : head.ids[static_cast<size_t>(entry)];
 }
 
+double read_int8(const PackedMatrix& packed, int64_t row, int64_t col) {
+  const int64_t group = packed.group > 0 ? packed.group : packed.cols;
+  const auto* values = static_cast<const int8_t*>(packed.data) + row * packed.row_bytes.value_or(packed.cols);
+  return static_cast<float>(values[col]) * packed.scales[(row * packed.cols + col) / group];
+}
+
 MatrixXd read_lora_a(const LmHead& head) {
   const ConstMatrix& a = head.lora.a;
   return MatrixXd::NullaryExpr(a.rows, a.cols,
@@ -78,11 +85,18 @@ MatrixXd read_lora_b(const LmHead& head, int64_t first_entry, int64_t entries) {
 MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
   const ConstMatrix& weight = head.weight;
   const bool tall = head.layout == HeadLayout::kVocabHidden;
+  if (head.packed.given() && head.packed.packing != Packing::kInt8) {
+    throw std::invalid_argument("the oracle reads packed heads of int8 alone");
+  }
   MatrixXd copy(entries, head.hidden_size());
 #pragma omp parallel for schedule(static)
   for (int64_t v = 0; v < entries; ++v) {
     for (int64_t h = 0; h < copy.cols(); ++h) {
       const int64_t entry = stored_entry(head, first_entry + v);
+      if (head.packed.given()) {
+        copy(v, h) = read_int8(head.packed, entry, h);
+        continue;
+      }
       const int64_t row = tall ? entry : h, col = tall ? h : entry;
       copy(v, h) = read_element(weight.data, weight.dtype, row * weight.stride + col);
     }

@@ -94,7 +94,8 @@ std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) 
   const io::GradientConfig& wanted = config.gradients;
   const bool fused = config.level == io::Level::kFused;
   if (job.head && wanted.d_weight && config.is_set("gradients.d_weight")) {
-    throw Error(config.place_of("gradients.d_weight") + " is true, but the head of a GGUF file is frozen");
+    throw Error(config.place_of("gradients.d_weight") + " is true, but " +
+                (config.model.packing ? "a packed head" : "the head of a GGUF file") + " is frozen");
   }
   const Output outputs[] = {
       {TensorId::kDLogits, "dlogits", !fused, job.tokens, job.vocab_size},

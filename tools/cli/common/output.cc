@@ -234,6 +234,7 @@ std::string shape_text(const std::string& what, const std::string& model, const 
   if (!of_logits) text += ", hidden " + shape["hidden"].dump();
   if (shape.contains("teacher_hidden")) text += ", of the teacher " + shape["teacher_hidden"].dump();
   text += ", vocab " + shape["vocab"].dump();
+  if (shape.contains("packing")) text += " in " + shape["packing"].get<std::string>();
   if (shape.contains("lora_rank")) text += ", LoRA of rank " + shape["lora_rank"].dump();
   text += ", " + shape["dtype"].get<std::string>();
   return of_logits ? text : text + ", " + shape["layout"].get<std::string>();
@@ -249,6 +250,7 @@ Json shape_json(const Job& job) {
                 {"vocab", job.vocab_size},
                 {"dtype", name_of(job.dtype)},
                 {"layout", name_of(job.layout)}};
+  if (job.head && job.head->packed.given()) shape["packing"] = name_of(job.head->packed.packing);
   if (job.lora_rank > 0) shape["lora_rank"] = job.lora_rank;
   if (job.teacher_size > 0) shape["teacher_hidden"] = job.teacher_size;
   return shape;

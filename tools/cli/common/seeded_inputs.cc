@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <string_view>
+#include <vector>
 
 #include "cli/common/inputs.h"
 #include "cli/common/model_files.h"
@@ -208,9 +210,32 @@ void add_seeded_batch(const Config& config, Inputs& inputs) {
   if (config.task == io::Task::kKto) add_seeded_kto_batch(config, inputs);
 }
 
+// The same head rounded to 8-bit integers, followed by one scale per vocabulary entry.
+LmHead packed_head(const Config& config, SeededValues values, Inputs& inputs) {
+  const int64_t rows = inputs.job.stored_entries, cols = inputs.job.hidden_size;
+  const uint64_t numbers = (tensor_bytes("lm_head", rows, cols, 1) + 3) / 4 * 4;
+  std::byte* data = inputs.add(TensorId::kWeight, "lm_head", numbers + tensor_bytes("scales", rows, 1, sizeof(float)));
+  auto* packed = reinterpret_cast<int8_t*>(data);
+  auto* scales = reinterpret_cast<float*>(data + numbers);
+  if (values != SeededValues::kZeros) {
+    std::vector<float> drawn(static_cast<size_t>(rows * cols));
+    const double deviation = kLogitDeviation / std::sqrt(static_cast<double>(cols));
+    SeededNumbers(config.seed, SeededTensor::kHead).fill(DType::kFloat32, deviation, rows, cols, drawn.data());
+    for (int64_t v = 0; v < rows; ++v) {
+      const std::span<const float> row(&drawn[static_cast<size_t>(v * cols)], static_cast<size_t>(cols));
+      for (const float x : row) scales[v] = std::max(scales[v], std::abs(x) / 127);
+      for (const float x : row) *packed++ = static_cast<int8_t>(std::nearbyint(x / scales[v]));
+    }
+  }
+  LmHead head(
+      PackedMatrix{.data = data, .packing = *config.model.packing, .rows = rows, .cols = cols, .scales = scales});
+  head.softcap = config.model.softcap;
+  return head;
+}
+
 // Memory is zero until it is written.
 void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs) {
-  const Job& job = inputs.job;
+  Job& job = inputs.job;
   const bool taught = job.teacher_size > 0;
   // Vectors of normal values.
   const auto add = [&](TensorId id, const char* name, SeededTensor tensor, DType dtype, double scale, int64_t vectors,
@@ -239,7 +264,11 @@ void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs)
       bytes_of(job.dtype, job.hidden_size) + (taught ? bytes_of(job.teacher_dtype, job.teacher_size) : 0) + of_lora,
       "the inputs");
   add(TensorId::kHidden, "hidden", SeededTensor::kHidden, job.dtype, 1, job.tokens, job.hidden_size);
-  add_head(TensorId::kWeight, "lm_head", SeededTensor::kHead, job.dtype, job.hidden_size);
+  if (config.model.packing) {
+    job.head = packed_head(config, values, inputs);
+  } else {
+    add_head(TensorId::kWeight, "lm_head", SeededTensor::kHead, job.dtype, job.hidden_size);
+  }
   if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, job.dtype, 0.5, job.stored_entries, 1);
   if (job.lora_rank > 0) {
     add(TensorId::kLoraA, "lora_a", SeededTensor::kLoraA, job.lora_dtype,

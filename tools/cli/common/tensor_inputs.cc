@@ -296,6 +296,9 @@ void read_model(const Config& config, const TensorPaths& paths, const io::Tensor
     add_floats(logits, job.dtype, TensorId::kLogits, inputs);
     return;
   }
+  if (config.model.packing) {
+    throw Error(config.place_of("model.packing") + " packs a seeded head, but --lm-head was given");
+  }
   const bool packed = paths.has(TensorId::kOffsets);
   const io::TensorHandle hidden =
       open(paths, TensorId::kHidden, {"hidden", io::TensorClass::kFloat, 2, !packed}, inputs);

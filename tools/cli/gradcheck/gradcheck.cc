@@ -9,6 +9,7 @@
 #include "cli/common/command_line.h"
 #include "cli/common/gates.h"
 #include "cli/common/output.h"
+#include "cli/gradcheck/mean_gradients.h"
 #include "cli/gradcheck/truth.h"
 #include "cli/measure/one_call.h"
 #include "cli/measure/runner.h"
@@ -62,8 +63,9 @@ oracle::StoredMatrix entries_of(const Matrix& d_weight, HeadLayout layout, int64
 // What one call gives, held against the oracle: metrics and gates.
 class Check {
  public:
-  Check(const TaskRun& call, const Job& job, const TaskResult& forward, const TaskResult& result, const Truth& truth)
-      : call_(call), config_(call.config), job_(job), result_(result), truth_(truth) {
+  Check(const TaskRun& call, const Job& job, const TaskResult& forward, const TaskResult& result, const Truth& truth,
+        const MeanGradients* mean)
+      : call_(call), config_(call.config), job_(job), result_(result), truth_(truth), mean_(mean) {
     compare_losses();
     if (config_.top_k > 0) compare_top(forward);
     if (truth.of_logits) compare_logit_gradients();
@@ -151,7 +153,7 @@ class Check {
   }
 
   void compare_parameter_gradients() {
-    const Gradients& out = call_.gradients;
+    const Gradients& out = mean_ ? mean_->views : call_.gradients;
     if (!out.any()) return;
     Deviation d_hidden, d_weight, d_bias, d_lora_a, d_lora_b;
     MatrixXd lora_a_truth = MatrixXd::Zero(job_.lora_rank, job_.hidden_size);
@@ -171,19 +173,33 @@ class Check {
       d_hidden.add(hidden_truth, from(out.d_hidden.data, out.d_hidden.dtype, 0, out.d_hidden.stride, 1));
     }
     const io::ToleranceConfig& tolerances = config_.tolerances;
-    const auto compare = [&](const std::string& name, bool wanted, const Deviation& deviation,
+    const auto compare = [&](TensorId id, const std::string& name, bool wanted, const Deviation& deviation,
                              const std::optional<double>& tolerance) {
       if (!wanted) return;
       add(name + "_max_abs", deviation.max_abs());
       add(name + "_rel_l2", deviation.rel_l2());
-      gate(name + "_rel_l2", deviation.rel_l2(),
-           tolerance.value_or(exact(deviation, job_.gradient_dtype, io::gradient_spacing(result_.plan)).rel_l2));
+      double limit = exact(deviation, job_.gradient_dtype, io::gradient_spacing(result_.plan)).rel_l2;
+      if (mean_ && deviation.norm() > 0) {
+        add(name + "_noise", mean_->spread(id) / deviation.norm());
+        limit += kSpreads * mean_->spread(id) / std::sqrt(kDraws) / deviation.norm();
+      }
+      gate(name + "_rel_l2", deviation.rel_l2(), tolerance.value_or(limit));
     };
-    compare("d_hidden", out.d_hidden.data, d_hidden, tolerances.d_hidden_rel_l2);
-    compare("d_weight", out.d_weight.data, d_weight, tolerances.d_weight_rel_l2);
-    compare("d_bias", out.d_bias.data, d_bias, tolerances.d_bias_rel_l2);
-    compare("d_lora_a", out.d_lora_a.data, d_lora_a, tolerances.d_lora_a_rel_l2);
-    compare("d_lora_b", out.d_lora_b.data, d_lora_b, tolerances.d_lora_b_rel_l2);
+    compare(TensorId::kDHidden, "d_hidden", out.d_hidden.data, d_hidden, tolerances.d_hidden_rel_l2);
+    compare(TensorId::kDWeight, "d_weight", out.d_weight.data, d_weight, tolerances.d_weight_rel_l2);
+    compare(TensorId::kDBias, "d_bias", out.d_bias.data, d_bias, tolerances.d_bias_rel_l2);
+    compare(TensorId::kDLoraA, "d_lora_a", out.d_lora_a.data, d_lora_a, tolerances.d_lora_a_rel_l2);
+    compare(TensorId::kDLoraB, "d_lora_b", out.d_lora_b.data, d_lora_b, tolerances.d_lora_b_rel_l2);
+    if (mean_) compare_noise(d_hidden.norm(), d_weight.norm());
+  }
+
+  void compare_noise(double d_hidden, double d_weight) {
+    add("kept_share", result_.plan.kept_share);
+    const double asked = result_.plan.noise_estimate;
+    if (asked == 0) return;  // θ is given, or all segments were taken
+    const auto noise_of = [&](TensorId id, double norm) { return norm > 0 ? mean_->spread(id) / norm : 0; };
+    gate("noise", std::max(noise_of(TensorId::kDHidden, d_hidden), noise_of(TensorId::kDWeight, d_weight)),
+         kNoiseRatio * asked);
   }
 
   void add(const std::string& name, double value) { metrics_[name] = value; }
@@ -213,6 +229,7 @@ class Check {
   const Job& job_;
   const TaskResult& result_;
   const Truth& truth_;
+  const MeanGradients* mean_;      // null where gradients are exact
   Json metrics_ = Json::object();  // in the order of the report
   std::vector<io::Gate> gates_;
 };
@@ -220,9 +237,8 @@ class Check {
 // Runs the call, and the oracle on the same tensors. Returns a check of the report.
 Json run_check(const GradcheckOptions& options, const Profile& profile, const std::string& name, io::Config config,
                Progress& progress) {
-  if (config.backward.mode != BackwardMode::kExact) {
-    throw io::Error("backward.mode = " + std::string(name_of(config.backward.mode)) +
-                    ": gradcheck holds exact gradients to the oracle");
+  if (config.backward.mode == BackwardMode::kCertified) {
+    throw io::Error("backward.mode = certified: gradcheck compares exact and sampled gradients with the oracle");
   }
   const auto phase = [&](const char* what) { progress.phase(name + ": " + what); };
   phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
@@ -242,11 +258,16 @@ Json run_check(const GradcheckOptions& options, const Profile& profile, const st
   phase("kernel, with gradients");
   call.reset();
   const double kernel_s = measure([&] { result = call.run(context); }).time_s;
+  std::optional<MeanGradients> mean;
+  if (config.backward.mode == BackwardMode::kSampled) {
+    phase("kernel, other seeds");
+    mean.emplace(call, job, context);
+  }
   phase("float64 oracle");
   std::optional<Check> check;
   const double reference_s = measure([&] {
                                const Truth truth = find_truth(call, job[TensorId::kLogits].data);
-                               check.emplace(call, job, forward, result, truth);
+                               check.emplace(call, job, forward, result, truth, mean ? &*mean : nullptr);
                              }).time_s;
   inputs.check_files();
   Json metrics = check->metrics();

@@ -1,0 +1,469 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+# python/generate_signatures.py writes this file.
+from typing import Literal, Optional, Union
+
+from jax import Array
+
+from . import Context
+from .lora import LoraWeight
+from .packed import PackedWeight
+
+__all__ = ['distillation_loss', 'id_logps', 'linear_cross_entropy', 'set_distillation_loss', 'soft_cross_entropy', 'token_logps', 'topk_logps']
+
+def distillation_loss(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], teacher_hidden: Optional[Array] = None,
+    teacher_weight: Union[Array, PackedWeight, LoraWeight, None] = None, targets: Optional[Array] = None,
+    *, bias: Optional[Array] = None, teacher_bias: Optional[Array] = None,
+    teacher_logits: Optional[Array] = None, temperatures: Optional[Array] = None,
+    vocab_ids: Optional[Array] = None, teacher_vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    teacher_softcap: float = 0.0,
+    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
+    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    normaliser: Optional[float] = None, loss_scale: float = 1.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
+) -> Array:
+    """How far the student's distribution, of hidden and weight, is from the teacher's: divergence="forward_kl" (the
+    default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
+    teacher, whose width and type are its own. teacher_logits, [..., V], takes the place of teacher_hidden and
+    teacher_weight.
+
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against; without it all tokens take part. The other options are layout, softcap, teacher_layout, teacher_softcap,
+    teacher_round_logits_to and those of DistillationOptions.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        teacher_hidden (floats [..., H]): the teacher's hidden states.
+        teacher_weight (floats [V, H]): the teacher's head, as weight is.
+        targets (ids [...]): token ids, one per row of hidden.
+        bias (floats [V]): added to the logits.
+        teacher_bias (floats [V]): added to the logits.
+        teacher_logits (floats [..., V]): in place of teacher_hidden and teacher_weight.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        teacher_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        teacher_layout: the axes of teacher_weight.
+        teacher_softcap: c of c · tanh(logits / c); 0 for none.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+        divergence: how far student and teacher are apart.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
+        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
+        forward_weight: w of mixed_kl, the weight of the forward KL.
+        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        divergence_weight: the weight of the divergence.
+        temperature_squared: multiplies the divergence with the student's temperature squared.
+        hard_weight: the weight of the cross-entropy against the targets.
+        hard_temperature: the temperature of the cross-entropy; needs hard_weight.
+        reduction: how the tokens' losses become one.
+        mean_over: what a mean divides by.
+        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        loss_scale: multiplies loss and gradients.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+
+    Returns:
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> loss = lj.distillation_loss(hidden, weight, hidden, 2 * weight, divergence="jsd")
+        >>> round(float(loss), 3)
+        0.034
+    """
+
+def id_logps(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], ids: Array, *,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
+) -> Array:
+    """Log-probabilities at any token ids [..., K] of each token, of ids' shape, with gradients. normalise_over="set" takes
+    probabilities that sum to 1 over a token's ids, an id that stands twice counted once, and reads no other row of the
+    head. The other options are layout, softcap and those of TokenOptions that targets do not decide.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ids (ids [..., K]): token ids.
+        bias (floats [V]): added to the logits.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        normalise_over: what the probabilities of a row sum to 1 over.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+
+    Returns:
+        log-probabilities, of ids' shape, float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> ids = jnp.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> lj.id_logps(hidden, weight, ids).shape
+        (6, 2)
+    """
+
+def linear_cross_entropy(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], targets: Array, *,
+    bias: Optional[Array] = None, class_weights: Optional[Array] = None,
+    temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, vocab_axis: Optional[str] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
+    dft: bool = False, loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
+) -> Array:
+    """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
+    float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call, and only
+    those that are asked for.
+
+    weight may be a PackedWeight (logitless.packed), which is frozen, or a LoraWeight (logitless.lora), differentiable in
+        its weight, a and b: a jit takes either as an argument.
+    bias and class_weights: [V]. temperatures: of targets' shape.
+    vocab_ids: [K], the entries of the head that the call is over. Targets and class weights mean places among them;
+        the gradients of weight and bias are whole, with zeros for the other entries.
+    options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
+        softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
+        temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, normaliser.
+    backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
+        seed is an int of 32 bits or an array of one, which jit reads at run time; each step should have its own.
+    context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
+    vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
+        entries, an equal number on each, or vocab_ids chooses an equal number of them; all else is the same on all,
+        and so is the loss.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (ids [...]): token ids, one per row of hidden.
+        bias (floats [V]): added to the logits.
+        class_weights (numbers [V]): one per vocabulary entry, as in PyTorch.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        reduction: how the tokens' losses become one.
+        label_smoothing: ε of PyTorch's label smoothing.
+        z_loss: λ of λ · lse², added to each token's loss.
+        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        loss_scale: multiplies loss and gradients.
+        normaliser: divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+
+    Returns:
+        the loss, one number of float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> loss, grad = jax.value_and_grad(lj.linear_cross_entropy)(hidden, weight, jnp.arange(6))
+        >>> grad.shape
+        (6, 4)
+    """
+
+def set_distillation_loss(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], ids: Array, teacher_logps: Array,
+    targets: Optional[Array] = None, *, teacher_outside_logps: Optional[Array] = None,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    normaliser: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
+) -> Array:
+    """How far the student's distribution is from a teacher's, whose log-probabilities at token ids are known: both
+    [..., K]. outside= says what becomes of the probability outside of the set: "tail" (the default;
+    teacher_outside_logps, of hidden's leading axes, has the teacher's log-probability of it, where that is known),
+    "truncated", "renormalised", "teacher_renormalised" or "generalised": docs/losses.md, section 7.
+
+    targets says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is against. The other
+    options are layout, softcap and those of SetDistillationOptions.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ids (ids [..., K]): token ids whose teacher log-probability is known.
+        teacher_logps (numbers as ids): the teacher's log-probabilities.
+        targets (ids [...]): token ids, one per row of hidden.
+        teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
+        bias (floats [V]): added to the logits.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        divergence: between student and teacher; the last two are refused.
+        outside: what becomes of the probability outside of a row's set.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        forward_weight: w of mixed_kl: the weight of the forward KL.
+        divergence_weight: the weight of the divergence.
+        temperature_squared: the divergence times the student's temperature squared.
+        hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
+        reduction: how the tokens' losses become one.
+        mean_over: what a mean divides by.
+        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        loss_scale: multiplies loss and gradients.
+        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+
+    Returns:
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> ids = jnp.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> loss = lj.set_distillation_loss(hidden, weight, ids, jnp.full((6, 2), -1.0))
+        >>> round(float(loss), 3)
+        1.054
+    """
+
+def soft_cross_entropy(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], probabilities: Optional[Array] = None,
+    *, ids: Optional[Array] = None, weights: Optional[Array] = None, mask: Optional[Array] = None,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
+    loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
+) -> Array:
+    """Cross-entropy of hidden [..., H] through a head [V, H] against a distribution a token: probabilities [..., V], or
+    ids with weights, both [..., K], where weights of one id add up. They may have any sum. mask, of hidden's leading
+    axes, leaves tokens out. subtract_entropy=True returns KL(targets, model).
+
+    The other options are layout, softcap and those of SoftCrossEntropyOptions, with those of its token options that
+    targets do not decide.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        probabilities (numbers [..., V]): in place of ids and weights.
+        ids (ids [..., K]): token ids with a target weight.
+        weights (numbers as ids): their probabilities; weights of one id add up.
+        mask (flags [...]): 0 excludes a token.
+        bias (floats [V]): added to the logits.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        reduction: how the tokens' losses become one.
+        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        loss_scale: multiplies loss and gradients.
+        normaliser: divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+
+    Returns:
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> loss = lj.soft_cross_entropy(hidden, weight, jnp.full((6, 7), 1 / 7))
+        >>> round(float(loss), 3)
+        2.708
+    """
+
+def token_logps(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], targets: Array, *,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, vocab_axis: Optional[str] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Union[int, Array] = 0,
+) -> tuple[Array, Array]:
+    """(log-probabilities of the targets, entropies), both of targets' shape, in nats, with gradients. Tokens that take
+    no part have 0 in both. Its arguments are those of linear_cross_entropy(); its options layout, softcap and those
+    of TokenOptions: ignore_index, shift, temperature, temperature_meaning, round_logits_to.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (ids [...]): token ids, one per row of hidden.
+        bias (floats [V]): added to the logits.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: 32 bits, which jit reads at run time; another per step.
+
+    Returns:
+        (logps, entropies), both of targets' shape, float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> logps, entropies = lj.token_logps(hidden, weight, jnp.arange(6))
+        >>> logps.shape, str(logps.dtype)
+        ((6,), 'float32')
+    """
+
+def topk_logps(
+    hidden: Array, weight: Union[Array, PackedWeight, LoraWeight], k: int, *,
+    bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
+    context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    softcap: float = 0.0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+) -> tuple[Array, Array]:
+    """The ids of the k largest logits of each token, int32, and their log-probabilities over the whole vocabulary: both
+    [..., k], by falling logit, of equal ones the lower id first. k is 1 to 256. Behind the end of a smaller vocabulary
+    ids are -1 and log-probabilities -inf; a token with a NaN has -1 and NaN. No gradient flows through either. The other
+    options are layout, softcap and those of TokenOptions that targets do not decide.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        k: how many, from 1 to 256.
+        bias (floats [V]): added to the logits.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
+        layout: the axes of weight.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+
+    Returns:
+        (ids, logps), both [..., k]: int32, and float32, or float64 for float64 hidden states.
+
+    Raises:
+        ValueError: an argument is refused; nothing was written.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import jax, jax.numpy as jnp, logitless.jax as lj
+        >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
+        >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
+        >>> ids, logps = lj.topk_logps(hidden, weight, 3)
+        >>> ids.shape, str(ids.dtype)
+        ((6, 3), 'int32')
+    """

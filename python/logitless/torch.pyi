@@ -1,0 +1,879 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+# python/generate_signatures.py writes this file.
+from collections.abc import Sequence
+from typing import Any, Literal, Optional, Union
+
+import torch
+from torch import Tensor
+
+from . import Context
+from ._torch_call import options as options, set_options as set_options
+from ._torch_loss import CrossEntropyStats as CrossEntropyStats
+from ._torch_tokens import topk_union as topk_union
+from .lora import LoraWeight
+from .packed import PackedWeight
+
+__all__ = ['CrossEntropyStats', 'LinearCrossEntropyLoss', 'distillation_loss', 'id_logps', 'kto_loss', 'linear_cross_entropy', 'options', 'policy_loss', 'preference_loss', 'set_distillation_loss', 'set_options', 'soft_cross_entropy', 'token_logps', 'topk_logps', 'topk_union']
+
+def distillation_loss(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight],
+    teacher_hidden: Optional[Tensor] = None,
+    teacher_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
+    targets: Optional[Tensor] = None, *, bias: Optional[Tensor] = None,
+    teacher_bias: Optional[Tensor] = None, teacher_logits: Optional[Tensor] = None,
+    teacher_softcap: float = 0.0, vocab_ids: Optional[Tensor] = None,
+    teacher_vocab_ids: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    normaliser: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, return_metrics: bool = False, group: Any = None,
+    softcap: float = 0.0,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
+    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens', loss_scale: float = 1.0,
+    want_entropy: bool = False, want_agreement: bool = False,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
+) -> Any:
+    """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
+    teacher_weight: divergence="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
+    logits are in memory. Gradients flow to hidden, weight and bias, and never to the teacher, detached
+    or not. teacher_logits, [..., V], takes the place of teacher_hidden and teacher_weight where a server has made them.
+
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against; without it all tokens take part. softcap is the student's; the other options are the members of
+    DistillationOptions. reduction="none" returns one loss per token. With
+    return_metrics=True a dict of them comes with the loss. vocab_ids and context are those of linear_cross_entropy(),
+    and teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
+    PackedWeight. group: ranks that share the vocabulary of both heads;
+    teacher_logits are the columns of a rank's slice then.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        teacher_hidden (floats [..., H]): the teacher's hidden states.
+        teacher_weight (floats [V, H]): the teacher's head, as weight is.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
+        bias (floats [V]): added to the logits.
+        teacher_bias (floats [V]): added to the logits.
+        teacher_logits (floats [..., V]): in place of teacher_hidden and teacher_weight.
+        teacher_softcap: c of c · tanh(logits / c); 0 for none.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        teacher_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
+        reduction: how the tokens' losses become one.
+        normaliser: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        softcap: c of c · tanh(logits / c); 0 for none.
+        divergence: how far student and teacher are apart.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
+        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
+        forward_weight: w of mixed_kl, the weight of the forward KL.
+        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        divergence_weight: the weight of the divergence.
+        temperature_squared: multiplies the divergence with the student's temperature squared.
+        hard_weight: the weight of the cross-entropy against the targets.
+        hard_temperature: the temperature of the cross-entropy; needs hard_weight.
+        mean_over: what a mean divides by.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills the entropies of student and teacher.
+        want_agreement: fills whether both have the same most likely id.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> loss = lt.distillation_loss(hidden, weight, hidden.detach(), 2 * weight, divergence="jsd")
+        >>> round(loss.item(), 3)
+        0.034
+    """
+
+def id_logps(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], ids: Tensor, *,
+    bias: Optional[Tensor] = None, id_counts: Optional[Tensor] = None,
+    id_offsets: Optional[Tensor] = None, softcap: float = 0.0, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
+    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
+) -> Tensor:
+    """Log-probabilities at any token ids of each token, of ids' shape, with gradients.
+
+    ids is [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has (the others are 0);
+    or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
+    that stands twice counted once, and reads no other row of the head. The other options are the members of
+    TokenOptions; temperatures, vocab_ids, group and context are those of linear_cross_entropy(). Over sets there is no
+    group.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids.
+        bias (floats [V]): added to the logits.
+        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        normalise_over: what the probabilities of a row sum to 1 over.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        log-probabilities, of ids' shape. They are float32, or float64 for float64 hidden states, or of dtype.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> ids = torch.tensor([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> lt.id_logps(hidden, weight, ids, normalise_over="set").exp().sum(-1).round().tolist()
+        [1.0, 1.0, 1.0, 1.0, 1.0, 1.0]
+    """
+
+def kto_loss(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], targets: Tensor,
+    labels: Optional[Tensor] = None, *, bias: Optional[Tensor] = None, ref_logps: Optional[Tensor] = None,
+    ref_hidden: Optional[Tensor] = None, ref_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
+    ref_bias: Optional[Tensor] = None, ref_vocab_ids: Optional[Tensor] = None,
+    kl_logps: Optional[Tensor] = None, kl_ref_logps: Optional[Tensor] = None,
+    sequence_weights: Optional[Tensor] = None, reward_targets: Optional[Tensor] = None,
+    softcap: float = 0.0, temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
+    vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
+    group: Any = None, loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    beta: float = 0.1, desirable_weight: float = 1.0, undesirable_weight: float = 1.0,
+    bco_delta: float = 0.0, average_log_prob: bool = False,
+    ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    loss_scale: float = 1.0, want_entropy: bool = False, ref_softcap: float = 0.0,
+    ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
+) -> Any:
+    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
+    true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
+    sequence_weights multiply the losses. The reference, temperatures, offsets, vocab_ids and context are those
+    of preference_loss().
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
+        labels (flags [B]): 1 is desirable.
+        bias (floats [V]): added to the logits.
+        ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
+        ref_hidden (floats [..., H]): the reference's hidden states.
+        ref_weight (floats [V, H]): the reference's head, as weight is.
+        ref_bias (floats [V]): added to the logits.
+        ref_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
+        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
+        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
+        sequence_weights (numbers [B]): multiplies each sequence's loss.
+        reward_targets (numbers [B]): for a2po.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        loss: the loss of a sequence.
+        beta: the scale of log ratios.
+        desirable_weight: of desirable sequences.
+        undesirable_weight: of the others.
+        bco_delta: bco: what rewards are compared with.
+        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
+        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills metrics.mean_entropy.
+        ref_softcap: c of c · tanh(logits / c); 0 for none.
+        ref_logps_per: what ref_logps has an entry for.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> given = {"labels": torch.tensor([1, 0]), "ref_logps": torch.tensor([-6.0, -7.0])}
+        >>> states, targets = hidden.reshape(2, 3, 4), torch.arange(6).reshape(2, 3)
+        >>> loss = lt.kto_loss(states, weight, targets, loss="apo_zero_unpaired", **given)
+        >>> round(loss.item(), 3)
+        0.508
+    """
+
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Union[Tensor, PackedWeight, LoraWeight], target: Tensor, *,
+    linear_bias: Optional[Tensor] = None, weight: Optional[Tensor] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', ignore_index: Optional[int] = None,
+    label_smoothing: float = 0.0, options: Any = None, normaliser: Union[float, Tensor, None] = None,
+    temperatures: Optional[Tensor] = None, loss_dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, offsets: Optional[Tensor] = None, return_stats: bool = False,
+    group: Any = None, context: Optional[Context] = None, softcap: float = 0.0, shift: int = 0,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    z_loss: float = 0.0, dft: bool = False, loss_scale: float = 1.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None,
+) -> Any:
+    """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
+
+    The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
+    there, has nothing to choose here. `input` may have any leading axes, which `target` shares.
+
+    normaliser is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
+    micro-batches of a step, for example. The loss is computed in float64, so that loss_dtype=torch.float32 shows more of it
+    than bfloat16 does; gradients do not depend on it. Targets, and `weight`, mean places in vocab_ids; the gradient of
+    linear_weight has its shape, with zeros for the other entries. shift stays within each sequence of offsets. With group,
+    linear_weight and linear_bias hold this rank's vocabulary entries, and all else is the same on all ranks; a head that is a
+    DTensor, sharded over its vocabulary entries, needs none. torch.compile breaks the graph at a call with context.
+
+    linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients. It may
+    be a LoraWeight (logitless.lora), whose tensors have gradients, too.
+
+    Targets may be class probabilities, of input's shape but for the last axis, which counts the classes. With
+    label_smoothing or weight, or of another type than float32 (float64 for a float64 input), they are copied.
+
+    What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN, and a class probability below
+    0 is an error. Weights of more than two axes, and class probabilities that require a gradient, are handed to
+    PyTorch's own function, with a warning.
+
+    Args:
+        input (floats [..., H]): hidden states.
+        linear_weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        target (int64 [...], or floats [..., V]): token ids, or class probabilities.
+        linear_bias (floats [V]): added to the logits.
+        weight (numbers [V]): class weights, as in PyTorch.
+        reduction: how the tokens' losses become one.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        label_smoothing: ε of PyTorch's label smoothing.
+        options: PyTorch's, which chooses a chunking there: without effect.
+        normaliser: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        loss_dtype: of the loss; by default input's type.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        return_stats: returns the loss and CrossEntropyStats, of the same pass.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        context: how the call runs, backward included, instead of what options() says.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        z_loss: λ of λ · lse², added to each token's loss.
+        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        loss_scale: multiplies loss and gradients.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+
+    Returns:
+        the loss, of input's type, or of loss_dtype; with return_stats=True (loss, CrossEntropyStats). One number, or one per token with reduction="none".
+
+    Raises:
+        ValueError, RuntimeError, IndexError: as PyTorch's function raises them.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> loss = lt.linear_cross_entropy(hidden, weight, torch.arange(6))
+        >>> loss.backward()
+        >>> hidden.grad.shape
+        torch.Size([6, 4])
+    """
+
+def policy_loss(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], chosen_ids: Tensor,
+    advantages: Optional[Tensor] = None, *, bias: Optional[Tensor] = None,
+    old_logps: Optional[Tensor] = None, ref_logps: Optional[Tensor] = None,
+    sampling_logps: Optional[Tensor] = None, teacher_logps: Optional[Tensor] = None,
+    scores: Optional[Tensor] = None, mask: Optional[Tensor] = None, kept_ids: Optional[Tensor] = None,
+    kept_counts: Optional[Tensor] = None, kept_offsets: Optional[Tensor] = None, softcap: float = 0.0,
+    temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
+    vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
+    group: Any = None,
+    variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    importance_sampling_level: Literal['token', 'sequence'] = 'token',
+    epsilon_low: Optional[float] = None, epsilon_high: Optional[float] = None,
+    delta: Optional[float] = None, log_ratio_clamp: Optional[float] = 20.0, beta: float = 0.0,
+    kl_estimator: Literal['k1', 'k2', 'k3', 'abs', 'k1_plus', 'k3_plus'] = 'k3',
+    use_bias_correction_kl: bool = False, entropy_bonus: float = 0.0, top_entropy_quantile: float = 1.0,
+    off_policy_mask_threshold: Optional[float] = None,
+    sampler_correction: Literal['none', 'token_truncate', 'token_mask', 'sequence_truncate', 'sequence_mask', 'geometric_mask'] = 'none',
+    sampler_clip_min: Optional[float] = None, sampler_clip_max: Optional[float] = 3.0,
+    teacher_weight: float = 0.0, teacher_against: Literal['current', 'old', 'sampling'] = 'current',
+    teacher_discount: float = 0.0,
+    trust_region: Literal['default', 'none', 'tv', 'tv_both', 'kl'] = 'default',
+    trust_region_low: Optional[float] = None, trust_region_high: Optional[float] = None,
+    m2_threshold: Optional[float] = None, sampler_penalty: float = 0.0, positive_nll_weight: float = 0.0,
+    aggregation: Literal['default', 'token_mean', 'token_sum', 'seq_mean_token_sum', 'seq_mean_token_mean', 'seq_mean_token_sum_norm'] = 'default',
+    num_items_in_batch: Optional[float] = None, max_completion_length: Optional[int] = None,
+    num_sequences: Optional[float] = None, count_empty_sequences: bool = True,
+    sapo_temperature_pos: float = 1.0, sapo_temperature_neg: float = 1.05, vespo_k_pos: float = 2.0,
+    vespo_lambda_pos: float = 3.0, vespo_k_neg: float = 3.0, vespo_lambda_neg: float = 2.0,
+    dro_tau: float = 0.1, topr_weight_pos: float = 1.0, topr_weight_neg: float = 1.0,
+    cov_share: float = 0.0002, cov_low: float = 1.0, cov_high: float = 5.0, cov_seed: int = 0,
+    cov_kl_weight: float = 0.1, loss_scale: float = 1.0, want_entropy: bool = False,
+    advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
+) -> Any:
+    """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
+    hidden and head. advantages are one a sequence or one a token, logps and mask one a token, scores one a sequence
+    (variant="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
+    teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
+    with the loss.
+
+    kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
+    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11).
+    temperatures, vocab_ids and context are those of linear_cross_entropy(); all ids mean places among vocab_ids.
+    offsets, [B + 1], say where each of the sequences of hidden [N, H] begins, and where the last one ends.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        chosen_ids (int64 or int32 [...]): the sampled token ids.
+        advantages (numbers [B] or [...]): one per sequence or per token.
+        bias (floats [V]): added to the logits.
+        old_logps (numbers [...]): log-probabilities before the update; without them the ratio is 1.
+        ref_logps (numbers [...]): the reference's log-probabilities; needs beta.
+        sampling_logps (numbers [...]): the sampler's log-probabilities; NaN where unknown.
+        teacher_logps (numbers [...]): the teacher's log-probabilities; needs teacher_weight.
+        scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
+        mask (flags [...]): 0 excludes a token.
+        kept_ids (int64 or int32 [..., K], or [E] with kept_offsets): token ids that the sampler kept.
+        kept_counts (int64 or int32 [...]): how many of its K ids each row has.
+        kept_offsets (int64 or int32 [N + 1]): row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        variant: the loss of a token, and by default its aggregation and trust region.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        importance_sampling_level: one ratio a token, or GSPO's one a sequence.
+        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
+        epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
+        delta: with two-sided clipping: the largest ratio of the unclipped side.
+        log_ratio_clamp: log ratios are held within ± this; none is 300.
+        beta: the weight of the KL penalty; needs ref_logps.
+        kl_estimator: of the KL from one sample; needs beta.
+        use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
+        entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
+        top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
+        off_policy_mask_threshold: sequences of negative advantage whose mean drift is above this are dropped.
+        sampler_correction: what exp(old − sampling) does to a token's loss; needs sampling_logps.
+        sampler_clip_min: the least correction; needs sampler_correction.
+        sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
+        teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
+        teacher_against: whose log-probability stands against the teacher's; needs teacher_weight.
+        teacher_discount: what one position further on counts for; needs teacher_weight.
+        trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
+        trust_region_low: its lower bound; unset it is 0.2 (tv_both: 0.1).
+        trust_region_high: its upper bound; unset it is 0.2 (tv_both: 0.1).
+        m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
+        sampler_penalty: the weight of (logp − sampling)².
+        positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
+        aggregation: how tokens' losses become one number; the variant's by default.
+        num_items_in_batch: what token_mean divides by in place of the number of tokens.
+        max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
+        num_sequences: what a mean of sequences divides by in place of their number.
+        count_empty_sequences: whether a mean of sequences counts those without a token.
+        sapo_temperature_pos: of sapo, where the advantage is positive.
+        sapo_temperature_neg: of sapo, where it is negative.
+        vespo_k_pos: k of vespo, where the advantage is not negative.
+        vespo_lambda_pos: λ of vespo, where the advantage is not negative.
+        vespo_k_neg: k of vespo, where it is negative.
+        vespo_lambda_neg: λ of vespo, where it is negative.
+        dro_tau: dro: twice the weight of (logp − old)².
+        topr_weight_pos: topr: the weight of sequences with a score above 0.
+        topr_weight_neg: topr: the weight of the others.
+        cov_share: clip_cov, kl_cov: the share of tokens that they choose.
+        cov_low: clip_cov chooses among tokens of a covariance above this.
+        cov_high: and below this.
+        cov_seed: decides what clip_cov chooses.
+        cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills metrics.mean_entropy where nothing else needs it.
+        advantages_per: what advantages has an entry for.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> advantages = torch.tensor([1.0, -1.0, 0.5, 1.0, -1.0, 2.0])
+        >>> loss, metrics = lt.policy_loss(hidden, weight, torch.arange(6), advantages, return_metrics=True)
+        >>> round(loss.item(), 3)
+        -0.417
+    """
+
+def preference_loss(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], targets: Tensor, *,
+    bias: Optional[Tensor] = None, ref_logps: Optional[Tensor] = None,
+    ref_hidden: Optional[Tensor] = None, ref_weight: Union[Tensor, PackedWeight, LoraWeight, None] = None,
+    ref_bias: Optional[Tensor] = None, ref_vocab_ids: Optional[Tensor] = None, softcap: float = 0.0,
+    temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
+    vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
+    group: Any = None,
+    losses: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
+    loss_weights: Union[float, Sequence[float]] = [], beta: float = 0.1, label_smoothing: float = 0.0,
+    average_log_prob: bool = False, ref_logps_are: Literal['sums', 'averages'] = 'sums',
+    discopop_tau: float = 0.05, simpo_gamma: float = 0.5,
+    f_divergence: Literal['reverse_kl', 'forward_kl', 'js_divergence', 'alpha_divergence'] = 'reverse_kl',
+    f_alpha: float = 0.5, ld_alpha: Optional[float] = None, use_weighting: bool = False,
+    reward_alpha: float = 0.0, nll_weight: Optional[float] = None, ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    loss_scale: float = 1.0, want_entropy: bool = False, ref_softcap: float = 0.0,
+    ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
+) -> Any:
+    """A loss of pairs (DPO's family, ORPO, SimPO, CPO): hidden [2B, T, H] holds the chosen sequences, then
+    the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
+    loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
+    are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets,
+    vocab_ids and context are those of policy_loss().
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
+        bias (floats [V]): added to the logits.
+        ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
+        ref_hidden (floats [..., H]): the reference's hidden states.
+        ref_weight (floats [V, H]): the reference's head, as weight is.
+        ref_bias (floats [V]): added to the logits.
+        ref_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        return_metrics: returns the loss and a dict of what a trainer logs.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        losses: the losses that are added up, at least one.
+        loss_weights: one for each of losses; empty: all 1.
+        beta: the scale of log ratios.
+        label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
+        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
+        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        discopop_tau: τ of discopop.
+        simpo_gamma: γ of simpo.
+        f_divergence: what stands in place of log ratios.
+        f_alpha: α of alpha_divergence.
+        ld_alpha: LD-DPO: what tokens beyond the length of the pair's shorter answer count.
+        use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
+        reward_alpha: AlphaPO: α of simpo's and cpo's reward.
+        nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        loss_scale: multiplies loss and gradients.
+        want_entropy: fills metrics.mean_entropy.
+        ref_softcap: c of c · tanh(logits / c); 0 for none.
+        ref_logps_per: what ref_logps has an entry for.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        the loss, one number of float32, or float64 for float64 hidden states, or of dtype; with return_metrics=True (loss, metrics), a dict of floats.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
+        >>> targets, ref_logps = torch.arange(6).reshape(2, 3), torch.tensor([-6.0, -7.0])
+        >>> loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, losses="ipo")
+        >>> round(loss.item(), 3)
+        27.293
+    """
+
+def set_distillation_loss(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], ids: Tensor, teacher_logps: Tensor,
+    targets: Optional[Tensor] = None, *, id_counts: Optional[Tensor] = None,
+    id_offsets: Optional[Tensor] = None, teacher_outside_logps: Optional[Tensor] = None,
+    bias: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    softcap: float = 0.0, normaliser: Union[float, Tensor, None] = None,
+    temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, group: Any = None,
+    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    temperature_squared: bool = False, hard_weight: float = 0.0,
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens', loss_scale: float = 1.0,
+    tail_floor: float = 0.0, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: Optional[int] = None,
+    context: Optional[Context] = None,
+) -> Tensor:
+    """How far the student's distribution is from a teacher's, whose log-probabilities at a set of token ids are known.
+
+    ids and teacher_logps are [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has,
+    or [E] with id_offsets. outside= says what becomes of the probability outside of the set: "tail" (the default;
+    teacher_outside_logps has the teacher's log-probability of it, where that is known), "truncated", "renormalised",
+    "teacher_renormalised" or "generalised": docs/losses.md, section 7. Gradients flow to hidden, weight and
+    bias, and none to the teacher.
+
+    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
+    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids, group and
+    context are those of linear_cross_entropy().
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids whose teacher log-probability is known.
+        teacher_logps (numbers as ids): the teacher's log-probabilities.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
+        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
+        bias (floats [V]): added to the logits.
+        reduction: how the tokens' losses become one.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        normaliser: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        divergence: between student and teacher; the last two are refused.
+        outside: what becomes of the probability outside of a row's set.
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        forward_weight: w of mixed_kl: the weight of the forward KL.
+        divergence_weight: the weight of the divergence.
+        temperature_squared: the divergence times the student's temperature squared.
+        hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
+        mean_over: what a mean divides by.
+        loss_scale: multiplies loss and gradients.
+        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> ids = torch.tensor([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])
+        >>> loss = lt.set_distillation_loss(hidden, weight, ids, torch.full((6, 2), -1.0), outside="truncated")
+        >>> round(loss.item(), 3)
+        1.305
+    """
+
+def soft_cross_entropy(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight],
+    probabilities: Optional[Tensor] = None, *, ids: Optional[Tensor] = None,
+    weights: Optional[Tensor] = None, id_counts: Optional[Tensor] = None,
+    id_offsets: Optional[Tensor] = None, mask: Optional[Tensor] = None, bias: Optional[Tensor] = None,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean', softcap: float = 0.0,
+    normaliser: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    subtract_entropy: bool = False, loss_scale: float = 1.0,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
+) -> Tensor:
+    """Cross-entropy against a distribution a token, without the logits in memory.
+
+    The targets are probabilities, [..., V] with hidden's leading axes (of another type than float32, or float64 for a
+    float64 hidden, they are copied); or ids with weights, [..., K], where weights of one id add up and id_counts may say
+    how many of its K a token has, or [E] with id_offsets. They may have any sum; none of them gets a gradient. mask
+    leaves tokens out.
+
+    subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
+    TokenOptions; normaliser, temperatures, vocab_ids, group and context are those of
+    linear_cross_entropy().
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        probabilities (numbers [..., V]): in place of ids and weights; copied unless they are float32.
+        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids with a target weight.
+        weights (numbers as ids): their probabilities; weights of one id add up.
+        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        mask (flags [...]): 0 excludes a token.
+        bias (floats [V]): added to the logits.
+        reduction: how the tokens' losses become one.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        normaliser: divides the sum in place of the number of tokens; with mean only.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        loss_scale: multiplies loss and gradients.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        the loss, one number, or one per token with reduction="none", of float32, or float64 for float64 hidden states, or of dtype.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> loss = lt.soft_cross_entropy(hidden, weight, torch.full((6, 7), 1 / 7))
+        >>> round(loss.item(), 3)
+        2.708
+    """
+
+def token_logps(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], targets: Tensor, *,
+    bias: Optional[Tensor] = None, entropy: bool = False, lse: bool = False, softcap: float = 0.0,
+    temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
+    vocab_ids: Optional[Tensor] = None, group: Any = None, ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
+    tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
+) -> Union[Tensor, tuple[Tensor, ...]]:
+    """Log-probabilities of the targets, of targets' shape; with entropy=True a tuple with the entropies, in
+    nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
+    0 in each. options are the members of TokenOptions
+    (ignore_index, temperature, shift, ...); temperatures, vocab_ids, group and context are those of
+    linear_cross_entropy().
+
+    They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        targets (int64 or int32 [...]): token ids, one per row of hidden.
+        bias (floats [V]): added to the logits.
+        entropy: returns entropies as well, in nats.
+        lse: returns the log-sum-exp of the logits as well.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        shift: position t predicts target t + shift of the same sequence; 1 for a language model.
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
+        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: of certified: how much of a row's probability may be left out.
+        seed: of sampled: by default each call draws one from PyTorch's generator.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        log-probabilities, of targets' shape; or a tuple of these, entropies and lse. They are float32, or float64 for float64 hidden states, or of dtype.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> logps, entropy = lt.token_logps(hidden, weight, torch.arange(6), entropy=True)
+        >>> logps.dtype, entropy.shape
+        (torch.float32, torch.Size([6]))
+    """
+
+def topk_logps(
+    hidden: Tensor, weight: Union[Tensor, PackedWeight, LoraWeight], k: int, *,
+    bias: Optional[Tensor] = None, softcap: float = 0.0, temperatures: Optional[Tensor] = None,
+    dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
+    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    context: Optional[Context] = None,
+) -> tuple[Tensor, Tensor]:
+    """The ids of the k largest logits of each row of hidden, int64, and their log-probabilities: both of shape
+    [..., k]. They go by falling logit, and of equal logits the lower id comes first, so [..., 0] is the greedy choice.
+
+    k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
+    and NaN. No gradient flows through either. The log-probabilities are those of the whole vocabulary: their
+    exponentials sum to the share of the k. options are the members of TokenOptions but for those of targets
+    (temperature, ...); temperatures, vocab_ids (whose places the ids are), group and context are those of
+    linear_cross_entropy().
+
+    Args:
+        hidden (floats [..., H]): hidden states.
+        weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        k: how many, from 1 to 256.
+        bias (floats [V]): added to the logits.
+        softcap: c of c · tanh(logits / c); 0 for none.
+        temperatures (numbers [...]): one per token, in place of temperature.
+        dtype: of what is returned; by default float64 if hidden is, else float32.
+        vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
+        group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
+        temperature: divides the capped logits.
+        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
+        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        context: how the call runs, backward included, instead of what options() says.
+
+    Returns:
+        (ids, logps), both [..., k]: int64, and float32, or float64 for float64 hidden states, or dtype.
+
+    Raises:
+        ValueError: an argument is refused, or is not on the CPU.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
+        >>> weight = torch.arange(28.0).cos().reshape(7, 4)
+        >>> ids, logps = lt.topk_logps(hidden, weight, 3)
+        >>> ids.shape, ids.dtype, logps.dtype
+        (torch.Size([6, 3]), torch.int64, torch.float32)
+    """
+
+class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
+    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too.
+
+    Args:
+        in_features: columns of hidden states.
+        num_classes: vocabulary entries.
+        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, normaliser, loss_dtype,
+            return_stats, context ... but no tensor with an entry per token.
+
+    Raises:
+        ValueError, RuntimeError: forward() raises what linear_cross_entropy() raises.
+        TypeError: an argument is unknown.
+
+    Example:
+        >>> import torch, logitless.torch as lt
+        >>> module = lt.LinearCrossEntropyLoss(4, 7, softcap=20.0)
+        >>> module(torch.ones(6, 4), torch.arange(6)).shape
+        torch.Size([])
+    """
+
+    def __init__(self, in_features: int, num_classes: int, **arguments: Any) -> None:
+        ...
+
+    def forward(self, input: Tensor, target: Tensor) -> Any:
+        ...
+
+    def extra_repr(self) -> str:
+        ...

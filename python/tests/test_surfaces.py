@@ -1,0 +1,215 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""What the functions of NumPy, PyTorch and JAX have in common: names of arguments, and types of results."""
+
+import dataclasses
+import inspect
+import re
+
+import numpy as np
+import pytest
+
+import logitless
+from logitless import _core
+
+N, H, V, K = 6, 4, 7, 2
+HIDDEN = np.sin(np.arange(N * H, dtype=np.float32)).reshape(N, H)
+WEIGHT = np.cos(np.arange(V * H, dtype=np.float32)).reshape(V, H)
+IDS = np.arange(N * K).reshape(N, K) % V
+LOGPS = np.full((N, K), -1.5)
+# The arguments of each function besides hidden states and head. What a surface does not have is left out there.
+GIVEN = {
+    "cross_entropy": {"targets": np.arange(N)},
+    "linear_cross_entropy": {"targets": np.arange(N)},
+    "policy_loss": {"chosen_ids": np.arange(N), "advantages": np.ones(N)},
+    "preference_loss": {"targets": np.arange(N), "ref_logps": np.full(2, -6.0), "offsets": np.array([0, 3, 6])},
+    "kto_loss": {
+        "targets": np.arange(N),
+        "labels": np.array([1, 0]),
+        "ref_logps": np.full(2, -6.0),
+        "offsets": np.array([0, 3, 6]),
+        "loss": "apo_zero_unpaired",
+    },
+    "soft_cross_entropy": {"ids": IDS, "weights": np.exp(LOGPS)},
+    "set_distillation_loss": {"ids": IDS, "teacher_logps": LOGPS},
+    "distillation_loss": {"teacher_hidden": HIDDEN, "teacher_weight": 2 * WEIGHT},
+    "id_logps": {"ids": IDS},
+    "token_stats": {
+        "targets": np.arange(N),
+        **dict.fromkeys(("entropy", "cross", "argmax", "rank", "outside", "square_sum"), True),
+        "top_k": 2,
+    },
+    "token_logps": {"targets": np.arange(N)},
+    "topk_logps": {"k": 2},
+}
+PYTORCHS = {"hidden": "input", "weight": "linear_weight", "bias": "linear_bias", "targets": "target"}
+
+
+def surface(name):
+    return pytest.importorskip("logitless.torch" if name == "torch" else "logitless.jax" if name == "jax" else "logitless")
+
+
+def functions_of(module):
+    """Those that take a head."""
+    for name in module.__all__:
+        function = getattr(module, name)
+        if inspect.isfunction(function) and {"weight", "linear_weight"} & set(inspect.signature(function).parameters):
+            yield name, function
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+def test_every_function_has_the_same_names_for_the_same_arguments(name):
+    module = surface(name)
+    found = dict(functions_of(module))
+    assert len(found) >= 7
+    shared = {row: None for task in logitless._PLANS for row in inspect.signature(getattr(logitless, task)).parameters}
+    of_surface = {"k", "entropy", "lse", "return_metrics", "return_stats", "loss_dtype", "group", "vocab_axis", "forward", "upstream"}
+    for function, value in found.items():
+        names = list(inspect.signature(value).parameters)
+        if (name, function) == ("torch", "linear_cross_entropy"):
+            names = [{theirs: ours for ours, theirs in PYTORCHS.items()}.get(one, one) for one in names]
+            names.remove("options")
+        assert names[:2] == ["hidden", "weight"], function
+        assert names[2] in ("targets", "chosen_ids", "ids", "probabilities", "teacher_hidden", "k", "context"), function
+        assert set(names) - set(shared) <= of_surface, function
+        assert {"bias", "vocab_ids", "temperatures", "context", "softcap"} <= set(names), function
+
+
+def test_linear_cross_entropy_begins_with_the_arguments_of_pytorch():
+    torch = surface("torch") and pytest.importorskip("torch")
+    theirs = list(inspect.signature(torch.nn.functional.linear_cross_entropy).parameters)
+    ours = list(inspect.signature(surface("torch").linear_cross_entropy).parameters)
+    assert ours[: len(theirs)] == theirs
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_functions_of_one_name_have_its_arguments_in_one_order(name):
+    for function, value in functions_of(surface(name)):
+        if function not in logitless._PLANS:
+            continue
+        first = [p.name for p in inspect.signature(getattr(logitless, function)).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        assert list(inspect.signature(value).parameters)[: len(first)] == first, function
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_every_option_of_a_signature_is_taken(name):
+    module = surface(name)
+    for function, value in functions_of(module):
+        given = arguments_of(name, function, value, "float32")
+        for parameter in inspect.signature(value).parameters.values():
+            if parameter.name in given or parameter.default in (None, inspect.Parameter.empty):
+                continue
+            value(**given, **{parameter.name: parameter.default})
+        with pytest.raises(TypeError):
+            value(**given, softcapp=1.0)
+
+
+def arguments_of(name, function, value, dtype, more={}):
+    """Those of a call, as the surface takes them."""
+    arrays = {"hidden": HIDDEN.astype(dtype), "weight": WEIGHT.astype(dtype), **GIVEN[function], **more}
+    for array in ("teacher_hidden", "teacher_weight"):
+        if array in arrays:
+            arrays[array] = arrays[array].astype(dtype)
+    if name == "torch":
+        import torch
+
+        arrays = {n: torch.from_numpy(x) if isinstance(x, np.ndarray) else x for n, x in arrays.items()}
+        if function == "linear_cross_entropy":
+            arrays = {PYTORCHS.get(n, n): x for n, x in arrays.items()}
+    if name == "jax":
+        import jax.numpy as jnp
+
+        arrays = {n: jnp.asarray(x) if isinstance(x, np.ndarray) else x for n, x in arrays.items()}
+    return arrays
+
+
+def types_in(result):
+    """The names of the types of all arrays of floats."""
+    if dataclasses.is_dataclass(result):
+        result = [getattr(result, field.name) for field in dataclasses.fields(result)]
+    if isinstance(result, (tuple, list)):
+        return set().union(*map(types_in, result))
+    kind = str(getattr(result, "dtype", "")).removeprefix("torch.")
+    return {kind} if "float" in kind else set()
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+def test_results_are_float32_unless_the_call_is_float64_or_asks_for_it(name):
+    module = surface(name)
+    for function, value in functions_of(module):
+        if function == "id_logps_backward":  # which writes outputs alone
+            continue
+        given = {dtype: arguments_of(name, function, value, dtype) for dtype in ("float32", "float64")}
+        more = {"entropy": True, "lse": True} if (name, function) == ("torch", "token_logps") else {}
+        if (name, function) == ("torch", "linear_cross_entropy"):
+            more = {"return_stats": True}
+        for reduction in ("mean", "none"):
+            if "reduction" in inspect.signature(value).parameters and name != "jax":
+                more["reduction"] = reduction
+            assert types_in(value(**given["float32"], **more)) == {"float32"}, function
+            if name == "jax":  # which has float64 with jax_enable_x64 alone
+                continue
+            assert types_in(value(**given["float64"], **more)) == {"float64"}, function
+            dtype = "loss_dtype" if "loss_dtype" in inspect.signature(value).parameters else "dtype"
+            wanted = getattr(pytest.importorskip("torch"), "float64") if name == "torch" else "float64"
+            assert types_in(value(**given["float32"], **more, **{dtype: wanted})) == {"float64"}, function
+
+
+TYPES = {
+    "numbers": ["float32", "float64", "float16", "bfloat16"],
+    "ids": ["int64", "int32", "uint8"],
+    "int64 or int32": ["int64", "int32"],
+    "int64": ["int64"],
+    "flags": ["bool", "int64", "uint8", "float32"],
+}
+# Arrays that GIVEN leaves out, of arguments that most functions have.
+MORE = {"temperatures": np.ones(N), "vocab_ids": np.arange(V), "mask": np.ones(N)}
+
+
+@pytest.mark.parametrize("name", ["torch", "jax"])
+def test_arrays_have_the_types_that_help_says(name):
+    tested = set()
+    for function, value in functions_of(surface(name)):
+        given = arguments_of(name, function, value, "float32")
+        parameters = inspect.signature(value).parameters
+        for array in MORE:
+            if array in parameters:
+                given[array] = arguments_of(name, function, value, "float32", {array: MORE[array]})[array]
+        for array, (kind, _) in kinds_in(value).items():
+            if array not in given or kind not in TYPES:
+                continue
+            for dtype in TYPES[kind]:
+                value(**{**given, array: as_type(name, given[array], dtype)})
+                tested.add((function, array))
+    assert len(tested) >= 20
+
+
+def kinds_in(value):
+    """(type, shape) of each array in help()."""
+    return {n: (kind, shape) for n, kind, shape in re.findall(r"^    (\w+) \(([^[(]*?) (\[.*?)\): ", inspect.getdoc(value), re.M)}
+
+
+def as_type(name, array, dtype):
+    if name == "torch":
+        import torch
+
+        return array.to(getattr(torch, dtype))
+    return array.astype(dtype)
+
+
+def test_other_types_of_results_are_refused():
+    for wrong in ("bfloat16", "float16", np.int64, "floats"):
+        for function in (*logitless._PLANS,):
+            with pytest.raises(ValueError, match="^dtype = .* must be float32 or float64$"):
+                getattr(logitless, function)(HIDDEN, WEIGHT, **GIVEN[function], dtype=wrong)
+            with pytest.raises(ValueError, match="^dtype = .* must be float32 or float64$"):
+                logitless.plan(function, hidden=HIDDEN, weight=WEIGHT, **GIVEN[function], dtype=wrong)
+
+
+def test_one_name_is_the_name_of_a_task_everywhere():
+    assert set(logitless._PLANS) == {name for name, _ in functions_of(logitless)} - {"id_logps_backward"}
+    for task in logitless._PLANS:
+        assert _core.fields(task) == logitless.options(task)
+    for module in ("torch", "jax"):
+        module = pytest.importorskip(f"logitless.{module}")
+        others = {name for name, _ in functions_of(module)} - set(logitless._PLANS)
+        assert others <= {"linear_cross_entropy", "token_logps", "topk_logps"}
