@@ -1,0 +1,74 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Members of structures, set and read by name. A structure's list (fields.h) gives the names and ranges; what
+// differs from one type of member to the next stands in types.h.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "logitless/field.h"
+#include "record/tensor.h"
+
+namespace logitless::record {
+
+/// What a key is set to, and what a result is.
+using Value = std::variant<int64_t, double, std::string_view, Tensor>;
+
+struct Key;
+
+/// What can be done with a member whose type is known to these functions alone.
+struct Type {
+  std::string (*kind)(const Key& key);                 ///< e.g. "an integer of at least 1"
+  void (*assign)(const Key& key, const Value& value);  ///< throws InvalidInput where it is no such value
+  void (*reset)(const Key& key);                       ///< gives the member its default
+  std::string (*default_text)(const Key& key);         ///< "" of a tensor
+};
+
+/// A member that can be set by name.
+struct Key {
+  std::string name;
+  Interval range;  ///< of a number
+  Role role;       ///< of a tensor
+  void* member;
+  const void* by_default;  ///< a member of this type that holds the default
+  const Type* type;
+  bool is_set = false;
+};
+
+/// Returns "; did you mean a or b?" with those of `names` that are close to `name`, or "".
+std::string near_names(std::string_view name, const std::vector<std::string>& names);
+
+/// The keys of one owner, whose structures must outlive them.
+class Keys {
+ public:
+  explicit Keys(std::string owner) : owner_(std::move(owner)) {}
+
+  /// Adds a member of a type of types.h.
+  template <class T>
+  void add(std::string name, T& member, const T& by_default, const Interval& range = kFinite, const Role& role = {});
+  /// Adds all members of a structure that has a list; those of structures among them, too.
+  template <class Structure>
+  void add_all(Structure& structure, const Structure& by_default, const std::string& prefix = "");
+
+  /// Throws InvalidInput, and changes nothing, where there is no such key or it does not take the value.
+  void set(std::string_view name, const Value& value);
+  void unset(std::string_view name);
+  bool has(std::string_view name) const;
+  /// Tells whether the key was set; false where there is none.
+  bool is_set(std::string_view name) const;
+  const std::string& owner() const { return owner_; }
+  /// Returns a line for each key, first of those for which need(name) has a text.
+  std::string describe(const std::function<std::string(std::string_view)>& need) const;
+
+ private:
+  Key& find(std::string_view name);
+
+  std::string owner_;
+  std::vector<Key> keys_;
+};
+
+}  // namespace logitless::record

@@ -1,0 +1,147 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// A call as one record: its tensors and options are set by name, four verbs run it, and its results are read
+// by name. Whoever walks it knows no task: C does, and knows nothing else.
+//
+//     std::unique_ptr<Record> record = make_record("policy_loss", context);
+//     record->set("beta", 0.04);
+//     record->set("hidden", tensor);  ...
+//     record->run();
+//     const double loss = std::get<double>(record->get("loss"));
+//
+// Tensors are the caller's, and are read and written where they stand by each run. A record keeps its
+// structures between runs, so that what is set once costs nothing more. It serves one thread at a time.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/workspace.h"
+#include "record/tasks.h"
+#include "record/types.h"
+
+namespace logitless::record {
+
+/// Evaluates a loss of the caller's own for some rows: it reads the record's "logp", "lse", ... and writes
+/// "d_logp", ...
+using Evaluate = std::function<void(std::span<const int64_t> rows)>;
+
+class Record {
+ public:
+  virtual ~Record() = default;
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  // All of these throw InvalidInput, and leave the record as it was, where it takes no such key or value.
+
+  void set(std::string_view name, const Value& value);
+  void unset(std::string_view name);
+  bool has_key(std::string_view name) const { return keys_.has(name); }
+  /// Tells whether the weight that is set, [V, H], stands as [H, V].
+  bool stands_transposed() const;
+  /// Receives d_weight in tiles; null: nobody does.
+  void set_weight_sink(WeightGradientSink sink);
+  void set_loss(Evaluate evaluate);
+
+  // The verbs throw as the functions of the task do.
+
+  void run();
+  void forward();
+  void backward();  ///< after forward(), with the same tensors and options
+  void plan();
+  void slice();  ///< folds a vocabulary slice into the result "slice"
+
+  /// Returns a result of the last verb; tensors and texts are the record's, until its next verb or get().
+  Value get(std::string_view name);
+  /// Returns a line for each key, then the results.
+  std::string describe() const;
+
+ protected:
+  /// Is called with the name and value of a result.
+  using Visit = std::function<void(std::string_view name, const Value& value)>;
+
+  Record(const char* task, std::span<const char* const> needs, const Context& context);
+
+  virtual void do_run(const Context& context, const Source& from, const Outputs& to) = 0;
+  virtual void do_forward(const Context& context, const Source& from) = 0;
+  virtual Plan do_backward(const Context& context, const Source& from, const Outputs& to) = 0;
+  virtual Plan do_plan(const Context& context, const Source& from, const Outputs& to) = 0;
+  virtual std::vector<std::byte> do_slice(const Context& context, const Source& from) = 0;
+  /// Gives the task its teacher or reference.
+  virtual void take_other() {}
+  virtual bool takes_loss() const = 0;
+  virtual bool evaluates() const = 0;  ///< whether its loss is being evaluated
+  virtual const Plan& plan_of_result() const = 0;
+  virtual void visit_results(const Visit& visit) const = 0;
+
+  /// Adds the keys of all tasks; those of its own come before.
+  void add_common();
+  void add_model(Model& model, const std::string& prefix);
+  void add_slices();
+  [[noreturn]] void refuse_verb(const char* verb, const char* instead) const;
+  bool wants_gradients() const;
+
+  Keys keys_;
+  Model model_, other_;  ///< the task's own, and that of its teacher or reference
+  Wanted wanted_;
+  Evaluate evaluate_;
+
+ private:
+  enum class Left { kNothing, kResult, kForward };
+  class Busy;
+
+  const Context& context();
+  Source source() const;
+  Outputs outputs(const Source& from) const;
+  void check_needs() const;
+  std::string need_of(std::string_view name) const;
+  bool visit_all(const Visit& visit) const;
+  void forget();
+
+  std::span<const char* const> needs_;
+  Context given_, used_;
+  std::unique_ptr<Workspace> workspace_;
+  bool keep_workspace_ = false;
+  VocabSlice slice_;
+  std::span<const uint8_t> gathered_;
+  Left left_ = Left::kNothing;
+  const Plan* plan_ = nullptr;
+  Plan planned_;
+  std::vector<std::byte> folded_;
+  std::optional<int64_t> folded_rows_;
+  std::string text_;
+  bool busy_ = false;
+};
+
+/// Makes the record of a task. Throws InvalidInput where there is none of this name.
+std::unique_ptr<Record> make_record(std::string_view task, const Context& context);
+/// Returns the names of all tasks.
+std::vector<std::string> task_names();
+
+/// The options of a context, set by name.
+class ContextRecord {
+ public:
+  ContextRecord();
+  /// Sets an option from its text. Throws InvalidInput, and changes nothing, where it takes none such.
+  void set(std::string_view name, std::string_view text);
+  void set_ranks(std::string_view name, std::shared_ptr<Communicator> ranks);
+  const Context& context() const { return context_; }
+  /// Returns the communicators, which must outlive the calls in the context.
+  std::array<std::shared_ptr<Communicator>, 2> ranks() const { return {vocab_, data_}; }
+  std::string describe() const;
+
+ private:
+  ContextOptions options_;
+  Keys keys_;
+  std::shared_ptr<Communicator> vocab_, data_;
+  Context context_;
+};
+
+/// Returns what a context runs on, a line for each of Environment.
+std::string describe_environment_of(const Context& context);
+
+}  // namespace logitless::record

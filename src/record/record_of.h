@@ -1,0 +1,192 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The record of a task: one template over its structure.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/checks.h"
+#include "core/views.h"
+#include "record/record.h"
+#include "record/results.h"
+
+namespace logitless::record {
+
+/// A TokenLoss of a function that reads and writes the columns through the record.
+struct CallbackLoss final : TokenLoss {
+  StatsRequest request;
+  bool fills_lse = false, fills_entropy = false, fills_cross = false, fills_outside = false, drops_rows = true;
+  std::span<const int64_t> group_ids;
+  const Evaluate* call = nullptr;
+  const TokenStats* stats = nullptr;  ///< while it evaluates
+  TokenGrads* grads = nullptr;
+
+  StatsRequest needs() const override { return request; }
+  GradsFilled gradients() const override { return {fills_lse, fills_entropy, fills_cross, fills_outside}; }
+  bool may_drop_rows() const override { return drops_rows; }
+  std::span<const int64_t> groups() const override { return group_ids; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& now, TokenGrads& out) override {
+    const Columns columns(*this, now, out);
+    (*call)(rows);
+  }
+
+ private:
+  struct Columns {
+    Columns(CallbackLoss& of, const TokenStats& now, TokenGrads& out) : loss(of) {
+      loss.stats = &now, loss.grads = &out;
+    }
+    ~Columns() { loss.stats = nullptr, loss.grads = nullptr; }
+    CallbackLoss& loss;
+  };
+};
+
+/// ∂L/∂statistic, as the keys d_logp, d_lse, ... give it.
+struct StatisticsGradients {
+  ConstVector logp, lse, entropy, cross, outside;
+};
+
+template <class Task>
+class RecordOf final : public Record {
+ public:
+  explicit RecordOf(const Context& context) : Record(Task::kName, Task::kNeeds, context) {
+    static const Task kTask;
+    keys_.add_all(task_, kTask);
+    if constexpr (requires { task_.reference; }) add_model(other_, "reference.");
+    if constexpr (requires { task_.teacher.logits; }) {
+      static const Tensor kNone;
+      add_model(other_, "teacher.");
+      keys_.add("teacher.logits", other_.logits, kNone, kFinite, kLogitsRole);
+    }
+    add_upstream();
+    if constexpr (kSlices) add_slices();
+    if constexpr (kCustom) add_callback();
+    add_common();
+  }
+
+  const Task& task() const { return task_; }
+
+ private:
+  static constexpr bool kCustom = std::is_same_v<Task, CustomLoss>;
+  static constexpr bool kStatistics = std::is_same_v<Task, TokenStatistics>;
+  static constexpr bool kSlices = requires(const Context& context, const Source& from, const Task& task) {
+    record::slice(context, from, task);
+  };
+  static constexpr bool kRuns =
+      requires(const Context& context, const Source& from, const Task& task, const Outputs& to) {
+    record::run(context, from, task, to);
+  };
+
+  void add_upstream() {
+    if constexpr (kStatistics) {
+      static const ConstVector kNone;
+      const auto add = [&](const char* name, ConstVector& member) { keys_.add(name, member, kNone); };
+      add("d_logp", given_.logp), add("d_lse", given_.lse), add("d_entropy", given_.entropy);
+      add("d_cross", given_.cross), add("d_outside", given_.outside);
+    } else if constexpr (!kCustom) {
+      static const typename Task::Above kAbove = by_default();
+      keys_.add("upstream", above_, kAbove);
+    }
+  }
+  void add_callback() {
+    static const CallbackLoss kLoss;
+    keys_.add_all(loss_.request, kLoss.request);
+    keys_.add("fills_lse", loss_.fills_lse, kLoss.fills_lse);
+    keys_.add("fills_entropy", loss_.fills_entropy, kLoss.fills_entropy);
+    keys_.add("fills_cross", loss_.fills_cross, kLoss.fills_cross);
+    keys_.add("fills_outside", loss_.fills_outside, kLoss.fills_outside);
+    keys_.add("may_drop_rows", loss_.drops_rows, kLoss.drops_rows);
+    keys_.add("groups", loss_.group_ids, kLoss.group_ids);
+  }
+
+  bool takes_loss() const override { return kCustom; }
+  bool evaluates() const override { return loss_.stats != nullptr; }
+  void take_other() override {
+    if constexpr (requires { task_.reference; }) {
+      task_.reference.hidden = hidden_of(other_);
+      task_.reference.head = head_of(other_, "reference.");
+    }
+    if constexpr (requires { task_.teacher.logits; }) {
+      task_.teacher.hidden = hidden_of(other_);
+      task_.teacher.head = head_of(other_, "teacher.");
+      task_.teacher.logits = other_.logits.axes > 0 ? logits_of(other_.logits) : logitless::Logits();
+    }
+    if constexpr (kCustom) {
+      if (!evaluate_) core::fail("custom_loss needs a loss, which is not set");
+      loss_.call = &evaluate_;
+      task_.loss = &loss_;
+    }
+  }
+
+  void do_run(const Context& context, const Source& from, const Outputs& to) override {
+    if constexpr (kRuns) {
+      left_.result = record::run(context, from, task_, to);
+    } else {
+      if (wants_gradients()) refuse_verb("gradients in one run", "forward, then backward, makes them");
+      left_ = record::forward(context, from, task_);
+    }
+  }
+  void do_forward(const Context& context, const Source& from) override {
+    if constexpr (kCustom) {
+      refuse_verb("halves", "run makes its gradients, and the halves of token_stats those of any loss");
+    } else {
+      left_ = record::forward(context, from, task_);
+    }
+  }
+  Plan do_backward(const Context& context, const Source& from, const Outputs& to) override {
+    if constexpr (kCustom) {
+      refuse_verb("halves", "run makes its gradients");
+    } else if constexpr (kStatistics) {
+      return record::backward(context, from, task_, left_, grads(), to);
+    } else {
+      return record::backward(context, from, task_, left_, above_, to);
+    }
+  }
+  Plan do_plan(const Context& context, const Source& from, const Outputs& to) override {
+    return record::plan(context, from, task_, to);
+  }
+  std::vector<std::byte> do_slice(const Context& context, const Source& from) override {
+    if constexpr (kSlices) {
+      return record::slice(context, from, task_);
+    } else {
+      refuse_verb("slice", "cross_entropy and token_stats have one");
+    }
+  }
+  const Plan& plan_of_result() const override { return left_.result.plan; }
+  void visit_results(const Visit& visit) const override {
+    if constexpr (kCustom) {
+      if (loss_.stats) {
+        visit_columns(*loss_.stats, "", visit);
+        visit_columns(*loss_.grads, "d_", visit);
+        return;
+      }
+    }
+    visit_result(left_.result, visit);
+  }
+
+  TokenGrads grads() const {
+    TokenGrads out;
+    const auto take = [](const ConstVector& from, std::vector<double>& to) {
+      for (int64_t i = 0; i < from.size; ++i) to.push_back(core::read(from, i));
+    };
+    visit_fields(
+        FieldsOf<TokenGrads>(), [&](const Field&, const auto& from, auto& to) { take(from, to); }, given_, out);
+    return out;
+  }
+  static auto by_default() {
+    if constexpr (std::is_same_v<typename Task::Above, double>) {
+      return 1.0;
+    } else {
+      return typename Task::Above();
+    }
+  }
+
+  Task task_;
+  typename Task::Forward left_;
+  CallbackLoss loss_;
+  StatisticsGradients given_;
+  typename Task::Above above_ = by_default();
+};
+
+}  // namespace logitless::record
