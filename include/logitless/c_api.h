@@ -64,7 +64,7 @@ typedef enum logitless_dtype {
 
 /** A view of memory: element (i, j, k) stands at data[i strides[0] + j strides[1] + k strides[2]]. */
 typedef struct logitless_tensor {
-  void* data;
+  void* data;         /**< element (0, 0, 0) */
   int32_t dtype;      /**< logitless_dtype */
   int32_t axes;       /**< 1 to 3 */
   int64_t sizes[3];   /**< those beyond `axes` are not read */
@@ -97,10 +97,13 @@ LOGITLESS_C_API logitless_status logitless_context_set(logitless_context* contex
  * else ends the call with LOGITLESS_CALLBACK_FAILED. They are called on the thread that made the call, also
  * from within an OpenMP region. What `user` points to must outlive the calls. */
 typedef struct logitless_communicator {
-  int32_t rank, size;
+  int32_t rank; /**< the place of this rank, in [0, size) */
+  int32_t size; /**< the number of ranks */
+  /** Every rank gets the `bytes` bytes of rank r at all + r * bytes. */
   int (*all_gather)(void* user, const void* mine, void* all, size_t bytes);
+  /** Sends the bytes at mine + r * bytes to rank r, and gets those of rank r at theirs + r * bytes. */
   int (*all_to_all)(void* user, const void* mine, void* theirs, size_t bytes);
-  void* user;
+  void* user; /**< handed to the functions */
 } logitless_communicator;
 
 /** Names the ranks that share the vocabulary ("vocab") or have parts of the batch ("data"); NULL: none. */
@@ -125,6 +128,7 @@ LOGITLESS_C_API void logitless_call_free(logitless_call* call);
 /** Sets a tensor, which is copied, and what it points to is not. NULL unsets it. */
 LOGITLESS_C_API logitless_status logitless_set_tensor(logitless_call* call, const char* name,
                                                       const logitless_tensor* tensor);
+/** Sets a number. */
 LOGITLESS_C_API logitless_status logitless_set_number(logitless_call* call, const char* name, double value);
 /** Sets an integer, a number, or an option that is on (1) or off (0). */
 LOGITLESS_C_API logitless_status logitless_set_integer(logitless_call* call, const char* name, int64_t value);
@@ -139,12 +143,13 @@ LOGITLESS_C_API logitless_status logitless_unset(logitless_call* call, const cha
  * into "d_lse", "d_entropy", ... where the key fills_lse, ... is 1. What is not 0 ends the call with
  * LOGITLESS_CALLBACK_FAILED. */
 typedef int (*logitless_evaluate)(void* user, logitless_call* call, const int64_t* rows, int64_t row_count);
+/** Sets the loss of a custom_loss; `user` is handed to it. NULL: none. */
 LOGITLESS_C_API logitless_status logitless_set_loss(logitless_call* call, logitless_evaluate evaluate, void* user);
 
 /** Receives each finished tile of d_weight, [count, H] or as the weight stands, in place of d_weight: see
  * WeightGradientSink of tensors.h. The tile lives until it returns. */
 typedef int (*logitless_weight_sink)(void* user, int64_t first, int64_t count, const logitless_tensor* tile);
-/** NULL: no sink. */
+/** Sets the sink; `user` is handed to it. NULL: none. */
 LOGITLESS_C_API logitless_status logitless_set_weight_sink(logitless_call* call, logitless_weight_sink sink,
                                                            void* user);
 
@@ -163,6 +168,7 @@ LOGITLESS_C_API logitless_status logitless_slice(logitless_call* call);
 
 /** Reads a number: "loss", a metric; NaN where it has no meaning or no option asked for it. */
 LOGITLESS_C_API logitless_status logitless_get_number(logitless_call* call, const char* name, double* value);
+/** Reads an integer: a count, a member of a plan. */
 LOGITLESS_C_API logitless_status logitless_get_integer(logitless_call* call, const char* name, int64_t* value);
 /** Reads any number or text, such as "plan", as text, which lives until the call is used again. */
 LOGITLESS_C_API logitless_status logitless_get_text(logitless_call* call, const char* name, const char** text);

@@ -165,13 +165,16 @@ class RecordOf final : public Record {
     visit_result(left_.result, visit);
   }
 
+  // Returns what the keys d_logp, ... point to.
   TokenGrads grads() const {
     TokenGrads out;
-    const auto take = [](const ConstVector& from, std::vector<double>& to) {
+    const int64_t tokens = plan_of_result().tokens;
+    const auto take = [&](const Field& field, const ConstVector& from, std::vector<double>& to) {
+      if (!from.data) return;
+      if (from.size != tokens) core::fail("d_", field.name, " has ", from.size, " entries, not ", tokens);
       for (int64_t i = 0; i < from.size; ++i) to.push_back(core::read(from, i));
     };
-    visit_fields(
-        FieldsOf<TokenGrads>(), [&](const Field&, const auto& from, auto& to) { take(from, to); }, given_, out);
+    visit_fields(FieldsOf<TokenGrads>(), take, given_, out);
     return out;
   }
   static auto by_default() {

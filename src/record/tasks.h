@@ -76,16 +76,37 @@ auto with(const Source& from, const Use& use) {
   return from.finished ? use(from.logits) : use(from.hidden, from.head);
 }
 
-/// Calls use(upstream), which is a number or a span.
+/// Calls use(upstream) with a number or a span.
+template <class Use>
+auto with_upstream(double upstream, const Use& use) {
+  return use(upstream);
+}
 template <class Use>
 auto with_upstream(const Upstream& upstream, const Use& use) {
   return upstream.each.data() ? use(upstream.each) : use(upstream.value);
 }
 
-/// Returns `upstream` as one or as several numbers.
-inline std::span<const double> numbers_of(const Upstream& upstream) {
-  return upstream.each.data() ? upstream.each : std::span(&upstream.value, 1);
-}
+// The verbs of a loss of the public API, after what its functions take of the task.
+#define LOGITLESS_RUN_AND_PLAN(Task, name, ...)                                                                        \
+  inline auto run(const Context& context, const Source& from, const Task& task, const Outputs& to) {                   \
+    return with(from, to, [&](const auto& out, const auto&... in) { return name(context, in..., __VA_ARGS__, out); }); \
+  }                                                                                                                    \
+  inline auto forward(const Context& context, const Source& from, const Task& task) {                                  \
+    return with(from, [&](const auto&... in) { return name##_forward(context, in..., __VA_ARGS__); });                 \
+  }                                                                                                                    \
+  inline Plan plan(const Context& context, const Source& from, const Task& task, const Outputs& to) {                  \
+    return with(from, to,                                                                                              \
+                [&](const auto& out, const auto&... in) { return plan_##name(context, in..., __VA_ARGS__, out); });    \
+  }
+#define LOGITLESS_VERBS(Task, name, ...)                                                                         \
+  LOGITLESS_RUN_AND_PLAN(Task, name, __VA_ARGS__)                                                                \
+  inline Plan backward(const Context& context, const Source& from, const Task& task, const Task::Forward& left,  \
+                       const Task::Above& upstream, const Outputs& to) {                                         \
+    return with(from, to, [&](const auto& out, const auto&... in) {                                              \
+      return with_upstream(                                                                                      \
+          upstream, [&](auto above) { return name##_backward(context, in..., __VA_ARGS__, left, above, out); }); \
+    });                                                                                                          \
+  }
 
 // kNeeds has the keys that a task cannot do without: of "a|b" one of the two. Above is the type of ∂L/∂loss.
 
@@ -96,27 +117,7 @@ struct CrossEntropy : CrossEntropyOptions {
   using Above = Upstream;
   Targets targets;
 };
-inline auto run(const Context& context, const Source& from, const CrossEntropy& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return cross_entropy(context, in..., task.targets, task, out);
-  });
-}
-inline auto forward(const Context& context, const Source& from, const CrossEntropy& task) {
-  return with(from, [&](const auto&... in) { return cross_entropy_forward(context, in..., task.targets, task); });
-}
-inline Plan backward(const Context& context, const Source& from, const CrossEntropy& task,
-                     const CrossEntropyForward& left, const Upstream& upstream, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return with_upstream(upstream, [&](auto above) {
-      return cross_entropy_backward(context, in..., task.targets, task, left, above, out);
-    });
-  });
-}
-inline Plan plan(const Context& context, const Source& from, const CrossEntropy& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return plan_cross_entropy(context, in..., task.targets, task, out);
-  });
-}
+LOGITLESS_VERBS(CrossEntropy, cross_entropy, task.targets, task)
 inline std::vector<std::byte> slice(const Context& context, const Source& from, const CrossEntropy& task) {
   return cross_entropy_slice(context, from.hidden, from.head, task.targets, task);
 }
@@ -127,23 +128,7 @@ struct PolicyLoss : PolicyOptions, PolicyBatch {
   using Forward = PolicyForward;
   using Above = double;
 };
-inline auto run(const Context& context, const Source& from, const PolicyLoss& task, const Outputs& to) {
-  return with(from, to,
-              [&](const auto& out, const auto&... in) { return policy_loss(context, in..., task, task, out); });
-}
-inline auto forward(const Context& context, const Source& from, const PolicyLoss& task) {
-  return with(from, [&](const auto&... in) { return policy_loss_forward(context, in..., task, task); });
-}
-inline Plan backward(const Context& context, const Source& from, const PolicyLoss& task, const PolicyForward& left,
-                     double upstream, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return policy_loss_backward(context, in..., task, task, left, upstream, out);
-  });
-}
-inline Plan plan(const Context& context, const Source& from, const PolicyLoss& task, const Outputs& to) {
-  return with(from, to,
-              [&](const auto& out, const auto&... in) { return plan_policy_loss(context, in..., task, task, out); });
-}
+LOGITLESS_VERBS(PolicyLoss, policy_loss, task, task)
 
 struct PreferenceLoss : PreferenceOptions {
   static constexpr const char* kName = "preference_loss";
@@ -153,27 +138,7 @@ struct PreferenceLoss : PreferenceOptions {
   Targets targets;
   Reference reference;
 };
-inline auto run(const Context& context, const Source& from, const PreferenceLoss& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return preference_loss(context, in..., task.targets, task.reference, task, out);
-  });
-}
-inline auto forward(const Context& context, const Source& from, const PreferenceLoss& task) {
-  return with(from, [&](const auto&... in) {
-    return preference_loss_forward(context, in..., task.targets, task.reference, task);
-  });
-}
-inline Plan backward(const Context& context, const Source& from, const PreferenceLoss& task,
-                     const PreferenceForward& left, double upstream, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return preference_loss_backward(context, in..., task.targets, task.reference, task, left, upstream, out);
-  });
-}
-inline Plan plan(const Context& context, const Source& from, const PreferenceLoss& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return plan_preference_loss(context, in..., task.targets, task.reference, task, out);
-  });
-}
+LOGITLESS_VERBS(PreferenceLoss, preference_loss, task.targets, task.reference, task)
 
 struct KtoLoss : KtoOptions, KtoBatch {
   static constexpr const char* kName = "kto_loss";
@@ -181,22 +146,7 @@ struct KtoLoss : KtoOptions, KtoBatch {
   using Forward = KtoForward;
   using Above = double;
 };
-inline auto run(const Context& context, const Source& from, const KtoLoss& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) { return kto_loss(context, in..., task, task, out); });
-}
-inline auto forward(const Context& context, const Source& from, const KtoLoss& task) {
-  return with(from, [&](const auto&... in) { return kto_loss_forward(context, in..., task, task); });
-}
-inline Plan backward(const Context& context, const Source& from, const KtoLoss& task, const KtoForward& left,
-                     double upstream, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return kto_loss_backward(context, in..., task, task, left, upstream, out);
-  });
-}
-inline Plan plan(const Context& context, const Source& from, const KtoLoss& task, const Outputs& to) {
-  return with(from, to,
-              [&](const auto& out, const auto&... in) { return plan_kto_loss(context, in..., task, task, out); });
-}
+LOGITLESS_VERBS(KtoLoss, kto_loss, task, task)
 
 struct SoftCrossEntropy : SoftCrossEntropyOptions {
   static constexpr const char* kName = "soft_cross_entropy";
@@ -205,27 +155,7 @@ struct SoftCrossEntropy : SoftCrossEntropyOptions {
   using Above = Upstream;
   SoftTargets targets;
 };
-inline auto run(const Context& context, const Source& from, const SoftCrossEntropy& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return soft_cross_entropy(context, in..., task.targets, task, out);
-  });
-}
-inline auto forward(const Context& context, const Source& from, const SoftCrossEntropy& task) {
-  return with(from, [&](const auto&... in) { return soft_cross_entropy_forward(context, in..., task.targets, task); });
-}
-inline Plan backward(const Context& context, const Source& from, const SoftCrossEntropy& task,
-                     const SoftCrossEntropyForward& left, const Upstream& upstream, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return with_upstream(upstream, [&](auto above) {
-      return soft_cross_entropy_backward(context, in..., task.targets, task, left, above, out);
-    });
-  });
-}
-inline Plan plan(const Context& context, const Source& from, const SoftCrossEntropy& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return plan_soft_cross_entropy(context, in..., task.targets, task, out);
-  });
-}
+LOGITLESS_VERBS(SoftCrossEntropy, soft_cross_entropy, task.targets, task)
 
 struct Distillation : DistillationOptions {
   static constexpr const char* kName = "distillation_loss";
@@ -235,29 +165,7 @@ struct Distillation : DistillationOptions {
   Teacher teacher;
   Targets targets;
 };
-inline auto run(const Context& context, const Source& from, const Distillation& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return distillation_loss(context, in..., task.teacher, task.targets, task, out);
-  });
-}
-inline auto forward(const Context& context, const Source& from, const Distillation& task) {
-  return with(from, [&](const auto&... in) {
-    return distillation_loss_forward(context, in..., task.teacher, task.targets, task);
-  });
-}
-inline Plan backward(const Context& context, const Source& from, const Distillation& task,
-                     const DistillationForward& left, const Upstream& upstream, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return with_upstream(upstream, [&](auto above) {
-      return distillation_loss_backward(context, in..., task.teacher, task.targets, task, left, above, out);
-    });
-  });
-}
-inline Plan plan(const Context& context, const Source& from, const Distillation& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return plan_distillation_loss(context, in..., task.teacher, task.targets, task, out);
-  });
-}
+LOGITLESS_VERBS(Distillation, distillation_loss, task.teacher, task.targets, task)
 
 struct SetDistillation : SetDistillationOptions {
   static constexpr const char* kName = "set_distillation_loss";
@@ -267,28 +175,17 @@ struct SetDistillation : SetDistillationOptions {
   SetTeacher teacher;
   Targets targets;
 };
-inline auto run(const Context& context, const Source& from, const SetDistillation& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return set_distillation_loss(context, in..., task.teacher, task.targets, task, out);
-  });
-}
-inline auto forward(const Context& context, const Source& from, const SetDistillation& task) {
-  return with(from, [&](const auto&... in) {
-    return set_distillation_loss_forward(context, in..., task.teacher, task.targets, task);
-  });
-}
+LOGITLESS_RUN_AND_PLAN(SetDistillation, set_distillation_loss, task.teacher, task.targets, task)
 inline Plan backward(const Context& context, const Source& from, const SetDistillation& task,
                      const SetDistillationForward& left, const Upstream& upstream, const Outputs& to) {
+  const auto above = upstream.each.data() ? upstream.each : std::span(&upstream.value, 1);
   return with(from, to, [&](const auto& out, const auto&... in) {
-    return set_distillation_loss_backward(context, in..., task.teacher, task.targets, task, left, numbers_of(upstream),
-                                          out);
+    return set_distillation_loss_backward(context, in..., task.teacher, task.targets, task, left, above, out);
   });
 }
-inline Plan plan(const Context& context, const Source& from, const SetDistillation& task, const Outputs& to) {
-  return with(from, to, [&](const auto& out, const auto&... in) {
-    return plan_set_distillation_loss(context, in..., task.teacher, task.targets, task, out);
-  });
-}
+
+#undef LOGITLESS_VERBS
+#undef LOGITLESS_RUN_AND_PLAN
 
 struct IdLogps : IdLogpsOptions {
   static constexpr const char* kName = "id_logps";

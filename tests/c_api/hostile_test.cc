@@ -65,6 +65,13 @@ struct World {
       give("d_lora_b", written[3].data(), LOGITLESS_FLOAT32, {kVocab, 2});
     }
     give_task(task, of_logits, of_model);
+    if (task == "cross_entropy" && of_model) {
+      give("weight", bytes.data(), LOGITLESS_UINT8, {kVocab, kHidden});
+      give("scales", floats[5].data(), LOGITLESS_FLOAT32, {kVocab, 2});
+      keys["packing"] = {.kind = Setting::kText, .text = "int8"};
+      keys["group"] = {.kind = Setting::kInteger, .integer = kHidden / 2};
+      keys.erase("d_weight");
+    }
   }
 
   void give(const std::string& name, const void* data, int32_t dtype, std::vector<int64_t> sizes) {
@@ -243,6 +250,8 @@ struct Form {
   bool of_logits, of_model;
 };
 constexpr Form kForms[] = {
+    {"cross_entropy", false, true},  // packed
+
     {"cross_entropy", false, false},    {"cross_entropy", true, false},     {"policy_loss", false, false},
     {"policy_loss", true, false},       {"preference_loss", false, false},  {"preference_loss", false, true},
     {"kto_loss", false, true},          {"kto_loss", true, false},          {"soft_cross_entropy", false, false},
