@@ -70,20 +70,16 @@ void Keys::unset(std::string_view name) {
 bool Keys::has(std::string_view name) const {
   return std::any_of(keys_.begin(), keys_.end(), [&](const Key& key) { return key.name == name; });
 }
-bool Keys::is_set(std::string_view name) const {
-  return std::any_of(keys_.begin(), keys_.end(), [&](const Key& key) { return key.is_set && key.name == name; });
-}
-
 std::string Keys::describe(const std::function<std::string(std::string_view)>& need) const {
   std::string needed, others;
   for (const Key& key : keys_) {
-    const std::string by_default = key.type->default_text(key), why = need(key.name);
-    const std::string line = "  " + key.name + ": " + key.type->kind(key);
-    if (!why.empty()) {
-      needed += line + "; " + why + "\n";
-    } else {
-      others += line + (by_default.empty() ? "" : "; " + by_default + " by default") + "\n";
-    }
+    std::string why = need(key.name);
+    std::string& lines = why.empty() ? others : needed;
+    if (why.empty()) why = key.type->default_text(key);
+    if (&lines == &others && !why.empty()) why += " by default";
+    lines.append("  ").append(key.name).append(": ").append(key.type->kind(key));
+    if (!why.empty()) lines.append("; ").append(why);
+    lines.append("\n");
   }
   return needed + others;
 }

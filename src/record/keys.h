@@ -58,8 +58,8 @@ class Keys {
   void set(std::string_view name, const Value& value);
   void unset(std::string_view name);
   bool has(std::string_view name) const;
-  /// Tells whether the key was set; false where there is none.
-  bool is_set(std::string_view name) const;
+  /// Returns where it stands whether the key is set. No key may be added after this.
+  const bool& is_set(std::string_view name) { return find(name).is_set; }
   const std::string& owner() const { return owner_; }
   /// Returns a line for each key, first of those for which need(name) has a text.
   std::string describe(const std::function<std::string(std::string_view)>& need) const;

@@ -24,10 +24,9 @@ class Record::Busy {
   Record& record_;
 };
 
-Record::Record(const char* task, std::span<const char* const> needs, const Context& context)
-    : keys_(task), needs_(needs), given_(context), used_(context) {}
+Record::Record(const char* task, const Context& context) : keys_(task), given_(context), used_(context) {}
 
-void Record::add_common() {
+void Record::add_common(std::span<const char* const> needs) {
   static const Model kModel;
   static const Wanted kWanted;
   static const bool kNo = false;
@@ -53,6 +52,11 @@ void Record::add_common() {
   };
   visit_fields(FieldsOf<BackwardOptions>(), add_backward, wanted_.backward, kWanted.backward);
   keys_.add("keep_workspace", keep_workspace_, kNo);
+  for (const std::string_view need : needs) {
+    const size_t bar = std::min(need.find('|'), need.size());
+    const std::string one(need.substr(0, bar)), other(need.substr(std::min(bar + 1, need.size())));
+    needs_.push_back({one, other, &keys_.is_set(one), &keys_.is_set(other.empty() ? one : other)});
+  }
 }
 
 void Record::add_model(Model& model, const std::string& prefix) {
@@ -104,11 +108,11 @@ const Context& Record::context() {
                    now->gathered.data() == slice.gathered.data() && now->gathered.size() == slice.gathered.size()));
   if (same && keep_workspace_ == (workspace_ != nullptr)) return used_;
   ContextOptions options = given_.options();
-  auto workspace = keep_workspace_ ? std::make_unique<Workspace>() : nullptr;
-  options.workspace = workspace.get();
+  if (keep_workspace_ && !workspace_) workspace_ = std::make_unique<Workspace>();
+  options.workspace = keep_workspace_ ? workspace_.get() : nullptr;
   options.ranks.slice = sliced ? std::optional(slice) : std::nullopt;
   used_ = Context(std::move(options));
-  workspace_ = std::move(workspace);
+  if (!keep_workspace_) workspace_ = nullptr;
   return used_;
 }
 
@@ -116,10 +120,11 @@ Source Record::source() const {
   Source from;
   from.finished = model_.logits.axes > 0;
   if (from.finished) {
-    for (const char* key : {"hidden", "weight", "bias", "lora_a", "lora_b", "lora_states", "ids", "packing", "softcap",
-                            "offsets", "scales"}) {
-      if (keys_.is_set(key)) fail("logits and ", key, " are both set: logits are of no head");
-    }
+    const auto refuse = [](const char* key, bool given) {
+      if (given) fail("logits and ", key, " are both set: logits are of no head");
+    };
+    visit_model([&](const char* key, const Role&, const Tensor& tensor) { refuse(key, tensor.axes > 0); }, model_);
+    refuse("softcap", model_.softcap != 0), refuse("packing", model_.packing.has_value());
     from.logits = logits_of(model_.logits);
   } else {
     from.hidden = hidden_of(model_);
@@ -131,8 +136,8 @@ Source Record::source() const {
 Outputs Record::outputs(const Source& from) const {
   Outputs to;
   if (from.finished) {
-    for (const char* key : {"d_hidden", "d_weight", "d_bias", "d_lora_a", "d_lora_b", "d_lora_states"}) {
-      if (keys_.is_set(key)) fail(key, " is set, but logits have no head: their gradient is d_logits");
+    for (const auto& [key, out] : wanted_.of_hidden()) {
+      if (out->axes > 0) fail(key, " is set, but logits have no head: their gradient is d_logits");
     }
     if (wanted_.weight_sink) fail("a weight sink is set, but logits have no head");
     if (wanted_.backward.mode != BackwardMode::kExact) {
@@ -148,36 +153,27 @@ Outputs Record::outputs(const Source& from) const {
 }
 
 bool Record::wants_gradients() const {
-  const Wanted& w = wanted_;
-  for (const Tensor* out :
-       {&w.d_hidden, &w.d_weight, &w.d_bias, &w.d_lora_a, &w.d_lora_b, &w.d_lora_states, &w.d_logits}) {
-    if (out->data) return true;
-  }
-  return static_cast<bool>(w.weight_sink);
+  const auto outs = wanted_.of_hidden();
+  return wanted_.d_logits.data || wanted_.weight_sink ||
+         std::any_of(outs.begin(), outs.end(), [](const auto& out) { return out.second->data; });
 }
 
 void Record::check_needs() const {
   const auto missing = [&](const std::string& what) { fail(keys_.owner(), " needs ", what, ", which is not set"); };
-  if (!keys_.is_set("hidden") && !keys_.is_set("logits")) missing("hidden and weight, or logits");
-  if (keys_.is_set("hidden") && !keys_.is_set("weight")) missing("weight");
-  for (const std::string_view need : needs_) {
-    const size_t bar = need.find('|');
-    const std::string_view one = need.substr(0, bar);
-    const std::string_view other = bar == std::string_view::npos ? one : need.substr(bar + 1);
-    if (keys_.is_set(one) || keys_.is_set(other)) continue;
-    missing(std::string(one) + (one == other ? "" : " or " + std::string(other)));
+  const bool states = model_.hidden.axes > 0;
+  if (!states && model_.logits.axes == 0) missing("hidden and weight, or logits");
+  if (states && model_.weight.axes == 0) missing("weight");
+  for (const Need& need : needs_) {
+    if (!*need.one && !*need.other) missing(need.name + (need.or_name.empty() ? "" : " or " + need.or_name));
   }
 }
 
 std::string Record::need_of(std::string_view name) const {
   if (name == "hidden" || name == "weight") return "needed, or logits";
   if (name == "logits") return "needed, or hidden and weight";
-  for (const std::string_view need : needs_) {
-    const size_t bar = need.find('|');
-    if (need == name) return "needed";
-    if (bar == std::string_view::npos) continue;
-    if (need.substr(0, bar) == name) return "needed, or " + std::string(need.substr(bar + 1));
-    if (need.substr(bar + 1) == name) return "needed, or " + std::string(need.substr(0, bar));
+  for (const Need& need : needs_) {
+    if (need.name != name && need.or_name != name) continue;
+    return need.or_name.empty() ? "needed" : "needed, or " + (need.name == name ? need.or_name : need.name);
   }
   return "";
 }

@@ -64,7 +64,7 @@ class Record {
   /// Is called with the name and value of a result.
   using Visit = std::function<void(std::string_view name, const Value& value)>;
 
-  Record(const char* task, std::span<const char* const> needs, const Context& context);
+  Record(const char* task, const Context& context);
 
   virtual void do_run(const Context& context, const Source& from, const Outputs& to) = 0;
   virtual void do_forward(const Context& context, const Source& from) = 0;
@@ -78,8 +78,8 @@ class Record {
   virtual const Plan& plan_of_result() const = 0;
   virtual void visit_results(const Visit& visit) const = 0;
 
-  /// Adds the keys of all tasks; those of its own come before.
-  void add_common();
+  /// Adds the keys of all tasks, after those of its own, of which some are needed (tasks.h).
+  void add_common(std::span<const char* const> needs);
   void add_model(Model& model, const std::string& prefix);
   void add_slices();
   [[noreturn]] void refuse_verb(const char* verb, const char* instead) const;
@@ -93,6 +93,10 @@ class Record {
  private:
   enum class Left { kNothing, kResult, kForward };
   class Busy;
+  struct Need {
+    std::string name, or_name;  ///< one of the two must be set; the second may be none
+    const bool *one, *other;    ///< whether they are
+  };
 
   const Context& context();
   Source source() const;
@@ -102,7 +106,7 @@ class Record {
   bool visit_all(const Visit& visit) const;
   void forget();
 
-  std::span<const char* const> needs_;
+  std::vector<Need> needs_;
   Context given_, used_;
   std::unique_ptr<Workspace> workspace_;
   bool keep_workspace_ = false;

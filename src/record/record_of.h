@@ -50,7 +50,7 @@ struct StatisticsGradients {
 template <class Task>
 class RecordOf final : public Record {
  public:
-  explicit RecordOf(const Context& context) : Record(Task::kName, Task::kNeeds, context) {
+  explicit RecordOf(const Context& context) : Record(Task::kName, context) {
     static const Task kTask;
     keys_.add_all(task_, kTask);
     if constexpr (requires { task_.reference; }) add_model(other_, "reference.");
@@ -62,7 +62,7 @@ class RecordOf final : public Record {
     add_upstream();
     if constexpr (kSlices) add_slices();
     if constexpr (kCustom) add_callback();
-    add_common();
+    add_common(Task::kNeeds);
   }
 
   const Task& task() const { return task_; }

@@ -155,7 +155,7 @@ Tensor checked(std::string_view name, Tensor tensor, const Role& role) {
     fail(name, ".dtype = ", code, " is no element type");
   }
   if (tensor.axes < role.least_axes || tensor.axes > role.most_axes)
-    fail(name, must(), ", not of ", tensor.axes, " axes");
+    fail(name, must(), ", not of ", tensor.axes, tensor.axes == 1 ? " axis" : " axes");
   if (!role.takes(tensor.element)) fail(name, must(), ", not ", name_of(tensor.element));
   bool strided = false;
   for (size_t i = 0; i < static_cast<size_t>(tensor.axes); ++i) {

@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "logitless/names.h"
 #include "logitless/tensors.h"
@@ -86,6 +87,16 @@ struct Wanted {
   WriteMode d_bias_mode = WriteMode::kOverwrite, d_lora_mode = WriteMode::kOverwrite;
   BackwardOptions backward;
   WeightGradientSink weight_sink;
+
+  /// Returns those of hidden states and a head, with their names.
+  std::array<std::pair<const char*, const Tensor*>, 6> of_hidden() const {
+    return {{{"d_hidden", &d_hidden},
+             {"d_weight", &d_weight},
+             {"d_bias", &d_bias},
+             {"d_lora_a", &d_lora_a},
+             {"d_lora_b", &d_lora_b},
+             {"d_lora_states", &d_lora_states}}};
+  }
 };
 
 // What calls take. Messages put `prefix` before a name: "teacher.".

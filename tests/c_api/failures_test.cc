@@ -94,7 +94,7 @@ TEST(CMessages, NameTheMistake) {
       {"cross_entropy", [](Small& s) { return s.set("label_smoothing", s.hidden.data(), LOGITLESS_FLOAT32, 1, 1); },
        "label_smoothing must be a number from 0 to 1, not a tensor"},
       {"cross_entropy", [](Small& s) { return s.set("hidden", s.hidden.data(), LOGITLESS_FLOAT32, 1, kTokens); },
-       "hidden must be a tensor [N, H] or [B, T, H] of floats, not of 1 axes"},
+       "hidden must be a tensor [N, H] or [B, T, H] of floats, not of 1 axis"},
       {"cross_entropy", [](Small& s) { return s.set("hidden", nullptr, LOGITLESS_FLOAT32, 2, kTokens, kHidden); },
        "hidden.data is NULL, but it has 24 elements"},
       {"cross_entropy",
