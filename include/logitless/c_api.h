@@ -17,13 +17,13 @@
  *
  * logitless_describe("cross_entropy") returns a text that lists its keys and results: types, defaults, ranges.
  *
- * - Tensors are your memory. They are read and written where they stand, by every run, and must outlive the
- *   runs. In a loop, set what stays once.
- * - A function that fails returns another status than LOGITLESS_OK, and logitless_last_error() says in one
+ * - Tensors are your memory. Every run reads and writes it in place, so it must outlive the runs. In a loop,
+ *   make the call once, and set only what changes.
+ * - A function that fails returns a status other than LOGITLESS_OK, and logitless_last_error() says in one
  *   line what was wrong. No C++ exception leaves a call.
- * - The first failure of a setter is kept, and returned by the call's next run, forward, backward, plan or
- *   slice in place of running: it is enough to look at those. Unsetting the same name drops it.
- * - A call may be used by one thread at a time. A context is copied into each call that is made of it.
+ * - If a setter fails, the call's next run, forward, backward, plan or slice fails with the same message and
+ *   computes nothing: it is enough to check those. Unsetting the same name withdraws the failure.
+ * - One thread at a time may use a call, or change a context. A call copies its context when it is made.
  */
 #ifndef LOGITLESS_C_API_H
 #define LOGITLESS_C_API_H
@@ -85,12 +85,12 @@ LOGITLESS_C_API const char* logitless_describe(const char* task);
 /** Threads, memory, plan, instruction set, ranks: ContextOptions of context.h. */
 typedef struct logitless_context logitless_context;
 
-/** Makes a context with the defaults; NULL where memory is short. */
+/** Makes a context with the defaults; NULL if out of memory. */
 LOGITLESS_C_API logitless_context* logitless_context_new(void);
-/** Frees it. Calls that were made of it live on. */
+/** Frees it. Calls that were made with it are not affected. */
 LOGITLESS_C_API void logitless_context_free(logitless_context* context);
 /** Sets an option from its text: ("threads", "4"), ("workspace_bytes", "64MiB"), ("plan", "two_pass"),
- * ("slices", "4096,4096"). Calls that exist already keep theirs. */
+ * ("slices", "4096,4096"). It applies to calls that are made afterwards. */
 LOGITLESS_C_API logitless_status logitless_context_set(logitless_context* context, const char* name, const char* text);
 
 /** Carries bytes between ranks: see Communicator of ranks.h. The functions get `user` and return 0; anything
@@ -125,7 +125,7 @@ LOGITLESS_C_API logitless_call* logitless_call_new(const logitless_context* cont
 /** Frees it, and its results. */
 LOGITLESS_C_API void logitless_call_free(logitless_call* call);
 
-/** Sets a tensor, which is copied, and what it points to is not. NULL unsets it. */
+/** Sets a tensor. The structure is copied, the memory that it points to is not. NULL unsets it. */
 LOGITLESS_C_API logitless_status logitless_set_tensor(logitless_call* call, const char* name,
                                                       const logitless_tensor* tensor);
 /** Sets a number. */
@@ -175,7 +175,7 @@ LOGITLESS_C_API logitless_status logitless_get_text(logitless_call* call, const 
 /** Reads a tensor: a view of the call's memory, until its next run, forward, backward or slice. */
 LOGITLESS_C_API logitless_status logitless_get_tensor(logitless_call* call, const char* name, logitless_tensor* tensor);
 
-/** Sets [a], [a, b] and [a, b, c], dense. Those that are read may be const. */
+/** These set dense tensors of one, two and three axes. Inputs may be const. */
 static inline logitless_status logitless_set_1d(logitless_call* call, const char* name, const void* data, int32_t dtype,
                                                 int64_t a) {
   const logitless_tensor tensor = {(void*)data, dtype, 1, {a, 0, 0}, {0, 0, 0}};

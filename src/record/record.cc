@@ -248,8 +248,10 @@ bool Record::visit_all(const Visit& visit) const {
 
 Value Record::get(std::string_view name) {
   std::optional<Value> found;
+  int64_t tokens = left_ == Left::kNothing ? 0 : plan_of_result().tokens;
   const bool any = visit_all([&](std::string_view at, const Value& value) {
     if (at == name && !found) found = value;
+    if (at == "logp") tokens = std::get<Tensor>(value).count();
   });
   if (plan_ && name == "plan") {
     text_ = plan_->describe();
@@ -266,7 +268,7 @@ Value Record::get(std::string_view name) {
     fail(name, " was not computed: ", any ? "no verb that makes it has run" : "nothing has run");
   }
   if (auto* tensor = std::get_if<Tensor>(&*found)) {
-    const int64_t rows = name == "slice" ? *folded_rows_ : plan_ && !busy_ ? plan_->tokens : 0;
+    const int64_t rows = name == "slice" ? *folded_rows_ : tokens;
     const int64_t count = tensor->count();
     if (count == 0 && rows > 0 && name != "logps") fail(name, " was not computed: no option has asked for it");
     if ((name.starts_with("top_") || name == "slice") && rows > 0) {

@@ -62,6 +62,12 @@ bool has_order(const Tensor& tensor, Order order) {
 constexpr const char* kOrders[] = {"its elements must follow one another", "those of a row must follow one another",
                                    "one of the two must be 1", ""};
 
+// Returns the step from one sequence of [B, T, H] to the next, where they do not follow one another.
+std::optional<int64_t> batch_step(const Tensor& t) {
+  if (t.axes < 3 || t.sizes[0] <= 1 || t.strides[0] == saturated_product(t.sizes[1], t.strides[1])) return {};
+  return t.strides[0];
+}
+
 // A head or its gradient, [V, H], as rows of which way round.
 template <class View>
 View oriented(std::string_view name, const Tensor& tensor, HeadLayout layout) {
@@ -165,6 +171,11 @@ Tensor checked(std::string_view name, Tensor tensor, const Role& role) {
   }
   const int64_t count = tensor.count();
   if (count > std::numeric_limits<int64_t>::max() / 8) fail(name, " has more elements than memory has bytes");
+  // Lists of places are read before their length is held against another.
+  constexpr int64_t kMostPlaces = std::numeric_limits<int32_t>::max();
+  if (role.elements == only(Element::kInt64) && count > kMostPlaces) {
+    fail(name, " has ", count, " entries, which is above ", kMostPlaces);
+  }
   if (!tensor.data && count > 0) fail(name, ".data is NULL, but it has ", count, " elements");
   core::check_aligned(name, tensor.data, bytes_of(tensor.element), name_of(tensor.element));
   for (int64_t i = tensor.axes - 1, step = 1; i >= 0 && !strided; --i) {
@@ -205,7 +216,7 @@ HiddenStates hidden_of(const Model& model) {
   HiddenStates hidden;
   if (t.axes == 2) hidden = HiddenStates(matrix_of(t));
   if (t.axes == 3) {
-    hidden = HiddenStates(t.data, dtype_of(t), t.sizes[0], t.sizes[1], t.sizes[2], t.strides[0], t.strides[1]);
+    hidden = HiddenStates(t.data, dtype_of(t), t.sizes[0], t.sizes[1], t.sizes[2], batch_step(t), t.strides[1]);
   }
   if (model.offsets.axes > 0) {
     hidden.offsets = {static_cast<const int64_t*>(model.offsets.data), static_cast<size_t>(model.offsets.count())};
@@ -243,7 +254,7 @@ LogitsGradient logits_gradient_of(const Tensor& d_logits) {
 Gradients gradients_of(const Wanted& wanted, const LmHead& head) {
   Gradients out;
   out.d_hidden = output_of(wanted.d_hidden);
-  if (wanted.d_hidden.axes == 3) out.d_hidden_batch_stride = wanted.d_hidden.strides[0];
+  out.d_hidden_batch_stride = batch_step(wanted.d_hidden);
   if (wanted.d_weight.axes > 0) out.d_weight = oriented<Matrix>("d_weight", wanted.d_weight, head.layout);
   if (wanted.d_bias.axes > 0) out.d_bias = Vector(wanted.d_bias.data, dtype_of(wanted.d_bias), wanted.d_bias.count());
   out.d_lora_a = output_of(wanted.d_lora_a);

@@ -200,6 +200,16 @@ TEST(CMessages, OfResultsAndHandles) {
   small.ids[0] = 99;  // What an earlier run has left is no result of one that failed.
   EXPECT_EQ(logitless_run(small.call), LOGITLESS_INVALID_INPUT);
   EXPECT_EQ(logitless_get_number(small.call, "loss", &number), LOGITLESS_INVALID_INPUT);
+  // A plan of another batch says nothing of the results that are there.
+  Small stats("token_stats");
+  logitless_unset(stats.call, "d_hidden"), logitless_unset(stats.call, "d_weight");
+  logitless_set_integer(stats.call, "top_k", 2);
+  ASSERT_EQ(logitless_run(stats.call), LOGITLESS_OK) << logitless_last_error();
+  stats.set("hidden", stats.hidden.data(), 0, 2, 3, kHidden),
+      stats.set("targets", stats.ids.data(), LOGITLESS_INT64, 1, 3);
+  ASSERT_EQ(logitless_plan(stats.call), LOGITLESS_OK) << logitless_last_error();
+  ASSERT_EQ(logitless_get_tensor(stats.call, "top_ids", &tensor), LOGITLESS_OK);
+  EXPECT_TRUE(tensor.sizes[0] == kTokens && tensor.sizes[1] == 2);
   EXPECT_EQ(logitless_run(nullptr), LOGITLESS_INVALID_INPUT);
   expect_says("call is NULL");
   EXPECT_EQ(logitless_call_new(nullptr, "cross_entropi"), nullptr);
@@ -231,11 +241,13 @@ struct Seen {
 // The gradients of a mean of −log p, and of z-loss.
 int evaluate(void* user, logitless_call* call, const int64_t* rows, int64_t count) {
   auto& seen = *static_cast<Seen*>(user);
-  logitless_tensor lse, entropy, d_logp, d_lse;
-  if (logitless_get_tensor(call, "lse", &lse) || logitless_get_tensor(call, "entropy", &entropy) ||
-      logitless_get_tensor(call, "d_logp", &d_logp) || logitless_get_tensor(call, "d_lse", &d_lse)) {
+  logitless_tensor lse, entropy, top_ids, d_logp, d_lse;
+  if (logitless_get_tensor(call, "lse", &lse) || logitless_get_tensor(call, "top_ids", &top_ids) ||
+      logitless_get_tensor(call, "entropy", &entropy) || logitless_get_tensor(call, "d_logp", &d_logp) ||
+      logitless_get_tensor(call, "d_lse", &d_lse)) {
     return 1;
   }
+  EXPECT_TRUE(top_ids.axes == 2 && top_ids.sizes[0] == kTokens && top_ids.sizes[1] == 3);
   EXPECT_EQ(logitless_run(call), LOGITLESS_INVALID_INPUT);
   expect_says("custom_loss is running");
   EXPECT_EQ(logitless_unset(call, "targets"), LOGITLESS_INVALID_INPUT);
@@ -253,6 +265,7 @@ TEST(CCallbacks, ALossOfOnesOwnHasTheGradientsOfTheSameCrossEntropy) {
   Small own("custom_loss"), same;
   Seen seen;
   logitless_set_integer(own.call, "entropy", 1), logitless_set_integer(own.call, "fills_lse", 1);
+  logitless_set_integer(own.call, "top_k", 3);
   logitless_set_loss(own.call, evaluate, &seen);
   logitless_set_number(same.call, "z_loss", 0.001);
   ASSERT_EQ(logitless_run(own.call), LOGITLESS_OK) << logitless_last_error();

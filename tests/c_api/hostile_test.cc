@@ -20,6 +20,17 @@ namespace {
 
 constexpr int64_t kBatch = 2, kTime = 3, kTokens = kBatch * kTime, kHidden = 8, kVocab = 12;
 
+/// What a call's logits come from, and how it runs.
+enum class Kind {
+  kStates,
+  kSequences,  ///< packed ones
+  kLogits,
+  kModels,    ///< states, with a reference or teacher of states
+  kPacked,    ///< a packed head
+  kDense,     ///< plan dense
+  kSegments,  ///< so many vocabulary entries that a choice of segments pays
+};
+
 /// What a key is set to.
 struct Setting {
   enum { kTensor, kNumber, kInteger, kText } kind;
@@ -38,39 +49,53 @@ struct Setting {
 
 /// The arrays of a call: each is twice as long as any that is meant, so that a size one too large is here.
 struct World {
-  static constexpr size_t kLength = 2 * kTokens * kVocab;
+  Kind kind;
+  int64_t vocab = kind == Kind::kSegments ? 2000 : kVocab;
+  size_t length = static_cast<size_t>(2 * vocab * kHidden);
   std::vector<float> floats[6];
-  std::vector<double> doubles = std::vector<double>(kLength, 0.5);
+  std::vector<double> doubles = std::vector<double>(length, 0.5);
   std::vector<int64_t> ids, offsets = {0, 1, 2, 3, 4, 5, 6}, sequences = {0, 2, 6}, chosen;
-  std::vector<uint8_t> bytes = std::vector<uint8_t>(16 * kLength, 1);
+  std::vector<uint8_t> bytes = std::vector<uint8_t>(16 * length, 1);
   std::vector<float> written[4];
   std::map<std::string, Setting> keys;  ///< a good call
 
-  World(const std::string& task, bool of_logits, bool of_model) {
+  World(const std::string& task, Kind kind_) : kind(kind_) {
     for (size_t k = 0; k < 6; ++k) {
-      for (size_t i = 0; i < kLength; ++i) floats[k].push_back(0.1F * static_cast<float>((i + k) % 7) - 0.9F);
+      for (size_t i = 0; i < length; ++i) floats[k].push_back(0.1F * static_cast<float>((i + k) % 7) - 0.9F);
+      // Some segments weigh more than others.
+      if (kind == Kind::kSegments && k == 2)
+        for (size_t i = 0; i < length; ++i) floats[k][i] = 0.004F * static_cast<float>(i);
     }
-    for (size_t i = 0; i < kLength; ++i) ids.push_back(static_cast<int64_t>(i * 5 % kVocab));
-    for (int64_t i = 0; i < kVocab; ++i) chosen.push_back(i);
-    offsets.resize(kLength, 6), sequences.resize(kLength, 6), chosen.resize(kLength, 0);
-    for (auto& memory : written) memory.assign(kLength, 7);
-    if (of_logits) {
+    for (size_t i = 0; i < length; ++i) ids.push_back(static_cast<int64_t>(i * 5 % static_cast<size_t>(vocab)));
+    for (int64_t i = 0; i < vocab; ++i) chosen.push_back(i);
+    offsets.resize(length, 6), sequences.resize(length, 6), chosen.resize(length, 0);
+    for (auto& memory : written) memory.assign(length, 7);
+    if (kind == Kind::kLogits) {
       give("logits", floats[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kVocab});
       give("d_logits", written[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kVocab});
     } else {
       give_model("");
       give("d_hidden", written[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kHidden});
-      give("d_weight", written[1].data(), LOGITLESS_FLOAT32, {kVocab, kHidden});
-      give("d_bias", written[2].data(), LOGITLESS_FLOAT32, {kVocab});
-      give("d_lora_b", written[3].data(), LOGITLESS_FLOAT32, {kVocab, 2});
+      give("d_weight", written[1].data(), LOGITLESS_FLOAT32, {vocab, kHidden});
+      give("d_bias", written[2].data(), LOGITLESS_FLOAT32, {vocab});
+      give("d_lora_b", written[3].data(), LOGITLESS_FLOAT32, {vocab, 2});
     }
-    give_task(task, of_logits, of_model);
-    if (task == "cross_entropy" && of_model) {
-      give("weight", bytes.data(), LOGITLESS_UINT8, {kVocab, kHidden});
-      give("scales", floats[5].data(), LOGITLESS_FLOAT32, {kVocab, 2});
+    give_task(task);
+    if (kind == Kind::kPacked) {
+      give("weight", bytes.data(), LOGITLESS_UINT8, {vocab, kHidden});
+      give("scales", floats[5].data(), LOGITLESS_FLOAT32, {vocab, 2});
       keys["packing"] = {.kind = Setting::kText, .text = "int8"};
       keys["group"] = {.kind = Setting::kInteger, .integer = kHidden / 2};
       keys.erase("d_weight");
+    }
+    if (kind == Kind::kSequences) {
+      give("hidden", floats[0].data(), LOGITLESS_FLOAT32, {kTokens, kHidden});
+      give("offsets", sequences.data(), LOGITLESS_INT64, {3});
+    }
+    if (kind == Kind::kSegments) {
+      for (const char* name : {"lora_a", "lora_b", "d_lora_b", "class_weights"}) keys.erase(name);
+      keys["backward_mode"] = {.kind = Setting::kText, .text = "sampled"};
+      keys["theta"] = {.kind = Setting::kNumber, .number = 0.5};
     }
   }
 
@@ -82,30 +107,29 @@ struct World {
   }
   void give_model(const std::string& prefix) {
     give(prefix + "hidden", floats[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kHidden});
-    give(prefix + "weight", floats[1].data(), LOGITLESS_FLOAT32, {kVocab, kHidden});
-    give(prefix + "bias", floats[2].data(), LOGITLESS_FLOAT32, {kVocab});
+    give(prefix + "weight", floats[1].data(), LOGITLESS_FLOAT32, {vocab, kHidden});
+    give(prefix + "bias", floats[2].data(), LOGITLESS_FLOAT32, {vocab});
     give(prefix + "lora_a", floats[3].data(), LOGITLESS_FLOAT32, {2, kHidden});
-    give(prefix + "lora_b", floats[4].data(), LOGITLESS_FLOAT32, {kVocab, 2});
-    give(prefix + "ids", chosen.data(), LOGITLESS_INT64, {kVocab});
+    give(prefix + "lora_b", floats[4].data(), LOGITLESS_FLOAT32, {vocab, 2});
+    give(prefix + "ids", chosen.data(), LOGITLESS_INT64, {vocab});
   }
   void give_ids(const std::string& name) { give(name, ids.data(), LOGITLESS_INT64, {kBatch, kTime}); }
   void give_sets(const std::string& name) {
     give(name + ".ids", ids.data(), LOGITLESS_INT64, {kTokens});
     give(name + ".offsets", offsets.data(), LOGITLESS_INT64, {kTokens + 1});
   }
-  void give_other(const std::string& prefix, bool of_model) {
-    if (of_model) return give_model(prefix);
+  void give_other(const std::string& prefix) {
+    if (kind == Kind::kModels) return give_model(prefix);
     if (prefix == "teacher.")
-      return give("teacher.logits", floats[5].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kVocab});
+      return give("teacher.logits", floats[5].data(), LOGITLESS_FLOAT32, {kBatch, kTime, vocab});
     give(prefix + "logps", floats[5].data(), LOGITLESS_FLOAT32, {kTokens});
     keys[prefix + "logps_per"] = {.kind = Setting::kText, .text = "token"};
   }
-  void give_task(const std::string& task, bool of_logits, bool of_model) {
-    const bool modelled = of_model && !of_logits;
+  void give_task(const std::string& task) {
     if (task == "cross_entropy" || task == "preference_loss" || task == "kto_loss" || task == "token_stats") {
       give_ids("targets");
     }
-    if (task == "cross_entropy") give("class_weights", bytes.data(), LOGITLESS_FLOAT32, {kVocab});
+    if (task == "cross_entropy") give("class_weights", bytes.data(), LOGITLESS_FLOAT32, {vocab});
     if (task == "policy_loss") {
       give_ids("chosen_ids");
       for (const char* name : {"advantages", "old_logps", "ref_logps"}) {
@@ -116,9 +140,9 @@ struct World {
       keys["beta"] = {.kind = Setting::kNumber, .number = 0.1};
       keys["advantages_per"] = {.kind = Setting::kText, .text = "token"};
     }
-    if (task == "preference_loss" || task == "kto_loss") give_other("reference.", modelled);
+    if (task == "preference_loss" || task == "kto_loss") give_other("reference.");
     if (task == "kto_loss") give("labels", bytes.data(), LOGITLESS_UINT8, {kBatch});
-    if (task == "distillation_loss") give_other("teacher.", modelled);
+    if (task == "distillation_loss") give_other("teacher.");
     if (task == "soft_cross_entropy") give_sets("sets"), give("weights", doubles.data(), LOGITLESS_FLOAT64, {kTokens});
     if (task == "id_logps") give_sets("sets"), give("upstream", doubles.data(), LOGITLESS_FLOAT64, {kTokens});
     if (task == "set_distillation_loss") {
@@ -213,7 +237,11 @@ void expect_survives(const std::string& task, World& world, const Changes& chang
   std::string what = task;
   for (const auto& [name, setting] : changes) what += ", " + name + " of kind " + std::to_string(setting.kind);
   SCOPED_TRACE(what);
-  logitless_call* call = logitless_call_new(nullptr, task.c_str());
+  logitless_context* context = logitless_context_new();
+  ASSERT_EQ(logitless_context_set(context, "threads", "1"), LOGITLESS_OK);
+  if (world.kind == Kind::kDense) ASSERT_EQ(logitless_context_set(context, "plan", "dense"), LOGITLESS_OK);
+  logitless_call* call = logitless_call_new(context, task.c_str());
+  logitless_context_free(context);
   for (const auto& [name, setting] : world.keys) {
     ASSERT_EQ(setting.set(call, name), LOGITLESS_OK) << name << ": " << logitless_last_error();
   }
@@ -237,7 +265,13 @@ void expect_survives(const std::string& task, World& world, const Changes& chang
   };
   if (taken) {
     check(logitless_run, "run");
+    double kept = 1;
+    if (changes.empty() && world.kind == Kind::kSegments) {
+      EXPECT_EQ(logitless_get_number(call, "plan.kept_share", &kept), LOGITLESS_OK);
+      EXPECT_LT(kept, 1);
+    }
     check(logitless_plan, "plan");
+    check(logitless_slice, "slice");
     if (check(logitless_forward, "forward")) check(logitless_backward, "backward");
   } else {
     check(logitless_run, "run");
@@ -247,22 +281,23 @@ void expect_survives(const std::string& task, World& world, const Changes& chang
 
 struct Form {
   const char* task;
-  bool of_logits, of_model;
+  Kind kind;
 };
-constexpr Form kForms[] = {
-    {"cross_entropy", false, true},  // packed
-
-    {"cross_entropy", false, false},    {"cross_entropy", true, false},     {"policy_loss", false, false},
-    {"policy_loss", true, false},       {"preference_loss", false, false},  {"preference_loss", false, true},
-    {"kto_loss", false, true},          {"kto_loss", true, false},          {"soft_cross_entropy", false, false},
-    {"distillation_loss", false, true}, {"distillation_loss", true, false}, {"set_distillation_loss", false, false},
-    {"id_logps", false, false},         {"token_stats", false, false}};
+constexpr Form kForms[] = {{"cross_entropy", Kind::kStates},      {"cross_entropy", Kind::kSequences},
+                           {"cross_entropy", Kind::kLogits},      {"cross_entropy", Kind::kPacked},
+                           {"cross_entropy", Kind::kDense},       {"cross_entropy", Kind::kSegments},
+                           {"policy_loss", Kind::kStates},        {"policy_loss", Kind::kLogits},
+                           {"preference_loss", Kind::kStates},    {"preference_loss", Kind::kModels},
+                           {"kto_loss", Kind::kModels},           {"kto_loss", Kind::kLogits},
+                           {"soft_cross_entropy", Kind::kStates}, {"distillation_loss", Kind::kModels},
+                           {"distillation_loss", Kind::kLogits},  {"set_distillation_loss", Kind::kStates},
+                           {"id_logps", Kind::kStates},           {"token_stats", Kind::kStates}};
 
 class HostileKeys : public ::testing::TestWithParam<Form> {};
 
 TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
-  const auto [task, of_logits, of_model] = GetParam();
-  World world(task, of_logits, of_model);
+  const auto [task, kind] = GetParam();
+  World world(task, kind);
   Counts good, counts;
   expect_survives(task, world, {}, good);
   ASSERT_GE(good.accepted, 3) << logitless_last_error();
@@ -292,8 +327,9 @@ TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
   EXPECT_GT(counts.refused, 2000);
   EXPECT_GT(counts.accepted, 500);
 }
+const char* const kKinds[] = {"states", "sequences", "logits", "models", "packed", "dense", "segments"};
 INSTANTIATE_TEST_SUITE_P(Tasks, HostileKeys, ::testing::ValuesIn(kForms), [](const auto& form) {
-  return std::string(form.param.task) + (form.param.of_logits ? "_of_logits" : form.param.of_model ? "_of_models" : "");
+  return std::string(form.param.task) + "_of_" + kKinds[static_cast<size_t>(form.param.kind)];
 });
 
 }  // namespace
