@@ -41,14 +41,14 @@
 extern "C" {
 #endif
 
-/** What became of a call. */
+/** The outcome of a function. */
 typedef enum logitless_status {
   LOGITLESS_OK = 0,
   LOGITLESS_INVALID_INPUT = 1,   /**< a key, value or tensor is refused; no output was written */
   LOGITLESS_OUT_OF_MEMORY = 2,   /**< an allocation failed */
-  LOGITLESS_CALLBACK_FAILED = 3, /**< a callback returned something else than 0, or threw */
+  LOGITLESS_CALLBACK_FAILED = 3, /**< a callback returned a value other than 0, or threw */
   LOGITLESS_INTERNAL_ERROR = 4,  /**< a defect of the library, or a callback that breaks its contract */
-  LOGITLESS_RANK_FAILED = 5      /**< another rank has failed; the text says which, and with what */
+  LOGITLESS_RANK_FAILED = 5      /**< another rank has failed; the message says which, and why */
 } logitless_status;
 
 /** The types of elements. */
@@ -62,7 +62,7 @@ typedef enum logitless_dtype {
   LOGITLESS_UINT8 = 6
 } logitless_dtype;
 
-/** A view of memory: element (i, j, k) stands at data[i strides[0] + j strides[1] + k strides[2]]. */
+/** A view of memory: element (i, j, k) is data[i strides[0] + j strides[1] + k strides[2]]. */
 typedef struct logitless_tensor {
   void* data;         /**< element (0, 0, 0) */
   int32_t dtype;      /**< logitless_dtype */
@@ -71,8 +71,7 @@ typedef struct logitless_tensor {
   int64_t strides[3]; /**< in elements; all 0: row-major and dense. A weight [H, V] is [V, H] with strides {1, V} */
 } logitless_tensor;
 
-/** Returns what the last function of this thread that failed said, or "". The text lives until this thread's
- * next failure. */
+/** Returns the message of this thread's last failure, or "". The text lives until its next failure. */
 LOGITLESS_C_API const char* logitless_last_error(void);
 /** Returns the version of the library that runs, e.g. "0.3.0". */
 LOGITLESS_C_API const char* logitless_version(void);
@@ -93,9 +92,9 @@ LOGITLESS_C_API void logitless_context_free(logitless_context* context);
  * ("slices", "4096,4096"). It applies to calls that are made afterwards. */
 LOGITLESS_C_API logitless_status logitless_context_set(logitless_context* context, const char* name, const char* text);
 
-/** Carries bytes between ranks: see Communicator of ranks.h. The functions get `user` and return 0; anything
- * else ends the call with LOGITLESS_CALLBACK_FAILED. They are called on the thread that made the call, also
- * from within an OpenMP region. What `user` points to must outlive the calls. */
+/** Carries bytes between ranks: see Communicator of ranks.h. The functions return 0; any other value ends the
+ * call with LOGITLESS_CALLBACK_FAILED. They are called on the thread that made the call, also from within an
+ * OpenMP region. What `user` points to must outlive the calls. */
 typedef struct logitless_communicator {
   int32_t rank; /**< the place of this rank, in [0, size) */
   int32_t size; /**< the number of ranks */
@@ -116,8 +115,8 @@ LOGITLESS_C_API const char* logitless_info(const logitless_context* context);
 /* ---- A call ---- */
 
 /** One of the tasks: cross_entropy, policy_loss, preference_loss, kto_loss, soft_cross_entropy,
- * distillation_loss, set_distillation_loss, id_logps, token_stats, custom_loss. docs/losses.md has what each
- * computes. */
+ * distillation_loss, set_distillation_loss, id_logps, token_stats, custom_loss. docs/losses.md has the
+ * formulas. */
 typedef struct logitless_call logitless_call;
 
 /** Makes a call of a task; `context` may be NULL, for the defaults. Returns NULL on an error. */
@@ -138,16 +137,16 @@ LOGITLESS_C_API logitless_status logitless_set_text(logitless_call* call, const 
 /** Gives the key its default again. */
 LOGITLESS_C_API logitless_status logitless_unset(logitless_call* call, const char* name);
 
-/** The loss of a custom_loss: computes the gradients of the tokens `rows` from their statistics. It reads
- * "logp", "lse" and what was asked for with logitless_get_tensor(), float64 [N], and writes into "d_logp", and
- * into "d_lse", "d_entropy", ... where the key fills_lse, ... is 1. What is not 0 ends the call with
- * LOGITLESS_CALLBACK_FAILED. */
+/** The loss of a custom_loss: computes the gradients of the tokens `rows` from their statistics. With
+ * logitless_get_tensor() it reads "logp", "lse" and other statistics that were asked for, float64 [N], and gets
+ * "d_logp" to write into, and "d_lse", "d_entropy", ... if the key fills_lse, ... is 1. A return value other
+ * than 0 ends the call with LOGITLESS_CALLBACK_FAILED. */
 typedef int (*logitless_evaluate)(void* user, logitless_call* call, const int64_t* rows, int64_t row_count);
 /** Sets the loss of a custom_loss; `user` is handed to it. NULL: none. */
 LOGITLESS_C_API logitless_status logitless_set_loss(logitless_call* call, logitless_evaluate evaluate, void* user);
 
-/** Receives each finished tile of d_weight, [count, H] or as the weight stands, in place of d_weight: see
- * WeightGradientSink of tensors.h. The tile lives until it returns. */
+/** Receives the finished tiles of d_weight, [count, H] each, in place of d_weight: see WeightGradientSink of
+ * tensors.h. The tile lives until it returns. */
 typedef int (*logitless_weight_sink)(void* user, int64_t first, int64_t count, const logitless_tensor* tile);
 /** Sets the sink; `user` is handed to it. NULL: none. */
 LOGITLESS_C_API logitless_status logitless_set_weight_sink(logitless_call* call, logitless_weight_sink sink,
@@ -155,18 +154,18 @@ LOGITLESS_C_API logitless_status logitless_set_weight_sink(logitless_call* call,
 
 /** Computes the results, and the gradients whose tensors (d_hidden, d_weight, ...) are set. */
 LOGITLESS_C_API logitless_status logitless_run(logitless_call* call);
-/** Computes the results alone, and keeps what logitless_backward() needs. */
+/** Computes the results, and keeps the statistics that logitless_backward() needs. */
 LOGITLESS_C_API logitless_status logitless_forward(logitless_call* call);
 /** Computes the gradients times the key "upstream": ∂L/∂loss, 1 by default, or of token_stats from d_logp,
- * d_lse, d_entropy, d_cross and d_outside. Tensors and options are those of logitless_forward(). */
+ * d_lse, d_entropy, d_cross and d_outside. Tensors and options must be the same as in logitless_forward(). */
 LOGITLESS_C_API logitless_status logitless_backward(logitless_call* call);
 /** Plans logitless_run(): the results "plan" and "plan.workspace_bytes", ... It writes no output. */
 LOGITLESS_C_API logitless_status logitless_plan(logitless_call* call);
 /** Folds this rank's slice of the vocabulary (slices.h, keys slice_first and slice_vocab_size) into the result
- * "slice", uint8 [N, bytes]. Set those of all slices as "gathered", then run. */
+ * "slice", uint8 [N, bytes]. Set the bytes of all slices as "gathered", then run. */
 LOGITLESS_C_API logitless_status logitless_slice(logitless_call* call);
 
-/** Reads a number: "loss", a metric; NaN where it has no meaning or no option asked for it. */
+/** Reads a number: "loss", a metric; NaN if it has no meaning or no option asked for it. */
 LOGITLESS_C_API logitless_status logitless_get_number(logitless_call* call, const char* name, double* value);
 /** Reads an integer: a count, a member of a plan. */
 LOGITLESS_C_API logitless_status logitless_get_integer(logitless_call* call, const char* name, int64_t* value);

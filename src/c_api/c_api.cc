@@ -87,7 +87,7 @@ const char* kept_text(const Make& make) {
   return status == LOGITLESS_OK ? kept.c_str() : nullptr;
 }
 
-// Takes what a result is, where it is that.
+// Each returns false if the result is of another kind.
 
 bool take(const record::Value& value, logitless_call&, double& out) {
   if (const auto* integer = std::get_if<int64_t>(&value)) return out = static_cast<double>(*integer), true;

@@ -16,6 +16,6 @@ struct logitless_context {
 struct logitless_call {
   std::array<std::shared_ptr<logitless::Communicator>, 2> ranks;  ///< they must outlive the record's calls
   std::unique_ptr<logitless::record::Record> record;
-  std::string first_failure, failed_key;  ///< of the setters since the last verb
-  std::string text;                       ///< what logitless_get_text() has returned
+  std::string first_failure, failed_key;  ///< of a setter since the last verb
+  std::string text;                       ///< of the last logitless_get_text()
 };

@@ -44,7 +44,7 @@ logitless_status guarded(const Body& body) noexcept {
   }
 }
 
-/// Returns what `pointer` points to; throws InvalidInput where that is nothing, or where no T can stand.
+/// Returns *pointer; throws InvalidInput if it is NULL or not aligned.
 template <class T>
 T& there(T* pointer, const char* name) {
   if (!pointer) core::fail(name, " is NULL");

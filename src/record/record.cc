@@ -11,7 +11,7 @@ namespace logitless::record {
 
 using core::fail;
 
-// Refuses what a callback would change under the call that runs it.
+// A callback must not change the call that runs it.
 class Record::Busy {
  public:
   explicit Busy(Record& record) : record_(record) {
@@ -97,7 +97,7 @@ void Record::set_loss(Evaluate evaluate) {
   evaluate_ = std::move(evaluate);
 }
 
-// The call's own workspace and slice stand in a context of its own.
+// A call with a workspace or a slice of its own runs in a copy of its context.
 const Context& Record::context() {
   const VocabSlice slice = {slice_.first, slice_.vocab_size, std::as_bytes(gathered_)};
   const bool sliced = slice.vocab_size != 0 || slice.first != 0 || !slice.gathered.empty();
@@ -178,7 +178,7 @@ std::string Record::need_of(std::string_view name) const {
   return "";
 }
 
-// What an earlier call has left is no result of one that fails.
+// After a verb that fails, the results of an earlier one are gone.
 void Record::forget() {
   left_ = Left::kNothing;
   plan_ = nullptr;
@@ -237,7 +237,7 @@ void Record::refuse_verb(const char* verb, const char* instead) const {
   fail(keys_.owner(), " has no ", verb, ": ", instead);
 }
 
-// Tells whether some verb has left results.
+// Visits all results there are; tells whether there are any.
 bool Record::visit_all(const Visit& visit) const {
   const bool has_results = left_ != Left::kNothing || evaluates();
   if (has_results) visit_results(visit);

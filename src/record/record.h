@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // A call as one record: its tensors and options are set by name, four verbs run it, and its results are read
-// by name. Whoever walks it knows no task: C does, and knows nothing else.
+// by name. Its users need not know the tasks; the C API is one of them.
 //
 //     std::unique_ptr<Record> record = make_record("policy_loss", context);
 //     record->set("beta", 0.04);
@@ -9,7 +9,7 @@
 //     const double loss = std::get<double>(record->get("loss"));
 //
 // Tensors are the caller's, and are read and written where they stand by each run. A record keeps its
-// structures between runs, so that what is set once costs nothing more. It serves one thread at a time.
+// structures between runs, so setting a key once is enough. One thread at a time may use it.
 #pragma once
 
 #include <functional>
@@ -36,14 +36,14 @@ class Record {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  // All of these throw InvalidInput, and leave the record as it was, where it takes no such key or value.
+  // These throw InvalidInput, and change nothing, if there is no such key or it does not accept the value.
 
   void set(std::string_view name, const Value& value);
   void unset(std::string_view name);
   bool has_key(std::string_view name) const { return keys_.has(name); }
-  /// Tells whether the weight that is set, [V, H], stands as [H, V].
+  /// Tells whether the weight is stored as [H, V].
   bool stands_transposed() const;
-  /// Receives d_weight in tiles; null: nobody does.
+  /// Sets the receiver of d_weight in tiles; null: none.
   void set_weight_sink(WeightGradientSink sink);
   void set_loss(Evaluate evaluate);
 
@@ -78,7 +78,7 @@ class Record {
   virtual const Plan& plan_of_result() const = 0;
   virtual void visit_results(const Visit& visit) const = 0;
 
-  /// Adds the keys of all tasks, after those of its own, of which some are needed (tasks.h).
+  /// Adds the keys that all tasks share. `needs` are the keys that this task needs (tasks.h).
   void add_common(std::span<const char* const> needs);
   void add_model(Model& model, const std::string& prefix);
   void add_slices();
@@ -86,7 +86,7 @@ class Record {
   bool wants_gradients() const;
 
   Keys keys_;
-  Model model_, other_;  ///< the task's own, and that of its teacher or reference
+  Model model_, other_;  ///< the policy or student, and its teacher or reference
   Wanted wanted_;
   Evaluate evaluate_;
 
@@ -94,8 +94,8 @@ class Record {
   enum class Left { kNothing, kResult, kForward };
   class Busy;
   struct Need {
-    std::string name, or_name;  ///< one of the two must be set; the second may be none
-    const bool *one, *other;    ///< whether they are
+    std::string name, or_name;  ///< one of the two must be set; or_name may be empty
+    const bool *one, *other;    ///< whether they are set
   };
 
   const Context& context();
@@ -121,7 +121,7 @@ class Record {
   bool busy_ = false;
 };
 
-/// Makes the record of a task. Throws InvalidInput where there is none of this name.
+/// Makes the record of a task. Throws InvalidInput for an unknown name.
 std::unique_ptr<Record> make_record(std::string_view task, const Context& context);
 /// Returns the names of all tasks.
 std::vector<std::string> task_names();
@@ -130,7 +130,7 @@ std::vector<std::string> task_names();
 class ContextRecord {
  public:
   ContextRecord();
-  /// Sets an option from its text. Throws InvalidInput, and changes nothing, where it takes none such.
+  /// Sets an option from its text. Throws InvalidInput, and changes nothing, for a wrong name or text.
   void set(std::string_view name, std::string_view text);
   void set_ranks(std::string_view name, std::shared_ptr<Communicator> ranks);
   const Context& context() const { return context_; }
@@ -145,7 +145,7 @@ class ContextRecord {
   Context context_;
 };
 
-/// Returns what a context runs on, a line for each of Environment.
+/// Describes the machine and libraries of a context, a line for each member of Environment.
 std::string describe_environment_of(const Context& context);
 
 }  // namespace logitless::record

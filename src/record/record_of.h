@@ -14,7 +14,7 @@
 
 namespace logitless::record {
 
-/// A TokenLoss of a function that reads and writes the columns through the record.
+/// A TokenLoss whose function reads and writes the columns through the record.
 struct CallbackLoss final : TokenLoss {
   StatsRequest request;
   bool fills_lse = false, fills_entropy = false, fills_cross = false, fills_outside = false, drops_rows = true;
@@ -165,7 +165,7 @@ class RecordOf final : public Record {
     visit_result(left_.result, visit);
   }
 
-  // Returns what the keys d_logp, ... point to.
+  // Copies the tensors of the keys d_logp, ...
   TokenGrads grads() const {
     TokenGrads out;
     const int64_t tokens = plan_of_result().tokens;

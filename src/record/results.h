@@ -47,7 +47,7 @@ void visit_columns(const Columns& columns, const std::string& prefix, const Visi
       [&](const Field& field, const auto& column) { visit(prefix + field.name, value_of(column)); }, columns);
 }
 
-/// Visits what a task has returned.
+/// Visits the result of a task.
 template <class Result, class Visit>
 void visit_result(const Result& result, const Visit& visit) {
   if constexpr (requires { result.loss; }) visit("loss", value_of(result.loss));

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The ten tasks: each is one flat structure of its options and of what its batch has, with its list, and the
-// four verbs on it. Records know nothing else of a task.
+// The ten tasks. Each is one flat structure, with its options and the members of its batch, its list of
+// fields, and four verbs. Records know nothing else about a task.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@
 
 namespace logitless {
 
-// Lists of structures that fields.h has none of. Models stand in Model.
+// Lists of structures that have none in fields.h. The models in them are in record::Model.
 
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdSets>, const Visit& visit, S&&... s) {
@@ -51,7 +51,7 @@ void visit_fields(FieldsOf<SetTeacher>, const Visit& visit, S&&... s) {
 
 namespace logitless::record {
 
-/// What the logits of a call come from: hidden states and a head, or finished logits.
+/// The source of a call's logits: hidden states and a head, or finished logits.
 struct Source {
   HiddenStates hidden;
   LmHead head;
@@ -59,7 +59,7 @@ struct Source {
   bool finished = false;  ///< it is `logits`
 };
 
-/// Where the gradients go, of either source.
+/// Where the gradients go, for either source.
 struct Outputs {
   Gradients gradients;
   LogitsGradient d_logits;
@@ -86,7 +86,8 @@ auto with_upstream(const Upstream& upstream, const Use& use) {
   return upstream.each.data() ? use(upstream.each) : use(upstream.value);
 }
 
-// The verbs of a loss of the public API, after what its functions take of the task.
+// The verbs of a loss of the public API. The last arguments are its functions' arguments between the source
+// and the outputs.
 #define LOGITLESS_RUN_AND_PLAN(Task, name, ...)                                                                        \
   inline auto run(const Context& context, const Source& from, const Task& task, const Outputs& to) {                   \
     return with(from, to, [&](const auto& out, const auto&... in) { return name(context, in..., __VA_ARGS__, out); }); \
@@ -108,7 +109,7 @@ auto with_upstream(const Upstream& upstream, const Use& use) {
     });                                                                                                          \
   }
 
-// kNeeds has the keys that a task cannot do without: of "a|b" one of the two. Above is the type of ∂L/∂loss.
+// kNeeds lists the keys that a task needs; "a|b" means one of the two. Above is the type of ∂L/∂loss.
 
 struct CrossEntropy : CrossEntropyOptions {
   static constexpr const char* kName = "cross_entropy";

@@ -28,7 +28,7 @@ std::string listed(const std::array<int64_t, 3>& numbers, int axes) {
   return text + "]";
 }
 
-// Tells whether a step along this axis is one element, or is never taken.
+// Tells whether the elements of this axis are contiguous.
 bool steps_by_one(const Tensor& tensor, int axis) {
   const auto i = static_cast<size_t>(axis);
   return tensor.strides[i] == 1 || tensor.sizes[i] <= 1;
@@ -59,22 +59,22 @@ bool has_order(const Tensor& tensor, Order order) {
   return false;
 }
 
-constexpr const char* kOrders[] = {"its elements must follow one another", "those of a row must follow one another",
+constexpr const char* kOrders[] = {"its elements must be contiguous", "its rows must be contiguous",
                                    "one of the two must be 1", ""};
 
-// Returns the step from one sequence of [B, T, H] to the next, where they do not follow one another.
+// Returns the stride between sequences of [B, T, H], unless they are contiguous.
 std::optional<int64_t> batch_step(const Tensor& t) {
   if (t.axes < 3 || t.sizes[0] <= 1 || t.strides[0] == saturated_product(t.sizes[1], t.strides[1])) return {};
   return t.strides[0];
 }
 
-// A head or its gradient, [V, H], as rows of which way round.
+// Returns a head or its gradient, [V, H], as a row-major matrix of this layout.
 template <class View>
 View oriented(std::string_view name, const Tensor& tensor, HeadLayout layout) {
   View view;
   const bool transposed = layout == HeadLayout::kHiddenVocab;
   if (!steps_by_one(tensor, transposed ? 0 : 1)) {
-    fail(name, " has strides ", listed(tensor.strides, 2), ", but weight stands the other way round");
+    fail(name, " has strides ", listed(tensor.strides, 2), ", but those of weight are the other way round");
   }
   view.data = tensor.data;
   view.dtype = dtype_of(tensor);
@@ -89,7 +89,7 @@ PackedMatrix packed_of(const Model& model, std::string_view prefix) {
   if (!model.packing) fail(prefix, "weight is uint8, but ", prefix, "packing is not set");
   const PackedBlock block = block_of(*model.packing);
   const int64_t bytes = model.weight.sizes[1];
-  if (!steps_by_one(model.weight, 1)) fail(prefix, "weight is packed: the bytes of a row must follow one another");
+  if (!steps_by_one(model.weight, 1)) fail(prefix, "weight is packed: its rows must be contiguous");
   if (bytes % block.bytes != 0) {
     fail(prefix, "weight has ", bytes, " bytes a row, which is no multiple of the ", block.bytes, " of a block of ",
          name_of(*model.packing));
@@ -171,7 +171,7 @@ Tensor checked(std::string_view name, Tensor tensor, const Role& role) {
   }
   const int64_t count = tensor.count();
   if (count > std::numeric_limits<int64_t>::max() / 8) fail(name, " has more elements than memory has bytes");
-  // Lists of places are read before their length is held against another.
+  // Offsets and the like are read before their number is compared with that of the tokens.
   constexpr int64_t kMostPlaces = std::numeric_limits<int32_t>::max();
   if (role.elements == only(Element::kInt64) && count > kMostPlaces) {
     fail(name, " has ", count, " entries, which is above ", kMostPlaces);

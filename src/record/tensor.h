@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one form in which a record takes and returns tensors, and what it makes of those of a model.
+// The tensors of a record, and their conversion to the views of the public API.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace logitless::record {
 
-/// The type of an element. The first four are those of DType, with its numbers.
+/// The type of an element. The first four have the numbers of DType.
 enum class Element { kFloat32, kBFloat16, kFloat64, kFloat16, kInt32, kInt64, kUInt8 };
 
 /// A view of the caller's memory, or of a result: up to three axes, strides in elements.
@@ -28,17 +28,17 @@ struct Tensor {
   int64_t count() const;
 };
 
-/// The order in which elements may stand.
+/// How elements may be laid out.
 enum class Order {
-  kDense,   ///< they follow one another
-  kRows,    ///< those of the last axis do
-  kEither,  ///< those of one axis do
+  kDense,   ///< contiguous
+  kRows,    ///< the last axis is contiguous
+  kEither,  ///< one axis is contiguous
   kAny,     ///< any strides
 };
 
-/// The tensors that a key takes.
+/// The tensors that a key accepts.
 struct Role {
-  const char* shape = "";  ///< as texts say it, e.g. "[N, H] or [B, T, H]"
+  const char* shape = "";  ///< for messages, e.g. "[N, H] or [B, T, H]"
   unsigned elements = 0;   ///< a bit for each type
   int least_axes = 1, most_axes = 2;
   Order order = Order::kDense;
@@ -51,11 +51,11 @@ inline constexpr unsigned kIds = only(Element::kInt32) | only(Element::kInt64);
 
 /// Returns e.g. "int32, int64", or "floats" for the four float types.
 std::string elements_text(const Role& role);
-/// Returns the tensor with the strides that it has, where all were 0. Throws InvalidInput where the key of
-/// this name and role does not take it.
+/// Returns the tensor, with its dense strides if all were 0. Throws InvalidInput if the key of this name and
+/// role does not accept it.
 Tensor checked(std::string_view name, Tensor tensor, const Role& role);
 
-/// What a caller gives of a model: hidden states and a head, or finished logits.
+/// A model: hidden states and a head, or finished logits.
 struct Model {
   Tensor hidden, offsets, weight, bias, ids, lora_a, lora_b, lora_states, scales, logits;
   double softcap = 0, lora_scale = 1;
@@ -88,7 +88,7 @@ struct Wanted {
   BackwardOptions backward;
   WeightGradientSink weight_sink;
 
-  /// Returns those of hidden states and a head, with their names.
+  /// Returns the gradients of hidden states and a head, with their names.
   std::array<std::pair<const char*, const Tensor*>, 6> of_hidden() const {
     return {{{"d_hidden", &d_hidden},
              {"d_weight", &d_weight},
@@ -99,7 +99,7 @@ struct Wanted {
   }
 };
 
-// What calls take. Messages put `prefix` before a name: "teacher.".
+// Conversions of a whole model. Messages put `prefix` before a name: "teacher.".
 
 HiddenStates hidden_of(const Model& model);
 LmHead head_of(const Model& model, std::string_view prefix);
@@ -107,7 +107,7 @@ logitless::Logits logits_of(const Tensor& logits);
 LogitsGradient logits_gradient_of(const Tensor& d_logits);
 Gradients gradients_of(const Wanted& wanted, const LmHead& head);
 
-// The views of typed members, of a tensor that was checked.
+// Conversions of a checked tensor.
 
 ConstVector vector_of(const Tensor& tensor);
 ConstMatrix matrix_of(const Tensor& tensor);

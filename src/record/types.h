@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The types of members that a key may have: how each is set from an integer, a number, a text or a tensor,
-// and how texts call it. A new type of options needs an overload of assign() and one of kind_of().
+// The types of members: how each is set from an integer, a number, a text or a tensor, and how messages
+// describe it. A new type needs an overload of assign() and one of kind_of().
 #pragma once
 
 #include <charconv>
@@ -27,9 +27,9 @@ struct Upstream {
   std::span<const double> each = {};
 };
 
-/// Throws InvalidInput: the key does not take the value.
+/// Throws InvalidInput: the key does not accept the value.
 [[noreturn]] void refuse(const Key& key, const Value& value);
-/// Returns the number that all of the text is, with a unit such as MiB after a size in bytes.
+/// Returns the number if the whole text is one.
 template <class T>
 std::optional<T> whole(std::string_view text) {
   T number{};
@@ -37,6 +37,7 @@ std::optional<T> whole(std::string_view text) {
   if (status != std::errc() || rest != text.data() + text.size()) return std::nullopt;
   return number;
 }
+/// Does the same for a size in bytes, such as 64MiB.
 std::optional<int64_t> bytes_in(std::string_view text);
 /// Returns the entries of "a,b" or "[a, b]".
 std::vector<std::string_view> entries_of(std::string_view text);
@@ -51,7 +52,7 @@ std::string names_of() {
 template <class T>
 struct Is {};
 
-// How texts call what a key takes.
+// What a key accepts, for messages.
 
 inline std::string kind_of(Is<bool>, const Key&) { return "0 or 1"; }
 template <std::integral T>
@@ -146,7 +147,7 @@ void assign(const Key& key, const Value& value, std::vector<T>& to) {
   to = std::move(read);
 }
 
-/// Returns the tensor, which the key takes.
+/// Returns the tensor after its checks.
 Tensor tensor_in(const Key& key, const Value& value);
 inline void assign(const Key& key, const Value& value, Tensor& to) { to = tensor_in(key, value); }
 inline void assign(const Key& key, const Value& value, ConstVector& to) { to = vector_of(tensor_in(key, value)); }
@@ -167,7 +168,7 @@ inline void assign(const Key& key, const Value& value, Upstream& to) {
   to = read;
 }
 
-// The tensors that a member of a type takes, where its key says nothing else.
+// The tensors that a type of member accepts, unless its key says otherwise.
 
 template <class T>
 inline constexpr Role kRoleOf = {};
@@ -188,12 +189,12 @@ inline constexpr Role kRoleOf<std::span<const double>> = {"[N] or [B, T]", only(
 template <>
 inline constexpr Role kRoleOf<Upstream> = {"[N]", only(Element::kFloat64)};
 
-/// Tells whether the members of a structure have their names without that of the structure before them.
+/// Tells whether the keys of a structure's members have no prefix.
 template <class T>
 inline constexpr bool kIsFlat =
     std::is_same_v<T, TokenOptions> || std::is_same_v<T, StatsRequest> || std::is_same_v<T, SoftTargets>;
 
-// What the entries of sets are for.
+// Shapes of members whose type says too little.
 
 template <class Structure>
 Role role_in(FieldsOf<Structure>, std::string_view) {
@@ -232,7 +233,7 @@ template <class Structure>
 void Keys::add_all(Structure& structure, const Structure& by_default, const std::string& prefix) {
   const auto add_member = [&]<class T>(const Field& field, T& member, const T& of_default) {
     if constexpr (std::is_same_v<T, Workspace*>) {
-      return;  // It is no value.
+      return;  // Calls have their own.
     } else if constexpr (kIsFlat<T>) {
       add_all(member, of_default, prefix);
     } else if constexpr (requires {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls of the C API that are given what C++ has: structures of tasks, views and gradients.
+// Calls of the C API, filled from the structures of C++: tasks, views and gradients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ class CCall {
     return static_cast<const record::RecordOf<Task>&>(*call_->record).task();
   }
 
-  // Sets a key from a member of a structure of C++; what is not there stays as it is.
+  // These set a key from a member of C++. An empty view sets nothing.
 
   void put(const std::string& name, const logitless_tensor& value) {
     expect_ok(logitless_set_tensor(call_, name.c_str(), &value));
@@ -164,7 +164,7 @@ class CCall {
     };
     visit_fields(FieldsOf<BackwardOptions>(), put_backward, g.backward);
   }
-  /// Gives all members of a task, or of what is in it.
+  /// Sets all members of a task, or of a structure in it.
   template <class Structure>
   void give(const Structure& structure, const std::string& prefix = "") {
     const auto put_member = [&]<class T>(const Field& field, const T& member) {

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What C says of mistakes: each call here has one, and its message has the words that help. Callbacks that
-// fail, and allocations that do.
+// Messages about mistakes in C calls; callbacks and allocations that fail.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -109,11 +108,11 @@ TEST(CMessages, NameTheMistake) {
       {"cross_entropy", [](Small& s) { return s.set("hidden", s.hidden.data(), 0, 2, 1LL << 40, 1LL << 40); },
        "hidden has more elements than memory has bytes"},
       {"cross_entropy", [](Small& s) { return s.set("hidden", s.hidden.data(), 0, 2, 2, 2, 4, 2); },
-       "hidden has strides [4, 2]: those of a row must follow one another"},
+       "hidden has strides [4, 2]: its rows must be contiguous"},
       {"cross_entropy", [](Small& s) { return s.set("weight", s.weight.data(), 0, 2, 3, 2, 4, 2); },
        "weight has strides [4, 2]: one of the two must be 1"},
       {"cross_entropy", [](Small& s) { return s.set("d_weight", s.d_weight.data(), 0, 2, kVocab, kHidden, 1, kVocab); },
-       "d_weight has strides [1, 9], but weight stands the other way round"},
+       "d_weight has strides [1, 9], but those of weight are the other way round"},
       {"cross_entropy", [](Small& s) { return s.set("d_weight", s.weight.data(), 0, 2, kVocab, kHidden); },
        "output d_weight overlaps input"},
       {"cross_entropy", [](Small& s) { return logitless_unset(s.call, "targets"); },
@@ -149,7 +148,7 @@ TEST(CMessages, NameTheMistake) {
       EXPECT_EQ(status, LOGITLESS_INVALID_INPUT);
       expect_says(mistake.words);
     }
-    // A setter's failure is that of the next verb, which does not run.
+    // The next verb fails with the setter's message, and does not run.
     const bool named = std::string(mistake.words) != "name is NULL";
     if (named) {
       EXPECT_EQ(logitless_run(small.call), LOGITLESS_INVALID_INPUT);
@@ -167,7 +166,7 @@ TEST(CMessages, AFailureOfASetterIsToldOnce) {
   expect_says("z_los'");
   EXPECT_EQ(logitless_run(small.call), LOGITLESS_OK);
   EXPECT_EQ(logitless_set_number(small.call, "z_los", 1), LOGITLESS_INVALID_INPUT);
-  EXPECT_EQ(logitless_unset(small.call, "z_los"), LOGITLESS_OK);  // It is known to be none.
+  EXPECT_EQ(logitless_unset(small.call, "z_los"), LOGITLESS_OK);  // Withdraws the failure.
   EXPECT_EQ(logitless_run(small.call), LOGITLESS_OK);
 }
 
@@ -197,10 +196,10 @@ TEST(CMessages, OfResultsAndHandles) {
   EXPECT_EQ(logitless_get_text(small.call, "tokens", &text), LOGITLESS_OK);
   EXPECT_STREQ(text, "6");
   EXPECT_EQ(logitless_get_number(small.call, "loss", nullptr), LOGITLESS_INVALID_INPUT);
-  small.ids[0] = 99;  // What an earlier run has left is no result of one that failed.
+  small.ids[0] = 99;  // After a failed run the earlier results are gone.
   EXPECT_EQ(logitless_run(small.call), LOGITLESS_INVALID_INPUT);
   EXPECT_EQ(logitless_get_number(small.call, "loss", &number), LOGITLESS_INVALID_INPUT);
-  // A plan of another batch says nothing of the results that are there.
+  // A plan of another batch does not change the results.
   Small stats("token_stats");
   logitless_unset(stats.call, "d_hidden"), logitless_unset(stats.call, "d_weight");
   logitless_set_integer(stats.call, "top_k", 2);

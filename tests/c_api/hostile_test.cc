@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every key of every task at values that nobody means, alone and in pairs. A call may accept or refuse them;
+// Every key of every task at hostile values, alone and in pairs. A call may accept or refuse them;
 // it never crashes, it is never a defect of the library, and one that is refused has written nothing. Under
 // the address and undefined-behaviour sanitizers nothing outside of the arrays is touched either: .ci/run
 // hostile.
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kBatch = 2, kTime = 3, kTokens = kBatch * kTime, kHidden = 8, kVocab = 12;
 
-/// What a call's logits come from, and how it runs.
+/// The source of a call's logits, and how it runs.
 enum class Kind {
   kStates,
   kSequences,  ///< packed ones
@@ -28,10 +28,10 @@ enum class Kind {
   kModels,    ///< states, with a reference or teacher of states
   kPacked,    ///< a packed head
   kDense,     ///< plan dense
-  kSegments,  ///< so many vocabulary entries that a choice of segments pays
+  kSegments,  ///< enough vocabulary entries for sampled gradients
 };
 
-/// What a key is set to.
+/// The value of a key.
 struct Setting {
   enum { kTensor, kNumber, kInteger, kText } kind;
   logitless_tensor tensor = {};
@@ -47,7 +47,7 @@ struct Setting {
   }
 };
 
-/// The arrays of a call: each is twice as long as any that is meant, so that a size one too large is here.
+/// The arrays of a call. Each is twice as long as needed, so that a size that is one too large stays inside.
 struct World {
   Kind kind;
   int64_t vocab = kind == Kind::kSegments ? 2000 : kVocab;
@@ -152,7 +152,7 @@ struct World {
     if (task == "token_stats") give("d_logp", doubles.data(), LOGITLESS_FLOAT64, {kTokens});
   }
 
-  /// A setting that nobody means; `number` counts them. Returns false behind the last.
+  /// Sets `out` to hostile setting `number` of the key; returns false if there are no more.
   bool spoil(const std::string& name, size_t number, Setting& out) const {
     std::vector<Setting> all;
     const auto add = [&](const logitless_tensor& tensor) {
@@ -168,7 +168,7 @@ struct World {
       add(bad);
     }
     for (int32_t dtype = -1; dtype <= 7; ++dtype) {
-      if (dtype == LOGITLESS_FLOAT64 || dtype == LOGITLESS_INT64) continue;  // of more bytes than are there
+      if (dtype == LOGITLESS_FLOAT64 || dtype == LOGITLESS_INT64) continue;  // larger than the arrays
       logitless_tensor bad = good;
       bad.dtype = dtype;
       add(bad);

@@ -95,7 +95,7 @@ static void cross_entropies(const logitless_context* context) {
   CHECK_OK(logitless_get_text(call, "plan.kind", &text));
   CHECK(strcmp(text, "one_pass") == 0 || strcmp(text, "two_pass") == 0);
   kept = d_hidden[0];
-  /* The two halves; then a weight that stands as [H, V], without its gradient. */
+  /* The two halves; then a weight stored as [H, V], without its gradient. */
   CHECK_OK(logitless_forward(call));
   CHECK_OK(logitless_set_number(call, "upstream", 2));
   CHECK_OK(logitless_backward(call));

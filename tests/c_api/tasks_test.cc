@@ -36,7 +36,7 @@ Source source_of(const FromLogits& from) {
 
 bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::isnan(b)); }
 
-// Every result that C++ has is read from C, and is the same.
+// Every result of C++ is read from C, and is the same.
 template <class Result>
 void expect_results(logitless_call* call, const Result& result) {
   int seen = 0;
@@ -75,7 +75,7 @@ std::string plan_text(logitless_call* call) {
   return text;
 }
 
-// ∂L/∂loss of a task: the value, and how C is told.
+// Returns ∂L/∂loss of a task, and sets it in C.
 template <class Task>
 auto upstream_for(CCall& call, const Task& task) {
   if constexpr (std::is_same_v<Task, record::TokenStatistics>) {
@@ -382,7 +382,7 @@ TEST(CTasks, GradientsOfChosenSegmentsHaveTheBitsOfCxx) {
   EXPECT_EQ(distinct.size(), std::size(all));
 }
 
-// Two ranks that share the vocabulary, and two slices that meet nobody, have the bits of C++'s.
+// Two ranks that share the vocabulary, and two slices without ranks.
 TEST(CTasks, RanksAndSlicesHaveTheBitsOfCxx) {
   const Batch batch;
   const FromHidden half[2] = {{.first_entry = 0, .entries = 40}, {.first_entry = 40, .entries = kVocab - 40}};
