@@ -39,7 +39,7 @@ bool same_number(double a, double b) { return a == b || (std::isnan(a) && std::i
 // Every result of C++ is read from C, and is the same.
 template <class Result>
 void expect_results(logitless_call* call, const Result& result) {
-  int seen = 0;
+  int seen = 0, tensors = 0;
   record::visit_result(result, [&](const std::string& name, const record::Value& wanted) {
     SCOPED_TRACE(name);
     ++seen;
@@ -59,6 +59,7 @@ void expect_results(logitless_call* call, const Result& result) {
         EXPECT_NE(std::string(logitless_last_error()).find(name + " was not computed"), std::string::npos);
         return;
       }
+      ++tensors;
       ASSERT_EQ(status, LOGITLESS_OK) << logitless_last_error();
       EXPECT_EQ(got.dtype, static_cast<int32_t>(column->element));
       const int64_t count = got.sizes[0] * (got.axes > 1 ? got.sizes[1] : 1);
@@ -67,6 +68,14 @@ void expect_results(logitless_call* call, const Result& result) {
     }
   });
   EXPECT_GT(seen, 0);
+  // All columns are visited.
+  if constexpr (requires { testing::columns(result); }) {
+    EXPECT_EQ(tensors, count_columns(result));
+  } else if constexpr (std::is_same_v<Result, record::Statistics>) {
+    EXPECT_EQ(tensors, count_columns(result.stats));
+  } else {
+    EXPECT_EQ(tensors, (std::is_same_v<Result, logitless::IdLogps> ? 1 : 2));
+  }
 }
 
 std::string plan_text(logitless_call* call) {
@@ -90,11 +99,20 @@ auto upstream_for(CCall& call, const Task& task) {
     call.put("upstream", some);
     return some;
   } else {
-    call.put("upstream", 0.5);
+    record::Upstream upstream{0.5};
+    if constexpr (std::is_same_v<typename Task::Above, record::Upstream>) {
+      static const std::vector<double> each = [] {
+        std::vector<double> values;
+        for (int64_t i = 0; i < kTokens; ++i) values.push_back(0.1 * static_cast<double>(i % 5));
+        return values;
+      }();
+      if (task.reduction == Reduction::kNone) upstream.each = each;
+    }
+    upstream.each.empty() ? call.put("upstream", upstream.value) : call.put("upstream", upstream.each);
     if constexpr (std::is_same_v<typename Task::Above, double>) {
-      return 0.5;
+      return upstream.value;
     } else {
-      return record::Upstream{0.5};
+      return upstream;
     }
   }
 }
@@ -223,6 +241,7 @@ TEST(CTasks, SoftTargetsHaveTheBitsOfCxx) {
   task.subtract_entropy = true;
   task.targets = batch.sparse();
   expect_bits(batch, task);
+  task.reduction = Reduction::kNone;
   task.targets = batch.dense();
   expect_bits(batch, task);
 }
@@ -237,12 +256,14 @@ TEST(CTasks, DistillationsHaveTheBitsOfCxx) {
   expect_bits(batch, task, false);
   task.teacher = Teacher(source_of(finished).logits);
   task.hard_weight = 0.5;
+  task.reduction = Reduction::kNone;
   expect_bits(batch, task);
   record::SetDistillation sets;
   sets.teacher = batch.set_teacher();
   expect_bits(batch, sets);
   sets.targets = batch.targets();
   sets.hard_weight = 0.5;
+  sets.reduction = Reduction::kNone;
   expect_bits(batch, sets);
 }
 
