@@ -15,42 +15,28 @@ import (
 	"unsafe"
 )
 
-// What C keeps pointers to stands in C's memory: Go moves its own.
+// Tensors that a call keeps stand in C's memory: Go may move its own.
 func inC[T any](values ...T) *T {
-	data := (*T)(C.calloc(C.size_t(len(values)), C.size_t(unsafe.Sizeof(values[0]))))
+	data := (*T)(C.malloc(C.size_t(len(values)) * C.size_t(unsafe.Sizeof(values[0]))))
 	copy(unsafe.Slice(data, len(values)), values)
 	return data
 }
 
-func matrix(data *float32, rows, cols C.int64_t) C.logitless_const_matrix {
-	return C.logitless_const_matrix{data: unsafe.Pointer(data), rows: rows, cols: cols}
-}
-
 func main() {
-	var targets C.logitless_targets
-	var source C.logitless_source
-	var gradients C.logitless_gradients
-	var result C.logitless_cross_entropy_result
-	hidden, head := inC(C.logitless_hidden_states{}), inC(C.logitless_lm_head{})
-	C.logitless_hidden_states_init(hidden, C.sizeof_logitless_hidden_states)
-	C.logitless_lm_head_init(head, C.sizeof_logitless_lm_head)
-	C.logitless_source_init(&source, C.sizeof_logitless_source)
-	C.logitless_targets_init(&targets, C.sizeof_logitless_targets)
-	C.logitless_gradients_init(&gradients, C.sizeof_logitless_gradients)
-	C.logitless_cross_entropy_result_init(&result, C.sizeof_logitless_cross_entropy_result)
-
-	hidden.states = matrix(inC[float32](1, 0, 0, 1), 2, 2)
-	head.weight = matrix(inC[float32](2, 0, 0, 2, 0, 0), 3, 2)
-	source.hidden, source.head = hidden, head
-	targets.data32, targets.size = inC[C.int32_t](0, 1), 2
+	call := C.logitless_call_new(nil, C.CString("cross_entropy"))
+	defer C.logitless_call_free(call)
 	dHidden := inC[float32](0, 0, 0, 0)
-	gradients.d_hidden = C.logitless_matrix{data: unsafe.Pointer(dHidden), rows: 2, cols: 2}
+	set := func(name string, data *float32, rows, cols C.int64_t) {
+		C.logitless_set_2d(call, C.CString(name), unsafe.Pointer(data), C.LOGITLESS_FLOAT32, rows, cols)
+	}
+	set("hidden", inC[float32](1, 0, 0, 1), 2, 2)
+	set("weight", inC[float32](2, 0, 0, 2, 0, 0), 3, 2)
+	set("d_hidden", dHidden, 2, 2)
+	C.logitless_set_1d(call, C.CString("targets"), unsafe.Pointer(inC[int64](0, 1)), C.LOGITLESS_INT64, 2)
 
-	var context *C.logitless_context
-	if C.logitless_context_create(nil, &context) != C.LOGITLESS_OK ||
-		C.logitless_cross_entropy(context, &source, &targets, nil, &gradients, &result, nil) != C.LOGITLESS_OK {
+	var loss C.double
+	if C.logitless_run(call) != C.LOGITLESS_OK || C.logitless_get_number(call, C.CString("loss"), &loss) != C.LOGITLESS_OK {
 		log.Fatal(C.GoString(C.logitless_last_error()))
 	}
-	defer C.logitless_context_free(context)
-	fmt.Printf("loss %.4f, d_hidden %.4f\n", float64(result.loss), unsafe.Slice(dHidden, 4))
+	fmt.Printf("loss %.4f, d_hidden %.4f\n", float64(loss), unsafe.Slice(dHidden, 4))
 }

@@ -66,15 +66,16 @@ struct CrossEntropyResult {
 /// nothing is 0, and so are its gradients: this holds for both parts without tokens, and for the nll part
 /// with Σ W_y = 0. Under kNone, run() makes the gradients of the sum of all losses.
 struct LOGITLESS_API CrossEntropy {
-  using Result = CrossEntropyResult;          ///< what its verbs return
-  Targets targets = {};                       ///< [N]
-  TokenOptions token = {};                    ///< which rows take part, and how log-probabilities are taken
-  Reduction reduction = Reduction::kMean;     ///< how the tokens' losses become one
-  double label_smoothing = 0;                 ///< ε in [0, 1]
-  double z_loss = 0;                          ///< λ >= 0, finite
-  bool dft = false;                           ///< a token's loss counts as much as its probability
-  std::span<const float> class_weights = {};  ///< [V], finite and >= 0; empty: all 1
-  double loss_scale = 1.0;                    ///< finite
+  using Result = CrossEntropyResult;                     ///< what its verbs return
+  static constexpr const char* kName = "cross_entropy";  ///< on every surface
+  Targets targets = {};                                  ///< [N]
+  TokenOptions token = {};                               ///< which rows take part, and how log-probabilities are taken
+  Reduction reduction = Reduction::kMean;                ///< how the tokens' losses become one
+  double label_smoothing = 0;                            ///< ε in [0, 1]
+  double z_loss = 0;                                     ///< λ >= 0, finite
+  bool dft = false;                                      ///< a token's loss counts as much as its probability
+  std::span<const float> class_weights = {};             ///< [V], finite and >= 0; empty: all 1
+  double loss_scale = 1.0;                               ///< finite
   /// The sums are divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and
   /// finite, and goes with kMean only.
   std::optional<double> normaliser = {};

@@ -71,8 +71,9 @@ struct DistillationResult {
 /// heads are folded in one walk over the logits, the divergence in a second one: one pass has kept the logits
 /// of both, other plans compute them again. Beside finished logits the teacher's are finished too.
 struct LOGITLESS_API Distillation {
-  using Result = DistillationResult;  ///< what its verbs return
-  Teacher teacher = {};               ///< of the same rows and vocabulary
+  using Result = DistillationResult;                         ///< what its verbs return
+  static constexpr const char* kName = "distillation_loss";  ///< on every surface
+  Teacher teacher = {};                                      ///< of the same rows and vocabulary
   /// [N]: they say which rows take part, and what the hard cross-entropy is against; with none (size 0) all
   /// rows take part.
   Targets targets = {};

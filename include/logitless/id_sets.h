@@ -83,6 +83,7 @@ struct IdLogpsResult {
 /// gradients of, and takes none.
 struct LOGITLESS_API IdLogps {
   using Result = IdLogpsResult;                               ///< what its verbs return
+  static constexpr const char* kName = "id_logps";            ///< on every surface
   IdSets sets = {};                                           ///< of each row
   NormaliseOver normalise_over = NormaliseOver::kVocabulary;  ///< see above
   /// How log-probabilities are taken. The sets say which rows take part and stand where they are predicted:

@@ -156,7 +156,8 @@ struct PolicyResult {
 /// Vectors are float32, float64, bfloat16 or float16. Nothing that belongs to a token under a false mask is
 /// ever read. The sequences are those of the logits.
 struct LOGITLESS_API PolicyLoss {
-  using Result = PolicyResult;      ///< what its verbs return
+  using Result = PolicyResult;                         ///< what its verbs return
+  static constexpr const char* kName = "policy_loss";  ///< on every surface
   Targets chosen_ids = {};          ///< [N]: the token id that was sampled at each position of hidden
   ConstVector advantages = {};      ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
   ConstVector old_logps = {};       ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows

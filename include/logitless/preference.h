@@ -121,9 +121,10 @@ struct PreferenceResult {
 /// A weighted sum of losses of pairs (docs/losses.md, section 2). The logits are of 2B sequences: the B
 /// chosen ones, then the B rejected ones, as [2B, T, H] or, where their lengths differ, packed.
 struct LOGITLESS_API PreferenceLoss {
-  using Result = PreferenceResult;  ///< what its verbs return
-  Targets targets = {};             ///< [N]
-  Reference reference = {};         ///< needed exactly when a loss needs one
+  using Result = PreferenceResult;                         ///< what its verbs return
+  static constexpr const char* kName = "preference_loss";  ///< on every surface
+  Targets targets = {};                                    ///< [N]
+  Reference reference = {};                                ///< needed exactly when a loss needs one
   /// The weighted sum of these, of which there is at least one, is the loss.
   std::vector<PairedLoss> losses = {PairedLoss::kSigmoid};
   /// One finite weight for each of `losses`; empty: all are 1. A loss of weight 0 adds nothing but asks for
@@ -183,10 +184,11 @@ struct KtoResult {
 
 /// The loss of sequences that stand alone, B of them (docs/losses.md, 2.2).
 struct LOGITLESS_API KtoLoss {
-  using Result = KtoResult;              ///< what its verbs return
-  Targets targets = {};                  ///< [N]
-  std::span<const uint8_t> labels = {};  ///< [B]: not 0 = desirable; a2po may have none
-  Reference reference = {};              ///< needed; logps [B] or [N]
+  using Result = KtoResult;                         ///< what its verbs return
+  static constexpr const char* kName = "kto_loss";  ///< on every surface
+  Targets targets = {};                             ///< [N]
+  std::span<const uint8_t> labels = {};             ///< [B]: not 0 = desirable; a2po may have none
+  Reference reference = {};                         ///< needed; logps [B] or [N]
   /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
   /// equal length, taken as they are: averages with average_log_prob. The baseline is the mean of their
   /// differences, and 0 where that is below 0 or both are empty. For kto only.

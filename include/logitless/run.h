@@ -36,17 +36,26 @@
 
 namespace logitless {
 
-/// @cond
-namespace detail {
-template <class T, class... Tasks>
-inline constexpr bool is_any_of = (std::is_same_v<T, Tasks> || ...);
-}  // namespace detail
-/// @endcond
+/// A list of types.
+template <class... Types>
+struct TypeList {
+  /// Tells whether T is one of them.
+  template <class T>
+  static constexpr bool has = (std::is_same_v<T, Types> || ...);
+};
+
+/// The tasks. Each has a kName, the one that every surface uses.
+using AllTasks = TypeList<CrossEntropy, PolicyLoss, PreferenceLoss, KtoLoss, SoftCrossEntropy, Distillation,
+                          SetDistillation, IdLogps, TokenStatistics, CustomLoss>;
+/// Those whose vocabulary fold_slice() takes.
+using SlicedTasks = TypeList<CrossEntropy, TokenStatistics>;
 
 /// Any of the ten tasks.
 template <class T>
-concept Task = detail::is_any_of<T, CrossEntropy, PolicyLoss, PreferenceLoss, KtoLoss, SoftCrossEntropy, Distillation,
-                                 SetDistillation, IdLogps, TokenStatistics, CustomLoss>;
+concept Task = AllTasks::has<T>;
+/// Any of those that slices have.
+template <class T>
+concept SlicedTask = SlicedTasks::has<T>;
 
 /// What the forward half of a task leaves for its backward half: a few numbers a token, one an entry of sets
 /// of ids, and under PlanKind::kExpectedRow H more, or H + r (TokenStats::expected). A part that the task's
@@ -128,13 +137,11 @@ LOGITLESS_API Plan plan(const Context& context, const Logits& logits, const T& t
 ///     run(Context(options), logits, task, gradients);
 ///
 /// For CrossEntropy and TokenStatistics. Returns [N, slice_bytes_per_token()].
-template <Task T>
-requires detail::is_any_of<T, CrossEntropy, TokenStatistics> LOGITLESS_API std::vector<std::byte> fold_slice(
-    const Context& context, const Logits& logits, const T& task);
+template <SlicedTask T>
+LOGITLESS_API std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, const T& task);
 
 /// Returns the bytes that each token has in what a slice leaves, for hidden states of this type.
-template <Task T>
-requires detail::is_any_of<T, CrossEntropy, TokenStatistics> LOGITLESS_API size_t slice_bytes_per_token(DType hidden,
-                                                                                                        const T& task);
+template <SlicedTask T>
+LOGITLESS_API size_t slice_bytes_per_token(DType hidden, const T& task);
 
 }  // namespace logitless

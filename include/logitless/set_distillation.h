@@ -80,8 +80,9 @@ struct SetDistillationResult {
 /// above 0 or NaN, probabilities of a row that sum to more than 1, and a reverse KL with a tail where the
 /// teacher has no mass outside and tail_floor is 0.
 struct LOGITLESS_API SetDistillation {
-  using Result = SetDistillationResult;  ///< what its verbs return
-  SetTeacher teacher = {};               ///< at the ids of each row
+  using Result = SetDistillationResult;                          ///< what its verbs return
+  static constexpr const char* kName = "set_distillation_loss";  ///< on every surface
+  SetTeacher teacher = {};                                       ///< at the ids of each row
   /// [N], or empty: they say which rows take part besides the sets, and what the hard cross-entropy is
   /// against.
   Targets targets = {};

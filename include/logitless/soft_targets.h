@@ -71,8 +71,9 @@ struct SoftCrossEntropyResult {
 /// nothing is 0. KL is at least Q_i log Q_i, so never below 0 for Q_i = 1; no value below that bound is
 /// returned. Under kNone, run() makes the gradients of the sum of all losses.
 struct LOGITLESS_API SoftCrossEntropy {
-  using Result = SoftCrossEntropyResult;  ///< what its verbs return
-  SoftTargets targets = {};               ///< the q_i
+  using Result = SoftCrossEntropyResult;                      ///< what its verbs return
+  static constexpr const char* kName = "soft_cross_entropy";  ///< on every surface
+  SoftTargets targets = {};                                   ///< the q_i
   /// How log-probabilities are taken. The targets say which rows take part and stand where they are
   /// predicted: ignore_index and shift have no use here. Under kScaleLogp every log p is divided.
   TokenOptions token = {};

@@ -224,7 +224,8 @@ struct TokenStatisticsResult {
 /// grads.entropy is not empty, `request` asked for the entropy. run() has no loss to make gradients of, and
 /// takes none.
 struct LOGITLESS_API TokenStatistics {
-  using Result = TokenStatisticsResult;  ///< what its verbs return
+  using Result = TokenStatisticsResult;                ///< what its verbs return
+  static constexpr const char* kName = "token_stats";  ///< on every surface
   /// [N]. With none (size 0) every row takes part, and there is nothing of a target: no logp, no rank and no
   /// outside.
   Targets targets = {};
@@ -236,10 +237,11 @@ struct LOGITLESS_API TokenStatistics {
 /// a group that is too large for the workspace means two pass. Its needs() and groups() are read by every
 /// verb.
 struct LOGITLESS_API CustomLoss {
-  using Result = TokenStatisticsResult;  ///< what its verbs return
-  Targets targets = {};                  ///< [N]
-  TokenOptions token = {};               ///< which rows take part, and how log-probabilities are taken
-  TokenLoss* loss = nullptr;             ///< must be there
+  using Result = TokenStatisticsResult;                ///< what its verbs return
+  static constexpr const char* kName = "custom_loss";  ///< on every surface
+  Targets targets = {};                                ///< [N]
+  TokenOptions token = {};                             ///< which rows take part, and how log-probabilities are taken
+  TokenLoss* loss = nullptr;                           ///< must be there
 };
 
 }  // namespace logitless

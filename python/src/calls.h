@@ -134,13 +134,13 @@ void define_task(nb::module_& m) {
   nb::class_<Forward<Task>> left(m, kNames.forward_class);
   if constexpr (std::is_same_v<Task, TokenStatistics>) left.def("columns", &columns_of);
   if constexpr (kHasLoss<Task>) {
-    m.def(kNames.name, [](const Context& context, nb::dict keywords) {
+    m.def(Task::kName, [](const Context& context, nb::dict keywords) {
       const Read<Task> read(std::move(keywords));
       return result_dict(
           writing(read.arrays, [&] { return run(context, read.call.logits, read.task, read.call.gradients); }));
     });
   }
-  m.def((std::string("plan_") + kNames.name).c_str(), [](const Context& context, nb::dict keywords) {
+  m.def((std::string("plan_") + Task::kName).c_str(), [](const Context& context, nb::dict keywords) {
     const Read<Task> read(std::move(keywords));
     return plan(context, read.call.logits, read.task, read.call.gradients);
   });

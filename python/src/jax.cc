@@ -105,8 +105,8 @@ nb::dict handlers() {
     out[("logitless_" + name).c_str()] = nb::capsule(reinterpret_cast<void*>(made));
   };
   const auto add_losses = [&]<class... Losses> {
-    (add(kTaskNames<Losses>.name, handler<run_loss<Losses>>), ...);
-    (add(std::string(kTaskNames<Losses>.name) + "_grad", handler<run_loss_grad<Losses>>), ...);
+    (add(Losses::kName, handler<run_loss<Losses>>), ...);
+    (add(std::string(Losses::kName) + "_grad", handler<run_loss_grad<Losses>>), ...);
   };
   const auto add_backwards = [&]<class... Tasks> {
     (add(kTaskNames<Tasks>.backward, handler<run_backward<Tasks>>), ...);

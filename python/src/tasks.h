@@ -12,9 +12,9 @@
 
 namespace logitless::python {
 
-/// The Python names of a task. A task without a loss has no function for run().
+/// The Python names of a task beside its kName, which is run() (a task without a loss has no function for it);
+/// plan() has plan_ before it.
 struct TaskNames {
-  const char* name;                        // run(); plan() has plan_ before it
   const char* forward;                     // forward()
   const char* backward;                    // backward()
   const char* forward_class;               // the class of its Forward
@@ -24,32 +24,29 @@ template <class Task>
 inline constexpr TaskNames kTaskNames = {};
 template <>
 inline constexpr TaskNames kTaskNames<CrossEntropy> = {
-    "cross_entropy", "cross_entropy_forward", "cross_entropy_backward", "CrossEntropyForward", {"targets"}};
+    "cross_entropy_forward", "cross_entropy_backward", "CrossEntropyForward", {"targets"}};
 template <>
-inline constexpr TaskNames kTaskNames<PolicyLoss> = {"policy_loss", "policy_loss_forward", "policy_loss_backward",
-                                                     "PolicyForward"};
+inline constexpr TaskNames kTaskNames<PolicyLoss> = {"policy_loss_forward", "policy_loss_backward", "PolicyForward"};
 template <>
 inline constexpr TaskNames kTaskNames<PreferenceLoss> = {
-    "preference_loss", "preference_loss_forward", "preference_loss_backward", "PreferenceForward", {"targets"}};
+    "preference_loss_forward", "preference_loss_backward", "PreferenceForward", {"targets"}};
 template <>
-inline constexpr TaskNames kTaskNames<KtoLoss> = {"kto_loss", "kto_loss_forward", "kto_loss_backward", "KtoForward"};
+inline constexpr TaskNames kTaskNames<KtoLoss> = {"kto_loss_forward", "kto_loss_backward", "KtoForward"};
 template <>
-inline constexpr TaskNames kTaskNames<SoftCrossEntropy> = {"soft_cross_entropy", "soft_cross_entropy_forward",
-                                                           "soft_cross_entropy_backward", "SoftCrossEntropyForward"};
+inline constexpr TaskNames kTaskNames<SoftCrossEntropy> = {"soft_cross_entropy_forward", "soft_cross_entropy_backward",
+                                                           "SoftCrossEntropyForward"};
 template <>
-inline constexpr TaskNames kTaskNames<Distillation> = {"distillation_loss", "distillation_loss_forward",
-                                                       "distillation_loss_backward", "DistillationForward"};
+inline constexpr TaskNames kTaskNames<Distillation> = {"distillation_loss_forward", "distillation_loss_backward",
+                                                       "DistillationForward"};
 template <>
-inline constexpr TaskNames kTaskNames<SetDistillation> = {"set_distillation_loss",
-                                                          "set_distillation_loss_forward",
+inline constexpr TaskNames kTaskNames<SetDistillation> = {"set_distillation_loss_forward",
                                                           "set_distillation_loss_backward",
                                                           "SetDistillationForward",
                                                           {"ids", "teacher_logps"}};
 template <>
-inline constexpr TaskNames kTaskNames<IdLogps> = {"id_logps", "id_logps", "id_logps_backward", "IdLogps", {"ids"}};
+inline constexpr TaskNames kTaskNames<IdLogps> = {"id_logps", "id_logps_backward", "IdLogps", {"ids"}};
 template <>
-inline constexpr TaskNames kTaskNames<TokenStatistics> = {
-    "token_stats", "token_stats", "token_grads", "TokenStats", {"targets"}};
+inline constexpr TaskNames kTaskNames<TokenStatistics> = {"token_stats", "token_grads", "TokenStats", {"targets"}};
 
 /// Calls use.operator()<Task>() for each task.
 template <class Use>
@@ -76,7 +73,7 @@ void with_list(const std::string& name, const Use& use) {
     Structure structure;
     use(list, structure);
   };
-  for_each_task([&]<class Task> { offer(kTaskNames<Task>.name, FieldsOf<Task>()); });
+  for_each_task([&]<class Task> { offer(Task::kName, FieldsOf<Task>()); });
   offer("token", FieldsOf<TokenOptions>());
   offer("context", FieldsOf<ContextOptions>());
   offer("backward", FieldsOf<BackwardOptions>());
@@ -99,7 +96,7 @@ struct Read {
   Task task;
 
   explicit Read(nb::dict given, bool outputs = kHasLoss<Task>)
-      : keywords(std::move(given), kTaskNames<Task>.name), call(take_tensors(keywords, arrays, outputs)) {
+      : keywords(std::move(given), Task::kName), call(take_tensors(keywords, arrays, outputs)) {
     const auto& needed = kTaskNames<Task>.needed;
     for (const char* name : needed) {
       if (name && !keywords.find(name)) throw InvalidInput(std::string(name) + " is missing");

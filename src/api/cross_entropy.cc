@@ -8,7 +8,6 @@ namespace logitless {
 
 template <>
 struct api::Steps<CrossEntropy> {
-  static constexpr const char* kName = "cross_entropy";
   static constexpr stats::Returned kRun = {};
   static constexpr stats::Returned kForward = {.stats = true};
 

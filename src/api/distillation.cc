@@ -9,7 +9,6 @@ namespace logitless {
 
 template <>
 struct api::Steps<Distillation> {
-  static constexpr const char* kName = "distillation_loss";
   static constexpr stats::Returned kRun = {};
   static constexpr stats::Returned kForward = {.stats = true};
 

@@ -29,7 +29,6 @@ struct SetLogps : api::NoLoss {
 
 template <>
 struct api::Steps<IdLogps> {
-  static constexpr const char* kName = "id_logps";
   static constexpr stats::Returned kRun = {.stats = true};
   static constexpr stats::Returned kForward = {.stats = true};
 

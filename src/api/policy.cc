@@ -11,7 +11,6 @@ namespace logitless {
 
 template <>
 struct api::Steps<PolicyLoss> {
-  static constexpr const char* kName = "policy_loss";
   static constexpr stats::Returned kRun = {};
   static constexpr stats::Returned kForward = {.stats = true, .grads = true};
 

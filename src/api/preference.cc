@@ -31,7 +31,6 @@ void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Ref
 
 template <>
 struct Steps<PreferenceLoss> {
-  static constexpr const char* kName = "preference_loss";
   static constexpr stats::Returned kRun = {};
   static constexpr stats::Returned kForward = {.stats = true, .grads = true};
 
@@ -83,7 +82,6 @@ struct Steps<PreferenceLoss> {
 
 template <>
 struct Steps<KtoLoss> {
-  static constexpr const char* kName = "kto_loss";
   static constexpr stats::Returned kRun = {};
   static constexpr stats::Returned kForward = {.stats = true, .grads = true};
 

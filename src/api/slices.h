@@ -20,10 +20,8 @@ inline size_t slice_row_bytes(DType hidden, const StatsRequest& request) {
 
 }  // namespace api
 
-template <Task T>
-requires detail::is_any_of<T, CrossEntropy, TokenStatistics> std::vector<std::byte> fold_slice(const Context& context,
-                                                                                               const Logits& logits,
-                                                                                               const T& task) {
+template <SlicedTask T>
+std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, const T& task) {
   static const Gradients kNone;
   const api::Steps<T> steps{task};
   api::Call whole(context, logits, nullptr, kNone);

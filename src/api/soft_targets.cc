@@ -10,7 +10,6 @@ namespace logitless {
 
 template <>
 struct api::Steps<SoftCrossEntropy> {
-  static constexpr const char* kName = "soft_cross_entropy";
   static constexpr stats::Returned kRun = {};
   static constexpr stats::Returned kForward = {.stats = true};
 

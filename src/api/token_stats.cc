@@ -38,7 +38,6 @@ namespace api {
 
 template <>
 struct Steps<TokenStatistics> {
-  static constexpr const char* kName = "token_stats";
   static constexpr stats::Returned kRun = {.stats = true, .expected = true};
   static constexpr stats::Returned kForward = kRun;
 
@@ -74,7 +73,6 @@ struct Steps<TokenStatistics> {
 
 template <>
 struct Steps<CustomLoss> {
-  static constexpr const char* kName = "custom_loss";
   static constexpr stats::Returned kRun = {.stats = true};
   static constexpr stats::Returned kForward = {.stats = true, .grads = true};
 

@@ -2,7 +2,6 @@
 // The four verbs of run.h, once for all tasks. Steps<Task> is what a task has of its own; the file of a task
 // defines it and makes its verbs (LOGITLESS_VERBS). It is made of the task, and has
 //
-//     kName                  what ranks call the task
 //     kRun, kForward         which columns of statistics run() and forward() take out of the call
 //     make_loss(call)        checks the task, gives it to the call, and returns the loss: a loss/ class, or
 //                            what makes a result of statistics alone
@@ -55,11 +54,11 @@ const Teacher* teacher_of(const Steps<T>& steps) {
 }
 
 /// Returns the one number that stands above a loss whose backward half knows no other.
-inline double one_upstream(const Upstream& upstream) {
-  if (upstream.grads()) core::fail("upstream is of statistics, but the task is a loss");
+inline double one_upstream(const char* name, const Upstream& upstream) {
+  if (upstream.grads()) core::fail("upstream is of statistics, but ", name, " is a loss");
   if (!upstream.is_each()) return upstream.one();
   if (upstream.each().size() != 1) {
-    core::fail("upstream has ", upstream.each().size(), " entries but must have 1: the loss is one value");
+    core::fail("upstream has ", upstream.each().size(), " entries but must have 1: ", name, " is one value");
   }
   return upstream.each()[0];
 }
@@ -67,7 +66,7 @@ inline double one_upstream(const Upstream& upstream) {
 /// Makes the gradients of a loss whose forward half left token gradients.
 template <Task T>
 Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& upstream) {
-  const double one = one_upstream(upstream);
+  const double one = one_upstream(T::kName, upstream);
   call.state_tokens([&](ranks::Statement& statement) { statement.say("upstream", one); });
   return call.run_gradients(forward.stats, forward.grads, one);
 }
@@ -82,13 +81,13 @@ Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, cons
   if (upstream.is_each()) {
     loss.set_upstream(upstream.each());
   } else {
-    loss.set_upstream(one_upstream(upstream));
+    loss.set_upstream(one_upstream(T::kName, upstream));
   }
   call.state_tokens([&](ranks::Statement& statement) {
     if (upstream.is_each() && upstream.each().size() != 1) {
       state_vector(statement, "upstream", problem, upstream.each());
     } else {
-      statement.say("upstream", one_upstream(upstream));
+      statement.say("upstream", one_upstream(T::kName, upstream));
     }
   });
   problem::check_pick_entries("forward.stats.logp", stats.logp.size(), problem);
@@ -105,13 +104,15 @@ Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, cons
 }
 
 /// Returns work(call, steps, loss) of a call of the task, once it has ended on all ranks.
+/// It reads `also` besides its tensors: no output may overlap it.
 template <Task T, class Work>
 auto with_call(const Context& context, const Logits& logits, const T& task, const Gradients& gradients,
-               const Work& work) {
+               std::span<const double> also, const Work& work) {
   const Steps<T> steps{task};
   Call whole(context, logits, teacher_of(steps), gradients);
   return whole.complete([&](Call& call) {
-    call.state(Steps<T>::kName, task);
+    call.state(T::kName, task);
+    call.reads(core::range_of("upstream", also.data(), also.size_bytes()));
     auto loss = steps.make_loss(call);
     return work(call, steps, loss);
   });
@@ -131,8 +132,8 @@ namespace logitless {
 template <Task T>
 typename T::Result run(const Context& context, const Logits& logits, const T& task, const Gradients& gradients) {
   using Steps = api::Steps<T>;
-  return api::with_call(context, logits, task, gradients, [&](api::Call& call, const Steps& steps, auto& loss) {
-    api::check_has_loss(loss, Steps::kName, gradients);
+  return api::with_call(context, logits, task, gradients, {}, [&](api::Call& call, const Steps& steps, auto& loss) {
+    api::check_has_loss(loss, T::kName, gradients);
     steps.prepare(call, loss);
     stream::Ran ran = call.run(api::token_loss(loss), Steps::kRun);
     return loss.result(ran.stats, ran.plan);
@@ -143,7 +144,7 @@ template <Task T>
 Forward<T> forward(const Context& context, const Logits& logits, const T& task) {
   using Steps = api::Steps<T>;
   static const Gradients kNone;
-  return api::with_call(context, logits, task, kNone, [&](api::Call& call, const Steps& steps, auto& loss) {
+  return api::with_call(context, logits, task, kNone, {}, [&](api::Call& call, const Steps& steps, auto& loss) {
     stats::Returned kept = Steps::kForward;
     kept.expected = true;
     steps.prepare(call, loss);
@@ -158,17 +159,16 @@ template <Task T>
 Plan backward(const Context& context, const Logits& logits, const T& task, const Forward<T>& forward,
               const Upstream& upstream, const Gradients& gradients) {
   using Steps = api::Steps<T>;
-  return api::with_call(context, logits, task, gradients, [&](api::Call& call, const Steps& steps, auto& loss) {
-    call.reads(core::range_of("upstream", upstream.each().data(), upstream.each().size_bytes()));
-    return steps.backward(call, loss, forward, upstream);
-  });
+  return api::with_call(
+      context, logits, task, gradients, upstream.each(),
+      [&](api::Call& call, const Steps& steps, auto& loss) { return steps.backward(call, loss, forward, upstream); });
 }
 
 template <Task T>
 Plan plan(const Context& context, const Logits& logits, const T& task, const Gradients& gradients) {
   using Steps = api::Steps<T>;
-  return api::with_call(context, logits, task, gradients, [&](api::Call& call, const Steps& steps, auto& loss) {
-    api::check_has_loss(loss, Steps::kName, gradients);
+  return api::with_call(context, logits, task, gradients, {}, [&](api::Call& call, const Steps& steps, auto& loss) {
+    api::check_has_loss(loss, T::kName, gradients);
     if constexpr (requires { steps.plan_parts(call, loss); }) steps.plan_parts(call, loss);
     return call.plan(api::token_loss(loss), Steps::kRun);
   });

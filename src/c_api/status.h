@@ -44,18 +44,12 @@ logitless_status guarded(const Body& body) noexcept {
   }
 }
 
-/// Throws InvalidInput where no T can stand at `pointer`.
-template <class T>
-void check_place(T* pointer, const char* name) {
-  const void* at = pointer;
-  if (reinterpret_cast<uintptr_t>(at) % alignof(T) != 0) core::fail(name, " = ", at, " is not aligned");
-}
-
-/// Returns what `pointer` points to; throws InvalidInput where that is nothing.
+/// Returns *pointer; throws InvalidInput if it is NULL or not aligned.
 template <class T>
 T& there(T* pointer, const char* name) {
   if (!pointer) core::fail(name, " is NULL");
-  check_place(pointer, name);
+  const void* at = pointer;
+  if (reinterpret_cast<uintptr_t>(at) % alignof(T) != 0) core::fail(name, " = ", at, " is not aligned");
   return *pointer;
 }
 

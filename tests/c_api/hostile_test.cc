@@ -1,399 +1,336 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every function of the C API with each member of each structure at values that nobody means. A call may
-// accept or refuse them; it never crashes, it is never a defect of the library, and a call that is refused
-// has written nothing. Under the address and undefined-behaviour sanitizers nothing outside of the world is
-// touched either: .ci/run hostile.
+// Every key of every task at hostile values, alone and in pairs. A call may accept or refuse them;
+// it never crashes, it is never a defect of the library, and one that is refused has written nothing. Under
+// the address and undefined-behaviour sanitizers nothing outside of the arrays is touched either: .ci/run
+// hostile.
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <array>
-#include <cmath>
 #include <cstdio>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <map>
 #include <string>
-#include <string_view>
-#include <type_traits>
 #include <vector>
 
-#include "hostile_world.h"
+#include "logitless/c_api.h"
 
 namespace logitless::testing {
 namespace {
 
-using c_api::is_listed;
-using c_api::visit_members;
+constexpr int64_t kBatch = 2, kTime = 3, kTokens = kBatch * kTime, kHidden = 8, kVocab = 12;
 
-/// Puts a hostile value in the place of one member.
-struct Spoiler {
-  int64_t leaf;           // counts down to the member
-  size_t value;           // of its hostile values
-  std::string what = {};  // "hidden.states.rows, value 2 (-1)"
-  enum { kNoSuchMember, kNoSuchValue, kDone } found = kNoSuchMember;
+/// The source of a call's logits, and how it runs.
+enum class Kind {
+  kStates,
+  kSequences,  ///< packed ones
+  kLogits,
+  kModels,    ///< states, with a reference or teacher of states
+  kPacked,    ///< a packed head
+  kDense,     ///< plan dense
+  kSegments,  ///< enough vocabulary entries for sampled gradients
+};
 
-  template <class T>
-  void set(T& member, const std::vector<T>& values) {
-    found = value < values.size() ? kDone : kNoSuchValue;
-    if (found == kDone) member = values[value];
+/// The value of a key.
+struct Setting {
+  enum { kTensor, kNumber, kInteger, kText } kind;
+  logitless_tensor tensor = {};
+  double number = 0;
+  int64_t integer = 0;
+  std::string text = {};
+
+  logitless_status set(logitless_call* call, const std::string& name) const {
+    if (kind == kTensor) return logitless_set_tensor(call, name.c_str(), &tensor);
+    if (kind == kNumber) return logitless_set_number(call, name.c_str(), number);
+    if (kind == kInteger) return logitless_set_integer(call, name.c_str(), integer);
+    return logitless_set_text(call, name.c_str(), text.c_str());
   }
 };
 
-template <class T>
-std::vector<T> hostile_numbers(const std::string& name, T now) {
-  if constexpr (std::is_floating_point_v<T>) {
-    using Limits = std::numeric_limits<T>;
-    return {0,
-            1,
-            -1,
-            now - 1,
-            now + 1,
-            T(1LL << 32),
-            T(0x1p63),
-            Limits::max(),
-            Limits::lowest(),
-            Limits::denorm_min(),
-            Limits::quiet_NaN(),
-            Limits::infinity(),
-            -Limits::infinity()};
-  } else if (name.ends_with(".struct_size")) {
-    std::vector<T> sizes;
-    // Ends of members, and sizes that cut one in two. Near the right size, every third.
-    for (T size = 0; size <= now + 16; size += size + 8 < now ? 12 : 3) sizes.push_back(size);
-    sizes.insert(sizes.end(), {T(1ULL << 32), std::numeric_limits<T>::max() / 2, std::numeric_limits<T>::max()});
-    return sizes;
-  } else {
-    std::vector<T> numbers = {
-        0, 1, T(-1), T(now - 1), T(now + 1), std::numeric_limits<T>::max(), std::numeric_limits<T>::min()};
-    // A stride of 2^32 is a good one, of an array that is not here.
-    const bool far = name.ends_with("batch_stride") || name.ends_with("row_stride") || name == "targets.stride" ||
-                     name == "set_ids.stride";
-    if (sizeof(T) == 8 && !far) numbers.insert(numbers.end(), {T(1ULL << 32), T(1ULL << 62)});
-    if (sizeof(T) == 8) numbers.push_back(T(std::numeric_limits<int64_t>::max()));
-    return numbers;
-  }
-}
+/// The arrays of a call. Each is twice as long as needed, so that a size that is one too large stays inside.
+struct World {
+  Kind kind;
+  int64_t vocab = kind == Kind::kSegments ? 2000 : kVocab;
+  size_t length = static_cast<size_t>(2 * vocab * kHidden);
+  std::vector<float> floats[6];
+  std::vector<double> doubles = std::vector<double>(length, 0.5);
+  std::vector<int64_t> ids, offsets = {0, 1, 2, 3, 4, 5, 6}, sequences = {0, 2, 6}, chosen;
+  std::vector<uint8_t> bytes = std::vector<uint8_t>(16 * length, 1);
+  std::vector<float> written[4];
+  std::map<std::string, Setting> keys;  ///< a good call
 
-template <class T>
-T off_by_one(T pointer) {
-  return reinterpret_cast<T>(reinterpret_cast<uintptr_t>(pointer) + 1);
-}
-
-// Where a member stands. Its text is made for the one that is spoilt: every walk passes thousands.
-struct Place {
-  const char* name;
-  const Place* inside = nullptr;
-
-  std::string text() const { return (inside ? inside->text() + "." : std::string()) + name; }
-};
-
-// Spoils the member that spoiler.leaf counts to, of `value` and the structures in it.
-template <class T>
-void spoil(const Place& place, T& value, Spoiler& spoiler) {
-  if constexpr (is_listed<T>) {
-    visit_members(value, [&](const char* member, auto& at) { spoil(Place{member, &place}, at, spoiler); });
-  } else if constexpr (std::is_array_v<T>) {
-    return;  // texts of results
-  } else {
-    if (spoiler.leaf-- != 0) return;
-    const std::string name = place.text();
-    spoiler.what = name + ", value " + std::to_string(spoiler.value);
-    if constexpr (std::is_arithmetic_v<T>) {
-      spoiler.set(value, hostile_numbers(name, value));
-      spoiler.what += " (" + std::to_string(value) + ")";
-    } else if constexpr (std::is_function_v<std::remove_pointer_t<T>>) {
-      spoiler.set(value, {nullptr});
-    } else if constexpr (std::is_same_v<T, const char*>) {
-      spoiler.set(value, {nullptr, "", "nonsense"});
+  World(const std::string& task, Kind kind_) : kind(kind_) {
+    for (size_t k = 0; k < 6; ++k) {
+      for (size_t i = 0; i < length; ++i) floats[k].push_back(0.1F * static_cast<float>((i + k) % 7) - 0.9F);
+      // Some segments weigh more than others.
+      if (kind == Kind::kSegments && k == 2)
+        for (size_t i = 0; i < length; ++i) floats[k][i] = 0.004F * static_cast<float>(i);
+    }
+    for (size_t i = 0; i < length; ++i) ids.push_back(static_cast<int64_t>(i * 5 % static_cast<size_t>(vocab)));
+    for (int64_t i = 0; i < vocab; ++i) chosen.push_back(i);
+    offsets.resize(length, 6), sequences.resize(length, 6), chosen.resize(length, 0);
+    for (auto& memory : written) memory.assign(length, 7);
+    if (kind == Kind::kLogits) {
+      give("logits", floats[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kVocab});
+      give("d_logits", written[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kVocab});
     } else {
-      spoiler.set(value, {nullptr, off_by_one(value)});
+      give_model("");
+      give("d_hidden", written[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kHidden});
+      give("d_weight", written[1].data(), LOGITLESS_FLOAT32, {vocab, kHidden});
+      give("d_bias", written[2].data(), LOGITLESS_FLOAT32, {vocab});
+      give("d_lora_b", written[3].data(), LOGITLESS_FLOAT32, {vocab, 2});
+    }
+    give_task(task);
+    if (kind == Kind::kPacked) {
+      give("weight", bytes.data(), LOGITLESS_UINT8, {vocab, kHidden});
+      give("scales", floats[5].data(), LOGITLESS_FLOAT32, {vocab, 2});
+      keys["packing"] = {.kind = Setting::kText, .text = "int8"};
+      keys["group"] = {.kind = Setting::kInteger, .integer = kHidden / 2};
+      keys.erase("d_weight");
+    }
+    if (kind == Kind::kSequences) {
+      give("hidden", floats[0].data(), LOGITLESS_FLOAT32, {kTokens, kHidden});
+      give("offsets", sequences.data(), LOGITLESS_INT64, {3});
+    }
+    if (kind == Kind::kSegments) {
+      for (const char* name : {"lora_a", "lora_b", "d_lora_b", "class_weights"}) keys.erase(name);
+      keys["backward_mode"] = {.kind = Setting::kText, .text = "sampled"};
+      keys["theta"] = {.kind = Setting::kNumber, .number = 0.5};
     }
   }
-}
 
-void spoil(World& world, Spoiler& spoiler) {
-  world.visit_structures([&](const char* name, auto& structure) { spoil(Place{name}, structure, spoiler); });
-  spoil(Place{"upstream_count"}, world.upstream_count, spoiler);
-  spoil(Place{"upstream_value"}, world.upstream_value, spoiler);
-  spoil(Place{"upstream_of_sets"}, world.upstream_of_sets, spoiler);
-  spoil(Place{"logp_count"}, world.logp_count, spoiler);
-  World::Arguments& given = world.given;
-  const auto argument = [&](const char* name, auto&... pointers) { (spoil(Place{name}, pointers, spoiler), ...); };
-  argument("argument", given.context, given.source, given.targets, given.gradients, given.token, given.request,
-           given.stats, given.grads, given.token_loss, given.logits, given.cross_entropy, given.sets, given.id_logps,
-           given.soft_targets, given.soft_cross_entropy, given.policy_batch, given.policy, given.reference,
-           given.preference, given.kto_batch, given.kto, given.teacher, given.distillation, given.set_teacher,
-           given.set_distillation, given.set_distillation_result, given.context_options, given.cross_entropy_result,
-           given.soft_cross_entropy_result, given.policy_result, given.preference_result, given.kto_result,
-           given.distillation_result, given.plan, given.forward, given.left, given.made, given.upstream, given.entropy,
-           given.logps);
-}
+  void give(const std::string& name, const void* data, int32_t dtype, std::vector<int64_t> sizes) {
+    Setting setting{.kind = Setting::kTensor};
+    setting.tensor = {const_cast<void*>(data), dtype, static_cast<int32_t>(sizes.size()), {}, {}};
+    std::copy(sizes.begin(), sizes.end(), setting.tensor.sizes);
+    keys[name] = setting;
+  }
+  void give_model(const std::string& prefix) {
+    give(prefix + "hidden", floats[0].data(), LOGITLESS_FLOAT32, {kBatch, kTime, kHidden});
+    give(prefix + "weight", floats[1].data(), LOGITLESS_FLOAT32, {vocab, kHidden});
+    give(prefix + "bias", floats[2].data(), LOGITLESS_FLOAT32, {vocab});
+    give(prefix + "lora_a", floats[3].data(), LOGITLESS_FLOAT32, {2, kHidden});
+    give(prefix + "lora_b", floats[4].data(), LOGITLESS_FLOAT32, {vocab, 2});
+    give(prefix + "ids", chosen.data(), LOGITLESS_INT64, {vocab});
+  }
+  void give_ids(const std::string& name) { give(name, ids.data(), LOGITLESS_INT64, {kBatch, kTime}); }
+  void give_sets(const std::string& name) {
+    give(name + ".ids", ids.data(), LOGITLESS_INT64, {kTokens});
+    give(name + ".offsets", offsets.data(), LOGITLESS_INT64, {kTokens + 1});
+  }
+  void give_other(const std::string& prefix) {
+    if (kind == Kind::kModels) return give_model(prefix);
+    if (prefix == "teacher.")
+      return give("teacher.logits", floats[5].data(), LOGITLESS_FLOAT32, {kBatch, kTime, vocab});
+    give(prefix + "logps", floats[5].data(), LOGITLESS_FLOAT32, {kTokens});
+    keys[prefix + "logps_per"] = {.kind = Setting::kText, .text = "token"};
+  }
+  void give_task(const std::string& task) {
+    if (task == "cross_entropy" || task == "preference_loss" || task == "kto_loss" || task == "token_stats") {
+      give_ids("targets");
+    }
+    if (task == "cross_entropy") give("class_weights", bytes.data(), LOGITLESS_FLOAT32, {vocab});
+    if (task == "policy_loss") {
+      give_ids("chosen_ids");
+      for (const char* name : {"advantages", "old_logps", "ref_logps"}) {
+        give(name, floats[5].data(), LOGITLESS_FLOAT32, {kTokens});
+      }
+      give("mask", bytes.data(), LOGITLESS_UINT8, {kBatch, kTime});
+      give("temperatures", doubles.data(), LOGITLESS_FLOAT64, {kTokens});
+      keys["beta"] = {.kind = Setting::kNumber, .number = 0.1};
+      keys["advantages_per"] = {.kind = Setting::kText, .text = "token"};
+    }
+    if (task == "preference_loss" || task == "kto_loss") give_other("reference.");
+    if (task == "kto_loss") give("labels", bytes.data(), LOGITLESS_UINT8, {kBatch});
+    if (task == "distillation_loss") give_other("teacher.");
+    if (task == "soft_cross_entropy") give_sets("sets"), give("weights", doubles.data(), LOGITLESS_FLOAT64, {kTokens});
+    if (task == "id_logps") give_sets("sets"), give("upstream", doubles.data(), LOGITLESS_FLOAT64, {kTokens});
+    if (task == "set_distillation_loss") {
+      give_sets("teacher.sets");
+      give("teacher.logps", floats[5].data(), LOGITLESS_FLOAT32, {kTokens});
+    }
+    if (task == "token_stats") give("d_logp", doubles.data(), LOGITLESS_FLOAT64, {kTokens});
+  }
 
-// All that a call may write.
-std::vector<char> bytes_of(World& world) {
-  std::vector<char> bytes;
-  const auto add = [&](const auto& object) {
-    const auto* from = reinterpret_cast<const char*>(&object);
-    bytes.insert(bytes.end(), from, from + sizeof object);
-  };
-  add(world.written), add(world.cross_entropy_result), add(world.policy_result), add(world.preference_result);
-  add(world.soft_cross_entropy_result), add(world.distillation_result), add(world.set_distillation_result);
-  add(world.kto_result), add(world.plan), add(world.stats), add(world.left);
-  return bytes;
-}
+  /// Sets `out` to hostile setting `number` of the key; returns false if there are no more.
+  bool spoil(const std::string& name, size_t number, Setting& out) const {
+    std::vector<Setting> all;
+    const auto add = [&](const logitless_tensor& tensor) {
+      all.push_back({.kind = Setting::kTensor, .tensor = tensor});
+    };
+    const auto at = keys.find(name);
+    logitless_tensor good = {const_cast<float*>(floats[0].data()), LOGITLESS_FLOAT32, 1, {kTokens, 0, 0}, {0, 0, 0}};
+    if (at != keys.end() && at->second.kind == Setting::kTensor) good = at->second.tensor;
+    add(good);
+    for (const int32_t axes : {-1, 0, 1, 2, 3, 4, std::numeric_limits<int32_t>::max()}) {
+      logitless_tensor bad = good;
+      bad.axes = axes;
+      add(bad);
+    }
+    for (int32_t dtype = -1; dtype <= 7; ++dtype) {
+      if (dtype == LOGITLESS_FLOAT64 || dtype == LOGITLESS_INT64) continue;  // larger than the arrays
+      logitless_tensor bad = good;
+      bad.dtype = dtype;
+      add(bad);
+    }
+    for (const ptrdiff_t shift : {1, 2}) {
+      logitless_tensor bad = good;
+      bad.data = static_cast<char*>(good.data) + shift;
+      add(bad);
+    }
+    logitless_tensor none = good;
+    none.data = nullptr;
+    add(none);
+    for (int i = 0; i < std::min(good.axes, 3); ++i) {
+      const int64_t size = good.sizes[i];
+      for (const int64_t other :
+           {int64_t{0}, int64_t{1}, int64_t{-1}, size - 1, size + 1, int64_t{1} << 32, int64_t{1} << 62,
+            std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}) {
+        logitless_tensor bad = good;
+        bad.sizes[i] = other;
+        add(bad);
+        bad = good;
+        bad.strides[i] =
+            std::max<int64_t>(other, -1) > (int64_t{1} << 31) ? std::numeric_limits<int64_t>::max() : other;
+        add(bad);
+      }
+    }
+    for (const int64_t integer : {int64_t{0}, int64_t{1}, int64_t{-1}, int64_t{2}, int64_t{100}, int64_t{1} << 40,
+                                  std::numeric_limits<int64_t>::max(), std::numeric_limits<int64_t>::min()}) {
+      all.push_back({.kind = Setting::kInteger, .integer = integer});
+    }
+    using Limits = std::numeric_limits<double>;
+    for (const double value : {0.0, 1.0, -1.0, 0.5, 1e300, 0x1p63, Limits::max(), Limits::lowest(),
+                               Limits::denorm_min(), Limits::quiet_NaN(), Limits::infinity(), -Limits::infinity()}) {
+      all.push_back({.kind = Setting::kNumber, .number = value});
+    }
+    for (const char* text :
+         {"",        "none",      "nonsense",    "1",    "-1",    "true",     "sum",      "mean",
+          "1,2,3",   "[",         "q4_k",        "int8", "nf4",   "float64",  "bfloat16", "accumulate",
+          "sampled", "certified", "sigmoid,ipo", "jsd",  "token", "sequence", "1e999",    "99999999999999999999"}) {
+      all.push_back({.kind = Setting::kText, .text = text});
+    }
+    if (number >= all.size()) return false;
+    out = all[number];
+    return true;
+  }
+};
 
 struct Counts {
-  int64_t calls = 0, accepted = 0, refused = 0;
+  int64_t accepted = 0, refused = 0;
 };
 
-void expect_survives(const Function& function, World& world, const std::string& what, Counts& counts) {
-  const std::vector<char> before = bytes_of(world);
-  const logitless_status status = function.call(world);
-  ++counts.calls;
-  counts.accepted += status == LOGITLESS_OK;
-  counts.refused += status == LOGITLESS_INVALID_INPUT;
-  const char* error = status == LOGITLESS_OK ? "" : logitless_last_error();
-  EXPECT_TRUE(status == LOGITLESS_OK || status == LOGITLESS_INVALID_INPUT)
-      << function.name << ", " << what << ": status " << status << ", " << error;
-  if (status == LOGITLESS_INVALID_INPUT) {
-    EXPECT_TRUE(bytes_of(world) == before)
-        << function.name << ", " << what << " was refused (" << error << "), but something was written";
+std::vector<std::string> keys_of(const std::string& task) {
+  std::vector<std::string> names;
+  std::string text = logitless_describe(task.c_str());
+  text = text.substr(0, text.find("results:"));
+  for (size_t at = text.find("\n  "); at != std::string::npos; at = text.find("\n  ", at + 1)) {
+    names.push_back(text.substr(at + 3, text.find(": ", at) - at - 3));
   }
+  return names;
 }
 
-/// A function, the context that it runs in, and for a backward half what the forward half has left. `change`
-/// makes another good call of the world's.
-struct Case {
-  Function function;
-  Form form;
-  const logitless_context* context;
-  const logitless_forward* forward = nullptr;
-  std::function<void(World&)> change = [](World&) {};
+using Changes = std::vector<std::pair<std::string, Setting>>;
 
-  World* make() const {
-    auto* world = new World(form, context);
-    world->given.forward = forward;
-    change(*world);
-    return world;
+// Makes the good call, changes it, and calls its verbs.
+void expect_survives(const std::string& task, World& world, const Changes& changes, Counts& counts) {
+  std::string what = task;
+  for (const auto& [name, setting] : changes) what += ", " + name + " of kind " + std::to_string(setting.kind);
+  SCOPED_TRACE(what);
+  logitless_context* context = logitless_context_new();
+  ASSERT_EQ(logitless_context_set(context, "threads", "1"), LOGITLESS_OK);
+  if (world.kind == Kind::kDense) ASSERT_EQ(logitless_context_set(context, "plan", "dense"), LOGITLESS_OK);
+  logitless_call* call = logitless_call_new(context, task.c_str());
+  logitless_context_free(context);
+  for (const auto& [name, setting] : world.keys) {
+    ASSERT_EQ(setting.set(call, name), LOGITLESS_OK) << name << ": " << logitless_last_error();
   }
+  bool taken = true;
+  for (const auto& [name, setting] : changes) {
+    const logitless_status status = setting.set(call, name);
+    ASSERT_TRUE(status == LOGITLESS_OK || status == LOGITLESS_INVALID_INPUT) << status << logitless_last_error();
+    taken &= status == LOGITLESS_OK;
+  }
+  const auto check = [&](logitless_status (*verb)(logitless_call*), const char* name) {
+    for (auto& memory : world.written) std::fill(memory.begin(), memory.end(), 7.0F);
+    const logitless_status status = verb(call);
+    EXPECT_TRUE(status == LOGITLESS_OK || status == LOGITLESS_INVALID_INPUT)
+        << name << ": status " << status << ", " << logitless_last_error();
+    (status == LOGITLESS_OK ? counts.accepted : counts.refused) += 1;
+    if (status == LOGITLESS_OK) return true;
+    for (const auto& memory : world.written) {
+      EXPECT_EQ(memory, std::vector<float>(memory.size(), 7)) << name << " was refused: " << logitless_last_error();
+    }
+    return false;
+  };
+  if (taken) {
+    check(logitless_run, "run");
+    double kept = 1;
+    if (changes.empty() && world.kind == Kind::kSegments) {
+      EXPECT_EQ(logitless_get_number(call, "plan.kept_share", &kept), LOGITLESS_OK);
+      EXPECT_LT(kept, 1);
+    }
+    check(logitless_plan, "plan");
+    check(logitless_slice, "slice");
+    if (check(logitless_forward, "forward")) check(logitless_backward, "backward");
+  } else {
+    check(logitless_run, "run");
+  }
+  logitless_call_free(call);
+}
+
+struct Form {
+  const char* task;
+  Kind kind;
 };
+constexpr Form kForms[] = {{"cross_entropy", Kind::kStates},      {"cross_entropy", Kind::kSequences},
+                           {"cross_entropy", Kind::kLogits},      {"cross_entropy", Kind::kPacked},
+                           {"cross_entropy", Kind::kDense},       {"cross_entropy", Kind::kSegments},
+                           {"policy_loss", Kind::kStates},        {"policy_loss", Kind::kLogits},
+                           {"preference_loss", Kind::kStates},    {"preference_loss", Kind::kModels},
+                           {"kto_loss", Kind::kModels},           {"kto_loss", Kind::kLogits},
+                           {"soft_cross_entropy", Kind::kStates}, {"distillation_loss", Kind::kModels},
+                           {"distillation_loss", Kind::kLogits},  {"set_distillation_loss", Kind::kStates},
+                           {"id_logps", Kind::kStates},           {"token_stats", Kind::kStates}};
 
-// Structures whose members a function does not look at need no calls: those are good whatever their size is.
-std::vector<int64_t> leaves_of(const Case& of) {
-  std::vector<int64_t> leaves;
-  bool used = true;
-  for (int64_t leaf = 0;; ++leaf) {
-    const std::unique_ptr<World> world(of.make());
-    Spoiler spoiler{.leaf = leaf, .value = 1};
-    spoil(*world, spoiler);
-    if (spoiler.found == Spoiler::kNoSuchMember) return leaves;
-    if (spoiler.what.find(".struct_size") != std::string::npos) {
-      used = of.function.call(*world) != LOGITLESS_OK;
-    } else if (spoiler.what.find('.') == std::string::npos) {
-      used = true;
-    }
-    if (used) leaves.push_back(leaf);
-  }
-}
+class HostileKeys : public ::testing::TestWithParam<Form> {};
 
-void spoil_each(const Case& of, Counts& counts) {
-  {
-    const std::unique_ptr<World> good(of.make());
-    ASSERT_EQ(of.function.call(*good), LOGITLESS_OK)
-        << of.function.name << " of form " << static_cast<int>(of.form) << ": " << logitless_last_error();
-  }
-  const std::vector<int64_t> leaves = leaves_of(of);
-  for (const int64_t leaf : leaves) {
-    for (size_t value = 0;; ++value) {
-      const std::unique_ptr<World> world(of.make());
-      Spoiler spoiler{.leaf = leaf, .value = value};
-      spoil(*world, spoiler);
-      if (spoiler.found != Spoiler::kDone) break;
-      expect_survives(of.function, *world, spoiler.what, counts);
+TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
+  const auto [task, kind] = GetParam();
+  World world(task, kind);
+  Counts good, counts;
+  expect_survives(task, world, {}, good);
+  ASSERT_GE(good.accepted, 3) << logitless_last_error();
+  const std::vector<std::string> names = keys_of(task);
+  Setting setting{};
+  for (const std::string& name : names) {
+    for (size_t number = 0; world.spoil(name, number, setting); ++number) {
+      expect_survives(task, world, {{name, setting}}, counts);
     }
   }
-  // Two members at once, the same two in every run.
+  // Two keys at once, the same two in every run.
   uint64_t state = 1;
   const auto next = [&](size_t below) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
+    state = state * 6364136223846793005U + 1442695040888963407U;
     return static_cast<size_t>(state >> 33) % below;
   };
-  for (int pair = 0; pair < 200; ++pair) {
-    const std::unique_ptr<World> world(of.make());
-    std::string what;
-    const size_t first = next(leaves.size());
-    const size_t second = (first + 1 + next(leaves.size() - 1)) % leaves.size();
+  for (int pair = 0; pair < 1000; ++pair) {
+    Changes changes;
     for (int i = 0; i < 2; ++i) {
-      Spoiler spoiler{.leaf = leaves[i == 0 ? first : second], .value = next(10)};
-      spoil(*world, spoiler);
-      what += spoiler.what + (i == 0 ? " and " : "");
+      const std::string& name = names[next(names.size())];
+      if (world.spoil(name, next(60), setting)) changes.emplace_back(name, setting);
     }
-    expect_survives(of.function, *world, what, counts);
+    expect_survives(task, world, changes, counts);
   }
+  std::printf("hostile: %s, %lld accepted, %lld refused\n", task, static_cast<long long>(counts.accepted),
+              static_cast<long long>(counts.refused));
+  EXPECT_GT(counts.refused, 2000);
+  EXPECT_GT(counts.accepted, 500);
 }
-
-struct FreeContext {
-  void operator()(logitless_context* context) const { logitless_context_free(context); }
-};
-std::unique_ptr<logitless_context, FreeContext> context_of(int32_t plan) {
-  logitless_context_options options;
-  LOGITLESS_INIT(context_options, &options);
-  options.threads = 1;
-  options.plan = plan;
-  logitless_context* context = nullptr;
-  EXPECT_EQ(logitless_context_create(&options, &context), LOGITLESS_OK) << logitless_last_error();
-  return std::unique_ptr<logitless_context, FreeContext>(context);
-}
-
-// Sorted, the members follow one another with no more between them than alignment asks for.
-TEST(HostileC, TheListOfMembersIsWhole) {
-  World world(Form::kHidden, nullptr);
-  world.visit_structures([](const char* name, const auto& structure) {
-    using Structure = std::remove_cvref_t<decltype(structure)>;
-    std::map<size_t, std::pair<size_t, size_t>> places;  // begin: end, alignment
-    c_api::visit_places<Structure>([&](size_t begin, size_t end, size_t alignment) {
-      EXPECT_TRUE(places.try_emplace(begin, end, alignment).second) << name << " lists byte " << begin << " twice";
-    });
-    size_t last = 0;
-    for (const auto& [begin, place] : places) {
-      EXPECT_EQ(begin, c_api::rounded_up(last, place.second)) << name << " lacks a member at byte " << last;
-      last = place.first;
-    }
-    EXPECT_EQ(c_api::rounded_up(last, alignof(Structure)), sizeof structure) << name << " lacks its last member";
-  });
-}
-
-class HostileMembers : public ::testing::TestWithParam<Form> {};
-
-void expect_many(const Counts& counts) {
-  std::printf("hostile: %lld calls, %lld refused, %lld accepted\n", static_cast<long long>(counts.calls),
-              static_cast<long long>(counts.refused), static_cast<long long>(counts.accepted));
-  EXPECT_GT(counts.refused, 5000);
-  EXPECT_GT(counts.accepted, 5000);
-}
-
-TEST_P(HostileMembers, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
-  Counts counts;
-  const Form form = GetParam();
-  const auto automatic = context_of(LOGITLESS_PLAN_AUTO);
-  for (const Function& function : kFunctions) {
-    if (function.has(form)) spoil_each({function, form, automatic.get()}, counts);
-  }
-  for (const Backward& backward : kBackward) {
-    if (!backward.function.has(form)) continue;
-    World forward(form, automatic.get());
-    ASSERT_EQ(backward.forward(forward), LOGITLESS_OK) << logitless_last_error();
-    spoil_each({backward.function, form, automatic.get(), forward.left}, counts);
-  }
-  expect_many(counts);
-}
-INSTANTIATE_TEST_SUITE_P(Forms, HostileMembers, ::testing::ValuesIn(kForms), [](const auto& form) {
-  return std::string(std::array{"hidden", "strided", "packed", "logits"}.at(static_cast<size_t>(form.param)));
+const char* const kKinds[] = {"states", "sequences", "logits", "models", "packed", "dense", "segments"};
+INSTANTIATE_TEST_SUITE_P(Tasks, HostileKeys, ::testing::ValuesIn(kForms), [](const auto& form) {
+  return std::string(form.param.task) + "_of_" + kKinds[static_cast<size_t>(form.param.kind)];
 });
-
-TEST(HostileC, NoValueInAContextOfThePlanDenseDoes) {
-  Counts counts;
-  const auto dense = context_of(LOGITLESS_PLAN_DENSE);
-  for (const Function& function : kFunctions) {
-    if (function.has(Form::kHidden)) spoil_each({function, Form::kHidden, dense.get()}, counts);
-  }
-  expect_many(counts);
-}
-
-/// A head with so many vocabulary entries that a choice of segments pays, with room for a size one too large.
-struct ManyEntries {
-  static constexpr int64_t kEntries = 2000;
-  std::vector<float> weight = std::vector<float>(2 * kEntries * World::kHidden), d_weight = weight;
-  std::vector<float> bias = std::vector<float>(2 * kEntries), d_bias = bias;
-
-  ManyEntries() {
-    for (size_t i = 0; i < weight.size(); ++i) weight[i] = 0.25f * static_cast<float>(i % 7) - 0.75f;
-    // Some segments weigh more than others.
-    for (size_t v = 0; v < bias.size(); ++v) bias[v] = 0.002f * static_cast<float>(v);
-  }
-  void give(World& world) {
-    world.head.weight = {weight.data(), LOGITLESS_FLOAT32, kEntries, World::kHidden, World::kHidden};
-    world.head.bias = {bias.data(), LOGITLESS_FLOAT32, kEntries};
-    world.gradients.d_weight = {d_weight.data(), LOGITLESS_FLOAT32, kEntries, World::kHidden, World::kHidden};
-    world.gradients.d_bias = {d_bias.data(), LOGITLESS_FLOAT32, kEntries};
-    world.cross_entropy.class_weights = nullptr;
-    world.cross_entropy.class_weight_count = 0;
-  }
-};
-
-TEST(HostileC, NoValueWhereSegmentsAreChosenDoes) {
-  const auto automatic = context_of(LOGITLESS_PLAN_AUTO);
-  const auto* function = std::ranges::find(kFunctions, std::string_view("cross_entropy"), &Function::name);
-  ManyEntries many;
-  const auto spoil_each_with = [&](int32_t mode, double theta) {
-    Counts counts;
-    const auto change = [&](World& world) {
-      many.give(world);
-      world.backward.mode = mode;
-      world.backward.theta = theta;
-      world.backward.noise = world.backward.tolerance = 0.5;
-    };
-    const Case of = {*function, Form::kHidden, automatic.get(), nullptr, change};
-    const std::unique_ptr<World> good(of.make());
-    EXPECT_EQ(function->call(*good), LOGITLESS_OK) << logitless_last_error();
-    ASSERT_LT(good->plan.kept_share, 1) << logitless_backward_mode_name(mode) << ", theta " << theta;
-    spoil_each(of, counts);
-    EXPECT_GT(std::min(counts.refused, counts.accepted), 200);
-  };
-  spoil_each_with(LOGITLESS_BACKWARD_SAMPLED, 0.5);
-  spoil_each_with(LOGITLESS_BACKWARD_SAMPLED, 0);  // by noise
-  spoil_each_with(LOGITLESS_BACKWARD_CERTIFIED, 0);
-}
-
-// An _init function gets the size of a structure of any header.
-TEST(HostileC, InitWritesAsManyBytesAsItIsTold) {
-  const std::unique_ptr<World> world(new World(Form::kHidden, nullptr));
-  const auto check = [](auto init, auto structure) {
-    using Structure = decltype(structure);
-    for (size_t size = 0; size <= sizeof(Structure) + 32; ++size) {
-      alignas(16) char memory[sizeof(Structure) + 64];
-      std::memset(memory, 0x5c, sizeof memory);
-      init(reinterpret_cast<Structure*>(memory), size);
-      for (size_t i = size; i < sizeof memory; ++i) ASSERT_EQ(memory[i], 0x5c) << size;
-    }
-    init(nullptr, sizeof(Structure));
-  };
-  check(logitless_hidden_states_init, world->hidden);
-  check(logitless_lm_head_init, world->head);
-  check(logitless_targets_init, world->targets);
-  check(logitless_gradients_init, world->gradients);
-  check(logitless_backward_options_init, world->backward);
-  check(logitless_context_options_init, world->context_options);
-  check(logitless_plan_init, world->plan);
-  check(logitless_token_options_init, world->token);
-  check(logitless_policy_options_init, world->policy);
-  check(logitless_kto_result_init, world->kto_result);
-}
-
-TEST(HostileC, NamesOfNoValueAreNull) {
-  for (const int32_t value : {-1, 1000, std::numeric_limits<int32_t>::max(), std::numeric_limits<int32_t>::min()}) {
-    for (const auto name : {logitless_dtype_name, logitless_plan_kind_name, logitless_gradient_precision_name,
-                            logitless_policy_variant_name, logitless_kl_estimator_name, logitless_importance_level_name,
-                            logitless_sampler_correction_name, logitless_preference_loss_name,
-                            logitless_divergence_name, logitless_backward_mode_name}) {
-      EXPECT_EQ(name(value), nullptr);
-    }
-    EXPECT_EQ(logitless_needs_reference(value), 0);
-    EXPECT_EQ(logitless_gemm_backend_name(static_cast<size_t>(value)), nullptr);
-    EXPECT_EQ(logitless_simd_target_name(static_cast<size_t>(value)), nullptr);
-  }
-}
-
-TEST(HostileC, NoHandleIsNoDefect) {
-  logitless_context_free(nullptr), logitless_workspace_free(nullptr), logitless_forward_free(nullptr);
-  logitless_environment_free(nullptr), logitless_workspace_release(nullptr);
-  EXPECT_EQ(logitless_workspace_create(nullptr), LOGITLESS_INVALID_INPUT);
-  EXPECT_EQ(logitless_environment_create(nullptr, nullptr), LOGITLESS_INVALID_INPUT);
-  EXPECT_EQ(logitless_workspace_bytes(nullptr), 0u);
-  EXPECT_EQ(logitless_context_threads(nullptr), 0);
-  EXPECT_EQ(logitless_context_simd_target(nullptr), nullptr);
-  EXPECT_EQ(logitless_context_gemm_backend(nullptr), nullptr);
-}
 
 }  // namespace
 }  // namespace logitless::testing

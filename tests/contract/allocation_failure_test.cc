@@ -135,20 +135,6 @@ TYPED_TEST(EveryTask, InAWorkspace) {
   });
 }
 
-TEST(AllocationFailure, EntropyFromLogits) {
-  const FromLogits source;
-  const std::vector<double> upstream(kTokens, 0.5);
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    const Context context(smallest_tiles(plan));
-    FromLogits::Outputs outputs;
-    const LogitsGradient views = outputs.views();
-    fail_each_allocation(
-        std::string("entropy_from_logits ") + name_of(plan),
-        [&] { return source.call(LOGITLESS_TEST_CALL(entropy_from_logits), context, TokenOptions(), upstream, views); },
-        [&] { return bytes_of(outputs.values()); });
-  }
-}
-
 void fail_cross_entropy(const std::string& name, TensorCall tensors, const ContextOptions& options,
                         bool gradients = true) {
   const Context context(options);

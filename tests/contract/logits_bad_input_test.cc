@@ -170,25 +170,59 @@ TEST(LogitsBadInput, TargetsAndOptions) {
   });
 }
 
-TEST(LogitsBadInput, Entropy) {
+TEST(LogitsBadInput, StatisticsWithoutTargets) {
   Call c;
   const Context context;
-  const std::vector<double> upstream(6, 1.0), few(5, 1.0);
-  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, {}, c.dlogits), InvalidInput);
-  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, few, c.dlogits), InvalidInput);
-  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, upstream, {}), InvalidInput);
-  for (const double bad : {std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity()}) {
-    std::vector<double> spoilt = upstream;
-    spoilt[2] = bad;
-    expect_invalid_input({"upstream[2] = "}, [&] { entropy_from_logits(context, c.logits, {}, spoilt, c.dlogits); });
-  }
-  TokenOptions options;
-  options.temperature = -1;
-  EXPECT_THROW(entropy_from_logits(context, c.logits, options, upstream, c.dlogits), InvalidInput);
-  const std::span<const double> inside(reinterpret_cast<const double*>(c.written.data()), 6);
-  EXPECT_THROW(entropy_from_logits(context, c.logits, {}, inside, c.dlogits), InvalidInput);
+  const Logits logits = Logits::given(c.logits);
+  const TokenStatistics good = {.request = {.entropy = true}};
+  const auto refused = [&](std::initializer_list<std::string> words, const auto& spoil) {
+    TokenStatistics task = good;
+    spoil(task);
+    expect_invalid_input(words, [&] { run(context, logits, task); });
+  };
+  refused({"rank", "no targets"}, [](TokenStatistics& task) { task.request.rank = true; });
+  refused({"outside", "no targets"}, [](TokenStatistics& task) { task.request.outside = true; });
+  refused({"shift = 1"}, [](TokenStatistics& task) { task.token.shift = 1; });
+  refused({"ignore_index = 3"}, [](TokenStatistics& task) { task.token.ignore_index = 3; });
+  refused({"temperature = -1"}, [](TokenStatistics& task) { task.token.temperature = -1; });
+  expect_invalid_input({"gradients are wanted of token_stats"},
+                       [&] { run(context, logits, good, gradients_of(c.dlogits)); });
+  const Forward<TokenStatistics> saved = forward(context, logits, good);
+  EXPECT_EQ(saved.result.stats.entropy.size(), 6U);
+  EXPECT_TRUE(saved.result.stats.logp.empty());
+  TokenGrads grads;
+  grads.entropy.assign(5, 1.0);
+  expect_invalid_input({"entropy has 5 entries"},
+                       [&] { backward(context, logits, good, saved, grads, gradients_of(c.dlogits)); });
+  expect_invalid_input({"upstream is a number"},
+                       [&] { backward(context, logits, good, saved, 1.0, gradients_of(c.dlogits)); });
   EXPECT_EQ(c.written, std::vector<float>(200, 7.0f));
-  EXPECT_NO_THROW(entropy_from_logits(context, c.logits, {}, upstream, c.dlogits));
+  grads.entropy.assign(6, 1.0);
+  EXPECT_NO_THROW(backward(context, logits, good, saved, grads, gradients_of(c.dlogits)));
+}
+
+// One verb, two kinds of logits: what the other kind has is refused.
+TEST(LogitsBadInput, GradientsOfTheOtherKind) {
+  Call c;
+  const Context context;
+  const CrossEntropy task = {.targets = c.targets};
+  float number = 0;
+  const auto refused = [&](std::initializer_list<std::string> words, const auto& spoil) {
+    Gradients gradients = gradients_of(c.dlogits);
+    spoil(gradients);
+    expect_invalid_input(words, [&] { run(context, Logits::given(c.logits), task, gradients); });
+  };
+  refused({"d_hidden is set"}, [&](Gradients& g) { g.d_hidden = {&number, 1, 1}; });
+  refused({"d_weight is set"}, [&](Gradients& g) { g.d_weight = {&number, 1, 1}; });
+  refused({"d_bias is set"}, [&](Gradients& g) { g.d_bias = {&number, 1}; });
+  refused({"d_lora_a is set"}, [&](Gradients& g) { g.d_lora_a = {&number, 1, 1}; });
+  refused({"d_lora_b is set"}, [&](Gradients& g) { g.d_lora_b = {&number, 1, 1}; });
+  refused({"d_lora_states is set"}, [&](Gradients& g) { g.d_lora_states = {&number, 1, 1}; });
+  refused({"weight_sink is set"}, [](Gradients& g) { g.weight_sink = [](int64_t, int64_t, ConstMatrix) {}; });
+  refused({"backward.mode = sampled"}, [](Gradients& g) { g.backward.mode = BackwardMode::kSampled; });
+  const std::vector<float> hidden(6 * 2), weight(5 * 2);
+  const Logits product = Logits::of(ConstMatrix(hidden.data(), 6, 2), ConstMatrix(weight.data(), c.logits.vocab, 2));
+  expect_invalid_input({"d_logits is set"}, [&] { run(context, product, task, gradients_of(c.dlogits)); });
 }
 
 }  // namespace

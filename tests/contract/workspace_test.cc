@@ -108,22 +108,24 @@ TYPED_TEST(WorkspaceCalls, AllocateWhatTheyReturn) {
   }
 }
 
-TEST(WorkspaceOfACall, EntropyFromLogitsAllocatesWhatItReturns) {
+TEST(WorkspaceOfACall, StatisticsWithoutTargetsAllocateWhatTheyReturn) {
   const FromLogits source;
-  const std::vector<double> upstream(kTokens, 0.5);
+  const TokenStatistics task = {.request = {.entropy = true}};
   Workspace workspace;
-  const Context context(small_tiles(PlanKind::kAuto, 2, &workspace));
-  const auto call = [&](const Context& in, FromLogits::Outputs& outputs) {
-    return source.call(LOGITLESS_TEST_CALL(entropy_from_logits), in, TokenOptions(), upstream, outputs.views());
+  const auto call = [&](const Context& in) {
+    return source.call(
+        [&](const Context& context, const FinishedLogits& logits) {
+          return logitless::run(context, Logits::given(logits), task).stats;
+        },
+        in);
   };
-  FromLogits::Outputs plain, own;
-  const std::vector<double> want = call(Context(small_tiles(PlanKind::kAuto, 2, nullptr)), plain);
-  for (int i = 0; i < 3; ++i) call(context, own);
+  const TokenStats want = call(Context(small_tiles(PlanKind::kAuto, 2, nullptr)));
+  const Context context(small_tiles(PlanKind::kAuto, 2, &workspace));
+  for (int i = 0; i < 3; ++i) call(context);
   const int64_t before = allocation_count().news;
-  const std::vector<double> got = call(context, own);
-  EXPECT_EQ(allocation_count().news - before, 1);
-  EXPECT_EQ(got, want);
-  EXPECT_EQ(own.values(), plain.values());
+  const TokenStats got = call(context);
+  EXPECT_EQ(allocation_count().news - before, count_columns(got));
+  EXPECT_EQ(got.entropy, want.entropy);
 }
 
 // Batches of growing length leave no trail of blocks: it holds what the longest one needs, within a factor of
@@ -133,8 +135,8 @@ TEST(WorkspaceOfACall, FollowsShapesThatGrow) {
   const std::vector<int64_t> targets(400, 7);
   Workspace workspace, of_the_longest;
   const auto run = [&](int64_t tokens, Workspace& own) {
-    return cross_entropy(Context(small_tiles(PlanKind::kDense, 1, &own)), FinishedLogits(logits.data(), 1, tokens, kVocab),
-                         Targets(targets.data(), tokens))
+    return cross_entropy(Context(small_tiles(PlanKind::kDense, 1, &own)),
+                         FinishedLogits(logits.data(), 1, tokens, kVocab), Targets(targets.data(), tokens))
         .loss;
   };
   for (int64_t tokens = 1; tokens <= 400; ++tokens) run(tokens, workspace);

@@ -1,6 +1,6 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 Calls whose parts tests hold
-// apart: a source of logits, what a batch has, options, gradients. Each is one of the four verbs of run.h on
-// a task that is put together here.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls whose parts tests hold apart: a source of logits, what a batch has, options, gradients. Each is one of
+// the four verbs of run.h on a task that is put together here.
 #pragma once
 
 #include <span>
@@ -35,6 +35,15 @@ struct KtoBatch {
 inline KtoLoss with(KtoLoss task, const KtoBatch& batch) {
   visit_fields(
       TensorsOf<KtoLoss>(), [](const Field&, auto& to, const auto& from) { to = from; }, task, batch);
+  return task;
+}
+
+/// Lists are assigned to memory that stays, so that tests can count what a call allocates.
+inline const PreferenceLoss& with(const PreferenceLoss& options, const Targets& targets, const Reference& reference) {
+  thread_local PreferenceLoss task;
+  task = options;
+  task.targets = targets;
+  task.reference = reference;
   return task;
 }
 
@@ -383,54 +392,55 @@ inline Plan plan_kto_loss(const Context& context, const FinishedLogits& logits, 
 }
 
 inline auto preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                            const Targets& targets, const Reference& reference = {}, PreferenceLoss task = {},
+                            const Targets& targets, const Reference& reference = {}, const PreferenceLoss& options = {},
                             const Gradients& gradients = {}) {
-  task.targets = targets, task.reference = reference;
+  const PreferenceLoss& task = with(options, targets, reference);
   return run(context, Logits::of(hidden, head), task, gradients);
 }
 inline Forward<PreferenceLoss> preference_loss_forward(const Context& context, const HiddenStates& hidden,
                                                        const LmHead& head, const Targets& targets,
-                                                       const Reference& reference = {}, PreferenceLoss task = {}) {
-  task.targets = targets, task.reference = reference;
+                                                       const Reference& reference = {},
+                                                       const PreferenceLoss& options = {}) {
+  const PreferenceLoss& task = with(options, targets, reference);
   return forward(context, Logits::of(hidden, head), task);
 }
 inline Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                     const Targets& targets, const Reference& reference, PreferenceLoss task,
+                                     const Targets& targets, const Reference& reference, const PreferenceLoss& options,
                                      const Forward<PreferenceLoss>& forward, double upstream,
                                      const Gradients& gradients) {
-  task.targets = targets, task.reference = reference;
+  const PreferenceLoss& task = with(options, targets, reference);
   return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
 }
 inline Plan plan_preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const Targets& targets, const Reference& reference = {}, PreferenceLoss task = {},
-                                 const Gradients& gradients = {}) {
-  task.targets = targets, task.reference = reference;
+                                 const Targets& targets, const Reference& reference = {},
+                                 const PreferenceLoss& options = {}, const Gradients& gradients = {}) {
+  const PreferenceLoss& task = with(options, targets, reference);
   return plan(context, Logits::of(hidden, head), task, gradients);
 }
 
 inline auto preference_loss(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                            const Reference& reference = {}, PreferenceLoss task = {},
+                            const Reference& reference = {}, const PreferenceLoss& options = {},
                             const LogitsGradient& d_logits = {}) {
-  task.targets = targets, task.reference = reference;
+  const PreferenceLoss& task = with(options, targets, reference);
   return run(context, Logits::given(logits), task, gradients_of(d_logits));
 }
 inline Forward<PreferenceLoss> preference_loss_forward(const Context& context, const FinishedLogits& logits,
                                                        const Targets& targets, const Reference& reference = {},
-                                                       PreferenceLoss task = {}) {
-  task.targets = targets, task.reference = reference;
+                                                       const PreferenceLoss& options = {}) {
+  const PreferenceLoss& task = with(options, targets, reference);
   return forward(context, Logits::given(logits), task);
 }
 inline Plan preference_loss_backward(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                                     const Reference& reference, PreferenceLoss task,
+                                     const Reference& reference, const PreferenceLoss& options,
                                      const Forward<PreferenceLoss>& forward, double upstream,
                                      const LogitsGradient& d_logits) {
-  task.targets = targets, task.reference = reference;
+  const PreferenceLoss& task = with(options, targets, reference);
   return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
 }
 inline Plan plan_preference_loss(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                                 const Reference& reference = {}, PreferenceLoss task = {},
+                                 const Reference& reference = {}, const PreferenceLoss& options = {},
                                  const LogitsGradient& d_logits = {}) {
-  task.targets = targets, task.reference = reference;
+  const PreferenceLoss& task = with(options, targets, reference);
   return plan(context, Logits::given(logits), task, gradients_of(d_logits));
 }
 

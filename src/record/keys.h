@@ -1,0 +1,74 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Members of structures, set by name. A structure's list (fields.h) gives the names and ranges; types.h has
+// the code for each type of member.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "logitless/field.h"
+#include "record/tensor.h"
+
+namespace logitless::record {
+
+/// The value of a key or a result.
+using Value = std::variant<int64_t, double, std::string_view, Tensor>;
+
+struct Key;
+
+/// Operations on a member of one type.
+struct Type {
+  std::string (*kind)(const Key& key);                 ///< e.g. "an integer of at least 1"
+  void (*assign)(const Key& key, const Value& value);  ///< throws InvalidInput for a wrong value
+  void (*reset)(const Key& key);                       ///< gives the member its default
+  std::string (*default_text)(const Key& key);         ///< "" of a tensor
+};
+
+/// A member that can be set by name.
+struct Key {
+  std::string name;
+  Interval range;  ///< of a number
+  Role role;       ///< of a tensor
+  void* member;
+  const void* by_default;  ///< a member of this type that holds the default
+  const Type* type;
+  bool is_set = false;
+};
+
+/// Returns "; did you mean a or b?" with the names that are close to `name`, or "".
+std::string near_names(std::string_view name, const std::vector<std::string>& names);
+
+/// The keys of one owner, whose structures must outlive them.
+class Keys {
+ public:
+  explicit Keys(std::string owner) : owner_(std::move(owner)) {}
+
+  /// Adds a member of a type of types.h.
+  template <class T>
+  void add(std::string name, T& member, const T& by_default, const Interval& range = kFinite, const Role& role = {});
+  /// Adds all members of a structure that has a list, and the members of structures in it.
+  template <class Structure>
+  void add_all(Structure& structure, const Structure& by_default, const std::string& prefix = "");
+
+  /// Throws InvalidInput, and changes nothing, if there is no such key or it does not accept the value.
+  void set(std::string_view name, const Value& value);
+  void unset(std::string_view name);
+  bool has(std::string_view name) const;
+  /// Returns the flag that tells whether the key is set. It is valid until another key is added.
+  const bool& is_set(std::string_view name) { return find(name).is_set; }
+  const std::string& owner() const { return owner_; }
+  /// Returns a line for each key. Keys for which need(name) is not empty come first, with that text.
+  std::string describe(const std::function<std::string(std::string_view)>& need) const;
+
+ private:
+  Key& find(std::string_view name);
+
+  std::string owner_;
+  std::vector<Key> keys_;
+};
+
+}  // namespace logitless::record

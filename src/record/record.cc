@@ -1,0 +1,320 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "record/record.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/checks.h"
+#include "record/results.h"
+
+namespace logitless::record {
+
+using core::fail;
+
+// A callback must not change the call that runs it.
+class Record::Busy {
+ public:
+  explicit Busy(Record& record) : record_(record) {
+    if (record.busy_) fail(record.keys_.owner(), " is running: its callback can read results, and nothing else");
+    record.busy_ = true;
+  }
+  ~Busy() { record_.busy_ = false; }
+
+ private:
+  Record& record_;
+};
+
+Record::Record(const char* task, const Context& context) : keys_(task), given_(context), used_(context) {}
+
+void Record::add_common(std::span<const char* const> needs) {
+  static const Model kModel;
+  static const Wanted kWanted;
+  static const bool kNo = false;
+  add_model(model_, "");
+  keys_.add("logits", model_.logits, kModel.logits, kFinite, kLogitsRole);
+  const auto add = [&](const char* name, Tensor& member, const Role& role) {
+    keys_.add(name, member, kModel.hidden, kFinite, role);
+  };
+  add("d_hidden", wanted_.d_hidden, {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows});
+  add("d_weight", wanted_.d_weight, {"[V, H], which stands as weight does", kFloats, 2, 2, Order::kEither});
+  add("d_bias", wanted_.d_bias, {"[V]", kFloats, 1, 1});
+  add("d_lora_a", wanted_.d_lora_a, {"[r, H]", kFloats, 2, 2, Order::kRows});
+  add("d_lora_b", wanted_.d_lora_b, {"[V, r]", kFloats, 2, 2, Order::kRows});
+  add("d_lora_states", wanted_.d_lora_states, {"[N, r]", kFloats, 2, 2, Order::kRows});
+  add("d_logits", wanted_.d_logits, kLogitsRole);
+  keys_.add("d_hidden_mode", wanted_.d_hidden_mode, kWanted.d_hidden_mode);
+  keys_.add("d_weight_mode", wanted_.d_weight_mode, kWanted.d_weight_mode);
+  keys_.add("d_bias_mode", wanted_.d_bias_mode, kWanted.d_bias_mode);
+  keys_.add("d_lora_mode", wanted_.d_lora_mode, kWanted.d_lora_mode);
+  const auto add_backward = [&](const Field& field, auto& member, const auto& by_default) {
+    const std::string_view name = field.name;
+    keys_.add(name == "mode" ? "backward_mode" : std::string(name), member, by_default, field.range);
+  };
+  visit_fields(FieldsOf<BackwardOptions>(), add_backward, wanted_.backward, kWanted.backward);
+  keys_.add("keep_workspace", keep_workspace_, kNo);
+  for (const std::string_view need : needs) {
+    const size_t bar = std::min(need.find('|'), need.size());
+    const std::string one(need.substr(0, bar)), other(need.substr(std::min(bar + 1, need.size())));
+    needs_.push_back({one, other, &keys_.is_set(one), &keys_.is_set(other.empty() ? one : other)});
+  }
+}
+
+void Record::add_model(Model& model, const std::string& prefix) {
+  static const Model kModel;
+  visit_model([&](const char* name, const Role& role, Tensor& member,
+                  const Tensor& by_default) { keys_.add(prefix + name, member, by_default, kFinite, role); },
+              model, kModel);
+  keys_.add(prefix + "softcap", model.softcap, kModel.softcap);
+  keys_.add(prefix + "lora_scale", model.lora_scale, kModel.lora_scale);
+  keys_.add(prefix + "packing", model.packing, kModel.packing);
+  keys_.add(prefix + "group", model.group, kModel.group);
+}
+
+void Record::add_slices() {
+  static const VocabSlice kSlice;
+  static const std::span<const uint8_t> kNone;
+  keys_.add("slice_first", slice_.first, kSlice.first);
+  keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size);
+  keys_.add("gathered", gathered_, kNone, kFinite, {"[ranks · N, bytes], all slices", only(Element::kUInt8), 1, 3});
+}
+
+void Record::set(std::string_view name, const Value& value) {
+  const Busy busy(*this);
+  keys_.set(name, value);
+}
+void Record::unset(std::string_view name) {
+  const Busy busy(*this);
+  keys_.unset(name);
+}
+bool Record::stands_transposed() const { return head_of(model_, "").layout == HeadLayout::kHiddenVocab; }
+void Record::set_weight_sink(WeightGradientSink sink) {
+  const Busy busy(*this);
+  wanted_.weight_sink = std::move(sink);
+}
+void Record::set_loss(Evaluate evaluate) {
+  const Busy busy(*this);
+  if (!takes_loss()) fail(keys_.owner(), " has a loss of its own: custom_loss takes one");
+  evaluate_ = std::move(evaluate);
+}
+
+// A call with a workspace or a slice of its own runs in a copy of its context.
+const Context& Record::context() {
+  const VocabSlice slice = {slice_.first, slice_.vocab_size, std::as_bytes(gathered_)};
+  const bool sliced = slice.vocab_size != 0 || slice.first != 0 || !slice.gathered.empty();
+  const std::optional<VocabSlice>& now = used_.options().ranks.slice;
+  const bool same =
+      now.has_value() == sliced &&
+      (!sliced || (now->first == slice.first && now->vocab_size == slice.vocab_size &&
+                   now->gathered.data() == slice.gathered.data() && now->gathered.size() == slice.gathered.size()));
+  if (same && keep_workspace_ == (workspace_ != nullptr)) return used_;
+  ContextOptions options = given_.options();
+  if (keep_workspace_ && !workspace_) workspace_ = std::make_unique<Workspace>();
+  options.workspace = keep_workspace_ ? workspace_.get() : nullptr;
+  options.ranks.slice = sliced ? std::optional(slice) : std::nullopt;
+  used_ = Context(std::move(options));
+  if (!keep_workspace_) workspace_ = nullptr;
+  return used_;
+}
+
+Logits Record::source() const {
+  if (model_.logits.axes > 0) {
+    const auto refuse = [](const char* key, bool given) {
+      if (given) fail("logits and ", key, " are both set: logits are of no head");
+    };
+    visit_model([&](const char* key, const Role&, const Tensor& tensor) { refuse(key, tensor.axes > 0); }, model_);
+    refuse("softcap", model_.softcap != 0), refuse("packing", model_.packing.has_value());
+    return Logits::given(logits_of(model_.logits));
+  }
+  return Logits::of(hidden_of(model_), head_of(model_, ""));
+}
+
+Gradients Record::outputs(const Logits& from) const {
+  Gradients to;
+  if (from.is_given) {
+    for (const auto& [key, out] : wanted_.of_hidden()) {
+      if (out->axes > 0) fail(key, " is set, but logits have no head: their gradient is d_logits");
+    }
+    if (wanted_.weight_sink) fail("a weight sink is set, but logits have no head");
+    if (wanted_.backward.mode != BackwardMode::kExact) {
+      fail("backward_mode = ", name_of(wanted_.backward.mode),
+           ": finished logits have no head that it would save products with");
+    }
+    to.d_logits = logits_gradient_of(wanted_.d_logits);
+  } else {
+    if (wanted_.d_logits.axes > 0) fail("d_logits is set, but logits is not");
+    to = gradients_of(wanted_, from.head);
+  }
+  return to;
+}
+
+void Record::check_needs() const {
+  const auto missing = [&](const std::string& what) { fail(keys_.owner(), " needs ", what, ", which is not set"); };
+  const bool states = model_.hidden.axes > 0;
+  if (!states && model_.logits.axes == 0) missing("hidden and weight, or logits");
+  if (states && model_.weight.axes == 0) missing("weight");
+  for (const Need& need : needs_) {
+    if (!*need.one && !*need.other) missing(need.name + (need.or_name.empty() ? "" : " or " + need.or_name));
+  }
+}
+
+std::string Record::need_of(std::string_view name) const {
+  if (name == "hidden" || name == "weight") return "needed, or logits";
+  if (name == "logits") return "needed, or hidden and weight";
+  for (const Need& need : needs_) {
+    if (need.name != name && need.or_name != name) continue;
+    return need.or_name.empty() ? "needed" : "needed, or " + (need.name == name ? need.or_name : need.name);
+  }
+  return "";
+}
+
+// After a verb that fails, the results of an earlier one are gone.
+void Record::forget() {
+  left_ = Left::kNothing;
+  plan_ = nullptr;
+}
+
+void Record::run() {
+  const Busy busy(*this);
+  check_needs();
+  take_other();
+  forget();
+  const Logits from = source();
+  do_run(context(), from, outputs(from));
+  left_ = Left::kResult;
+  plan_ = &plan_of_result();
+}
+
+void Record::forward() {
+  const Busy busy(*this);
+  check_needs();
+  take_other();
+  forget();
+  do_forward(context(), source());
+  left_ = Left::kForward;
+  plan_ = &plan_of_result();
+}
+
+void Record::backward() {
+  const Busy busy(*this);
+  if (left_ != Left::kForward) fail(keys_.owner(), ": backward needs what forward has left, and it has not run");
+  check_needs();
+  take_other();
+  const Logits from = source();
+  planned_ = do_backward(context(), from, outputs(from));
+  plan_ = &planned_;
+}
+
+void Record::plan() {
+  const Busy busy(*this);
+  check_needs();
+  take_other();
+  const Logits from = source();
+  planned_ = do_plan(context(), from, outputs(from));
+  plan_ = &planned_;
+}
+
+void Record::slice() {
+  const Busy busy(*this);
+  check_needs();
+  const Logits from = source();
+  if (from.is_given) fail("logits is set: finished logits are not split");
+  folded_ = do_slice(context(), from);
+  folded_rows_ = from.hidden.tokens();
+}
+
+// Visits all results there are; tells whether there are any.
+bool Record::visit_all(const Visit& visit) const {
+  const bool has_results = left_ != Left::kNothing || evaluates();
+  if (has_results) visit_results(visit);
+  if (folded_rows_) visit("slice", tensor_of(folded_));
+  if (plan_) visit_plan(*plan_, visit);
+  return has_results || folded_rows_ || plan_;
+}
+
+Value Record::get(std::string_view name) {
+  std::optional<Value> found;
+  int64_t tokens = left_ == Left::kNothing ? 0 : plan_of_result().tokens;
+  const bool any = visit_all([&](std::string_view at, const Value& value) {
+    if (at == name && !found) found = value;
+    if (at == "logp") tokens = std::get<Tensor>(value).count();
+  });
+  if (plan_ && name == "plan") {
+    text_ = plan_->describe();
+    return text_;
+  }
+  if (!found) {
+    std::vector<std::string> names;
+    visit_results([&](std::string_view at, const Value&) { names.emplace_back(at); });
+    visit_plan({}, [&](std::string_view at, const Value&) { names.emplace_back(at); });
+    names.insert(names.end(), {"plan", "slice"});
+    if (std::ranges::find(names, name) == names.end()) {
+      fail(keys_.owner(), " has no result '", name.substr(0, 100), "'", near_names(name, names));
+    }
+    fail(name, " was not computed: ", any ? "no verb that makes it has run" : "nothing has run");
+  }
+  if (auto* tensor = std::get_if<Tensor>(&*found)) {
+    const int64_t rows = name == "slice" ? *folded_rows_ : tokens;
+    const int64_t count = tensor->count();
+    if (count == 0 && rows > 0 && name != "logps") fail(name, " was not computed: no option has asked for it");
+    if ((name.starts_with("top_") || name == "slice") && rows > 0) {
+      tensor->axes = 2;
+      tensor->sizes = {rows, count / rows, 0};
+      tensor->strides = {count / rows, 1, 0};
+    }
+  }
+  return *found;
+}
+
+std::string Record::describe() const {
+  std::string text = keys_.owner() + "\nkeys, where floats are float32, bfloat16, float64 or float16:\n";
+  text += keys_.describe([&](std::string_view name) { return need_of(name); }) + "results:\n";
+  const auto line = [&](std::string_view name, const Value& value) {
+    static constexpr const char* kKinds[] = {"an integer", "a number", "a text", "a tensor"};
+    text += "  " + std::string(name) + ": " + kKinds[value.index()] + "\n";
+  };
+  visit_results(line);
+  line("plan", std::string_view());
+  visit_plan({}, line);
+  return text;
+}
+
+ContextRecord::ContextRecord() : keys_("context") {
+  static const ContextOptions kDefaults;
+  keys_.add_all(options_, kDefaults);
+}
+
+void ContextRecord::set(std::string_view name, std::string_view text) {
+  const ContextOptions before = options_;
+  try {
+    keys_.set(name, text);
+    context_ = Context(options_);
+  } catch (...) {
+    options_ = before;
+    throw;
+  }
+}
+
+void ContextRecord::set_ranks(std::string_view name, std::shared_ptr<Communicator> ranks) {
+  if (name != "vocab" && name != "data") fail("context has no ranks '", name.substr(0, 100), "': vocab or data");
+  const bool of_vocab = name == "vocab";
+  ContextOptions options = options_;
+  (of_vocab ? options.ranks.vocab : options.ranks.data) = ranks.get();
+  context_ = Context(options);
+  options_.ranks = options.ranks;
+  (of_vocab ? vocab_ : data_) = std::move(ranks);
+}
+
+std::string ContextRecord::describe() const {
+  return keys_.describe([](std::string_view) { return std::string(); });
+}
+
+std::string describe_environment_of(const Context& context) {
+  std::string text;
+  const auto line = [&](const Field& field, const auto& value) {
+    text += std::string(field.name) + ": " + text_of(value) + "\n";
+  };
+  visit_fields(FieldsOf<Environment>(), line, describe_environment(context));
+  return text;
+}
+
+}  // namespace logitless::record

@@ -1,0 +1,149 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// A call as one record: its tensors and options are set by name, four verbs run it, and its results are read
+// by name. Its users need not know the tasks; the C API is one of them.
+//
+//     std::unique_ptr<Record> record = make_record("policy_loss", context);
+//     record->set("beta", 0.04);
+//     record->set("hidden", tensor);  ...
+//     record->run();
+//     const double loss = std::get<double>(record->get("loss"));
+//
+// Tensors are the caller's, and are read and written where they stand by each run. A record keeps its
+// structures between runs, so setting a key once is enough. One thread at a time may use it.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "logitless/context.h"
+#include "logitless/run.h"
+#include "logitless/workspace.h"
+#include "record/types.h"
+
+namespace logitless::record {
+
+/// Evaluates a loss of the caller's own for some rows: it reads the record's "logp", "lse", ... and writes
+/// "d_logp", ...
+using Evaluate = std::function<void(std::span<const int64_t> rows)>;
+
+class Record {
+ public:
+  virtual ~Record() = default;
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+
+  // These throw InvalidInput, and change nothing, if there is no such key or it does not accept the value.
+
+  void set(std::string_view name, const Value& value);
+  void unset(std::string_view name);
+  bool has_key(std::string_view name) const { return keys_.has(name); }
+  /// Tells whether the weight is stored as [H, V].
+  bool stands_transposed() const;
+  /// Sets the receiver of d_weight in tiles; null: none.
+  void set_weight_sink(WeightGradientSink sink);
+  void set_loss(Evaluate evaluate);
+
+  // The verbs throw as the functions of the task do.
+
+  void run();
+  void forward();
+  void backward();  ///< after forward(), with the same tensors and options
+  void plan();
+  void slice();  ///< folds a vocabulary slice into the result "slice"
+
+  /// Returns a result of the last verb; tensors and texts are the record's, until its next verb or get().
+  Value get(std::string_view name);
+  /// Returns a line for each key, then the results.
+  std::string describe() const;
+
+ protected:
+  /// Is called with the name and value of a result.
+  using Visit = std::function<void(std::string_view name, const Value& value)>;
+
+  Record(const char* task, const Context& context);
+
+  virtual void do_run(const Context& context, const Logits& from, const Gradients& to) = 0;
+  virtual void do_forward(const Context& context, const Logits& from) = 0;
+  virtual Plan do_backward(const Context& context, const Logits& from, const Gradients& to) = 0;
+  virtual Plan do_plan(const Context& context, const Logits& from, const Gradients& to) = 0;
+  virtual std::vector<std::byte> do_slice(const Context& context, const Logits& from) = 0;
+  /// Gives the task its teacher or reference.
+  virtual void take_other() {}
+  virtual bool takes_loss() const = 0;
+  virtual bool evaluates() const = 0;  ///< whether its loss is being evaluated
+  virtual const Plan& plan_of_result() const = 0;
+  virtual void visit_results(const Visit& visit) const = 0;
+
+  /// Adds the keys that all tasks share. `needs` are the keys that this task needs (tasks.h).
+  void add_common(std::span<const char* const> needs);
+  void add_model(Model& model, const std::string& prefix);
+  void add_slices();
+
+  Keys keys_;
+  Model model_, other_;  ///< the policy or student, and its teacher or reference
+  Wanted wanted_;
+  Evaluate evaluate_;
+
+ private:
+  enum class Left { kNothing, kResult, kForward };
+  class Busy;
+  struct Need {
+    std::string name, or_name;  ///< one of the two must be set; or_name may be empty
+    const bool *one, *other;    ///< whether they are set
+  };
+
+  const Context& context();
+  Logits source() const;
+  Gradients outputs(const Logits& from) const;
+  void check_needs() const;
+  std::string need_of(std::string_view name) const;
+  bool visit_all(const Visit& visit) const;
+  void forget();
+
+  std::vector<Need> needs_;
+  Context given_, used_;
+  std::unique_ptr<Workspace> workspace_;
+  bool keep_workspace_ = false;
+  VocabSlice slice_;
+  std::span<const uint8_t> gathered_;
+  Left left_ = Left::kNothing;
+  const Plan* plan_ = nullptr;
+  Plan planned_;
+  std::vector<std::byte> folded_;
+  std::optional<int64_t> folded_rows_;
+  std::string text_;
+  bool busy_ = false;
+};
+
+/// Makes the record of a task. Throws InvalidInput for an unknown name.
+std::unique_ptr<Record> make_record(std::string_view task, const Context& context);
+/// Returns the names of all tasks.
+std::vector<std::string> task_names();
+
+/// The options of a context, set by name.
+class ContextRecord {
+ public:
+  ContextRecord();
+  /// Sets an option from its text. Throws InvalidInput, and changes nothing, for a wrong name or text.
+  void set(std::string_view name, std::string_view text);
+  void set_ranks(std::string_view name, std::shared_ptr<Communicator> ranks);
+  const Context& context() const { return context_; }
+  /// Returns the communicators, which must outlive the calls in the context.
+  std::array<std::shared_ptr<Communicator>, 2> ranks() const { return {vocab_, data_}; }
+  std::string describe() const;
+
+ private:
+  ContextOptions options_;
+  Keys keys_;
+  std::shared_ptr<Communicator> vocab_, data_;
+  Context context_;
+};
+
+/// Describes the machine and libraries of a context, a line for each member of Environment.
+std::string describe_environment_of(const Context& context);
+
+}  // namespace logitless::record

@@ -1,0 +1,168 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The record of a task: one template over its structure.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/checks.h"
+#include "core/views.h"
+#include "record/record.h"
+#include "record/results.h"
+#include "record/tasks.h"
+
+namespace logitless::record {
+
+/// A TokenLoss whose function reads and writes the columns through the record.
+struct CallbackLoss final : TokenLoss {
+  StatsRequest request;
+  bool fills_lse = false, fills_entropy = false, fills_cross = false, fills_outside = false, drops_rows = true;
+  std::span<const int64_t> group_ids;
+  const Evaluate* call = nullptr;
+  const TokenStats* stats = nullptr;  ///< while it evaluates
+  TokenGrads* grads = nullptr;
+
+  StatsRequest needs() const override { return request; }
+  GradsFilled gradients() const override { return {fills_lse, fills_entropy, fills_cross, fills_outside}; }
+  bool may_drop_rows() const override { return drops_rows; }
+  std::span<const int64_t> groups() const override { return group_ids; }
+  void evaluate(std::span<const int64_t> rows, const TokenStats& now, TokenGrads& out) override {
+    const Columns columns(*this, now, out);
+    (*call)(rows);
+  }
+
+ private:
+  struct Columns {
+    Columns(CallbackLoss& of, const TokenStats& now, TokenGrads& out) : loss(of) {
+      loss.stats = &now, loss.grads = &out;
+    }
+    ~Columns() { loss.stats = nullptr, loss.grads = nullptr; }
+    CallbackLoss& loss;
+  };
+};
+
+/// ∂L/∂statistic, as the keys d_logp, d_lse, ... give it.
+struct StatisticsGradients {
+  ConstVector logp, lse, entropy, cross, outside;
+};
+
+template <Task T>
+class RecordOf final : public Record {
+ public:
+  explicit RecordOf(const Context& context) : Record(T::kName, context) {
+    static const T kTask;
+    keys_.add_all(task_, kTask);
+    if constexpr (requires { task_.reference; }) add_model(other_, "reference.");
+    if constexpr (requires { task_.teacher.logits; }) {
+      static const Tensor kNone;
+      add_model(other_, "teacher.");
+      keys_.add("teacher.logits", other_.logits, kNone, kFinite, kLogitsRole);
+    }
+    add_upstream();
+    if constexpr (SlicedTask<T>) add_slices();
+    if constexpr (kCustom) add_callback();
+    add_common(kNeeds<T>);
+  }
+
+  const T& task() const { return task_; }
+
+ private:
+  static constexpr bool kCustom = std::is_same_v<T, CustomLoss>;
+  static constexpr bool kStatistics = std::is_same_v<T, TokenStatistics>;
+
+  void add_upstream() {
+    if constexpr (kStatistics) {
+      static const ConstVector kNone;
+      const auto add = [&](const char* name, ConstVector& member) { keys_.add(name, member, kNone); };
+      add("d_logp", given_.logp), add("d_lse", given_.lse), add("d_entropy", given_.entropy);
+      add("d_cross", given_.cross), add("d_outside", given_.outside);
+    } else {
+      static const OneOrEach kOne;
+      keys_.add("upstream", above_, kOne);
+    }
+  }
+  void add_callback() {
+    static const CallbackLoss kLoss;
+    keys_.add_all(loss_.request, kLoss.request);
+    keys_.add("fills_lse", loss_.fills_lse, kLoss.fills_lse);
+    keys_.add("fills_entropy", loss_.fills_entropy, kLoss.fills_entropy);
+    keys_.add("fills_cross", loss_.fills_cross, kLoss.fills_cross);
+    keys_.add("fills_outside", loss_.fills_outside, kLoss.fills_outside);
+    keys_.add("may_drop_rows", loss_.drops_rows, kLoss.drops_rows);
+    keys_.add("groups", loss_.group_ids, kLoss.group_ids);
+  }
+
+  bool takes_loss() const override { return kCustom; }
+  bool evaluates() const override { return loss_.stats != nullptr; }
+  void take_other() override {
+    if constexpr (requires { task_.reference; }) {
+      task_.reference.hidden = hidden_of(other_);
+      task_.reference.head = head_of(other_, "reference.");
+    }
+    if constexpr (requires { task_.teacher.logits; }) {
+      task_.teacher.hidden = hidden_of(other_);
+      task_.teacher.head = head_of(other_, "teacher.");
+      task_.teacher.logits = other_.logits.axes > 0 ? logits_of(other_.logits) : FinishedLogits();
+    }
+    if constexpr (kCustom) {
+      if (!evaluate_) core::fail("custom_loss needs a loss, which is not set");
+      loss_.call = &evaluate_;
+      task_.loss = &loss_;
+    }
+  }
+
+  void do_run(const Context& context, const Logits& from, const Gradients& to) override {
+    left_.result = logitless::run(context, from, task_, to);
+  }
+  void do_forward(const Context& context, const Logits& from) override {
+    left_ = logitless::forward(context, from, task_);
+  }
+  Plan do_backward(const Context& context, const Logits& from, const Gradients& to) override {
+    if constexpr (kStatistics) return logitless::backward(context, from, task_, left_, grads(), to);
+    const Upstream upstream = above_.each.data() ? Upstream(above_.each) : Upstream(above_.value);
+    return logitless::backward(context, from, task_, left_, upstream, to);
+  }
+  Plan do_plan(const Context& context, const Logits& from, const Gradients& to) override {
+    return logitless::plan(context, from, task_, to);
+  }
+  std::vector<std::byte> do_slice(const Context& context, const Logits& from) override {
+    if constexpr (SlicedTask<T>) {
+      return fold_slice(context, from, task_);
+    } else {
+      core::fail(T::kName, " has no slice: cross_entropy and token_stats have one");
+    }
+  }
+  const Plan& plan_of_result() const override { return left_.result.plan; }
+  void visit_results(const Visit& visit) const override {
+    if constexpr (kCustom) {
+      if (loss_.stats) {
+        visit_columns(*loss_.stats, "", visit);
+        visit_columns(*loss_.grads, "d_", visit);
+        return;
+      }
+    }
+    visit_result(left_.result, visit);
+  }
+
+  // Copies the tensors of the keys d_logp, ...
+  TokenGrads grads() const {
+    TokenGrads out;
+    const int64_t tokens = plan_of_result().tokens;
+    const auto take = [&](const Field& field, const ConstVector& from, std::vector<double>& to) {
+      if (!from.data) return;
+      if (from.size != tokens) core::fail("d_", field.name, " has ", from.size, " entries, not ", tokens);
+      for (int64_t i = 0; i < from.size; ++i) to.push_back(core::read(from, i));
+    };
+    visit_fields(FieldsOf<TokenGrads>(), take, given_, out);
+    return out;
+  }
+  T task_;
+  Forward<T> left_;
+  CallbackLoss loss_;
+  StatisticsGradients given_;
+  OneOrEach above_;
+};
+
+}  // namespace logitless::record

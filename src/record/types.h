@@ -1,0 +1,261 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The types of members: how each is set from an integer, a number, a text or a tensor, and how messages
+// describe it. A new type needs an overload of assign() and one of kind_of().
+#pragma once
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "core/check_fields.h"
+#include "core/checks.h"
+#include "logitless/field_text.h"
+#include "logitless/fields.h"
+#include "logitless/run.h"
+#include "logitless/workspace.h"
+#include "record/keys.h"
+
+namespace logitless::record {
+
+/// ∂L/∂loss: one number, or one for each token or entry.
+struct OneOrEach {
+  double value = 1;
+  std::span<const double> each = {};
+};
+
+/// Throws InvalidInput: the key does not accept the value.
+[[noreturn]] void refuse(const Key& key, const Value& value);
+/// Returns the number if the whole text is one.
+template <class T>
+std::optional<T> whole(std::string_view text) {
+  T number{};
+  const auto [rest, status] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (status != std::errc() || rest != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+/// Does the same for a size in bytes, such as 64MiB.
+std::optional<int64_t> bytes_in(std::string_view text);
+/// Returns the entries of "a,b" or "[a, b]".
+std::vector<std::string_view> entries_of(std::string_view text);
+/// Returns "a, b, c" of an enumeration's names.
+template <Named Enum>
+std::string names_of() {
+  std::string text;
+  for (const Enum value : all_of<Enum>()) text += (text.empty() ? "" : ", ") + std::string(name_of(value));
+  return text;
+}
+
+template <class T>
+struct Is {};
+
+// What a key accepts, for messages.
+
+inline std::string kind_of(Is<bool>, const Key&) { return "0 or 1"; }
+template <std::integral T>
+std::string kind_of(Is<T>, const Key& key) {
+  return key.range.text == kFinite.text ? "an integer" : key.range.text;
+}
+inline std::string kind_of(Is<size_t>, const Key&) { return "a size in bytes, or a text such as 256MiB"; }
+inline std::string kind_of(Is<double>, const Key& key) { return key.range.text; }
+inline std::string kind_of(Is<std::string>, const Key&) { return "a text"; }
+template <Named Enum>
+std::string kind_of(Is<Enum>, const Key&) {
+  return "one of " + names_of<Enum>();
+}
+template <class T>
+std::string kind_of(Is<std::optional<T>>, const Key& key) {
+  return kind_of(Is<T>(), key) + ", or none";
+}
+template <class T>
+std::string kind_of(Is<std::vector<T>>, const Key&) {
+  if constexpr (Named<T>) {
+    return "a text that lists some of " + names_of<T>();
+  } else {
+    return "a text that lists numbers";
+  }
+}
+inline std::string kind_of(Is<OneOrEach>, const Key& key) {
+  return "a number, or a tensor " + std::string(key.role.shape) + " of " + elements_text(key.role);
+}
+template <class T>  // a view
+std::string kind_of(Is<T>, const Key& key) {
+  return "a tensor " + std::string(key.role.shape) + " of " + elements_text(key.role);
+}
+
+// How a member is set.
+
+inline void assign(const Key& key, const Value& value, bool& to) {
+  const auto* integer = std::get_if<int64_t>(&value);
+  const auto* text = std::get_if<std::string_view>(&value);
+  if (integer && (*integer == 0 || *integer == 1)) {
+    to = *integer == 1;
+  } else if (text && (*text == "true" || *text == "false" || *text == "1" || *text == "0")) {
+    to = *text == "true" || *text == "1";
+  } else {
+    refuse(key, value);
+  }
+}
+template <std::integral T>
+void assign(const Key& key, const Value& value, T& to) {
+  std::optional<int64_t> given;
+  if (const auto* integer = std::get_if<int64_t>(&value)) given = *integer;
+  if (const auto* text = std::get_if<std::string_view>(&value)) {
+    given = std::is_same_v<T, size_t> ? bytes_in(*text) : whole<int64_t>(*text);
+  }
+  if (!given || !std::in_range<T>(*given)) refuse(key, value);
+  core::check_field(key.name, key.range, static_cast<double>(*given));
+  to = static_cast<T>(*given);
+}
+inline void assign(const Key& key, const Value& value, double& to) {
+  std::optional<double> given;
+  if (const auto* integer = std::get_if<int64_t>(&value)) given = static_cast<double>(*integer);
+  if (const auto* number = std::get_if<double>(&value)) given = *number;
+  if (const auto* text = std::get_if<std::string_view>(&value)) given = whole<double>(*text);
+  if (!given) refuse(key, value);
+  core::check_field(key.name, key.range, *given);
+  to = *given;
+}
+inline void assign(const Key& key, const Value& value, std::string& to) {
+  const auto* text = std::get_if<std::string_view>(&value);
+  if (!text) refuse(key, value);
+  to = *text;
+}
+template <Named Enum>
+void assign(const Key& key, const Value& value, Enum& to) {
+  const auto* text = std::get_if<std::string_view>(&value);
+  const std::optional<Enum> found = text ? named<Enum>(*text) : std::nullopt;
+  if (!found) refuse(key, value);
+  to = *found;
+}
+template <class T>
+void assign(const Key& key, const Value& value, std::optional<T>& to) {
+  const auto* text = std::get_if<std::string_view>(&value);
+  std::optional<T> read;
+  if (!text || *text != "none") assign(key, value, read.emplace());
+  to = read;
+}
+template <class T>
+void assign(const Key& key, const Value& value, std::vector<T>& to) {
+  const auto* text = std::get_if<std::string_view>(&value);
+  if (!text) refuse(key, value);
+  std::vector<T> read;
+  for (const std::string_view entry : entries_of(*text)) assign(key, entry, read.emplace_back());
+  to = std::move(read);
+}
+
+/// Returns the tensor after its checks.
+Tensor tensor_in(const Key& key, const Value& value);
+inline void assign(const Key& key, const Value& value, Tensor& to) { to = tensor_in(key, value); }
+inline void assign(const Key& key, const Value& value, ConstVector& to) { to = vector_of(tensor_in(key, value)); }
+inline void assign(const Key& key, const Value& value, ConstMatrix& to) { to = matrix_of(tensor_in(key, value)); }
+inline void assign(const Key& key, const Value& value, Targets& to) { to = targets_of(tensor_in(key, value)); }
+template <class T>
+void assign(const Key& key, const Value& value, std::span<const T>& to) {
+  const Tensor tensor = tensor_in(key, value);
+  to = {static_cast<const T*>(tensor.data), static_cast<size_t>(tensor.count())};
+}
+inline void assign(const Key& key, const Value& value, OneOrEach& to) {
+  OneOrEach read;
+  if (std::holds_alternative<Tensor>(value)) {
+    assign(key, value, read.each);
+  } else {
+    assign(key, value, read.value);
+  }
+  to = read;
+}
+
+// The tensors that a type of member accepts, unless its key says otherwise.
+
+template <class T>
+inline constexpr Role kRoleOf = {};
+template <>
+inline constexpr Role kRoleOf<Targets> = {"[N] or [B, T]", kIds, 1, 2, Order::kAny};
+template <>
+inline constexpr Role kRoleOf<ConstVector> = {"[B], [N] or [B, T]", kFloats};
+template <>
+inline constexpr Role kRoleOf<ConstMatrix> = {"[N, V]", kFloats, 2, 2, Order::kRows};
+template <>
+inline constexpr Role kRoleOf<std::span<const uint8_t>> = {"[B], [N] or [B, T]", only(Element::kUInt8)};
+template <>
+inline constexpr Role kRoleOf<std::span<const int64_t>> = {"[N]", only(Element::kInt64), 1, 1};
+template <>
+inline constexpr Role kRoleOf<std::span<const float>> = {"[V]", only(Element::kFloat32), 1, 1};
+template <>
+inline constexpr Role kRoleOf<std::span<const double>> = {"[N] or [B, T]", only(Element::kFloat64)};
+template <>
+inline constexpr Role kRoleOf<OneOrEach> = {"[N]", only(Element::kFloat64)};
+
+/// Tells whether the keys of a structure's members have no prefix.
+template <class T>
+inline constexpr bool kIsFlat =
+    std::is_same_v<T, TokenOptions> || std::is_same_v<T, StatsRequest> || std::is_same_v<T, SoftTargets>;
+
+/// Calls visit(field, members...) for each member of a structure that has a list: a task's tensors, then its
+/// options.
+template <class Structure, class Visit, class... S>
+void visit_members(const Visit& visit, S&&... s) {
+  if constexpr (Task<Structure>) visit_fields(TensorsOf<Structure>(), visit, s...);
+  visit_fields(FieldsOf<Structure>(), visit, s...);
+}
+
+// Shapes of members whose type says too little.
+
+template <class Structure>
+Role role_in(FieldsOf<Structure>, std::string_view) {
+  return {};
+}
+inline Role role_in(FieldsOf<IdSets>, std::string_view name) {
+  if (name == "ids") return {"[entries] or [N, K]", kIds, 1, 2, Order::kAny};
+  return {name == "offsets" ? "[N + 1]" : "[N]", only(Element::kInt64), 1, 1};
+}
+inline Role role_in(FieldsOf<SoftTargets>, std::string_view name) {
+  return name == "weights" ? Role{"as sets.ids", kFloats} : Role();
+}
+inline Role role_in(FieldsOf<SetTeacher>, std::string_view name) {
+  return name == "logps" ? Role{"as teacher.sets.ids", kFloats} : Role();
+}
+
+template <class T>
+inline constexpr Type kTypeOf = {
+    [](const Key& key) { return kind_of(Is<T>(), key); },
+    [](const Key& key, const Value& value) { assign(key, value, *static_cast<T*>(key.member)); },
+    [](const Key& key) { *static_cast<T*>(key.member) = *static_cast<const T*>(key.by_default); },
+    [](const Key& key) {
+      if constexpr (std::is_same_v<T, OneOrEach>) return std::string("1");
+      if constexpr (kRoleOf<T>.elements == 0 && requires(const T& of) { text_of(of); }) {
+        return text_of(*static_cast<const T*>(key.by_default));
+      }
+      return std::string();
+    }};
+
+template <class T>
+void Keys::add(std::string name, T& member, const T& by_default, const Interval& range, const Role& role) {
+  keys_.push_back({std::move(name), range, role.elements != 0 ? role : kRoleOf<T>, &member, &by_default, &kTypeOf<T>});
+}
+
+template <class Structure>
+void Keys::add_all(Structure& structure, const Structure& by_default, const std::string& prefix) {
+  const auto add_member = [&]<class T>(const Field& field, T& member, const T& of_default) {
+    if constexpr (std::is_same_v<T, Workspace*>) {
+      return;  // Calls have their own.
+    } else if constexpr (kIsFlat<T>) {
+      add_all(member, of_default, prefix);
+    } else if constexpr (requires {
+                           visit_fields(
+                               FieldsOf<T>(), [](const Field&, auto&) {}, member);
+                         }) {
+      add_all(member, of_default, prefix + field.name + ".");
+    } else {
+      add(prefix + field.name, member, of_default, field.range, role_in(FieldsOf<Structure>(), field.name));
+    }
+  };
+  visit_members<Structure>(add_member, structure, by_default);
+}
+
+}  // namespace logitless::record

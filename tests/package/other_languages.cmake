@@ -1,0 +1,36 @@
+# The examples in Go and Rust, against an installed tree, where their compilers are found.
+include(${CMAKE_CURRENT_LIST_DIR}/run.cmake)
+
+file(GLOB_RECURSE package ${PREFIX}/logitless.pc)
+cmake_path(GET package PARENT_PATH packages)
+cmake_path(GET packages PARENT_PATH libraries)
+set(ENV{PKG_CONFIG_PATH} ${packages})
+set(ENV{LD_LIBRARY_PATH} ${libraries})
+set(ENV{GOCACHE} ${WORK_DIR}/go)
+file(REMOVE_RECURSE ${WORK_DIR})
+file(MAKE_DIRECTORY ${WORK_DIR})
+
+find_program(GO go)
+find_program(RUSTC rustc)
+if(NOT GO AND NOT RUSTC)
+  message("skipped: there is neither go nor rustc")
+  return()
+endif()
+if(GO)
+  run(${GO} build -o ${WORK_DIR}/go_program ${SOURCE_DIR}/examples/go/main.go)
+  list(APPEND programs go_program)
+endif()
+if(RUSTC)
+  execute_process(COMMAND pkg-config --libs logitless OUTPUT_VARIABLE libraries OUTPUT_STRIP_TRAILING_WHITESPACE
+    COMMAND_ERROR_IS_FATAL ANY)
+  run(${RUSTC} --edition 2021 -D warnings ${SOURCE_DIR}/examples/rust/main.rs -C "link-args=${libraries}"
+    -o ${WORK_DIR}/rust_program)
+  list(APPEND programs rust_program)
+endif()
+foreach(program IN LISTS programs)
+  execute_process(COMMAND ${WORK_DIR}/${program} OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  # With logits [2, 0, 0] the loss is log(1 + 2 / e^2), and d_hidden is (p - 1) / 2 times 2.
+  if(NOT output MATCHES "^loss 0.2395, d_hidden .*-0.2130.* 0.1065.* 0.1065.*-0.2130")
+    message(FATAL_ERROR "${program} said: ${output}")
+  endif()
+endforeach()
