@@ -2,7 +2,7 @@
 // The lists of fields as dicts, for the package's signatures and for tests.
 #include <concepts>
 
-#include "logitless/field_text.h"
+#include "core/field_text.h"
 #include "tasks.h"
 
 namespace logitless::python {

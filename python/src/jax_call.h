@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "caller_names.h"
+#include "core/fields.h"
 #include "logitless/error.h"
-#include "logitless/fields.h"
 #include "logitless/run.h"
 
 namespace logitless::python {

@@ -4,8 +4,8 @@
 #include <nanobind/stl/pair.h>
 
 #include "communicator.h"
+#include "core/field_text.h"
 #include "logitless/error.h"
-#include "logitless/field_text.h"
 #include "weight_sink.h"
 
 namespace logitless::python {

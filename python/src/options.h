@@ -13,7 +13,7 @@
 #include <type_traits>
 
 #include "arrays.h"
-#include "logitless/fields.h"
+#include "core/fields.h"
 #include "logitless/logits.h"
 #include "logitless/workspace.h"
 

@@ -9,7 +9,7 @@
 #include <type_traits>
 #include <utility>
 
-#include "logitless/fields.h"
+#include "core/fields.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 #include "ranks/meeting.h"

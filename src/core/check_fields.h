@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/checks.h"
-#include "logitless/fields.h"
+#include "core/fields.h"
 #include "logitless/names.h"
 
 namespace logitless::core {

@@ -6,8 +6,8 @@
 #include <iterator>
 
 #include "core/checks.h"
+#include "core/field_text.h"
 #include "core/store.h"
-#include "logitless/field_text.h"
 #include "loss/batch.h"
 
 namespace logitless::loss {

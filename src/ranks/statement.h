@@ -10,8 +10,8 @@
 #include <string>
 #include <utility>
 
+#include "core/field_text.h"
 #include "core/store.h"
-#include "logitless/field_text.h"
 
 namespace logitless::ranks {
 

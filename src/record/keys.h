@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "logitless/field.h"
+#include "core/field.h"
 #include "record/tensor.h"
 
 namespace logitless::record {

@@ -6,7 +6,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "logitless/fields.h"
+#include "core/fields.h"
 #include "record/keys.h"
 
 namespace logitless::record {

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "logitless/fields.h"
+#include "core/fields.h"
 #include "logitless/run.h"
 #include "record/types.h"
 

@@ -15,8 +15,8 @@
 
 #include "core/check_fields.h"
 #include "core/checks.h"
-#include "logitless/field_text.h"
-#include "logitless/fields.h"
+#include "core/field_text.h"
+#include "core/fields.h"
 #include "logitless/run.h"
 #include "logitless/workspace.h"
 #include "record/keys.h"

@@ -20,7 +20,7 @@
 #include <string>
 #include <vector>
 
-#include "logitless/fields.h"
+#include "core/fields.h"
 #include "logitless/logits.h"
 #include "support/compare.h"
 

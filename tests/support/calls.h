@@ -1,12 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls whose parts tests hold apart: a source of logits, what a batch has, options, gradients. Each is one of
-// the four verbs of run.h on a task that is put together here.
+// Calls whose parts tests hold apart: a source of logits, what a batch has, options, gradients. Each is one
+// of the four verbs of run.h on a task that is put together here.
 #pragma once
 
 #include <span>
 #include <utility>
 #include <vector>
 
+#include "core/fields.h"
 #include "logitless/logitless.h"
 
 namespace logitless {

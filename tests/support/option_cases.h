@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "logitless/field_text.h"
+#include "core/field_text.h"
 #include "support/calls.h"
 #include "support/every_task.h"
 

@@ -10,7 +10,7 @@
 #include <type_traits>
 #include <vector>
 
-#include "logitless/field_text.h"
+#include "core/field_text.h"
 
 namespace logitless::testing {
 namespace {

@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/fields.h"
 #include "io/config_value.h"
 #include "io/error.h"
 #include "io/yaml_file.h"
-#include "logitless/fields.h"
 
 namespace logitless::io {
 namespace {

@@ -11,10 +11,10 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/fields.h"
 #include "io/config.h"
 #include "io/config_value.h"
 #include "logitless/context.h"
-#include "logitless/fields.h"
 
 namespace logitless::io {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/fields.h"
 #include "io/config.h"
-#include "logitless/fields.h"
 
 namespace logitless::io {
 

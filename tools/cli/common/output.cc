@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/fields.h"
 #include "io/error.h"
 #include "io/files.h"
-#include "logitless/fields.h"
 
 namespace logitless {
 namespace cli {

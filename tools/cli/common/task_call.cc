@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "logitless/fields.h"
+#include "core/fields.h"
 
 namespace logitless {
 

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-/// @file
-/// What the lists of fields.h are made of: a field, and the numbers that it takes.
+// What the lists of fields.h are made of: a field, and the numbers that it takes.
 #pragma once
 
 #include <limits>
@@ -54,49 +53,5 @@ struct FieldsOf {};
 /// Chooses the list of what a task has beside its options: tensors, and what goes with them.
 template <class Task>
 struct TensorsOf {};
-
-/// An array of C's: the two members that say where it is and how many entries it has.
-template <class Data, class Count>
-struct PointerAndCount {
-  Data& data;
-  Count& count;
-};
-
-/// @cond
-namespace detail {
-
-// Returns the member, or what C has in its place.
-template <class Structure, class Member, class Count>
-constexpr decltype(auto) entries(Structure& structure, Member& member, const Count& count) {
-  if constexpr (std::is_pointer_v<std::remove_const_t<Member>>) {
-    auto& counted = count(structure);
-    return PointerAndCount<Member, std::remove_reference_t<decltype(counted)>>{member, counted};
-  } else {
-    return (member);
-  }
-}
-
-// C keeps the options of ranks among those of the context.
-template <class Structure>
-constexpr auto& ranks_of(Structure& structure) {
-  if constexpr (requires { structure.ranks; }) {
-    return structure.ranks;
-  } else {
-    return structure;
-  }
-}
-
-// In C's results `tokens` is the size of the arrays.
-template <class Structure>
-constexpr auto& counted_tokens(Structure& structure) {
-  if constexpr (requires { structure.counted_tokens; }) {
-    return structure.counted_tokens;
-  } else {
-    return structure.tokens;
-  }
-}
-
-}  // namespace detail
-/// @endcond
 
 }  // namespace logitless

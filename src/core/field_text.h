@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-/// @file
-/// Options as text, exactly: two values have the same text where they have the same bits, but for the kinds
-/// of NaN. Ranks compare their options by it.
+// Options as text, exactly: two values have the same text where they have the same bits, but for the kinds of
+// NaN. Ranks compare their options by it.
 #pragma once
 
 #include <charconv>
@@ -12,7 +11,7 @@
 #include <ranges>
 #include <string>
 
-#include "logitless/fields.h"
+#include "core/fields.h"
 
 namespace logitless {
 

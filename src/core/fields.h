@@ -1,25 +1,23 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-/// @file
-/// The lists of all options, of what a batch has beside its tensors, and of what calls report. Each structure
-/// has one list, with the names that every surface uses. C, Python, configs, JSON, checks and tests walk it,
-/// so a new option is a member, a line in its list here, and a line in C's structure.
-///
-///     PolicyLoss options;
-///     visit_fields(FieldsOf<PolicyLoss>(), [](const Field& field, auto& member) { ... }, options);
-///
-/// A walk may go over several structures with members of these names, e.g. PolicyLoss and
-/// logitless_policy_options: visit(field, member, member of the second, ...). It does not compile where one
-/// of them lacks a member. Options of tokens stand in those of losses as a member `token`.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 The lists of each task's tensors
+// and options, and of what calls report, with the names that every surface uses. C, Python, configs, JSON,
+// checks, ranks and tests walk them, so a new option is a member, and a line in its list here.
+//
+//     PolicyLoss task;
+//     visit_fields(FieldsOf<PolicyLoss>(), [](const Field& field, auto& member) { ... }, task);
+//
+// A walk may go over several structures with members of these names: visit(field, member, member of the
+// second, ...). It does not compile where one of them lacks a member. Options of tokens stand in those of
+// tasks as a member `token`.
 #pragma once
 
 #include <type_traits>
 
+#include "core/field.h"
 #include "logitless/backward.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/distillation.h"
 #include "logitless/environment.h"
-#include "logitless/field.h"
 #include "logitless/id_sets.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
@@ -47,9 +45,7 @@ void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
   visit(Field("ignore_index"), s.ignore_index...);
   visit(Field("shift", kPositions), s.shift...);
   visit(Field("temperature", kPositive), s.temperature...);
-  visit(Field("temperatures", kPositive),
-        detail::entries(
-            s, s.temperatures, [](auto& of) -> auto& { return of.temperature_count; })...);
+  visit(Field("temperatures", kPositive), s.temperatures...);
   visit(Field("temperature_meaning"), s.temperature_meaning...);
   visit(Field("round_logits_to"), s.round_logits_to...);
 }
@@ -62,9 +58,7 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("argmax"), s.argmax...);
   visit(Field("rank"), s.rank...);
   visit(Field("top_k", kTopCount), s.top_k...);
-  visit(Field("cross_weights", kNotNegative),
-        detail::entries(
-            s, s.cross_weights, [](auto& of) -> auto& { return of.cross_weight_count; })...);
+  visit(Field("cross_weights", kNotNegative), s.cross_weights...);
   visit(Field("outside"), s.outside...);
   visit(Field("square_sum"), s.square_sum...);
 }
@@ -77,9 +71,7 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("label_smoothing", kShare), s.label_smoothing...);
   visit(Field("z_loss", kNotNegative), s.z_loss...);
   visit(Field("dft"), s.dft...);
-  visit(Field("class_weights", kNotNegative),
-        detail::entries(
-            s, s.class_weights, [](auto& of) -> auto& { return of.class_weight_count; })...);
+  visit(Field("class_weights", kNotNegative), s.class_weights...);
   visit(Field("loss_scale"), s.loss_scale...);
   visit(Field("normaliser", kPositive), s.normaliser...);
   visit(Field("want_accuracy"), s.want_accuracy...);
@@ -162,10 +154,8 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of PreferenceLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
-  visit(Field("losses"), detail::entries(
-                             s, s.losses, [](auto& of) -> auto& { return of.loss_count; })...);
-  visit(Field("loss_weights"), detail::entries(
-                                   s, s.loss_weights, [](auto& of) -> auto& { return of.loss_weight_count; })...);
+  visit(Field("losses"), s.losses...);
+  visit(Field("loss_weights"), s.loss_weights...);
   visit(Field("beta", kPositive), s.beta...);
   visit(Field("label_smoothing", kShareBelowOne), s.label_smoothing...);
   visit(Field("average_log_prob"), s.average_log_prob...);
@@ -261,11 +251,9 @@ void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("gemm_backend"), s.gemm_backend...);
   visit(Field("gradient_precision"), s.gradient_precision...);
   visit(Field("simd_target"), s.simd_target...);
-  visit(Field("slices"),
-        detail::entries(
-            detail::ranks_of(s), detail::ranks_of(s).slices, [](auto& of) -> auto& { return of.slice_count; })...);
-  visit(Field("own_d_hidden"), detail::ranks_of(s).own_d_hidden...);
-  visit(Field("sum_d_weight"), detail::ranks_of(s).sum_d_weight...);
+  visit(Field("slices"), s.ranks.slices...);
+  visit(Field("own_d_hidden"), s.ranks.own_d_hidden...);
+  visit(Field("sum_d_weight"), s.ranks.sum_d_weight...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropy's tensors.
@@ -284,8 +272,7 @@ void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("sampling_logps"), s.sampling_logps...);
   visit(Field("teacher_logps"), s.teacher_logps...);
   visit(Field("scores"), s.scores...);
-  visit(Field("mask"), detail::entries(
-                           s, s.mask, [](auto& of) -> auto& { return of.mask_count; })...);
+  visit(Field("mask"), s.mask...);
   visit(Field("advantages_per"), s.advantages_per...);
   visit(Field("kept"), s.kept...);
 }
@@ -301,8 +288,7 @@ void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets"), s.targets...);
-  visit(Field("labels"), detail::entries(
-                             s, s.labels, [](auto& of) -> auto& { return of.label_count; })...);
+  visit(Field("labels"), s.labels...);
   visit(Field("reference"), s.reference...);
   visit(Field("kl_logps"), s.kl_logps...);
   visit(Field("kl_ref_logps"), s.kl_ref_logps...);
@@ -379,7 +365,7 @@ void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of CrossEntropyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("tokens"), s.tokens...);
   visit(Field("mean_nll"), s.mean_nll...);
   visit(Field("perplexity"), s.perplexity...);
   visit(Field("z_loss"), s.z_loss...);
@@ -390,7 +376,7 @@ void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of SoftCrossEntropyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("tokens"), s.tokens...);
   visit(Field("mean_cross_entropy"), s.mean_cross_entropy...);
   visit(Field("mean_target_entropy"), s.mean_target_entropy...);
   visit(Field("mean_kl"), s.mean_kl...);
@@ -399,7 +385,7 @@ void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... 
 /// Calls visit(field, members...) for each of SetDistillationMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("tokens"), s.tokens...);
   visit(Field("mean_divergence"), s.mean_divergence...);
   visit(Field("mean_teacher_mass"), s.mean_teacher_mass...);
   visit(Field("mean_student_mass"), s.mean_student_mass...);
@@ -409,7 +395,7 @@ void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s
 /// Calls visit(field, members...) for each of PolicyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("tokens"), s.tokens...);
   visit(Field("mean_ratio"), s.mean_ratio...);
   visit(Field("clip_fraction_low"), s.clip_fraction_low...);
   visit(Field("clip_fraction_high"), s.clip_fraction_high...);
@@ -423,7 +409,7 @@ void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of DistillationMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("tokens"), s.tokens...);
   visit(Field("mean_divergence"), s.mean_divergence...);
   visit(Field("mean_acceptance"), s.mean_acceptance...);
   visit(Field("mean_nll"), s.mean_nll...);
@@ -436,7 +422,7 @@ void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceMetrics>, const Visit& visit, S&&... s) {
   visit(Field("pairs"), s.pairs...);
-  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("tokens"), s.tokens...);
   visit(Field("chosen_reward"), s.chosen_reward...);
   visit(Field("rejected_reward"), s.rejected_reward...);
   visit(Field("margin"), s.margin...);
@@ -452,7 +438,7 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoMetrics>, const Visit& visit, S&&... s) {
   visit(Field("desirable"), s.desirable...);
   visit(Field("undesirable"), s.undesirable...);
-  visit(Field("tokens"), detail::counted_tokens(s)...);
+  visit(Field("tokens"), s.tokens...);
   visit(Field("kl"), s.kl...);
   visit(Field("desirable_reward"), s.desirable_reward...);
   visit(Field("undesirable_reward"), s.undesirable_reward...);
@@ -473,19 +459,16 @@ void visit_fields(FieldsOf<Environment>, const Visit& visit, S&&... s) {
   visit(Field("l2_bytes"), s.l2_bytes...);
   visit(Field("l3_bytes"), s.l3_bytes...);
   visit(Field("simd_target"), s.simd_target...);
-  visit(Field("simd_targets"), detail::entries(
-                                   s, s.simd_targets, [](auto& of) -> auto& { return of.simd_target_count; })...);
+  visit(Field("simd_targets"), s.simd_targets...);
   visit(Field("gemm_backend"), s.gemm_backend...);
-  visit(Field("gemm_backends"), detail::entries(
-                                    s, s.gemm_backends, [](auto& of) -> auto& { return of.gemm_backend_count; })...);
+  visit(Field("gemm_backends"), s.gemm_backends...);
   visit(Field("gemm_float32"), s.gemm_float32...);
   visit(Field("gemm_bf16"), s.gemm_bf16...);
   visit(Field("blas_config"), s.blas_config...);
   visit(Field("blas_core"), s.blas_core...);
   visit(Field("blas_threading"), s.blas_threading...);
   visit(Field("blas_max_threads"), s.blas_max_threads...);
-  visit(Field("warnings"), detail::entries(
-                               s, s.warnings, [](auto& of) -> auto& { return of.warning_count; })...);
+  visit(Field("warnings"), s.warnings...);
 }
 
 /// Walks an options structure as one list, in which the options of tokens stand among the others.
