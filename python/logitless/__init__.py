@@ -142,31 +142,18 @@ def default_context() -> Context:
     return _default
 
 
-def _source(hidden: Any, weight: Any, arguments: dict[str, Any]) -> dict[str, Any]:
+def _source(hidden: Any, weight: Any, arguments: dict[str, Any], dtype: Any = None) -> dict[str, Any]:
+    """The arguments of a call of _core, which returns float32 without a dtype, or float64 for float64 arrays."""
     if hidden is not None:
         arguments["hidden"] = hidden
     if weight is not None:
         arguments["weight"] = weight
+    if dtype is not None:
+        arguments["dtype"] = _name_of(dtype)
     return with_weights(arguments)
 
 
-def _run(function: Any, context: Context | None, dtype: Any, arguments: dict[str, Any]) -> dict[str, Any]:
-    """What a function of _core returns, with arrays of the type that the call asks for."""
-    made = _type_of_results(dtype, arguments)
-    return _as_type(made, function(context or default_context(), arguments))
-
-
-_FLOAT32, _FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
-
-
-def _type_of_results(dtype: Any, arguments: dict[str, Any]) -> str:
-    """float32, or float64 for float64 hidden states or logits, unless dtype names one of the two."""
-    if dtype is None:
-        given = arguments.get("hidden")
-        given = arguments.get("logits") if given is None else given
-        if isinstance(given, np.ndarray):  # a call of one token takes 12 µs, and a name one of them
-            return "float64" if given.dtype == _FLOAT64 else "float32"
-        return "float64" if str(getattr(given, "dtype", None)).endswith("float64") else "float32"
+def _name_of(dtype: Any) -> str:
     try:
         name = np.dtype(dtype).name
     except TypeError:
@@ -174,14 +161,6 @@ def _type_of_results(dtype: Any, arguments: dict[str, Any]) -> str:
     if name not in ("float32", "float64"):
         raise ValueError(f"dtype = {dtype!r} must be float32 or float64")
     return name
-
-
-def _as_type(made: str, columns: dict[str, Any]) -> dict[str, Any]:
-    if made == "float32":
-        for name, x in columns.items():
-            if type(x) is np.ndarray and x.dtype is _FLOAT64:
-                columns[name] = x.astype(_FLOAT32)
-    return columns
 
 
 def cross_entropy(
@@ -201,8 +180,8 @@ def cross_entropy(
     reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
     """
-    given = _source(hidden, weight, {"targets": targets, **arguments})
-    return Result(**_run(_core.cross_entropy, context, dtype, given))
+    given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
+    return Result(**_core.cross_entropy(context or default_context(), given))
 
 
 def policy_loss(
@@ -218,8 +197,8 @@ def policy_loss(
     teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
     """
-    given = _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments})
-    return Result(**_run(_core.policy_loss, context, dtype, given))
+    given = _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}, dtype)
+    return Result(**_core.policy_loss(context or default_context(), given))
 
 
 def preference_loss(
@@ -235,8 +214,8 @@ def preference_loss(
 
     The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
     """
-    given = _source(hidden, weight, {"targets": targets, **arguments})
-    return Result(**_run(_core.preference_loss, context, dtype, given))
+    given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
+    return Result(**_core.preference_loss(context or default_context(), given))
 
 
 def kto_loss(
@@ -252,8 +231,8 @@ def kto_loss(
     1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
     reward_targets for a2po, sequence_weights for all.
     """
-    given = _source(hidden, weight, {"targets": targets, **arguments})
-    return Result(**_run(_core.kto_loss, context, dtype, given))
+    given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
+    return Result(**_core.kto_loss(context or default_context(), given))
 
 
 def soft_cross_entropy(
@@ -269,8 +248,8 @@ def soft_cross_entropy(
     id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
     [B, T]) leaves tokens out.
     """
-    given = _source(hidden, weight, arguments)
-    return SoftCrossEntropyResult(**_run(_core.soft_cross_entropy, context, dtype, given))
+    given = _source(hidden, weight, arguments, dtype)
+    return SoftCrossEntropyResult(**_core.soft_cross_entropy(context or default_context(), given))
 
 
 def set_distillation_loss(
@@ -293,8 +272,8 @@ def set_distillation_loss(
     targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
     """
     arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
-    given = _source(hidden, weight, arguments)
-    return SetDistillationResult(**_run(_core.set_distillation_loss, context, dtype, given))
+    given = _source(hidden, weight, arguments, dtype)
+    return SetDistillationResult(**_core.set_distillation_loss(context or default_context(), given))
 
 
 def id_logps(
@@ -310,10 +289,9 @@ def id_logps(
     with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
     which reads nothing else of the head.
     """
-    given = _source(hidden, weight, {"ids": ids, **arguments})
-    made = _type_of_results(dtype, given)
+    given = _source(hidden, weight, {"ids": ids, **arguments}, dtype)
     result, forward = _core.id_logps(context or default_context(), given)
-    return IdLogps(**_as_type(made, result), forward=forward)
+    return IdLogps(result["logps"], result["plan"], forward)
 
 
 def id_logps_backward(
@@ -355,7 +333,8 @@ def distillation_loss(
     teacher has no gradient.
     """
     arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
-    return Result(**_run(_core.distillation_loss, context, dtype, _source(hidden, weight, arguments)))
+    given = _source(hidden, weight, arguments, dtype)
+    return Result(**_core.distillation_loss(context or default_context(), given))
 
 
 def token_stats(
@@ -374,9 +353,8 @@ def token_stats(
     lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
     is the greedy choice where it is argmax.
     """
-    arguments = _source(hidden, weight, {"targets": targets, **arguments})
-    made = _type_of_results(dtype, arguments)
-    columns = _as_type(made, _core.token_stats(context or default_context(), arguments).columns())
+    arguments = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
+    columns, _ = _core.token_stats(context or default_context(), arguments)
     askable = ("entropy", "cross", "argmax", "rank", "outside", "square_sum")
     unasked = [name for name in askable if not arguments.get(name)]
     if "outside" in unasked:
@@ -485,8 +463,8 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
         'forward_only'
     """
     function = _PLANS[_known(task, _PLANS)]
-    _type_of_results(arguments.pop("dtype", None), arguments)  # which no plan depends on
-    return function(context or default_context(), with_weights(arguments))
+    given = _source(None, None, arguments, arguments.pop("dtype", None))
+    return function(context or default_context(), given)
 
 
 def options(task: str) -> dict[str, dict[str, Any]]:

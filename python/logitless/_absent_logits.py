@@ -348,12 +348,12 @@ class AbsentLogits:
             given, weight = with_weights({**given, "weight": weight}), None  # type: ignore[assignment]
         arguments = HeadTensors((hidden, weight, bias), given).arguments
         arguments["hidden"] = arguments["hidden"].reshape(-1, self._hidden.shape[-1])
-        return {**arguments, "temperature": 1.0 / self.factor}
+        return {**arguments, "temperature": 1.0 / self.factor, "dtype": "float64"}
 
     def token_stats(self, targets: Tensor, **wanted: Any) -> dict[str, Tensor]:
         """The columns of token_stats() with one target a token; of logits that are not rounded."""
         arguments = {**self._arguments(), "targets": targets, **wanted}
-        columns = _core.token_stats(current_context(), arguments).columns()
+        columns, _ = _core.token_stats(current_context(), arguments)
         return {name: torch.from_numpy(column) for name, column in columns.items()}
 
     def set_logps(self, ids: Tensor, offsets: Tensor) -> Tensor:

@@ -365,10 +365,10 @@ def _version_of(value: Any) -> int | None:
 
 class Kept:
     """The arguments of a call, kept for its backward, which can read them only with the check that PyTorch makes of
-    saved tensors: one that was changed in place since is a RuntimeError."""
+    saved tensors: one that was changed in place since is a RuntimeError. The type of results is the forward's alone."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
-        self._arguments = arguments
+        self._arguments = arguments = {name: value for name, value in arguments.items() if name != "dtype"}
         self._versions = {name: _version_of(value) for name, value in arguments.items()}
 
     def get(self, name: str) -> Any:
@@ -418,6 +418,12 @@ def type_of_results(dtype: Any, hidden: Tensor) -> torch.dtype:
     """The type of what a call returns: the one that its dtype= asks for, or float32, or float64 for float64 hidden
     states."""
     return type_of_loss(dtype, torch.float64 if hidden.dtype == torch.float64 else torch.float32)
+
+
+def results_in(dtype: torch.dtype) -> dict[str, str]:
+    """The arguments of a call of _core whose results become this type: by default they are float32, or float64 for
+    float64 hidden states."""
+    return {"dtype": "float64"} if dtype == torch.float64 else {}
 
 
 def type_of_logits(input: Tensor) -> torch.dtype:

@@ -15,6 +15,7 @@ from ._torch_call import (
     loss_tensor,
     memory_like,
     not_finite_handed_on,
+    results_in,
 )
 from ._torch_head import HeadTensors, check_backward_half
 from ._torch_options import CROSS_ENTROPY, seeded
@@ -83,6 +84,7 @@ def linear_cross_entropy_op(
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
     arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
+    arguments.update(results_in(dtype))
     if per_token:
         tensors = (input, weight, bias)
         check_backward_half('reduction="none"', _core.plan_cross_entropy, tensors, arguments, tuple(needs), run)

@@ -18,6 +18,7 @@ from ._torch_call import (
     loss_tensor,
     not_finite_handed_on,
     one_gradient,
+    results_in,
     type_of_results,
 )
 from ._torch_head import Head, HeadTensors, check_backward_half, shaped_like
@@ -154,8 +155,8 @@ def loss_of(
 ) -> Tensor:
     """The loss of that name in _core: of this shape where its reduction is "none", and otherwise one number. Without a
     dtype it has that of type_of_results()."""
-    arguments = seeded(with_weights({**head.arguments, **arguments}))
     dtype = type_of_results(dtype, head.input)
+    arguments = seeded(with_weights({**head.arguments, **arguments, **results_in(dtype)}))
     report = {} if report is None else report
     if reduction == "none":
         halves = tuple(getattr(_core, half) for half in (f"{name}_forward", f"{name}_backward", f"plan_{name}"))

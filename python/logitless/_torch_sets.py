@@ -16,6 +16,7 @@ from ._torch_call import (
     ids_of,
     not_compiled,
     one_gradient,
+    results_in,
     row_of,
     row_of_tokens,
     rows_of,
@@ -102,7 +103,7 @@ class _IdLogps(torch.autograd.Function):
         inputs = ctx.saved_tensors
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
-        given = values_of(one_gradient(upstream)).flatten().contiguous()
+        given = values_of(one_gradient(upstream)).flatten().double().contiguous()
         run(_core.id_logps_backward, call.arguments, ctx.half, given)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 3, *handed_over(grads, (upstream, *inputs)))
@@ -135,8 +136,8 @@ def id_logps(
     head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
     lead = hidden.shape[:-1]
     arguments = seeded(arguments_of("id_logps", ID_SET, options, lead, temperatures))
-    arguments.update({**head.arguments, **sets_of(ids, lead, id_counts, id_offsets)})
     dtype = type_of_results(dtype, head.input)
+    arguments.update({**head.arguments, **sets_of(ids, lead, id_counts, id_offsets), **results_in(dtype)})
     head = head.of(_rows(head.input, lead))
     logps = _IdLogps.apply(arguments, head.group, head.is_frozen, *head.tensors)
     return logps.view(ids.shape).to(dtype)

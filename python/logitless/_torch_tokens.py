@@ -10,7 +10,17 @@ from torch import Tensor
 
 from . import _core
 from . import topk_union as topk_union_of_arrays
-from ._torch_call import Kept, batched, check_cpu, handed_over, not_compiled, one_gradient, type_of_results, values_of
+from ._torch_call import (
+    Kept,
+    batched,
+    check_cpu,
+    handed_over,
+    not_compiled,
+    one_gradient,
+    results_in,
+    type_of_results,
+    values_of,
+)
 from ._torch_head import Head, HeadTensors, check_backward_half, read_head, shaped_like
 from ._torch_options import TOKEN, WITHOUT_TARGETS, arguments_of, seeded
 from ._torch_ranks import runner_of
@@ -40,8 +50,7 @@ class _TokenColumns(torch.autograd.Function):
         ctx.save_for_backward(*tensors)
         ctx.kept = Kept(arguments)
         ctx.rest = (run, ("logp", *wanted), needs)
-        ctx.stats = run(_core.token_stats, HeadTensors(tensors, arguments).arguments, frozen=frozen)
-        columns = ctx.stats.columns()
+        columns, ctx.stats = run(_core.token_stats, HeadTensors(tensors, arguments).arguments, frozen=frozen)
         # No views: autograd forbids changes in place of views that a function returns several of.
         results = {name: torch.from_numpy(columns[name].reshape(shape)) for name in ("logp", *wanted)}
         ctx.mark_non_differentiable(*(t for name, t in results.items() if name not in _WITH_GRADIENT))
@@ -54,7 +63,7 @@ class _TokenColumns(torch.autograd.Function):
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         upstream = {n: g for n, g in zip(names, d_columns) if g is not None and n in _WITH_GRADIENT}
-        columns = {name: values_of(one_gradient(g)).flatten().contiguous() for name, g in upstream.items()}
+        columns = {name: values_of(one_gradient(g)).flatten().double().contiguous() for name, g in upstream.items()}
         columns.setdefault("logp", torch.zeros(ctx.kept.get("targets").numel(), dtype=torch.float64))
         run(_core.token_grads, call.arguments, ctx.stats, columns)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
@@ -109,6 +118,7 @@ def token_logps(
         )
     dtype = type_of_results(dtype, head.input)
     arguments = seeded(arguments_of("token_logps", TOKEN, options, targets.shape, temperatures))
+    arguments.update(results_in(dtype))
     wanted = tuple(name for name, asked in (("entropy", entropy), ("lse", lse)) if asked)
     columns = token_columns(
         head,
@@ -153,9 +163,9 @@ def topk_logps(
     arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, hidden.shape[:-1], temperatures)
     targets = torch.zeros(hidden.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
     rows, ids = batched(head.input, targets)
-    call = HeadTensors(head.of(rows).tensors, {**head.arguments, "targets": ids, **arguments, "top_k": k})
-    stats = runner_of(head.group)(_core.token_stats, call.arguments)
-    columns = stats.columns()
+    arguments.update(results_in(dtype), targets=ids, top_k=k)
+    call = HeadTensors(head.of(rows).tensors, {**head.arguments, **arguments})
+    columns, _ = runner_of(head.group)(_core.token_stats, call.arguments)
     shape = (*targets.shape, k)
     ids, logps = (torch.from_numpy(columns[name]).view(shape) for name in ("top_ids", "top_logps"))
     return ids, logps.to(dtype)

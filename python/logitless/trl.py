@@ -72,7 +72,7 @@ def _log_probs(
         head,
         targets,
         tuple(name for output in _COLUMNS if output in outputs for name in _COLUMNS[output]),
-        options={"temperature": temperature / logit_scale},
+        options={"temperature": temperature / logit_scale, "dtype": "float64"},
         expects_rows=True,  # entropies are logged, and few losses have a gradient of them
     )
     made = {

@@ -389,7 +389,7 @@ nb::object Arrays::token_ids(nb::handle object, const char* name) {
   const std::span<const int64_t> ids = copy_integers(array, name);
   nb::list shape;
   for (size_t axis = 0; axis < array.axes(); ++axis) shape.append(array.size(axis));
-  return to_numpy(std::vector<int64_t>(ids.begin(), ids.end())).attr("reshape")(nb::tuple(shape));
+  return to_numpy(ids).attr("reshape")(shape);
 }
 
 Targets Arrays::targets(nb::handle object, const char* name) {
@@ -464,6 +464,18 @@ std::span<const T> Arrays::span(nb::handle object, const char* name) {
     if (!array.follows(0)) refuse_strides(array, name);
     return {static_cast<const T*>(array.data), array.view.size()};
   }
+}
+
+nb::object new_array(size_t size, nb::handle dtype) {
+  static const nb::handle empty = nb::object(nb::module_::import_("numpy").attr("empty")).release();
+  return empty(size, dtype);
+}
+
+void* elements_of(const nb::object& array) {
+  Py_buffer view;
+  if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_WRITABLE) != 0) throw nb::python_error();
+  PyBuffer_Release(&view);
+  return view.buf;  // which lives as long as the array
 }
 
 template std::span<const float> Arrays::span(nb::handle, const char*);

@@ -5,9 +5,12 @@
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "logitless/logits.h"
@@ -106,24 +109,40 @@ class Arrays {
   std::vector<nb::object> written_;  // tensors of PyTorch
 };
 
-/// A vector as a NumPy array of one axis, which owns it.
+/// Returns a new NumPy array of one axis, uninitialised; `dtype` is NumPy's.
+nb::object new_array(size_t size, nb::handle dtype);
+/// The elements of an array of NumPy that may be written.
+void* elements_of(const nb::object& array);
+
+/// A new NumPy array of one axis, and its uninitialised elements.
 template <class T>
 struct Column {
   nb::object array;
-  T* data = nullptr;
+  T* data;
 
-  explicit Column(std::vector<T>&& column) {
-    auto* kept = new std::vector<T>(std::move(column));
-    nb::capsule owner(kept, [](void* vector) noexcept { delete static_cast<std::vector<T>*>(vector); });
-    data = kept->data();
-    array = nb::cast(nb::ndarray<nb::numpy, T, nb::ndim<1>>(data, {kept->size()}, owner));
+  explicit Column(size_t size) : array(new_array(size, dtype())), data(static_cast<T*>(elements_of(array))) {}
+
+ private:
+  static nb::handle dtype() {
+    constexpr char kKind = std::is_floating_point_v<T> ? 'f' : std::is_signed_v<T> ? 'i' : 'u';
+    static const nb::handle found =
+        nb::object(nb::module_::import_("numpy").attr("dtype")(kKind + std::to_string(sizeof(T)))).release();
+    return found;
   }
 };
 
-/// Hands a column of results over as a NumPy array, without a copy.
-template <class T>
-nb::object to_numpy(std::vector<T>&& column) {
-  return Column<T>(std::move(column)).array;
+/// Returns a copy of a vector or a span as a NumPy array. Doubles become `type`, which is float32 or float64.
+template <class Values>
+nb::object to_numpy(const Values& values, DType type = DType::kFloat64) {
+  using T = typename Values::value_type;
+  const auto copy = [&]<class To>(Column<To> out) {
+    std::transform(values.begin(), values.end(), out.data, [](T value) { return static_cast<To>(value); });
+    return std::move(out.array);
+  };
+  if constexpr (std::is_same_v<T, double>) {
+    if (type == DType::kFloat32) return copy(Column<float>(values.size()));
+  }
+  return copy(Column<T>(values.size()));
 }
 
 }  // namespace logitless::python

@@ -19,12 +19,12 @@
 
 namespace logitless::python {
 
-// Returns a result as Python sees it.
+// Returns a result as Python sees it, with columns of this type.
 template <class Result>
-nb::dict result_dict(Result&& result) {
+nb::dict result_dict(Result result, DType type) {
   nb::dict out;
-  const auto add = [&](const char* name, auto& column) { out[name] = to_numpy(std::move(column)); };
-  const auto add_asked = [&](const char* name, auto& column) {
+  const auto add = [&](const char* name, const auto& column) { out[name] = to_numpy(column, type); };
+  const auto add_asked = [&](const char* name, const auto& column) {
     if (!column.empty()) add(name, column);
   };
   if constexpr (requires { result.loss; }) out["loss"] = result.loss;
@@ -48,12 +48,11 @@ nb::dict result_dict(Result&& result) {
 }
 
 // Returns copies of the columns, without expected rows, which are no column.
-inline nb::dict columns_of(const Forward<TokenStatistics>& forward) {
-  const TokenStats& stats = forward.result.stats;
+inline nb::dict columns_of(const TokenStats& stats, DType type) {
   nb::dict out;
   const bool no_tokens = stats.logp.empty();  // then every column is empty, whether it was asked for or not
   const auto add = [&](const Field& field, const auto& column) {
-    if (no_tokens || !column.empty()) out[field.name] = to_numpy(std::remove_cvref_t<decltype(column)>(column));
+    if (no_tokens || !column.empty()) out[field.name] = to_numpy(column, type);
   };
   visit_fields(FieldsOf<TokenStats>(), add, stats);
   return out;
@@ -81,19 +80,16 @@ auto writing(const Arrays& arrays, const Work& work) {
   }
 }
 
-// Returns a forward half as Python keeps it: the state that the backward half needs, and with it the result unless that
-// is the state itself.
+// Returns the result of a forward half, and the state that the backward half needs.
 template <class Task>
-nb::object kept(const Arrays& arrays, Forward<Task>* forward) {
+nb::object kept(const Read<Task>& read, Forward<Task>* forward) {
   nb::object state = nb::cast(forward, nb::rv_policy::take_ownership);
-  if constexpr (std::is_same_v<Task, TokenStatistics>) {
-    return state;
+  if constexpr (std::is_same_v<Task, TokenStatistics>) {  // whose backward half reads the columns
+    return nb::make_tuple(columns_of(forward->result.stats, read.type_of_results), state);
   } else {
-    nb::dict result = result_dict(std::move(forward->result));
+    nb::dict result = result_dict(std::move(forward->result), read.type_of_results);
     if constexpr (std::is_same_v<Task, IdLogps>) {
-      nb::list shape;
-      for (const int64_t axis : arrays.ids_shape()) shape.append(axis);
-      result["logps"] = result["logps"].attr("reshape")(nb::tuple(shape));
+      result["logps"] = result["logps"].attr("reshape")(read.arrays.ids_shape());
     }
     return nb::make_tuple(result, state);
   }
@@ -131,13 +127,13 @@ inline TokenGrads upstream_of(Arrays& arrays, nb::dict given) {
 template <class Task>
 void define_task(nb::module_& m) {
   constexpr const TaskNames& kNames = kTaskNames<Task>;
-  nb::class_<Forward<Task>> left(m, kNames.forward_class);
-  if constexpr (std::is_same_v<Task, TokenStatistics>) left.def("columns", &columns_of);
+  nb::class_<Forward<Task>>(m, kNames.forward_class);
   if constexpr (kHasLoss<Task>) {
     m.def(Task::kName, [](const Context& context, nb::dict keywords) {
       const Read<Task> read(std::move(keywords));
       return result_dict(
-          writing(read.arrays, [&] { return run(context, read.call.logits, read.task, read.call.gradients); }));
+          writing(read.arrays, [&] { return run(context, read.call.logits, read.task, read.call.gradients); }),
+          read.type_of_results);
     });
   }
   m.def((std::string("plan_") + Task::kName).c_str(), [](const Context& context, nb::dict keywords) {
@@ -146,13 +142,12 @@ void define_task(nb::module_& m) {
   });
   m.def(kNames.forward, [](const Context& context, nb::dict keywords) {
     const Read<Task> read(std::move(keywords));
-    return kept(read.arrays,
-                unlocked([&] { return new Forward<Task>(forward(context, read.call.logits, read.task)); }));
+    return kept(read, unlocked([&] { return new Forward<Task>(forward(context, read.call.logits, read.task)); }));
   });
   m.def(
       kNames.backward,
       [](const Context& context, nb::dict keywords, const Forward<Task>& left, GivenUpstream<Task> given) {
-        Read<Task> read(std::move(keywords), /*outputs=*/true);
+        Read<Task> read(std::move(keywords), /*is_backward=*/true);
         const auto upstream = upstream_of(read.arrays, given);
         return writing(read.arrays, [&] {
           return backward(context, read.call.logits, read.task, left, upstream, read.call.gradients);

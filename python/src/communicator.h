@@ -44,8 +44,9 @@ class PythonCommunicator final : public Communicator {
   void exchange(const char* method, const void* mine, size_t given, void* theirs, size_t taken) {
     const nb::gil_scoped_acquire acquire;
     const auto* first = static_cast<const uint8_t*>(mine);
-    const Column<uint8_t> out(std::vector<uint8_t>(first, first + given));
-    const Column<uint8_t> in{std::vector<uint8_t>(taken)};
+    const Column<uint8_t> out(given), in(taken);
+    std::copy_n(first, given, out.data);
+    std::fill_n(in.data, taken, uint8_t{0});
     object_.attr(method)(out.array, in.array);
     std::copy_n(in.data, taken, static_cast<uint8_t*>(theirs));
   }

@@ -42,8 +42,8 @@ void define_ids(nb::module_& m) {
   m.def("top_unions", [](nb::handle a, nb::handle b, int64_t rows) {
     Arrays arrays;
     const auto a_ids = arrays.span<int64_t>(a, "a_ids"), b_ids = arrays.span<int64_t>(b, "b_ids");
-    TopUnions unions = unlocked([&] { return top_unions(a_ids, b_ids, rows); });
-    return nb::make_tuple(to_numpy(std::move(unions.ids)), to_numpy(std::move(unions.offsets)));
+    const TopUnions unions = unlocked([&] { return top_unions(a_ids, b_ids, rows); });
+    return nb::make_tuple(to_numpy(unions.ids), to_numpy(unions.offsets));
   });
 }
 

@@ -87,22 +87,28 @@ nb::dict fields_of(const std::string& name);
 /// Returns the fields of a list as text, with the values that the keywords set.
 nb::dict texts_of(const std::string& name, nb::dict keywords);
 
-/// The keywords of one call, read. A task without a loss has outputs in its backward half only.
+/// The keywords of one call, read. Outputs are those of a backward half, and of a call of a task with a loss.
 template <class Task>
 struct Read {
   Arrays arrays;
   Keywords keywords;
   CallTensors call;
   Task task;
+  DType type_of_results;  // float32, or float64 for float64 hidden states or logits, unless dtype names one of the two
 
-  explicit Read(nb::dict given, bool outputs = kHasLoss<Task>)
-      : keywords(std::move(given), Task::kName), call(take_tensors(keywords, arrays, outputs)) {
+  explicit Read(nb::dict given, bool is_backward = false)
+      : keywords(std::move(given), Task::kName),
+        call(take_tensors(keywords, arrays, /*outputs=*/is_backward || kHasLoss<Task>)) {
     const auto& needed = kTaskNames<Task>.needed;
     for (const char* name : needed) {
       if (name && !keywords.find(name)) throw InvalidInput(std::string(name) + " is missing");
     }
     take_fields(keywords, arrays, TensorsOf<Task>(), task);
     take_fields(keywords, arrays, FieldsOf<Task>(), task);
+    const auto& [hidden, head, finished, is_given] = call.logits;
+    type_of_results = (is_given ? finished.dtype : hidden.states.dtype) == DType::kFloat64 ? DType::kFloat64
+                                                                                           : DType::kFloat32;
+    if (!is_backward) keywords.take("dtype", type_of_results);
     keywords.check_all_known();
     arrays.check(call.logits, needed);
   }

@@ -24,13 +24,11 @@ inline WeightGradientSink sink_of(nb::handle callable, bool transposed) {
   return [kept = std::move(kept), transposed](int64_t first, int64_t count, const ConstMatrix& tile) {
     const nb::gil_scoped_acquire acquire;
     const auto call = [&]<class T>(const T* data) {
-      std::vector<T> copy(static_cast<size_t>(tile.rows * tile.cols));
+      const Column<T> copy(static_cast<size_t>(tile.rows * tile.cols));
       for (int64_t row = 0; row < tile.rows; ++row) {
-        std::copy_n(data + row * tile.stride, tile.cols, copy.data() + row * tile.cols);
+        std::copy_n(data + row * tile.stride, tile.cols, copy.data + row * tile.cols);
       }
-      const auto rows = static_cast<size_t>(tile.rows), cols = static_cast<size_t>(tile.cols);
-      const Column<T> memory(std::move(copy));
-      const nb::object array = memory.array.attr("reshape")(rows, cols);
+      const nb::object array = copy.array.attr("reshape")(tile.rows, tile.cols);
       (*kept)(first, count, transposed ? nb::object(array.attr("T")) : array);
     };
     if (tile.dtype == DType::kFloat64) {

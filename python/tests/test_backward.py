@@ -76,7 +76,7 @@ def test_finished_logits_are_refused():
 def test_halves_and_statistics():
     arguments = {"hidden": HIDDEN, "weight": WEIGHT, "targets": IDS, "backward": "sampled", "theta": 0.2, "seed": 4}
     context = logitless.Context()
-    stats = _core.token_stats(context, arguments)
+    _, stats = _core.token_stats(context, arguments)
     got = np.empty_like(HIDDEN)
     plan = _core.token_grads(context, {**arguments, "d_hidden": got}, stats, {"logp": np.full(N, -1 / N)})
     assert plan.kept_share < 0.5

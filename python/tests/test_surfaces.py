@@ -122,14 +122,17 @@ def arguments_of(name, function, value, dtype, more={}):
     return arrays
 
 
-def types_in(result):
-    """The names of the types of all arrays of floats."""
+def floats_in(result):
+    """All arrays of floats."""
     if dataclasses.is_dataclass(result):
         result = [getattr(result, field.name) for field in dataclasses.fields(result)]
     if isinstance(result, (tuple, list)):
-        return set().union(*map(types_in, result))
-    kind = str(getattr(result, "dtype", "")).removeprefix("torch.")
-    return {kind} if "float" in kind else set()
+        return [x for one in result for x in floats_in(one)]
+    return [result] if "float" in str(getattr(result, "dtype", "")) else []
+
+
+def types_in(result):
+    return {str(x.dtype).removeprefix("torch.") for x in floats_in(result)}
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
@@ -152,6 +155,29 @@ def test_results_are_float32_unless_the_call_is_float64_or_asks_for_it(name):
             dtype = "loss_dtype" if "loss_dtype" in inspect.signature(value).parameters else "dtype"
             wanted = getattr(pytest.importorskip("torch"), "float64") if name == "torch" else "float64"
             assert types_in(value(**given["float32"], **more, **{dtype: wanted})) == {"float64"}, function
+
+
+FLOAT64_OF_FLOAT32 = [
+    *(("numpy", function) for function in ("cross_entropy", "id_logps", "token_stats")),
+    *(("torch", function) for function in ("linear_cross_entropy", "id_logps", "token_logps", "topk_logps")),
+]
+
+
+@pytest.mark.parametrize("name, function", FLOAT64_OF_FLOAT32)
+def test_float64_results_of_float32_arrays_were_never_float32(name, function):
+    value = dict(functions_of(surface(name)))[function]
+    more = {"reduction": "none"} if "reduction" in inspect.signature(value).parameters else {}
+    dtype = "loss_dtype" if "loss_dtype" in inspect.signature(value).parameters else "dtype"
+    more[dtype] = getattr(pytest.importorskip("torch"), "float64") if name == "torch" else "float64"
+    results = [np.asarray(x) for x in floats_in(value(**arguments_of(name, function, value, "float32"), **more))]
+    assert any((x != x.astype(np.float32)).any() for x in results)
+
+
+def test_a_function_without_results_refuses_a_type_of_results():
+    forward = logitless.id_logps(HIDDEN, WEIGHT, IDS)
+    arguments = {"upstream": np.ones((N, K)), "d_hidden": np.empty_like(HIDDEN), "dtype": "float64"}
+    with pytest.raises(TypeError, match="no argument 'dtype'"):
+        logitless.id_logps_backward(HIDDEN, WEIGHT, IDS, forward=forward, **arguments)
 
 
 TYPES = {

@@ -296,7 +296,7 @@ def ran(monkeypatch):
         def run(context, *arguments):
             result = function(context, *arguments)
             plan = result[0] if isinstance(result, tuple) else result
-            plan = plan["plan"] if isinstance(plan, dict) else plan
+            plan = plan.get("plan") if isinstance(plan, dict) else plan
             halves.append((name, context, getattr(plan, "kind", None)))
             return result
 
