@@ -226,8 +226,8 @@ struct TokenStatisticsResult {
 struct LOGITLESS_API TokenStatistics {
   using Result = TokenStatisticsResult;                ///< what its verbs return
   static constexpr const char* kName = "token_stats";  ///< on every surface
-  /// [N]. With none (size 0) every row takes part, and there is nothing of a target: no logp, no rank and no
-  /// outside.
+  /// [N]. With none (size 0) every row takes part, and nothing is of a target: logp is 0, and rank and
+  /// outside are refused.
   Targets targets = {};
   TokenOptions token = {};    ///< which rows take part, and how log-probabilities are taken
   StatsRequest request = {};  ///< what is computed beyond logp and lse

@@ -11,8 +11,9 @@ namespace logitless {
 namespace {
 
 struct Statistics : api::NoLoss {
-  // Moves the statistics out.
+  // Moves the statistics out: the result has what the backward half needs.
   TokenStatisticsResult result(TokenStats& stats, const Plan& plan) const { return {std::move(stats), plan}; }
+  TokenStatisticsResult result(TokenStats&& stats, const Plan& plan) const { return {std::move(stats), plan}; }
 };
 
 // A caller's loss. Its forward half keeps the statistics for the backward half too.
@@ -21,6 +22,7 @@ struct Callers {
 
   TokenLoss* token_loss() const { return &loss; }
   TokenStatisticsResult result(const TokenStats& stats, const Plan& plan) const { return {stats, plan}; }
+  TokenStatisticsResult result(TokenStats&& stats, const Plan& plan) const { return {std::move(stats), plan}; }
 };
 
 // States the caller's gradients, of which those of the wrong size are refused later.

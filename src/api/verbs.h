@@ -136,7 +136,7 @@ typename T::Result run(const Context& context, const Logits& logits, const T& ta
     api::check_has_loss(loss, T::kName, gradients);
     steps.prepare(call, loss);
     stream::Ran ran = call.run(api::token_loss(loss), Steps::kRun);
-    return loss.result(ran.stats, ran.plan);
+    return loss.result(std::move(ran.stats), ran.plan);
   });
 }
 

@@ -300,7 +300,9 @@ TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
   World world(task, kind);
   Counts good, counts;
   expect_survives(task, world, {}, good);
-  ASSERT_GE(good.accepted, 3) << logitless_last_error();
+  const bool has_loss = std::string_view(task) != "id_logps" && std::string_view(task) != "token_stats";
+  // Without a loss, run has no gradients.
+  ASSERT_GE(good.accepted, has_loss ? 3 : 2) << logitless_last_error();
   const std::vector<std::string> names = keys_of(task);
   Setting setting{};
   for (const std::string& name : names) {

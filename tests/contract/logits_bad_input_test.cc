@@ -189,7 +189,7 @@ TEST(LogitsBadInput, StatisticsWithoutTargets) {
                        [&] { run(context, logits, good, gradients_of(c.dlogits)); });
   const Forward<TokenStatistics> saved = forward(context, logits, good);
   EXPECT_EQ(saved.result.stats.entropy.size(), 6U);
-  EXPECT_TRUE(saved.result.stats.logp.empty());
+  EXPECT_EQ(saved.result.stats.logp, std::vector<double>(6, 0.0));
   TokenGrads grads;
   grads.entropy.assign(5, 1.0);
   expect_invalid_input({"entropy has 5 entries"},
