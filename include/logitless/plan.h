@@ -60,10 +60,10 @@ struct LOGITLESS_API Plan {
   /// "logitless" for few rows, at most 64; empty for finished logits), and, where gradients of such are asked
   /// for, the type in which their products read dL/dlogits, of `gradient_terms` terms.
   std::string gemm_library;
-  DType gradient_dtype = DType::kFloat32;
-  int gradient_terms = 1;
-  int threads = 1;      ///< threads that can work with the tiles that fit
-  int tiles_alive = 1;  ///< logits tiles in memory at once
+  DType gradient_dtype = DType::kFloat32;  ///< see gemm_library
+  int gradient_terms = 1;                  ///< see gemm_library
+  int threads = 1;                         ///< threads that can work with the tiles that fit
+  int tiles_alive = 1;                     ///< logits tiles in memory at once
   /// The most that the call allocates: tiles, widened tiles, gathered rows, accumulators and partial
   /// statistics. Vectors with an entry a token (statistics, row lists) come on top: they take below 220 bytes
   /// a token, 40 more for each id of a token's set, and a byte for each tile.

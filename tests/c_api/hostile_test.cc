@@ -327,7 +327,7 @@ TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
   std::printf("hostile: %s, %lld accepted, %lld refused\n", task, static_cast<long long>(counts.accepted),
               static_cast<long long>(counts.refused));
   EXPECT_GT(counts.refused, 2000);
-  EXPECT_GT(counts.accepted, 500);
+  EXPECT_GT(counts.accepted, has_loss ? 500 : 400);
 }
 const char* const kKinds[] = {"states", "sequences", "logits", "models", "packed", "dense", "segments"};
 INSTANTIATE_TEST_SUITE_P(Tasks, HostileKeys, ::testing::ValuesIn(kForms), [](const auto& form) {

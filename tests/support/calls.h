@@ -48,6 +48,13 @@ inline const PreferenceLoss& with(const PreferenceLoss& options, const Targets& 
   return task;
 }
 
+/// Does the same of what a forward half has left.
+inline const Forward<TokenStatistics>& left_of(const TokenStats& stats) {
+  thread_local Forward<TokenStatistics> left;
+  left.result.stats = stats;
+  return left;
+}
+
 inline Gradients gradients_of(const LogitsGradient& d_logits) {
   Gradients out;
   out.d_logits = d_logits;
@@ -478,8 +485,8 @@ inline void backpropagate_token_grads(const Context& context, const HiddenStates
                                       const Targets& targets, const TokenOptions& token, const StatsRequest& request,
                                       const TokenStats& stats, const TokenGrads& grads, const Gradients& gradients,
                                       Plan* plan = nullptr) {
-  const Plan ran = backward(context, Logits::of(hidden, head), TokenStatistics{targets, token, request},
-                            {{stats, {}}, {}, {}}, grads, gradients);
+  const Plan ran = backward(context, Logits::of(hidden, head), TokenStatistics{targets, token, request}, left_of(stats),
+                            grads, gradients);
   if (plan) *plan = ran;
 }
 inline Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
@@ -525,8 +532,8 @@ inline TokenStats compute_token_stats(const Context& context, const FinishedLogi
 inline void backpropagate_token_grads(const Context& context, const FinishedLogits& logits, const Targets& targets,
                                       const TokenOptions& token, const StatsRequest& request, const TokenStats& stats,
                                       const TokenGrads& grads, const LogitsGradient& d_logits, Plan* plan = nullptr) {
-  const Plan ran = backward(context, Logits::given(logits), TokenStatistics{targets, token, request},
-                            {{stats, {}}, {}, {}}, grads, gradients_of(d_logits));
+  const Plan ran = backward(context, Logits::given(logits), TokenStatistics{targets, token, request}, left_of(stats),
+                            grads, gradients_of(d_logits));
   if (plan) *plan = ran;
 }
 inline Plan plan_token_stats(const Context& context, const FinishedLogits& logits, const Targets& targets,
