@@ -24,6 +24,7 @@ namespace logitless {
 /// MPI returns them; what becomes of the others when a rank dies is MPI's affair: mpirun ends them.
 class MpiCommunicator final : public Communicator {
  public:
+  /// Takes a communicator that MPI knows.
   explicit MpiCommunicator(MPI_Comm communicator) {
     check("MPI_Comm_dup", MPI_Comm_dup(communicator, &communicator_));
     check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN));

@@ -13,8 +13,6 @@
 namespace logitless::api {
 namespace {
 
-const Gradients kNoGradients;
-
 core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
 
 // Makes the meeting of the ranks that share a call, and states what holds for all calls of the context.

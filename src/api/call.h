@@ -29,6 +29,9 @@ namespace logitless::api {
 /// What a caller gets of a call of statistics.
 inline constexpr stats::Returned kStatistics = {.stats = true, .expected = true};
 
+/// What a call without gradients hands over.
+inline const Gradients kNoGradients = {};
+
 /// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
 /// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
 /// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is

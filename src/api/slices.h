@@ -22,9 +22,8 @@ inline size_t slice_row_bytes(DType hidden, const StatsRequest& request) {
 
 template <SlicedTask T>
 std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, const T& task) {
-  static const Gradients kNone;
   const api::Steps<T> steps{task};
-  api::Call whole(context, logits, nullptr, kNone);
+  api::Call whole(context, logits, nullptr, api::kNoGradients);
   return whole.complete([&](api::Call& call) {
     steps.make_loss(call);
     return call.fold_slice();

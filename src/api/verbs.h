@@ -143,16 +143,16 @@ typename T::Result run(const Context& context, const Logits& logits, const T& ta
 template <Task T>
 Forward<T> forward(const Context& context, const Logits& logits, const T& task) {
   using Steps = api::Steps<T>;
-  static const Gradients kNone;
-  return api::with_call(context, logits, task, kNone, {}, [&](api::Call& call, const Steps& steps, auto& loss) {
-    stats::Returned kept = Steps::kForward;
-    kept.expected = true;
-    steps.prepare(call, loss);
-    stream::Ran ran = call.run(api::token_loss(loss), kept);
-    Forward<T> out{.result = loss.result(ran.stats, ran.plan), .stats = std::move(ran.stats)};
-    if (Steps::kForward.grads) out.grads = std::move(ran.grads);
-    return out;
-  });
+  return api::with_call(context, logits, task, api::kNoGradients, {},
+                        [&](api::Call& call, const Steps& steps, auto& loss) {
+                          stats::Returned kept = Steps::kForward;
+                          kept.expected = true;
+                          steps.prepare(call, loss);
+                          stream::Ran ran = call.run(api::token_loss(loss), kept);
+                          Forward<T> out{.result = loss.result(ran.stats, ran.plan), .stats = std::move(ran.stats)};
+                          if (Steps::kForward.grads) out.grads = std::move(ran.grads);
+                          return out;
+                        });
 }
 
 template <Task T>

@@ -17,9 +17,9 @@ int main() {
   head.bias = {bias.data(), kVocab};
   logitless::Gradients gradients;
   gradients.d_bias = {d_bias.data(), kVocab};
+  const auto logits = logitless::Logits::of(logitless::ConstMatrix(hidden.data(), kTokens, kHidden), head);
   const auto result =
-      logitless::cross_entropy(logitless::Context(), logitless::ConstMatrix(hidden.data(), kTokens, kHidden), head,
-                               std::span<const int64_t>(targets), {}, gradients);
+      logitless::run(logitless::Context(), logits, logitless::CrossEntropy{.targets = {targets}}, gradients);
   const bool right = std::abs(result.loss - std::log(5.0)) < 1e-6 && std::abs(d_bias[0] - 0.2f) < 1e-6f &&
                      std::abs(d_bias[1] + 0.8f) < 1e-6f;
   const bool same_version = std::string(LOGITLESS_VERSION_STRING) == logitless::version() &&

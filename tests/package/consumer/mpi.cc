@@ -14,7 +14,8 @@ double loss_of_ranks(MPI_Comm communicator, const logitless::HiddenStates& hidde
   logitless::MpiCommunicator ranks(communicator);
   logitless::ContextOptions options;
   options.ranks.vocab = &ranks;
-  return logitless::cross_entropy(logitless::Context(options), hidden, entries, targets, {}, gradients).loss;
+  const logitless::CrossEntropy task = {.targets = targets};
+  return logitless::run(logitless::Context(options), logitless::Logits::of(hidden, entries), task, gradients).loss;
 }
 // [/head]
 
