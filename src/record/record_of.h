@@ -63,7 +63,7 @@ class RecordOf final : public Record {
     add_upstream();
     if constexpr (SlicedTask<T>) add_slices();
     if constexpr (kCustom) add_callback();
-    add_common(kNeeds<T>);
+    add_common(needs_of<T>());
   }
 
   const T& task() const { return task_; }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <type_traits>
 
 #include "core/fields.h"
 #include "logitless/run.h"
@@ -45,22 +46,26 @@ void visit_fields(FieldsOf<SetTeacher>, const Visit& visit, S&&... s) {
 
 namespace logitless::record {
 
-/// The keys that a task needs; "a|b" means one of the two.
+/// Returns the keys that a task needs; "a|b" means one of the two.
 template <Task T>
-inline constexpr std::array kNeeds = {"targets"};
-template <>
-inline constexpr std::array kNeeds<PolicyLoss> = {"chosen_ids"};
-template <>
-inline constexpr std::array kNeeds<KtoLoss> = {"targets", "reference.logps|reference.hidden"};
-template <>
-inline constexpr std::array kNeeds<SoftCrossEntropy> = {"sets.ids|rows"};
-template <>
-inline constexpr std::array kNeeds<Distillation> = {"teacher.hidden|teacher.logits"};
-template <>
-inline constexpr std::array kNeeds<SetDistillation> = {"teacher.sets.ids", "teacher.logps"};
-template <>
-inline constexpr std::array kNeeds<IdLogps> = {"sets.ids"};
-template <>
-inline constexpr std::array<const char*, 0> kNeeds<TokenStatistics> = {};
+constexpr auto needs_of() {
+  if constexpr (std::is_same_v<T, PolicyLoss>) {
+    return std::array{"chosen_ids"};
+  } else if constexpr (std::is_same_v<T, KtoLoss>) {
+    return std::array{"targets", "reference.logps|reference.hidden"};
+  } else if constexpr (std::is_same_v<T, SoftCrossEntropy>) {
+    return std::array{"sets.ids|rows"};
+  } else if constexpr (std::is_same_v<T, Distillation>) {
+    return std::array{"teacher.hidden|teacher.logits"};
+  } else if constexpr (std::is_same_v<T, SetDistillation>) {
+    return std::array{"teacher.sets.ids", "teacher.logps"};
+  } else if constexpr (std::is_same_v<T, IdLogps>) {
+    return std::array{"sets.ids"};
+  } else if constexpr (std::is_same_v<T, TokenStatistics>) {
+    return std::array<const char*, 0>();
+  } else {
+    return std::array{"targets"};
+  }
+}
 
 }  // namespace logitless::record

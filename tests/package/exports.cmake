@@ -1,14 +1,17 @@
 # What a shared library exports is what its headers mark with LOGITLESS_API or LOGITLESS_C_API, and its name
 # carries what its version promises.
 #   check_exports(LIBRARY HEADER...)
-function(read_api functions classes)
+# A struct that is marked may have no symbol of its own: the verbs of a task are templates over it.
+function(read_api functions classes structs)
   foreach(header ${ARGN})
     file(READ ${header} text)
     string(REGEX REPLACE "(//|#)[^\n]*" "" text "${text}")
     string(REGEX REPLACE "[ \n]+" " " text "${text}")
-    string(REGEX MATCHALL "(class|struct) LOGITLESS_API [A-Za-z0-9_]+" marked_classes "${text}")
-    list(TRANSFORM marked_classes REPLACE "^.* " "")
-    list(APPEND found_classes ${marked_classes})
+    foreach(kind class struct)
+      string(REGEX MATCHALL "${kind} LOGITLESS_API [A-Za-z0-9_]+" marked "${text}")
+      list(TRANSFORM marked REPLACE "^.* " "")
+      list(APPEND found_${kind} ${marked})
+    endforeach()
     # "LOGITLESS_API type name(": the name before the first bracket.
     string(REGEX MATCHALL "LOGITLESS_(C_)?API [^;{}(]*\\(" marked "${text}")
     foreach(entry ${marked})
@@ -19,7 +22,8 @@ function(read_api functions classes)
   endforeach()
   list(REMOVE_DUPLICATES found_functions)
   set(${functions} ${found_functions} PARENT_SCOPE)
-  set(${classes} ${found_classes} PARENT_SCOPE)
+  set(${classes} ${found_class} PARENT_SCOPE)
+  set(${structs} ${found_struct} PARENT_SCOPE)
 endfunction()
 
 # The classes of the library that another library of ours throws: each user of an inline virtual function has
@@ -27,7 +31,7 @@ endfunction()
 set(shared_classes InvalidInput)
 
 function(check_exports library)
-  read_api(functions classes ${ARGN})
+  read_api(functions classes structs ${ARGN})
   execute_process(COMMAND ${NM} -D -C --defined-only ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
   string(REPLACE ";" "," symbols "${symbols}")
   string(REGEX MATCHALL "[^\n]+" symbols "${symbols}")
@@ -36,8 +40,11 @@ function(check_exports library)
     list(GET parts 0 kind)
     list(GET parts 1 name)
     string(REGEX REPLACE "^(vtable|typeinfo|typeinfo name|VTT) for |^non-virtual thunk to " "" plain "${name}")
+    if(NOT plain MATCHES "^guard variable")  # A template's name has its type before it.
+      string(REGEX REPLACE "^[^(]* (logitless::)" "\\1" plain "${plain}")
+    endif()
     string(REGEX REPLACE "^logitless::([A-Za-z0-9_]+).*" "\\1" plain "${plain}")
-    if(plain IN_LIST classes OR plain IN_LIST functions OR plain IN_LIST shared_classes)
+    if(plain IN_LIST classes OR plain IN_LIST structs OR plain IN_LIST functions OR plain IN_LIST shared_classes)
       list(APPEND exported ${plain})
     elseif(kind MATCHES "^[WVu]$" AND name MATCHES "std::|__gnu_cxx::" AND NOT name MATCHES "^logitless::")
       # libstdc++ gives the templates of namespace std default visibility, whatever the flags say.
