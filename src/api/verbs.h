@@ -112,7 +112,7 @@ auto with_call(const Context& context, const Logits& logits, const T& task, cons
   Call whole(context, logits, teacher_of(steps), gradients);
   return whole.complete([&](Call& call) {
     call.state(T::kName, task);
-    call.reads(core::range_of("upstream", also.data(), also.size_bytes()));
+    if (!also.empty()) call.reads(core::range_of("upstream", also.data(), also.size_bytes()));
     auto loss = steps.make_loss(call);
     return work(call, steps, loss);
   });
