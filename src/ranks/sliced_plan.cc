@@ -125,7 +125,8 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
 }  // namespace
 
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
-                                 const HiddenProblem& problem, const planning::Work& work, const Gradients& outputs) {
+                                     const HiddenProblem& problem, const planning::Work& work,
+                                     const Gradients& outputs) {
   const Planned planned(cut, problem, work, outputs);
   planning::RunPlan run = planning::choose_plan(context, threads, planned.problem, planned.work, planned.outputs);
   agree_on(run, cut, problem, work, outputs);

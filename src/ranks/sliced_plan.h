@@ -14,11 +14,12 @@ namespace logitless::ranks {
 
 /// Plans `work` for all slices of the cut. Throws RankError where ranks do not do the same work.
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
-                                 const problem::HiddenProblem& problem, const planning::Work& work,
-                                 const Gradients& outputs);
+                                     const problem::HiddenProblem& problem, const planning::Work& work,
+                                     const Gradients& outputs);
 /// Returns the least budget of a slice with which choose_sliced_plan() accepts the same call.
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
-                              const problem::HiddenProblem& problem, const planning::Work& work, const Gradients& outputs);
+                              const problem::HiddenProblem& problem, const planning::Work& work,
+                              const Gradients& outputs);
 /// Returns what this rank, with its own slices, runs of such a plan.
 Plan plan_of_rank(const Cut& cut, const problem::HiddenProblem& problem, const planning::RunPlan& run);
 

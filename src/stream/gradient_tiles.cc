@@ -67,7 +67,7 @@ void gradient_tiles(const Pass<Types>& pass, planning::BackwardBuffers<Types>& b
   for (sink::Sink<typename Types::Sum>* sink : sinks) sink->finish_chunk(active.blocks.order, pass.run.plan.threads);
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                       \
+#define LOGITLESS_INSTANTIATE(Types)                                                                           \
   template void gradient_tiles(const Pass<Types>&, planning::BackwardBuffers<Types>&, sink::Sinks<Types::Sum>, \
                                const ActiveBlocks&, bool, const TokenStats&, const TokenGrads&, ranks::BatchSums*);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)

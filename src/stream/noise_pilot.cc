@@ -190,7 +190,8 @@ class Pilot {
                [&](int64_t s, float weight) { buffers_.pilot_weights[k * segments() + s] = weight; });
     }
     const Choice choice = {buffers_.pilot_weights, segments(), count, segments(), {}, pilot_rows_};
-    std::fill_n(buffers_.pilot_sums, (1 + planning::kPilotLevels) * planning::kPilotRows * pass_.problem.hidden_size, Sum{0});
+    std::fill_n(buffers_.pilot_sums, (1 + planning::kPilotLevels) * planning::kPilotRows * pass_.problem.hidden_size,
+                Sum{0});
     RowsFound found(static_cast<size_t>(count));
     for (int64_t column = 0; column < choice.columns;) {
       column = wave_.fill(choice, column);

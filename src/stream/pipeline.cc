@@ -172,7 +172,8 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
   }
   if (shared.cut) {
     check_is_tiled(context);
-    const planning::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
+    const planning::RunPlan run =
+        ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
     Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
     plan.least_workspace_bytes =
         ranks::least_sliced_workspace(state, context.threads(), *shared.cut, problem, work, outputs);
@@ -206,7 +207,8 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProb
   }
   if (shared.cut) {
     check_is_tiled(context);
-    const planning::RunPlan run = ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
+    const planning::RunPlan run =
+        ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
     plan = ranks::plan_of_rank(*shared.cut, problem, run);
     return sliced_schedule(state, problem, outputs, *shared.cut, run);
   }

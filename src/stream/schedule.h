@@ -67,7 +67,8 @@ std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context
                                              const Gradients& outputs, planning::RunPlan run);
 /// Runs ranks::choose_sliced_plan() on this rank's slices.
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                          const Gradients& outputs, const ranks::Cut& cut, const planning::RunPlan& run);
+                                          const Gradients& outputs, const ranks::Cut& cut,
+                                          const planning::RunPlan& run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                          const Gradients& outputs, const Plan& plan);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,

@@ -208,7 +208,8 @@ class SlicedSchedule final : public Schedule {
 }  // namespace
 
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                          const Gradients& outputs, const ranks::Cut& cut, const planning::RunPlan& run) {
+                                          const Gradients& outputs, const ranks::Cut& cut,
+                                          const planning::RunPlan& run) {
   return core::make_shared<SlicedSchedule>(context, problem, outputs, cut, run);
 }
 

@@ -69,8 +69,9 @@ void combine(const Pass<Types>& pass, std::span<const planning::RowBlock> blocks
 }  // namespace
 
 template <class Types>
-void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers, std::span<const planning::RowBlock> blocks,
-                const fold::CallFolds<Types>& folds, fold::Walk walk, stats::Columns& columns) {
+void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers,
+                std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds, fold::Walk walk,
+                stats::Columns& columns) {
   if (blocks.empty()) return;
   const auto alone = pass.run.gemm->single_threaded_region();
   const bool first_walk = walk == fold::Walk::kFirst;
@@ -98,7 +99,7 @@ void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffer
   combine(pass, blocks, folds, walk);
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                          \
+#define LOGITLESS_INSTANTIATE(Types)                                                                                  \
   template void walk_tiles(const Pass<Types>&, planning::ForwardBuffers<Types>&, std::span<const planning::RowBlock>, \
                            const fold::CallFolds<Types>&, fold::Walk, stats::Columns&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)

@@ -14,7 +14,8 @@ namespace logitless::stream {
 /// Visits all tiles of one chunk's blocks, hands each to the folds of the walk, and combines their partials.
 /// Where the logits stay, they are in pass.chunk after the first walk; else the second one makes them again.
 template <class Types>
-void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers, std::span<const planning::RowBlock> blocks,
-                const fold::CallFolds<Types>& folds, fold::Walk walk, stats::Columns& columns);
+void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers,
+                std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds, fold::Walk walk,
+                stats::Columns& columns);
 
 }  // namespace logitless::stream

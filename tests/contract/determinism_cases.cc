@@ -95,8 +95,7 @@ void add_policy(Cases& cases) {
 
 // Losses are coupled not at all, by pair and by the batch; some have a reference that runs in the same call.
 void add_preference(Cases& cases) {
-  for (const PairedLoss loss :
-       {PairedLoss::kSft, PairedLoss::kOrpo, PairedLoss::kSigmoid, PairedLoss::kAotUnpaired}) {
+  for (const PairedLoss loss : {PairedLoss::kSft, PairedLoss::kOrpo, PairedLoss::kSigmoid, PairedLoss::kAotUnpaired}) {
     PreferenceTester pairs;
     pairs.tokens(8 * 18).batch(8).hidden(33).vocab(317).tiles(16, 96).loss(loss);
     if (needs_reference(loss)) pairs.reference(ReferenceForm::kModel);

@@ -187,7 +187,8 @@ TEST(ExpectedRow, TellsWhyItCannotRun) {
   const FromLogits logits;
   FromLogits::Outputs dlogits;
   expect_invalid_input({"plan = expected_row cannot run: finished logits have no head"}, [&] {
-    cross_entropy(context, FinishedLogits(logits.data.data(), kBatch, kTime, kVocab), batch.targets(), {}, dlogits.views());
+    cross_entropy(context, FinishedLogits(logits.data.data(), kBatch, kTime, kVocab), batch.targets(), {},
+                  dlogits.views());
   });
 }
 

@@ -302,8 +302,8 @@ TEST(Logits, NonFiniteRowsTouchOnlyThemselves) {
         options.vocab_tile = 32;
         options.row_block = 4;
         const auto call = [&](std::vector<float>& out) {
-          return cross_entropy(Context(options), FinishedLogits(logits.data(), 1, rows, vocab), Targets(std::span(targets)), {},
-                               LogitsGradient(out.data(), 1, rows, vocab));
+          return cross_entropy(Context(options), FinishedLogits(logits.data(), 1, rows, vocab),
+                               Targets(std::span(targets)), {}, LogitsGradient(out.data(), 1, rows, vocab));
         };
         const auto good = call(clean);
         logits[4 * vocab + at] = static_cast<float>(bad);
@@ -371,8 +371,8 @@ TEST(Logits, WhatALossThrowsReachesTheCaller) {
   for (const int threads : {1, 3}) {
     options.threads = threads;
     Thrower loss;
-    EXPECT_THROW(run_token_loss(Context(options), FinishedLogits(logits.data(), 1, 40, 30), Targets(std::span(targets)), {},
-                                loss, LogitsGradient(out.data(), 1, 40, 30)),
+    EXPECT_THROW(run_token_loss(Context(options), FinishedLogits(logits.data(), 1, 40, 30), Targets(std::span(targets)),
+                                {}, loss, LogitsGradient(out.data(), 1, 40, 30)),
                  std::runtime_error);
   }
 }

@@ -179,8 +179,8 @@ TEST(PolicyNumerics, ExtremeFinishedLogits) {
       SCOPED_TRACE(policy_case.name + (clamp ? ", clamp 20" : ", no clamp"));
       policy_case.options.log_ratio_clamp = clamp;
       const PolicyResult result =
-          policy_loss(small_context(), FinishedLogits(logits.data(), 5, 4, 150), call.batch(policy_case), policy_case.options,
-                      LogitsGradient(dlogits.data(), 5, 4, 150));
+          policy_loss(small_context(), FinishedLogits(logits.data(), 5, 4, 150), call.batch(policy_case),
+                      policy_case.options, LogitsGradient(dlogits.data(), 5, 4, 150));
       expect_finite_result(result, policy_case);
       EXPECT_LT(*std::min_element(result.per_token_logps.begin(), result.per_token_logps.end()), -1e4);
       if (has_weights_beyond_float32(policy_case.options)) continue;

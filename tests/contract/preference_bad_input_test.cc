@@ -136,8 +136,7 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
   cases.push_back({"sft alone, f_divergence",
                    [](Call& c) { c.use_loss(L::kSft, 0), c.options.f_divergence = FDivergence::kJs; },
                    {"f_divergence = js_divergence", "sft"}});
-  cases.push_back(
-      {"no loss", [](Call& c) { c.options.losses = {PairedLoss{99}}; }, {"losses[0] = 99", "enumerators"}});
+  cases.push_back({"no loss", [](Call& c) { c.options.losses = {PairedLoss{99}}; }, {"losses[0] = 99", "enumerators"}});
   cases.push_back({"f_alpha alone", [](Call& c) { c.options.f_alpha = 2; }, {"f_alpha = 2", "reverse_kl"}});
   expect_refused_by({run_preference}, cases);
 }

@@ -16,8 +16,7 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16,
 constexpr Form kForms[] = {Form::kFused, Form::kSplit};
 
 // These losses are coupled by pair, by the batch, and not at all.
-constexpr PairedLoss kRepresentatives[] = {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired,
-                                               PairedLoss::kSft};
+constexpr PairedLoss kRepresentatives[] = {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired, PairedLoss::kSft};
 
 // Blocks of 5 rows and 16 of 41 vocabulary entries divide nothing.
 PreferenceTester pairs() { return PreferenceTester().from_logits().vocab(41).tiles(5, 16).threads(2); }

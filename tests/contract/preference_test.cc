@@ -19,8 +19,7 @@ constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabH
 constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
 
 // These losses are coupled by pair, by the batch, and not at all.
-constexpr PairedLoss kRepresentatives[] = {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired,
-                                               PairedLoss::kSft};
+constexpr PairedLoss kRepresentatives[] = {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired, PairedLoss::kSft};
 
 PreferenceTester small() { return PreferenceTester().tiles(16, 64).threads(2); }
 
@@ -36,8 +35,7 @@ TEST(Preference, NamesAreThoseOfTheDocumentation) {
   for (size_t k = 0; k < names.size(); ++k) {
     EXPECT_EQ(all_of<PairedLoss>()[k], every_preference_loss()[k]);
     EXPECT_EQ(name_of(all_of<PairedLoss>()[k]), names[k]);
-    EXPECT_EQ(needs_reference(all_of<PairedLoss>()[k]),
-              oracle::compares_with_reference(all_of<PairedLoss>()[k]));
+    EXPECT_EQ(needs_reference(all_of<PairedLoss>()[k]), oracle::compares_with_reference(all_of<PairedLoss>()[k]));
   }
 }
 
@@ -222,7 +220,7 @@ TEST(Preference, SameBytesForEveryNumberOfThreads) {
         PreferenceTester tester = small().loss(loss).tokens(8 * 18).batch(8).hidden(33).vocab(317).plan(plan);
         if (loss != PairedLoss::kSft) tester.reference(ReferenceForm::kModel);
         tester.workspace(plan == PlanKind::kOnePass && loss == PairedLoss::kAotUnpaired ? size_t{256} << 20
-                                                                                            : workspace);
+                                                                                        : workspace);
         const std::vector<std::byte> bytes = tester.threads(1).run_once().bytes;
         for (const int threads : {1, 2, 3, 7}) {
           EXPECT_TRUE(tester.threads(threads).run_once().bytes == bytes) << name_of(loss) << ", " << threads;

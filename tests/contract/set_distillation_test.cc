@@ -252,8 +252,9 @@ TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
     }
     SCOPED_TRACE(name(o));
     std::vector<double> d_logits(kN * kV, 99);
-    const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(c.logits.data(), 1, kN, kV), c.teacher(),
-                                                            {}, o, LogitsGradient(d_logits.data(), 1, kN, kV));
+    const SetDistillationResult got =
+        set_distillation_loss(Context(), FinishedLogits(c.logits.data(), 1, kN, kV), c.teacher(), {}, o,
+                              LogitsGradient(d_logits.data(), 1, kN, kV));
     EXPECT_GE(got.loss, 0);
     EXPECT_LE(got.loss, 1e-14);
     if (o.divergence == Divergence::kTotalVariation) continue;  // It has a corner there.
@@ -298,8 +299,8 @@ TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
       o.divergence = kind;
       SCOPED_TRACE(name(o));
       std::vector<double> d(4, 99);
-      const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4), teacher, {}, o,
-                                                              LogitsGradient(d.data(), 1, 1, 4));
+      const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4),
+                                                              teacher, {}, o, LogitsGradient(d.data(), 1, 1, 4));
       EXPECT_TRUE(std::isfinite(got.loss)) << got.loss;
       for (const double x : d) EXPECT_TRUE(std::isfinite(x)) << x;
     }
@@ -422,7 +423,8 @@ TEST(SetDistillation, TheTailIsASumOfItsOwn) {
   SetDistillation o;
   o.divergence = Divergence::kReverseKl;
   std::vector<double> d(4, 99);
-  set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4), teacher, {}, o, LogitsGradient(d.data(), 1, 1, 4));
+  set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4), teacher, {}, o,
+                        LogitsGradient(d.data(), 1, 1, 4));
   // s_r (log s_r - log t_r - KL), shared by the two: log s_r - log t_r is 1, and the KL far smaller.
   const double share = std::exp(-27.6) / (std::exp(-27.6) + std::exp(-28.0));
   EXPECT_NEAR(d[2] / (std::exp(tail) * share), 1, 1e-9);
@@ -455,8 +457,8 @@ TEST(SetDistillation, ASetOfNoIdsTakesNoPart) {
   SetTeacher teacher;
   teacher.sets = IdSets(Targets(static_cast<const int64_t*>(nullptr), 0));  // [2, 0]
   std::vector<double> d_logits(2 * kV, 99);
-  const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 2, kV), teacher, {}, {},
-                                                          LogitsGradient(d_logits.data(), 1, 2, kV));
+  const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 2, kV), teacher,
+                                                          {}, {}, LogitsGradient(d_logits.data(), 1, 2, kV));
   EXPECT_EQ(got.loss, 0);
   EXPECT_EQ(got.metrics.tokens, 0);
   EXPECT_EQ(d_logits, std::vector<double>(2 * kV, 0));

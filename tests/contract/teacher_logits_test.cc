@@ -41,7 +41,8 @@ class UnitHead {
 
   FinishedLogits logits() const {
     const ConstMatrix view = logits_.view();
-    return FinishedLogits(view.data, view.dtype, kSequences, kTokens / kSequences, kVocab, logits_.batch_stride(), view.stride);
+    return FinishedLogits(view.data, view.dtype, kSequences, kTokens / kSequences, kVocab, logits_.batch_stride(),
+                          view.stride);
   }
   HiddenStates states() const { return HiddenStates(states_.view(), kSequences); }
   LmHead head() const { return LmHead(weight_.view(), HeadLayout::kHiddenVocab); }

@@ -228,8 +228,8 @@ TEST(TopK, OfLogitsThatTheCallerHolds) {
     ContextOptions options;
     options.vocab_tile = 3;
     options.simd_target = target;
-    return compute_token_stats(Context(options), FinishedLogits(logits.data(), 1, 7, 4), Targets(std::span(targets)), {},
-                               {.top_k = top_k});
+    return compute_token_stats(Context(options), FinishedLogits(logits.data(), 1, 7, 4), Targets(std::span(targets)),
+                               {}, {.top_k = top_k});
   };
   for (const std::string& target : simd_targets()) {
     SCOPED_TRACE(target);

@@ -266,8 +266,8 @@ TEST(VocabRanks, ComputeWhatOneProcessDoes) {
 }
 
 // What heads of others that are split over ranks got wrong.
-CrossEntropyResult of_three_ranks(const FromHidden& whole, const std::vector<int64_t>& ids,
-                                  const CrossEntropy& options, FromHidden::Outputs& outputs) {
+CrossEntropyResult of_three_ranks(const FromHidden& whole, const std::vector<int64_t>& ids, const CrossEntropy& options,
+                                  FromHidden::Outputs& outputs) {
   const std::vector<size_t>& world = kWorlds[2];
   ThreadGroup group(3);
   std::vector<CrossEntropyResult> results(3);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "support/calls.h"
 #include "support/distillation_case.h"
+#include "support/calls.h"
 
 #include <gtest/gtest.h>
 

@@ -369,8 +369,7 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   SoftCrossEntropy divergence;
   divergence.subtract_entropy = true;
   task("soft_cross_entropy, sparse", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), divergence, batch.sparse());
-  task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropy(),
-       batch.dense());
+  task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropy(), batch.dense());
   if constexpr (!Source::kFinishedLogits) {
     Distillation distilled;
     distilled.divergence = Divergence::kJsd;

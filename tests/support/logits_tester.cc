@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "support/calls.h"
 #include "support/logits_tester.h"
+#include "support/calls.h"
 
 #include <cmath>
 #include <limits>
@@ -21,7 +21,7 @@ int64_t LogitsBuffer::stored_row(int64_t row) const {
 FinishedLogits LogitsBuffer::view() const {
   const int64_t batch_stride = shape_.time_first ? stride() : stored_time() * stride();
   return FinishedLogits(tensor_.view().data, shape_.dtype, shape_.batch, shape_.time, shape_.vocab, batch_stride,
-                shape_.time_first ? shape_.batch * stride() : stride());
+                        shape_.time_first ? shape_.batch * stride() : stride());
 }
 
 LogitsGradient LogitsBuffer::output() {

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "support/calls.h"
 #include "support/policy_cases.h"
+#include "support/calls.h"
 
 #include <cmath>
 #include <limits>

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "support/calls.h"
 #include "support/preference_tester.h"
+#include "support/calls.h"
 
 #include <algorithm>
 #include <cmath>
@@ -183,7 +183,8 @@ SequenceRun<PreferenceResult> PreferenceTester::call(SequenceData& data, Gradien
   const Targets targets = inputs.targets_view();
   with_source(inputs, outputs, [&](const auto& gradients, const auto&... source) {
     if (form_ == Form::kSplit) {
-      const Forward<PreferenceLoss> forward = preference_loss_forward(context, source..., targets, data.reference, options_);
+      const Forward<PreferenceLoss> forward =
+          preference_loss_forward(context, source..., targets, data.reference, options_);
       run.backward_plan = preference_loss_backward(context, source..., targets, data.reference, options_, forward,
                                                    upstream_value(), gradients);
       run.result = forward.result;

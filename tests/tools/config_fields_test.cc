@@ -18,19 +18,13 @@ namespace {
 
 using Settings = std::vector<std::string>;
 
-const CrossEntropy& options_in(const cli::TaskRun& call, const CrossEntropy&) {
-  return call.cross_entropy;
-}
+const CrossEntropy& options_in(const cli::TaskRun& call, const CrossEntropy&) { return call.cross_entropy; }
 const PolicyLoss& options_in(const cli::TaskRun& call, const PolicyLoss&) { return call.policy; }
 const PreferenceLoss& options_in(const cli::TaskRun& call, const PreferenceLoss&) { return call.preference; }
 const KtoLoss& options_in(const cli::TaskRun& call, const KtoLoss&) { return call.kto; }
 
-const Distillation& options_in(const cli::TaskRun& call, const Distillation&) {
-  return call.distillation;
-}
-const SetDistillation& options_in(const cli::TaskRun& call, const SetDistillation&) {
-  return call.set_distillation;
-}
+const Distillation& options_in(const cli::TaskRun& call, const Distillation&) { return call.distillation; }
+const SetDistillation& options_in(const cli::TaskRun& call, const SetDistillation&) { return call.set_distillation; }
 const SoftCrossEntropy& options_in(const cli::TaskRun& call, const SoftCrossEntropy&) {
   return call.soft_cross_entropy;
 }
@@ -166,9 +160,7 @@ TEST(ConfigFields, OfDistillationArrive) { every_option_arrives<Distillation>("d
 TEST(ConfigFields, OfSetDistillationArrive) {
   every_option_arrives<SetDistillation>("set_distillation", "set_distillation.");
 }
-TEST(ConfigFields, OfSoftTargetsArrive) {
-  every_option_arrives<SoftCrossEntropy>("soft_targets", "soft_targets.");
-}
+TEST(ConfigFields, OfSoftTargetsArrive) { every_option_arrives<SoftCrossEntropy>("soft_targets", "soft_targets."); }
 TEST(ConfigFields, OfIdLogpsArrive) { every_option_arrives<IdLogps>("id_logps", "id_logps."); }
 
 // A teacher's keys, and those of its seeded sets, change what a call computes.

@@ -15,8 +15,8 @@
 namespace logitless::testing {
 namespace {
 
-using oracle::PolicyValue;
 using oracle::PolicyPoint;
+using oracle::PolicyValue;
 
 // Sequences of tokens with these log ratios, logp = -2 and ref = -2.25, under options.
 struct Example {

@@ -11,9 +11,9 @@
 
 #include "api/call.h"
 #include "source/head.h"
+#include "support/calls.h"
 #include "support/host_tensor.h"
 #include "support/thread_ranks.h"
-#include "support/calls.h"
 
 namespace logitless::testing {
 namespace {

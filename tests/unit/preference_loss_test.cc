@@ -129,9 +129,8 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
         options.simpo_gamma = 0;
         options.nll_weight = 0.0;
         if (smoothing != 0) options.label_smoothing = smoothing;
-        if (smoothing != 0 && loss != PairedLoss::kExoPair && loss != PairedLoss::kRobust &&
-            loss != PairedLoss::kAot && loss != PairedLoss::kAotUnpaired && loss != PairedLoss::kSimpo &&
-            loss != PairedLoss::kCpo) {
+        if (smoothing != 0 && loss != PairedLoss::kExoPair && loss != PairedLoss::kRobust && loss != PairedLoss::kAot &&
+            loss != PairedLoss::kAotUnpaired && loss != PairedLoss::kSimpo && loss != PairedLoss::kCpo) {
           continue;
         }
         SCOPED_TRACE(std::string(name_of(loss)) + " at " + std::to_string(margin));
