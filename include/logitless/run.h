@@ -104,8 +104,8 @@ class Upstream {
   const TokenGrads* grads_ = nullptr;
 };
 
-/// Computes the task's result and those gradients that `gradients` asks for (none: forward only). Where a
-/// context has a reduction over ranks, each rank returns what that of the whole batch is.
+/// Computes the task's result and those gradients that `gradients` asks for (none: forward only). Where ranks
+/// have parts of a batch, each rank returns the loss of the whole batch.
 template <Task T>
 LOGITLESS_API typename T::Result run(const Context& context, const Logits& logits, const T& task,
                                      const Gradients& gradients = {});
