@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes logitless/_meanings.py, the sentence of each option, from the tables of docs/options.md; and
-logitless/__init__.pyi, torch.pyi and jax.pyi, which editors and type checkers read, from the built package."""
+"""Writes from the built package the tables of docs/options.md, and logitless/__init__.pyi, torch.pyi and jax.pyi,
+which editors and type checkers read."""
 
 import ast
 import inspect
@@ -11,7 +11,6 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent
 PAGE = ROOT.parent / "docs" / "options.md"
-TARGET = ROOT / "logitless" / "_meanings.py"
 SECTIONS = {
     "Every call": "token",
     "Gradients": "backward",
@@ -27,30 +26,44 @@ SECTIONS = {
 }
 
 
-def meanings():
-    out, task = {}, None
-    for line in PAGE.read_text(encoding="utf-8").splitlines():
+def taken(name, field):
+    """What an option takes, for the page."""
+    if "choices" in field:
+        names = ("bfloat16", "float16") if name == "round_logits_to" else field["choices"]
+        one = ", ".join(f"`{choice}`" for choice in names)
+    elif field["type"] == "bool":
+        one = "true or false"
+    else:
+        one = "an integer" if (field["type"], field["range"]) == ("int", "a finite number") else field["range"]
+    if field.get("list") or field["type"].endswith("array"):
+        one = f"a list of {one}" if "choices" in field else f"a list, each {one}"
+    return one + (", or none" if field.get("optional") else "")
+
+
+def rows_of(options):
+    """The rows of a list's table. Options of tokens have a table of their own."""
+    from logitless import _core
+
+    defaults, rows = _core.texts(options, {}), []
+    for name, field in _core.fields(options).items():
+        if options == "token" or name not in _core.fields("token"):
+            meaning = re.sub(r"(metrics\.\w+|\b[a-z]{2,}\w*_\w+|(?<=; needs )\w+)", r"`\1`", field["meaning"])
+            meaning = f"{field['shape']}, {meaning}" if "shape" in field else meaning
+            rows.append(f"| `{name}` | {taken(name, field)} | {defaults[name]} | {meaning} |")
+    return rows
+
+
+def options_page(page):
+    """docs/options.md with its tables written anew."""
+    lines = []
+    for line in page.splitlines():
         if line.startswith("## "):
-            task = SECTIONS.get(line[3:])
-        row = re.fullmatch(r"\| `(\w+)` \| .* \| .* \| (.*) \|", line)
-        if task and row:
-            text = re.sub(r"\s*\((section )?\d+(\.\d+)?\)", "", row[2])  # a section of docs/losses.md
-            out.setdefault(task, {})[row[1]] = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text).replace("`", "")
-    return out
-
-
-def generated():
-    lines = [
-        "# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0",
-        '"""What each option does. python/generate_signatures.py writes this file from docs/options.md."""',
-        "",
-        "MEANINGS: dict[str, dict[str, str]] = {",
-    ]
-    for task, rows in meanings().items():
-        lines.append(f'    "{task}": {{')
-        lines += [f"        {name!r}: {text!r}," for name, text in rows.items()]
-        lines.append("    },")
-    return "\n".join([*lines, "}", ""])
+            options = SECTIONS.get(line[3:])
+        if not line.startswith("| `"):
+            lines.append(line)
+        if line == "|---|---|---|---|":
+            lines += rows_of(options)
+    return "\n".join([*lines, ""])
 
 
 def text_of(annotation):
@@ -163,6 +176,8 @@ def stub():
         "    optional: bool",
         "    list: bool",
         "    range: str",
+        "    meaning: str",
+        "    shape: str",
     ]
     described = [*logitless._PLANS, "id_logps_backward"]
     for node in tree.body:
@@ -244,7 +259,7 @@ IMPORTS = {
 
 
 def stubs():
-    """Every file that this script writes beside _meanings.py, by its name."""
+    """The stubs, by their names."""
     return {
         "__init__.pyi": stub(),
         "torch.pyi": stub_of("torch", IMPORTS["torch"], "Tensor"),
@@ -254,6 +269,6 @@ def stubs():
 
 if __name__ == "__main__":
     sys.path.remove(str(ROOT))  # the built package, not the sources, which have no _core
-    TARGET.write_text(generated(), encoding="utf-8")
+    PAGE.write_text(options_page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
     for name, text in stubs().items():
         (ROOT / "logitless" / name).write_text(text, encoding="utf-8")

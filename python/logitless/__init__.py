@@ -474,7 +474,8 @@ def options(task: str) -> dict[str, dict[str, Any]]:
         task: the name of a function as in plan(), or "context" or "backward" (whose mode is backward= of a call).
 
     Returns:
-        A dict by name, of dicts with the option's type and default, and its choices if it takes a name.
+        A dict by name, of dicts: the option's type, default and range, its meaning in a sentence, its choices if it takes
+        a name, and its shape if it is an array.
 
     Raises:
         ValueError: task is none of them.

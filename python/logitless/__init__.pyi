@@ -45,6 +45,8 @@ class Option(TypedDict, total=False):
     optional: bool
     list: bool
     range: str
+    meaning: str
+    shape: str
 
 class Context(_core.Context):
     """How calls run: immutable, and usable from several threads at once.
@@ -149,7 +151,7 @@ def cross_entropy(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         reduction: how the tokens' losses become one.
@@ -161,11 +163,11 @@ def cross_entropy(
         normaliser: divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only.
         want_accuracy: fills metrics.accuracy and per_token_argmax.
         want_entropy: fills metrics.mean_entropy.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         Result: see help(logitless.Result).
@@ -263,8 +265,8 @@ def policy_loss(
         scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
         mask (flags [N] or [B, T]): 0 excludes a token.
         advantages_per: what advantages has an entry for.
-        kept_ids (ids [N, K], or [E] with kept_offsets): token ids that the sampler kept.
-        kept_offsets (ids [N + 1]): row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
+        kept_ids (ids [N, K], or [E] with offsets): token ids that the sampler kept.
+        kept_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         kept_counts (ids [N]): how many of its K ids each row has.
         d_hidden (output as hidden): receives the gradient of hidden.
         d_weight (output as weight): receives the gradient of weight.
@@ -279,16 +281,16 @@ def policy_loss(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        importance_sampling_level: one ratio a token, or GSPO's one a sequence.
+        importance_sampling_level: one ratio per token, or GSPO's one per sequence.
         epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
         epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
         delta: with two-sided clipping: the largest ratio of the unclipped side.
         log_ratio_clamp: log ratios are held within ± this; none is 300.
         beta: the weight of the KL penalty; needs ref_logps.
-        kl_estimator: of the KL from one sample; needs beta.
+        kl_estimator: estimates the KL from one sample; needs beta.
         use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
         entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
         top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
@@ -297,11 +299,11 @@ def policy_loss(
         sampler_clip_min: the least correction; needs sampler_correction.
         sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
         teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
-        teacher_against: whose log-probability stands against the teacher's; needs teacher_weight.
-        teacher_discount: what one position further on counts for; needs teacher_weight.
+        teacher_against: the log-probability that the teacher's is compared with; needs teacher_weight.
+        teacher_discount: how much each position further on counts; needs teacher_weight.
         trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
-        trust_region_low: its lower bound; unset it is 0.2 (tv_both: 0.1).
-        trust_region_high: its upper bound; unset it is 0.2 (tv_both: 0.1).
+        trust_region_low: the trust region's lower bound; unset it is 0.2 (tv_both: 0.1).
+        trust_region_high: the trust region's upper bound; unset it is 0.2 (tv_both: 0.1).
         m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
         sampler_penalty: the weight of (logp − sampling)².
         positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
@@ -310,27 +312,27 @@ def policy_loss(
         max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
         num_sequences: what a mean of sequences divides by in place of their number.
         count_empty_sequences: whether a mean of sequences counts those without a token.
-        sapo_temperature_pos: of sapo, where the advantage is positive.
-        sapo_temperature_neg: of sapo, where it is negative.
-        vespo_k_pos: k of vespo, where the advantage is not negative.
-        vespo_lambda_pos: λ of vespo, where the advantage is not negative.
-        vespo_k_neg: k of vespo, where it is negative.
-        vespo_lambda_neg: λ of vespo, where it is negative.
+        sapo_temperature_pos: sapo: the temperature where the advantage is positive.
+        sapo_temperature_neg: sapo: the temperature where the advantage is negative.
+        vespo_k_pos: vespo: k where the advantage is not negative.
+        vespo_lambda_pos: vespo: λ where the advantage is not negative.
+        vespo_k_neg: vespo: k where the advantage is negative.
+        vespo_lambda_neg: vespo: λ where the advantage is negative.
         dro_tau: dro: twice the weight of (logp − old)².
         topr_weight_pos: topr: the weight of sequences with a score above 0.
         topr_weight_neg: topr: the weight of the others.
         cov_share: clip_cov, kl_cov: the share of tokens that they choose.
-        cov_low: clip_cov chooses among tokens of a covariance above this.
-        cov_high: and below this.
-        cov_seed: decides what clip_cov chooses.
+        cov_low: clip_cov chooses among tokens with a covariance above this.
+        cov_high: clip_cov chooses among tokens with a covariance below this.
+        cov_seed: decides which tokens clip_cov chooses.
         cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy where nothing else needs it.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         Result: see help(logitless.Result).
@@ -409,7 +411,7 @@ def preference_loss(
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
-        ref_logps_per: what ref_logps has an entry for.
+        ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
         ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
         ref_weight (floats [V, H]): the reference's head, as weight is.
         ref_bias (floats [V]): added to the logits.
@@ -439,25 +441,25 @@ def preference_loss(
         ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
         discopop_tau: τ of discopop.
         simpo_gamma: γ of simpo.
-        f_divergence: what stands in place of log ratios.
+        f_divergence: takes the place of log ratios.
         f_alpha: α of alpha_divergence.
-        ld_alpha: LD-DPO: what tokens beyond the length of the pair's shorter answer count.
+        ld_alpha: LD-DPO: how much tokens beyond the length of the pair's shorter answer count.
         use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
         reward_alpha: AlphaPO: α of simpo's and cpo's reward.
         nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         Result: see help(logitless.Result).
@@ -489,6 +491,8 @@ def kto_loss(
     logits: Optional[ArrayLike] = None, labels: Optional[ArrayLike] = None,
     ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
+    sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
     ref_bias: Optional[ArrayLike] = None,
     ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
@@ -496,8 +500,6 @@ def kto_loss(
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
-    kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
-    sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -537,7 +539,11 @@ def kto_loss(
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         labels (flags [B]): 1 is desirable.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
-        ref_logps_per: what ref_logps has an entry for.
+        ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
+        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
+        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
+        sequence_weights (numbers [B]): multiplies each sequence's loss.
+        reward_targets (numbers [B]): for a2po.
         ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
         ref_weight (floats [V, H]): the reference's head, as weight is.
         ref_bias (floats [V]): added to the logits.
@@ -550,10 +556,6 @@ def kto_loss(
         ref_lora_b (floats [V, R]): its second matrix.
         ref_lora_scale: multiplies the LoRA's part of the logits.
         ref_lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
-        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
-        sequence_weights (numbers [B]): multiplies each sequence's loss.
-        reward_targets (numbers [B]): for a2po.
         d_hidden (output as hidden): receives the gradient of hidden.
         d_weight (output as weight): receives the gradient of weight.
         d_bias (output as bias): receives the gradient of bias.
@@ -565,24 +567,24 @@ def kto_loss(
         accumulate: adds to the gradients in place of overwriting them.
         loss: the loss of a sequence.
         beta: the scale of log ratios.
-        desirable_weight: of desirable sequences.
-        undesirable_weight: of the others.
+        desirable_weight: the weight of desirable sequences.
+        undesirable_weight: the weight of the others.
         bco_delta: bco: what rewards are compared with.
         average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
         ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         Result: see help(logitless.Result).
@@ -649,8 +651,8 @@ def soft_cross_entropy(
         lora_states (floats [N, R]): hidden states times lora_a, if they are known.
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        ids (ids [N, K], or [E] with id_offsets): token ids with a target weight.
-        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        ids (ids [N, K], or [E] with offsets): token ids with a target weight.
+        id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         weights (numbers as ids): their probabilities; weights of one id add up.
         probabilities (float32 [N, V]): in place of ids and weights; float64 if hidden is.
@@ -667,18 +669,18 @@ def soft_cross_entropy(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         reduction: how the tokens' losses become one.
         subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
         normaliser: divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         SoftCrossEntropyResult: see help(logitless.SoftCrossEntropyResult).
@@ -740,7 +742,7 @@ def set_distillation_loss(
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (ids [N, K], or [E] with id_offsets): token ids whose teacher log-probability is known.
+        ids (ids [N, K], or [E] with offsets): token ids whose teacher log-probability is known.
         teacher_logps (numbers as ids): the teacher's log-probabilities.
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
@@ -757,7 +759,7 @@ def set_distillation_loss(
         lora_states (floats [N, R]): hidden states times lora_a, if they are known.
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         teacher_outside_logps (numbers [N]): the teacher's log-probability of all other ids.
         d_hidden (output as hidden): receives the gradient of hidden.
@@ -774,7 +776,7 @@ def set_distillation_loss(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
@@ -788,11 +790,11 @@ def set_distillation_loss(
         normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
         loss_scale: multiplies loss and gradients.
         tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         SetDistillationResult: see help(logitless.SetDistillationResult).
@@ -834,7 +836,7 @@ def id_logps(
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (ids [N, K], or [E] with id_offsets): token ids.
+        ids (ids [N, K], or [E] with offsets): token ids of each row.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
@@ -849,13 +851,13 @@ def id_logps(
         lora_states (floats [N, R]): hidden states times lora_a, if they are known.
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         normalise_over: what the probabilities of a row sum to 1 over.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
 
@@ -902,7 +904,7 @@ def id_logps_backward(
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (ids [N, K], or [E] with id_offsets): token ids.
+        ids (ids [N, K], or [E] with offsets): token ids of each row.
         forward: what id_logps() has returned for the same arguments.
         upstream (float64 or float32 as ids): the gradient of the loss in each of the logps.
         context: how the call runs; by default a shared one.
@@ -918,7 +920,7 @@ def id_logps_backward(
         lora_states (floats [N, R]): hidden states times lora_a, if they are known.
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        id_offsets (ids [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         d_hidden (output as hidden): receives the gradient of hidden.
         d_weight (output as weight): receives the gradient of weight.
@@ -933,14 +935,14 @@ def id_logps_backward(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         Plan: what ran.
@@ -971,7 +973,9 @@ def distillation_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None,
+    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    teacher_bias: Optional[ArrayLike] = None,
     teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
@@ -996,7 +1000,6 @@ def distillation_loss(
     normaliser: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
-    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
 ) -> Result:
     """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
     the hidden states and the head of each, over one vocabulary.
@@ -1026,6 +1029,7 @@ def distillation_loss(
         lora_states (floats [N, R]): hidden states times lora_a, if they are known.
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
         teacher_bias (floats [V]): added to the logits.
         teacher_layout: the axes of teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
@@ -1046,11 +1050,11 @@ def distillation_loss(
         d_logits (output as logits): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        divergence: how far student and teacher are apart.
+        divergence: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
@@ -1059,7 +1063,7 @@ def distillation_loss(
         forward_weight: w of mixed_kl, the weight of the forward KL.
         acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
         divergence_weight: the weight of the divergence.
-        temperature_squared: multiplies the divergence with the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how the tokens' losses become one.
@@ -1068,12 +1072,11 @@ def distillation_loss(
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills whether both have the same most likely id.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
-        seed: of sampled: another one draws other parts; PyTorch's functions draw it themselves.
-        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
+        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
 
     Returns:
         Result: see help(logitless.Result).
@@ -1135,13 +1138,13 @@ def token_stats(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperatures (float64 [N]): one a token, in place of temperature.
+        temperatures (float64 [N]): one per token, in place of temperature.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         entropy: the entropy of the token's distribution, in nats.
         cross: Σ_v q_v log p_v.
         argmax: the most likely id.
-        rank: the rank of the target among the logits; costs a second walk.
+        rank: the rank of the target among the logits; costs a second pass over them.
         top_k: the ids and log-probabilities of the k largest logits; 0 for none.
         cross_weights (float32 [V]): q of cross; empty: 1/V each.
         outside: log(1 − p) of the target, from a sum over all other entries.
@@ -1403,6 +1406,8 @@ def plan(
     logits: Optional[ArrayLike] = None, labels: Optional[ArrayLike] = None,
     ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
+    sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
     ref_bias: Optional[ArrayLike] = None,
     ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
@@ -1410,8 +1415,6 @@ def plan(
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
-    kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
-    sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -1645,7 +1648,9 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None,
+    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    teacher_bias: Optional[ArrayLike] = None,
     teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
@@ -1670,7 +1675,6 @@ def plan(
     normaliser: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
-    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
 ) -> Plan:
     """What a call would run, and the memory that it would take. Nothing is computed.
 
@@ -1700,7 +1704,8 @@ def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kt
         task: the name of a function as in plan(), or "context" or "backward" (whose mode is backward= of a call).
 
     Returns:
-        A dict by name, of dicts with the option's type and default, and its choices if it takes a name.
+        A dict by name, of dicts: the option's type, default and range, its meaning in a sentence, its choices if it takes
+        a name, and its shape if it is an array.
 
     Raises:
         ValueError: task is none of them.

@@ -11,7 +11,6 @@ from typing import Any, Literal, Optional, Union
 
 from . import _core
 from ._examples import EXAMPLES, RAISES, RETURNS, SETUP
-from ._meanings import MEANINGS
 
 
 class ArrayLike:
@@ -86,76 +85,12 @@ _OUTPUTS: list[Argument] = [
     ("weight_sink", Optional[Callable[..., Any]], None, "receives each tile of d_weight: (first, count, tile)"),
     ("accumulate", bool, False, "adds to the gradients in place of overwriting them"),
 ]
-_TOKENS, _SEQUENCES, _ROWS = "[N] or [B, T]", "[B]", "[N, K], or [E] with {}offsets"
-_TARGETS: list[Argument] = [("targets", Array("ids", _TOKENS), None, "token ids, one per row of hidden")]
-_MASK: Argument = ("mask", Array("flags", _TOKENS), None, "0 excludes a token")
-_PER = Literal["by_size", "sequence", "token"]
-_REFERENCE: list[Argument] = [
-    ("ref_logps", Array("numbers", "[B] or [N]"), None, "the reference's log-probabilities, per sequence or per token"),
-    ("ref_logps_per", _PER, "by_size", "what ref_logps has an entry for"),
-    *_head("ref_", "the reference"),
-]
-
-
-def _per_token(name: str, meaning: str) -> Argument:
-    return (name, Array("numbers", "[N]"), None, meaning)
-
-
-def _per_sequence(name: str, meaning: str) -> Argument:
-    return (name, Array("numbers", _SEQUENCES), None, meaning)
-
-
-def _sets(prefix: str, what: str) -> list[Argument]:
-    ids = "ids" if prefix == "id" else f"{prefix}_ids"
-    return [
-        (ids, Array("ids", _ROWS.format(f"{prefix}_")), None, what),
-        (f"{prefix}_offsets", Array("ids", "[N + 1]"), None, f"row r has {ids}[{prefix}_offsets[r] : {prefix}_offsets[r + 1]]"),
-        (f"{prefix}_counts", Array("ids", "[N]"), None, "how many of its K ids each row has"),
-    ]
-
-
-_BATCH: dict[str, list[Argument]] = {
-    "cross_entropy": _TARGETS,
-    "policy_loss": [
-        ("chosen_ids", Array("ids", _TOKENS), None, "the sampled token ids"),
-        ("advantages", Array("numbers", "[B] or [N]"), None, "one per sequence or per token"),
-        _per_token("old_logps", "log-probabilities before the update; without them the ratio is 1"),
-        _per_token("ref_logps", "the reference's log-probabilities; needs beta"),
-        _per_token("sampling_logps", "the sampler's log-probabilities; NaN where unknown"),
-        _per_token("teacher_logps", "the teacher's log-probabilities; needs teacher_weight"),
-        _per_sequence("scores", "above 0 for a good sequence; for topr and positive_nll_weight"),
-        _MASK,
-        ("advantages_per", _PER, "by_size", "what advantages has an entry for"),
-        *_sets("kept", "token ids that the sampler kept"),
-    ],
-    "preference_loss": [*_TARGETS, *_REFERENCE],
-    "kto_loss": [
-        *_TARGETS,
-        ("labels", Array("flags", _SEQUENCES), None, "1 is desirable"),
-        *_REFERENCE,
-        ("kl_logps", Array("numbers", "[B or other]"), None, "log-probabilities of the mismatched answers; for kto"),
-        ("kl_ref_logps", Array("numbers", "as kl_logps"), None, "the reference's, for kto"),
-        _per_sequence("sequence_weights", "multiplies each sequence's loss"),
-        _per_sequence("reward_targets", "for a2po"),
-    ],
-    "soft_cross_entropy": [
-        *_sets("id", "token ids with a target weight"),
-        ("weights", Array("numbers", "as ids"), None, "their probabilities; weights of one id add up"),
-        ("probabilities", Array("float32", "[N, V]"), None, "in place of ids and weights; float64 if hidden is"),
-        _MASK,
-    ],
-    "set_distillation_loss": [
-        *_sets("id", "token ids whose teacher log-probability is known"),
-        ("teacher_logps", Array("numbers", "as ids"), None, "the teacher's log-probabilities"),
-        _per_token("teacher_outside_logps", "the teacher's log-probability of all other ids"),
-        *_TARGETS,
-    ],
-    "id_logps": _sets("id", "token ids"),
-    "token_stats": _TARGETS,
+_MODELS: dict[str, list[Argument]] = {
+    "preference_loss": _head("ref_", "the reference"),
+    "kto_loss": _head("ref_", "the reference"),
     "distillation_loss": [
         *_head("teacher_", "the teacher"),
         ("teacher_logits", Array("floats", "[N, V] or [B, T, V]"), None, "in place of teacher_hidden and teacher_weight"),
-        *_TARGETS,
     ],
 }
 
@@ -170,22 +105,15 @@ def _typed(field: dict[str, Any]) -> Any:
     return Optional[one] if field.get("optional") else one
 
 
-def _meaning(task: str, option: str) -> str:
-    """The sentence of docs/options.md. A task's table leaves out the options of tokens, which have their own."""
-    return MEANINGS[task].get(option) or MEANINGS["token"].get(option, "")
-
-
 @functools.lru_cache(None)  # several modules ask for the same options
 def options_of(task: str, *lists: str) -> dict[str, Argument]:
     """The options of a task, and those of other lists, by name."""
     rows = {}
     for name in (task, *lists):
         for key, field in _core.fields(name).items():
-            key, default = "backward" if (name, key) == ("backward", "mode") else key, field["default"]
-            meaning = _meaning(name, "mode" if key == "backward" else key)
-            kind = field["type"].removesuffix(" array") if field["type"].endswith("array") else None
-            shape = "[N]" if key == "temperatures" else "[V]"
-            rows[key] = (key, Array(kind, shape) if kind else _typed(field), default, meaning)
+            key = "backward" if (name, key) == ("backward", "mode") else key
+            kind, _, array = field["type"].partition(" ")
+            rows[key] = (key, Array(kind, field["shape"]) if array else _typed(field), field["default"], field["meaning"])
     return rows
 
 
@@ -195,12 +123,9 @@ _NO_GRADIENTS = ("id_logps", "token_stats")
 def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument]:
     """Every argument of a function besides context, by name."""
     gradients = task not in _NO_GRADIENTS if gradients is None else gradients
-    rows = {row[0]: row for row in (*_SOURCE, *_BATCH[task], *(_OUTPUTS if gradients else ()))}
-    rows |= options_of(task, *(("backward",) if gradients else ()))
-    if task == "distillation_loss":
-        name, (_, type, default, _) = "teacher_round_logits_to", rows["round_logits_to"]
-        rows[name] = (name, type, default, "rounds the teacher's raw logits to this type")
-    return rows
+    tensors = options_of(f"{task}.tensors").values()
+    rows = {row[0]: row for row in (*_SOURCE, *tensors, *_MODELS.get(task, ()), *(_OUTPUTS if gradients else ()))}
+    return rows | options_of(task, *(("backward",) if gradients else ()))
 
 
 class Described(Signature):
@@ -251,7 +176,6 @@ class Surface:
         if not isinstance(type, Array):
             return f"    {name}: {meaning}."
         kind, shape = self.ids if type.kind == "ids" else type.kind, self.shape(type.shape)
-        meaning = meaning.partition("], ")[2] if meaning[0] == "[" else meaning  # docs/options.md says shapes, too
         return f"    {name} ({kind} {shape}): {meaning}."
 
 

@@ -46,7 +46,7 @@ def _plain_fields(structure: str) -> dict[str, Field]:
     return {
         name: Field(_TYPES.get(field["type"], field["type"]), field["default"], field.get("optional", False))
         for name, field in _core.fields(structure).items()
-        if not field["type"].endswith(("array", "sets", "reference"))
+        if not field["type"].endswith("array")
     }
 
 
@@ -61,7 +61,7 @@ for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
 DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation_loss"), **BACKWARD}
 del DISTILLATION["normaliser"]
-POLICY = {**_plain_fields("policy_loss"), "advantages_per": _plain_fields("policy_batch")["advantages_per"], **BACKWARD}
+POLICY = {**_plain_fields("policy_loss"), "advantages_per": _plain_fields("policy_loss.tensors")["advantages_per"], **BACKWARD}
 _REFERENCE = {"ref_softcap": Field("float", 0.0), "ref_logps_per": POLICY["advantages_per"]}
 PREFERENCE = {**_plain_fields("preference_loss"), **_REFERENCE, **BACKWARD}
 KTO = {**_plain_fields("kto_loss"), **_REFERENCE, **BACKWARD}

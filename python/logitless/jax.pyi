@@ -60,7 +60,7 @@ def distillation_loss(
         teacher_layout: the axes of teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
         teacher_round_logits_to: rounds the teacher's raw logits to this type.
-        divergence: how far student and teacher are apart.
+        divergence: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -72,17 +72,17 @@ def distillation_loss(
         forward_weight: w of mixed_kl, the weight of the forward KL.
         acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
         divergence_weight: the weight of the divergence.
-        temperature_squared: multiplies the divergence with the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how the tokens' losses become one.
         mean_over: what a mean divides by.
         normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
         loss_scale: multiplies loss and gradients.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -118,7 +118,7 @@ def id_logps(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (ids [..., K]): token ids.
+        ids (ids [..., K]): token ids of each row.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
         vocab_ids (ids [K]): the head's entries that the call is over; all by default.
@@ -129,10 +129,10 @@ def id_logps(
         temperature: divides the capped logits.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -207,10 +207,10 @@ def linear_cross_entropy(
         dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
         loss_scale: multiplies loss and gradients.
         normaliser: divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -287,10 +287,10 @@ def set_distillation_loss(
         normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
         loss_scale: multiplies loss and gradients.
         tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -350,10 +350,10 @@ def soft_cross_entropy(
         subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
         normaliser: divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -403,10 +403,10 @@ def token_logps(
         temperature: divides the capped logits.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:

@@ -70,7 +70,7 @@ def distillation_loss(
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         softcap: c of c · tanh(logits / c); 0 for none.
-        divergence: how far student and teacher are apart.
+        divergence: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -82,17 +82,17 @@ def distillation_loss(
         forward_weight: w of mixed_kl, the weight of the forward KL.
         acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
         divergence_weight: the weight of the divergence.
-        temperature_squared: multiplies the divergence with the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         mean_over: what a mean divides by.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills whether both have the same most likely id.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -134,10 +134,10 @@ def id_logps(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids.
+        ids (int64 or int32 [..., K], or [E] with offsets): token ids of each row.
         bias (floats [V]): added to the logits.
         id_counts (int64 or int32 [...]): how many of its K ids each row has.
-        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
@@ -147,10 +147,10 @@ def id_logps(
         temperature: divides the capped logits.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -219,8 +219,8 @@ def kto_loss(
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss: the loss of a sequence.
         beta: the scale of log ratios.
-        desirable_weight: of desirable sequences.
-        undesirable_weight: of the others.
+        desirable_weight: the weight of desirable sequences.
+        undesirable_weight: the weight of the others.
         bco_delta: bco: what rewards are compared with.
         average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
         ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
@@ -232,11 +232,11 @@ def kto_loss(
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
         ref_softcap: c of c · tanh(logits / c); 0 for none.
-        ref_logps_per: what ref_logps has an entry for.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -320,10 +320,10 @@ def linear_cross_entropy(
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
         loss_scale: multiplies loss and gradients.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
 
     Returns:
@@ -405,9 +405,9 @@ def policy_loss(
         teacher_logps (numbers [...]): the teacher's log-probabilities; needs teacher_weight.
         scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
         mask (flags [...]): 0 excludes a token.
-        kept_ids (int64 or int32 [..., K], or [E] with kept_offsets): token ids that the sampler kept.
+        kept_ids (int64 or int32 [..., K], or [E] with offsets): token ids that the sampler kept.
         kept_counts (int64 or int32 [...]): how many of its K ids each row has.
-        kept_offsets (int64 or int32 [N + 1]): row r has kept_ids[kept_offsets[r] : kept_offsets[r + 1]].
+        kept_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, in place of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
@@ -421,13 +421,13 @@ def policy_loss(
         temperature: divides the capped logits.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        importance_sampling_level: one ratio a token, or GSPO's one a sequence.
+        importance_sampling_level: one ratio per token, or GSPO's one per sequence.
         epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
         epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
         delta: with two-sided clipping: the largest ratio of the unclipped side.
         log_ratio_clamp: log ratios are held within ± this; none is 300.
         beta: the weight of the KL penalty; needs ref_logps.
-        kl_estimator: of the KL from one sample; needs beta.
+        kl_estimator: estimates the KL from one sample; needs beta.
         use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
         entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
         top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
@@ -436,11 +436,11 @@ def policy_loss(
         sampler_clip_min: the least correction; needs sampler_correction.
         sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
         teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
-        teacher_against: whose log-probability stands against the teacher's; needs teacher_weight.
-        teacher_discount: what one position further on counts for; needs teacher_weight.
+        teacher_against: the log-probability that the teacher's is compared with; needs teacher_weight.
+        teacher_discount: how much each position further on counts; needs teacher_weight.
         trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
-        trust_region_low: its lower bound; unset it is 0.2 (tv_both: 0.1).
-        trust_region_high: its upper bound; unset it is 0.2 (tv_both: 0.1).
+        trust_region_low: the trust region's lower bound; unset it is 0.2 (tv_both: 0.1).
+        trust_region_high: the trust region's upper bound; unset it is 0.2 (tv_both: 0.1).
         m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
         sampler_penalty: the weight of (logp − sampling)².
         positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
@@ -449,27 +449,27 @@ def policy_loss(
         max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
         num_sequences: what a mean of sequences divides by in place of their number.
         count_empty_sequences: whether a mean of sequences counts those without a token.
-        sapo_temperature_pos: of sapo, where the advantage is positive.
-        sapo_temperature_neg: of sapo, where it is negative.
-        vespo_k_pos: k of vespo, where the advantage is not negative.
-        vespo_lambda_pos: λ of vespo, where the advantage is not negative.
-        vespo_k_neg: k of vespo, where it is negative.
-        vespo_lambda_neg: λ of vespo, where it is negative.
+        sapo_temperature_pos: sapo: the temperature where the advantage is positive.
+        sapo_temperature_neg: sapo: the temperature where the advantage is negative.
+        vespo_k_pos: vespo: k where the advantage is not negative.
+        vespo_lambda_pos: vespo: λ where the advantage is not negative.
+        vespo_k_neg: vespo: k where the advantage is negative.
+        vespo_lambda_neg: vespo: λ where the advantage is negative.
         dro_tau: dro: twice the weight of (logp − old)².
         topr_weight_pos: topr: the weight of sequences with a score above 0.
         topr_weight_neg: topr: the weight of the others.
         cov_share: clip_cov, kl_cov: the share of tokens that they choose.
-        cov_low: clip_cov chooses among tokens of a covariance above this.
-        cov_high: and below this.
-        cov_seed: decides what clip_cov chooses.
+        cov_low: clip_cov chooses among tokens with a covariance above this.
+        cov_high: clip_cov chooses among tokens with a covariance below this.
+        cov_seed: decides which tokens clip_cov chooses.
         cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy where nothing else needs it.
         advantages_per: what advantages has an entry for.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -544,9 +544,9 @@ def preference_loss(
         ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
         discopop_tau: τ of discopop.
         simpo_gamma: γ of simpo.
-        f_divergence: what stands in place of log ratios.
+        f_divergence: takes the place of log ratios.
         f_alpha: α of alpha_divergence.
-        ld_alpha: LD-DPO: what tokens beyond the length of the pair's shorter answer count.
+        ld_alpha: LD-DPO: how much tokens beyond the length of the pair's shorter answer count.
         use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
         reward_alpha: AlphaPO: α of simpo's and cpo's reward.
         nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
@@ -558,11 +558,11 @@ def preference_loss(
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
         ref_softcap: c of c · tanh(logits / c); 0 for none.
-        ref_logps_per: what ref_logps has an entry for.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -619,11 +619,11 @@ def set_distillation_loss(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids whose teacher log-probability is known.
+        ids (int64 or int32 [..., K], or [E] with offsets): token ids whose teacher log-probability is known.
         teacher_logps (numbers as ids): the teacher's log-probabilities.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
         id_counts (int64 or int32 [...]): how many of its K ids each row has.
-        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
@@ -649,10 +649,10 @@ def set_distillation_loss(
         mean_over: what a mean divides by.
         loss_scale: multiplies loss and gradients.
         tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -702,10 +702,10 @@ def soft_cross_entropy(
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         probabilities (numbers [..., V]): in place of ids and weights; copied unless they are float32.
-        ids (int64 or int32 [..., K], or [E] with id_offsets): token ids with a target weight.
+        ids (int64 or int32 [..., K], or [E] with offsets): token ids with a target weight.
         weights (numbers as ids): their probabilities; weights of one id add up.
         id_counts (int64 or int32 [...]): how many of its K ids each row has.
-        id_offsets (int64 or int32 [N + 1]): row r has ids[id_offsets[r] : id_offsets[r + 1]].
+        id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
@@ -720,10 +720,10 @@ def soft_cross_entropy(
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -778,10 +778,10 @@ def token_logps(
         temperature: divides the capped logits.
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: of all vocabulary entries, of a random part without bias, or of all but the least.
-        noise: of sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: of sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: of certified: how much of a row's probability may be left out.
+        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
+        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
+        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
+        tolerance: certified: how much of a row's probability may be left out.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 

@@ -23,26 +23,16 @@ namespace logitless::python {
 template <class Result>
 nb::dict result_dict(Result result, DType type) {
   nb::dict out;
-  const auto add = [&](const char* name, const auto& column) { out[name] = to_numpy(column, type); };
-  const auto add_asked = [&](const char* name, const auto& column) {
-    if (!column.empty()) add(name, column);
+  const auto add = [&]<class T>(const Field& field, const T& member) {
+    if constexpr (kIsVector<T>) {
+      if (!field.on_request || !member.empty()) out[field.name] = to_numpy(member, type);
+    } else if constexpr (std::is_arithmetic_v<T>) {
+      out[field.name] = member;
+    } else {
+      out[field.name] = dict_of(member);
+    }
   };
-  if constexpr (requires { result.loss; }) out["loss"] = result.loss;
-  if constexpr (requires { result.logps; }) add("logps", result.logps);
-  if constexpr (requires { result.per_token_logps; }) add("per_token_logps", result.per_token_logps);
-  if constexpr (requires { result.per_token_lse; }) add("per_token_lse", result.per_token_lse);
-  if constexpr (requires { result.per_token_argmax; }) add_asked("per_token_argmax", result.per_token_argmax);
-  if constexpr (requires { result.per_token_loss; }) add("per_token_loss", result.per_token_loss);
-  if constexpr (requires { result.sequence_logps; }) add("sequence_logps", result.sequence_logps);
-  if constexpr (requires { result.sequence_losses; }) add("sequence_losses", result.sequence_losses);
-  if constexpr (requires { result.per_token_divergence; }) add("per_token_divergence", result.per_token_divergence);
-  if constexpr (requires { result.per_token_acceptance; }) {
-    add("per_token_acceptance", result.per_token_acceptance);
-    add_asked("per_token_agreement", result.per_token_agreement);
-    add_asked("per_token_entropy", result.per_token_entropy);
-    add_asked("per_token_teacher_entropy", result.per_token_teacher_entropy);
-  }
-  if constexpr (requires { result.metrics; }) out["metrics"] = dict_of(result.metrics);
+  visit_fields(FieldsOf<Result>(), add, result);
   out["plan"] = std::move(result.plan);
   return out;
 }

@@ -44,29 +44,61 @@ nb::dict describe(const std::vector<T>& values) {
   out["list"] = true;
   return out;
 }
-// Arrays, and what a call refers to.
+// Arrays, and memory.
 template <class T>
 nb::dict describe(const std::span<const T>&) {
-  return described(std::is_same_v<T, float>    ? "float32 array"
-                   : std::is_same_v<T, double> ? "float64 array"
-                                               : "array",
+  return described(std::is_same_v<T, float>     ? "float32 array"
+                   : std::is_same_v<T, double>  ? "float64 array"
+                   : std::is_same_v<T, uint8_t> ? "flags array"
+                                                : "ids array",
                    nb::none());
 }
-nb::dict describe(const ConstVector&) { return described("array", nb::none()); }
-nb::dict describe(const Targets&) { return described("array", nb::none()); }
-nb::dict describe(const IdSets&) { return described("sets", nb::none()); }
-nb::dict describe(const Reference&) { return described("reference", nb::none()); }
+nb::dict describe(const ConstVector&) { return described("numbers array", nb::none()); }
+nb::dict describe(const ConstMatrix&) { return described("float32 array", nb::none()); }
+nb::dict describe(const Targets&) { return described("ids array", nb::none()); }
 nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
+
+// What the names of arguments begin with that make up a structure; null for what is one argument.
+template <class T>
+constexpr const char* kPrefixOf = nullptr;
+template <>
+constexpr const char* kPrefixOf<IdSets> = "id_";  // of a task's own sets
+template <>
+constexpr const char* kPrefixOf<SoftTargets> = "";
+template <>
+constexpr const char* kPrefixOf<Reference> = "ref_";
+template <>
+constexpr const char* kPrefixOf<Teacher> = "teacher_";
+template <>
+constexpr const char* kPrefixOf<SetTeacher> = "teacher_";
+
+// Adds the arguments of a field, by the names under which take() reads them.
+template <class T>
+void add_arguments(nb::dict& out, const Field& field, const T& member, const std::string& prefix = "") {
+  const std::string_view name = field.name;
+  if constexpr (kPrefixOf<T> != nullptr) {
+    const bool own = !std::is_same_v<T, IdSets> || name == "sets";
+    const std::string begin = own ? kPrefixOf<T> : field.name + std::string("_");
+    const auto add = [&](const Field& part, const auto& of_part) {
+      const char* meaning = *part.meaning ? part.meaning : field.meaning;
+      add_arguments(out, Field(part.name, part.range, meaning, part.shape), of_part, begin);
+    };
+    visit_fields(FieldsOf<T>(), add, member);
+  } else {
+    nb::dict one = describe(member);
+    one["range"] = field.range.text;
+    one["meaning"] = field.meaning;
+    if (*field.shape) one["shape"] = field.shape;
+    const std::string key = name == "rows" ? "probabilities" : prefix + field.name;
+    out[key == "id_ids" ? "ids" : key.c_str()] = one;
+  }
+}
 
 }  // namespace
 
 nb::dict fields_of(const std::string& name) {
   nb::dict out;
-  const auto add = [&](const Field& field, const auto& member) {
-    nb::dict one = describe(member);
-    one["range"] = field.range.text;
-    out[field.name] = one;
-  };
+  const auto add = [&](const Field& field, const auto& member) { add_arguments(out, field, member); };
   with_list(name, [&](auto list, auto& structure) { visit_flat(list, add, structure); });
   return out;
 }

@@ -63,26 +63,29 @@ inline constexpr bool kHasLoss = requires(typename Task::Result result) {
 };
 
 /// Calls use(list, structure) for the list of this name, with a structure of defaults: options of a task, of tokens, of
-/// a context or of gradients, or the tensors of a policy loss or of KTO.
+/// a context or of gradients, or a task's tensors (policy_loss.tensors).
 template <class Use>
 void with_list(const std::string& name, const Use& use) {
   bool found = false;
-  const auto offer = [&]<template <class> class List, class Structure>(const char* offered, List<Structure> list) {
+  const auto offer = [&]<template <class> class List, class Structure>(const std::string& offered,
+                                                                       List<Structure> list) {
     if (name != offered) return;
     found = true;
     Structure structure;
     use(list, structure);
   };
-  for_each_task([&]<class Task> { offer(Task::kName, FieldsOf<Task>()); });
+  for_each_task([&]<class Task> {
+    offer(Task::kName, FieldsOf<Task>());
+    offer(std::string(Task::kName) + ".tensors", TensorsOf<Task>());
+  });
   offer("token", FieldsOf<TokenOptions>());
   offer("context", FieldsOf<ContextOptions>());
   offer("backward", FieldsOf<BackwardOptions>());
-  offer("policy_batch", TensorsOf<PolicyLoss>());
-  offer("kto_batch", TensorsOf<KtoLoss>());
   if (!found) throw InvalidInput("'" + name + "' is not a list of fields");
 }
 
-/// Returns the fields of a list, each with its type, default, range and choices.
+/// Returns the fields of a list by the names of arguments, each with its type, default, range, meaning, and where it
+/// has them, choices and shape.
 nb::dict fields_of(const std::string& name);
 /// Returns the fields of a list as text, with the values that the keywords set.
 nb::dict texts_of(const std::string& name, nb::dict keywords);

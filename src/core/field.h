@@ -37,13 +37,23 @@ inline constexpr Interval kThreshold = {.text = "a number from 0 to 1000", .low 
 inline constexpr Interval kLogRatio = {
     .text = "a number above 0 and up to 300", .low = 0, .high = 300, .open_low = true};
 
+inline constexpr bool kOnRequest = true;  ///< of a Field
+
 /// One field of a structure.
 struct Field {
-  const char* name;          ///< as it is said everywhere
-  Interval range = kFinite;  ///< of a number, or of each number of several
+  const char* name;       ///< on every surface
+  const Interval& range;  ///< of a number, or of each number of several
+  const char* meaning;    ///< one sentence for users, without a full stop; may be empty
+  const char* shape;      ///< of a tensor: N tokens, B sequences, V vocabulary entries, K ids per token, E ids of all
+  bool on_request;        ///< the column of a result is empty unless an option asks for it
 
-  /// Makes a field whose numbers may be any, or those of `range_`.
-  constexpr explicit Field(const char* name_, const Interval& range_ = kFinite) : name(name_), range(range_) {}
+  /// Makes a field of any numbers.
+  constexpr explicit Field(const char* name_, const char* meaning_ = "", const char* shape_ = "",
+                           bool on_request_ = false)
+      : name(name_), range(kFinite), meaning(meaning_), shape(shape_), on_request(on_request_) {}
+  /// Makes a field of the numbers in `range_`, a constant.
+  constexpr Field(const char* name_, const Interval& range_, const char* meaning_ = "", const char* shape_ = "")
+      : name(name_), range(range_), meaning(meaning_), shape(shape_), on_request(false) {}
 };
 
 /// Chooses the list of a structure.

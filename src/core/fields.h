@@ -1,6 +1,7 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 The lists of each task's tensors
-// and options, and of what calls report, with the names that every surface uses. C, Python, configs, JSON,
-// checks, ranks and tests walk them, so a new option is a member, and a line in its list here.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The lists of each task's tensors, options and results, and of what calls report, with the names that every
+// surface uses and a sentence that says what each is. C, Python, configs, JSON, checks, ranks, documentation
+// and tests walk them, so a new option or column is a member, and a line in its list here.
 //
 //     PolicyLoss task;
 //     visit_fields(FieldsOf<PolicyLoss>(), [](const Field& field, auto& member) { ... }, task);
@@ -19,6 +20,7 @@
 #include "logitless/distillation.h"
 #include "logitless/environment.h"
 #include "logitless/id_sets.h"
+#include "logitless/plan.h"
 #include "logitless/policy.h"
 #include "logitless/preference.h"
 #include "logitless/set_distillation.h"
@@ -32,166 +34,233 @@ inline constexpr Interval kTopCount = {.text = "an integer from 0 to 256", .low 
 /// Calls visit(field, members...) for each of BackwardOptions.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<BackwardOptions>, const Visit& visit, S&&... s) {
-  visit(Field("mode"), s.mode...);
-  visit(Field("noise", kShareBelowOne), s.noise...);
-  visit(Field("theta", kThreshold), s.theta...);
-  visit(Field("tolerance", kShareBelowOne), s.tolerance...);
-  visit(Field("seed"), s.seed...);
+  visit(Field("mode", "from all vocabulary entries, from a random part without bias, or from all but the least"),
+        s.mode...);
+  visit(Field("noise", kShareBelowOne,
+              "sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut "
+              "or the head has a LoRA"),
+        s.noise...);
+  visit(Field("theta", kThreshold, "sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise"),
+        s.theta...);
+  visit(Field("tolerance", kShareBelowOne, "certified: how much of a row's probability may be left out"),
+        s.tolerance...);
+  visit(Field("seed", "sampled: another seed draws other parts; PyTorch's functions draw it themselves"), s.seed...);
 }
 
 /// Calls visit(field, members...) for each of TokenOptions.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
-  visit(Field("ignore_index"), s.ignore_index...);
-  visit(Field("shift", kPositions), s.shift...);
-  visit(Field("temperature", kPositive), s.temperature...);
-  visit(Field("temperatures", kPositive), s.temperatures...);
-  visit(Field("temperature_meaning"), s.temperature_meaning...);
-  visit(Field("round_logits_to"), s.round_logits_to...);
+  visit(Field("ignore_index", "rows with this target take no part; policy losses have a mask instead"),
+        s.ignore_index...);
+  visit(Field("shift", kPositions, "position t predicts target t + shift of the same sequence; 1 for a language model"),
+        s.shift...);
+  visit(Field("temperature", kPositive, "divides the capped logits"), s.temperature...);
+  visit(Field("temperatures", kPositive, "one per token, in place of temperature", "[N]"), s.temperatures...);
+  visit(Field("temperature_meaning", "what a temperature divides: the logits, or the log-probability alone"),
+        s.temperature_meaning...);
+  visit(Field("round_logits_to", "raw logits are rounded to this type, as in a trainer that keeps them so"),
+        s.round_logits_to...);
 }
 
 /// Calls visit(field, members...) for each of StatsRequest.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
-  visit(Field("entropy"), s.entropy...);
-  visit(Field("cross"), s.cross...);
-  visit(Field("argmax"), s.argmax...);
-  visit(Field("rank"), s.rank...);
-  visit(Field("top_k", kTopCount), s.top_k...);
-  visit(Field("cross_weights", kNotNegative), s.cross_weights...);
-  visit(Field("outside"), s.outside...);
-  visit(Field("square_sum"), s.square_sum...);
+  visit(Field("entropy", "the entropy of the token's distribution, in nats"), s.entropy...);
+  visit(Field("cross", "Σ_v q_v log p_v"), s.cross...);
+  visit(Field("argmax", "the most likely id"), s.argmax...);
+  visit(Field("rank", "the rank of the target among the logits; costs a second pass over them"), s.rank...);
+  visit(Field("top_k", kTopCount, "the ids and log-probabilities of the k largest logits; 0 for none"), s.top_k...);
+  visit(Field("cross_weights", kNotNegative, "q of cross; empty: 1/V each", "[V]"), s.cross_weights...);
+  visit(Field("outside", "log(1 − p) of the target, from a sum over all other entries"), s.outside...);
+  visit(Field("square_sum", "Σ p², the probability that two draws are the same token"), s.square_sum...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropy.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
-  visit(Field("reduction"), s.reduction...);
-  visit(Field("label_smoothing", kShare), s.label_smoothing...);
-  visit(Field("z_loss", kNotNegative), s.z_loss...);
-  visit(Field("dft"), s.dft...);
-  visit(Field("class_weights", kNotNegative), s.class_weights...);
-  visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
-  visit(Field("want_accuracy"), s.want_accuracy...);
-  visit(Field("want_entropy"), s.want_entropy...);
+  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
+  visit(Field("label_smoothing", kShare, "ε of PyTorch's label smoothing"), s.label_smoothing...);
+  visit(Field("z_loss", kNotNegative, "λ of λ · lse², added to each token's loss"), s.z_loss...);
+  visit(Field("dft", "DFT: a token's loss is multiplied by its target's probability, without gradient"), s.dft...);
+  visit(Field("class_weights", kNotNegative, "as in PyTorch; empty: all 1", "[V]"), s.class_weights...);
+  visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
+  visit(Field("normaliser", kPositive,
+              "divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only"),
+        s.normaliser...);
+  visit(Field("want_accuracy", "fills metrics.accuracy and per_token_argmax"), s.want_accuracy...);
+  visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
 }
 
 /// Calls visit(field, members...) for each of PolicyLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
-  visit(Field("variant"), s.variant...);
+  visit(Field("variant", "the loss of a token, and by default its aggregation and trust region"), s.variant...);
   visit(Field("token"), s.token...);
-  visit(Field("importance_sampling_level"), s.importance_sampling_level...);
-  visit(Field("epsilon_low", kNotNegative), s.epsilon_low...);
-  visit(Field("epsilon_high", kNotNegative), s.epsilon_high...);
-  visit(Field("delta", kPositive), s.delta...);
-  visit(Field("log_ratio_clamp", kLogRatio), s.log_ratio_clamp...);
-  visit(Field("beta", kNotNegative), s.beta...);
-  visit(Field("kl_estimator"), s.kl_estimator...);
-  visit(Field("use_bias_correction_kl"), s.use_bias_correction_kl...);
-  visit(Field("entropy_bonus"), s.entropy_bonus...);
-  visit(Field("top_entropy_quantile", kPositiveShare), s.top_entropy_quantile...);
-  visit(Field("off_policy_mask_threshold"), s.off_policy_mask_threshold...);
-  visit(Field("sampler_correction"), s.sampler_correction...);
-  visit(Field("sampler_clip_min", kNotNegative), s.sampler_clip_min...);
-  visit(Field("sampler_clip_max", kPositive), s.sampler_clip_max...);
-  visit(Field("teacher_weight"), s.teacher_weight...);
-  visit(Field("teacher_against"), s.teacher_against...);
-  visit(Field("teacher_discount", kShare), s.teacher_discount...);
-  visit(Field("trust_region"), s.trust_region...);
-  visit(Field("trust_region_low", kNotNegative), s.trust_region_low...);
-  visit(Field("trust_region_high", kNotNegative), s.trust_region_high...);
-  visit(Field("m2_threshold", kPositive), s.m2_threshold...);
-  visit(Field("sampler_penalty", kNotNegative), s.sampler_penalty...);
-  visit(Field("positive_nll_weight", kNotNegative), s.positive_nll_weight...);
-  visit(Field("aggregation"), s.aggregation...);
-  visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
-  visit(Field("max_completion_length", kCount), s.max_completion_length...);
-  visit(Field("num_sequences", kPositive), s.num_sequences...);
-  visit(Field("count_empty_sequences"), s.count_empty_sequences...);
-  visit(Field("sapo_temperature_pos", kPositive), s.sapo_temperature_pos...);
-  visit(Field("sapo_temperature_neg", kPositive), s.sapo_temperature_neg...);
-  visit(Field("vespo_k_pos"), s.vespo_k_pos...);
-  visit(Field("vespo_lambda_pos"), s.vespo_lambda_pos...);
-  visit(Field("vespo_k_neg"), s.vespo_k_neg...);
-  visit(Field("vespo_lambda_neg"), s.vespo_lambda_neg...);
-  visit(Field("dro_tau", kNotNegative), s.dro_tau...);
-  visit(Field("topr_weight_pos", kNotNegative), s.topr_weight_pos...);
-  visit(Field("topr_weight_neg", kNotNegative), s.topr_weight_neg...);
-  visit(Field("cov_share", kPositiveShare), s.cov_share...);
-  visit(Field("cov_low"), s.cov_low...);
-  visit(Field("cov_high"), s.cov_high...);
-  visit(Field("cov_seed"), s.cov_seed...);
-  visit(Field("cov_kl_weight", kNotNegative), s.cov_kl_weight...);
-  visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("want_entropy"), s.want_entropy...);
+  visit(Field("importance_sampling_level", "one ratio per token, or GSPO's one per sequence"),
+        s.importance_sampling_level...);
+  visit(Field("epsilon_low", kNotNegative,
+              "the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: "
+              "no bound)"),
+        s.epsilon_low...);
+  visit(Field("epsilon_high", kNotNegative,
+              "the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, "
+              "unset 5 and 3"),
+        s.epsilon_high...);
+  visit(Field("delta", kPositive, "with two-sided clipping: the largest ratio of the unclipped side"), s.delta...);
+  visit(Field("log_ratio_clamp", kLogRatio, "log ratios are held within ± this; none is 300"), s.log_ratio_clamp...);
+  visit(Field("beta", kNotNegative, "the weight of the KL penalty; needs ref_logps"), s.beta...);
+  visit(Field("kl_estimator", "estimates the KL from one sample; needs beta"), s.kl_estimator...);
+  visit(Field("use_bias_correction_kl", "KL times the importance ratio (DeepSeek-V3.2); needs beta"),
+        s.use_bias_correction_kl...);
+  visit(Field("entropy_bonus", "the weight of the mean entropy, which is subtracted from the loss"),
+        s.entropy_bonus...);
+  visit(Field("top_entropy_quantile", kPositiveShare, "the share of tokens, by entropy, that keep their loss"),
+        s.top_entropy_quantile...);
+  visit(
+      Field("off_policy_mask_threshold", "sequences of negative advantage whose mean drift is above this are dropped"),
+      s.off_policy_mask_threshold...);
+  visit(Field("sampler_correction", "what exp(old − sampling) does to a token's loss; needs sampling_logps"),
+        s.sampler_correction...);
+  visit(Field("sampler_clip_min", kNotNegative, "the least correction; needs sampler_correction"),
+        s.sampler_clip_min...);
+  visit(Field("sampler_clip_max", kPositive, "the largest correction; any but 3 needs sampler_correction"),
+        s.sampler_clip_max...);
+  visit(Field("teacher_weight", "the weight of the teacher's log ratio in a token's advantage; needs teacher_logps"),
+        s.teacher_weight...);
+  visit(Field("teacher_against", "the log-probability that the teacher's is compared with; needs teacher_weight"),
+        s.teacher_against...);
+  visit(Field("teacher_discount", kShare, "how much each position further on counts; needs teacher_weight"),
+        s.teacher_discount...);
+  visit(Field("trust_region",
+              "which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the "
+              "others none"),
+        s.trust_region...);
+  visit(Field("trust_region_low", kNotNegative, "the trust region's lower bound; unset it is 0.2 (tv_both: 0.1)"),
+        s.trust_region_low...);
+  visit(Field("trust_region_high", kNotNegative, "the trust region's upper bound; unset it is 0.2 (tv_both: 0.1)"),
+        s.trust_region_high...);
+  visit(Field("m2_threshold", kPositive,
+              "M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this"),
+        s.m2_threshold...);
+  visit(Field("sampler_penalty", kNotNegative, "the weight of (logp − sampling)²"), s.sampler_penalty...);
+  visit(Field("positive_nll_weight", kNotNegative,
+              "the weight of the likelihood of sequences with a score above 0; needs scores"),
+        s.positive_nll_weight...);
+  visit(Field("aggregation", "how tokens' losses become one number; the variant's by default"), s.aggregation...);
+  visit(Field("num_items_in_batch", kPositive, "what token_mean divides by in place of the number of tokens"),
+        s.num_items_in_batch...);
+  visit(Field("max_completion_length", kCount, "what seq_mean_token_sum_norm (dr_grpo) divides by, and needs"),
+        s.max_completion_length...);
+  visit(Field("num_sequences", kPositive, "what a mean of sequences divides by in place of their number"),
+        s.num_sequences...);
+  visit(Field("count_empty_sequences", "whether a mean of sequences counts those without a token"),
+        s.count_empty_sequences...);
+  visit(Field("sapo_temperature_pos", kPositive, "sapo: the temperature where the advantage is positive"),
+        s.sapo_temperature_pos...);
+  visit(Field("sapo_temperature_neg", kPositive, "sapo: the temperature where the advantage is negative"),
+        s.sapo_temperature_neg...);
+  visit(Field("vespo_k_pos", "vespo: k where the advantage is not negative"), s.vespo_k_pos...);
+  visit(Field("vespo_lambda_pos", "vespo: λ where the advantage is not negative"), s.vespo_lambda_pos...);
+  visit(Field("vespo_k_neg", "vespo: k where the advantage is negative"), s.vespo_k_neg...);
+  visit(Field("vespo_lambda_neg", "vespo: λ where the advantage is negative"), s.vespo_lambda_neg...);
+  visit(Field("dro_tau", kNotNegative, "dro: twice the weight of (logp − old)²"), s.dro_tau...);
+  visit(Field("topr_weight_pos", kNotNegative, "topr: the weight of sequences with a score above 0"),
+        s.topr_weight_pos...);
+  visit(Field("topr_weight_neg", kNotNegative, "topr: the weight of the others"), s.topr_weight_neg...);
+  visit(Field("cov_share", kPositiveShare, "clip_cov, kl_cov: the share of tokens that they choose"), s.cov_share...);
+  visit(Field("cov_low", "clip_cov chooses among tokens with a covariance above this"), s.cov_low...);
+  visit(Field("cov_high", "clip_cov chooses among tokens with a covariance below this"), s.cov_high...);
+  visit(Field("cov_seed", "decides which tokens clip_cov chooses"), s.cov_seed...);
+  visit(Field("cov_kl_weight", kNotNegative, "kl_cov: the weight of abs(logp − old) at the chosen tokens"),
+        s.cov_kl_weight...);
+  visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
+  visit(Field("want_entropy", "fills metrics.mean_entropy where nothing else needs it"), s.want_entropy...);
 }
 
 /// Calls visit(field, members...) for each of Distillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
-  visit(Field("divergence"), s.divergence...);
+  visit(Field("divergence", "the distance between student and teacher"), s.divergence...);
   visit(Field("token"), s.token...);
-  visit(Field("teacher_temperature", kPositive), s.teacher_temperature...);
-  visit(Field("beta", kShare), s.beta...);
-  visit(Field("skew", kShare), s.skew...);
-  visit(Field("forward_weight", kShare), s.forward_weight...);
-  visit(Field("acceptance_decay", kNotNegative), s.acceptance_decay...);
-  visit(Field("divergence_weight", kNotNegative), s.divergence_weight...);
-  visit(Field("temperature_squared"), s.temperature_squared...);
-  visit(Field("hard_weight", kNotNegative), s.hard_weight...);
-  visit(Field("hard_temperature", kPositive), s.hard_temperature...);
-  visit(Field("reduction"), s.reduction...);
-  visit(Field("mean_over"), s.mean_over...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
-  visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("want_entropy"), s.want_entropy...);
-  visit(Field("want_agreement"), s.want_agreement...);
+  visit(Field("teacher_temperature", kPositive,
+              "divides the teacher's capped logits; unset it is the student's temperature, or temperatures"),
+        s.teacher_temperature...);
+  visit(Field("beta", kShare, "β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL"), s.beta...);
+  visit(Field("skew", kShare, "λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture"),
+        s.skew...);
+  visit(Field("forward_weight", kShare, "w of mixed_kl, the weight of the forward KL"), s.forward_weight...);
+  visit(Field("acceptance_decay", kNotNegative, "η of lk_hybrid: the more the two share, the less the KL weighs"),
+        s.acceptance_decay...);
+  visit(Field("divergence_weight", kNotNegative, "the weight of the divergence"), s.divergence_weight...);
+  visit(Field("temperature_squared", "multiplies the divergence by the student's temperature squared"),
+        s.temperature_squared...);
+  visit(Field("hard_weight", kNotNegative, "the weight of the cross-entropy against the targets"), s.hard_weight...);
+  visit(Field("hard_temperature", kPositive, "the temperature of the cross-entropy; needs hard_weight"),
+        s.hard_temperature...);
+  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
+  visit(Field("mean_over", "what a mean divides by"), s.mean_over...);
+  visit(Field("normaliser", kPositive,
+              "takes the place of the number of tokens or of sequences that the mean divides by; with mean only"),
+        s.normaliser...);
+  visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
+  visit(Field("want_entropy", "fills the entropies of student and teacher"), s.want_entropy...);
+  visit(Field("want_agreement", "fills whether both have the same most likely id"), s.want_agreement...);
 }
 
 /// Calls visit(field, members...) for each of PreferenceLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
-  visit(Field("losses"), s.losses...);
-  visit(Field("loss_weights"), s.loss_weights...);
-  visit(Field("beta", kPositive), s.beta...);
-  visit(Field("label_smoothing", kShareBelowOne), s.label_smoothing...);
-  visit(Field("average_log_prob"), s.average_log_prob...);
-  visit(Field("ref_logps_are"), s.ref_logps_are...);
-  visit(Field("discopop_tau", kPositive), s.discopop_tau...);
-  visit(Field("simpo_gamma"), s.simpo_gamma...);
-  visit(Field("f_divergence"), s.f_divergence...);
-  visit(Field("f_alpha"), s.f_alpha...);
-  visit(Field("ld_alpha", kShare), s.ld_alpha...);
-  visit(Field("use_weighting"), s.use_weighting...);
-  visit(Field("reward_alpha"), s.reward_alpha...);
-  visit(Field("nll_weight", kNotNegative), s.nll_weight...);
+  visit(Field("losses", "the losses that are added up, at least one"), s.losses...);
+  visit(Field("loss_weights", "one for each of losses; empty: all 1"), s.loss_weights...);
+  visit(Field("beta", kPositive, "the scale of log ratios"), s.beta...);
+  visit(Field("label_smoothing", kShareBelowOne,
+              "the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo"),
+        s.label_smoothing...);
+  visit(Field("average_log_prob",
+              "a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says"),
+        s.average_log_prob...);
+  visit(Field("ref_logps_are", "what the reference's log-probabilities are if there is one per sequence"),
+        s.ref_logps_are...);
+  visit(Field("discopop_tau", kPositive, "τ of discopop"), s.discopop_tau...);
+  visit(Field("simpo_gamma", "γ of simpo"), s.simpo_gamma...);
+  visit(Field("f_divergence", "takes the place of log ratios"), s.f_divergence...);
+  visit(Field("f_alpha", "α of alpha_divergence"), s.f_alpha...);
+  visit(Field("ld_alpha", kShare, "LD-DPO: how much tokens beyond the length of the pair's shorter answer count"),
+        s.ld_alpha...);
+  visit(Field("use_weighting", "WPO: a pair's loss times how probable the policy finds its answers"),
+        s.use_weighting...);
+  visit(Field("reward_alpha", "AlphaPO: α of simpo's and cpo's reward"), s.reward_alpha...);
+  visit(Field("nll_weight", kNotNegative,
+              "the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0"),
+        s.nll_weight...);
   visit(Field("token"), s.token...);
-  visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("want_entropy"), s.want_entropy...);
+  visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
+  visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
 }
 
 /// Calls visit(field, members...) for each of KtoLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
-  visit(Field("loss"), s.loss...);
-  visit(Field("beta", kPositive), s.beta...);
-  visit(Field("desirable_weight", kNotNegative), s.desirable_weight...);
-  visit(Field("undesirable_weight", kNotNegative), s.undesirable_weight...);
-  visit(Field("bco_delta"), s.bco_delta...);
-  visit(Field("average_log_prob"), s.average_log_prob...);
-  visit(Field("ref_logps_are"), s.ref_logps_are...);
+  visit(Field("loss", "the loss of a sequence"), s.loss...);
+  visit(Field("beta", kPositive, "the scale of log ratios"), s.beta...);
+  visit(Field("desirable_weight", kNotNegative, "the weight of desirable sequences"), s.desirable_weight...);
+  visit(Field("undesirable_weight", kNotNegative, "the weight of the others"), s.undesirable_weight...);
+  visit(Field("bco_delta", "bco: what rewards are compared with"), s.bco_delta...);
+  visit(Field("average_log_prob",
+              "a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says"),
+        s.average_log_prob...);
+  visit(Field("ref_logps_are", "what the reference's log-probabilities are if there is one per sequence"),
+        s.ref_logps_are...);
   visit(Field("token"), s.token...);
-  visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("want_entropy"), s.want_entropy...);
+  visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
+  visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
 }
 
 /// Calls visit(field, members...) for each of IdLogps.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdLogps>, const Visit& visit, S&&... s) {
-  visit(Field("normalise_over"), s.normalise_over...);
+  visit(Field("normalise_over", "what the probabilities of a row sum to 1 over"), s.normalise_over...);
   visit(Field("token"), s.token...);
 }
 
@@ -199,29 +268,38 @@ void visit_fields(FieldsOf<IdLogps>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
-  visit(Field("reduction"), s.reduction...);
-  visit(Field("subtract_entropy"), s.subtract_entropy...);
-  visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
+  visit(Field("subtract_entropy", "the value is KL(q, p) instead of the cross-entropy; the gradients are the same"),
+        s.subtract_entropy...);
+  visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
+  visit(Field("normaliser", kPositive,
+              "divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only"),
+        s.normaliser...);
 }
 
 /// Calls visit(field, members...) for each of SetDistillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
-  visit(Field("divergence"), s.divergence...);
-  visit(Field("outside"), s.outside...);
+  visit(Field("divergence", "between student and teacher; the last two are refused"), s.divergence...);
+  visit(Field("outside", "what becomes of the probability outside of a row's set"), s.outside...);
   visit(Field("token"), s.token...);
-  visit(Field("beta", kShare), s.beta...);
-  visit(Field("skew", kShare), s.skew...);
-  visit(Field("forward_weight", kShare), s.forward_weight...);
-  visit(Field("divergence_weight", kNotNegative), s.divergence_weight...);
-  visit(Field("temperature_squared"), s.temperature_squared...);
-  visit(Field("hard_weight", kNotNegative), s.hard_weight...);
-  visit(Field("reduction"), s.reduction...);
-  visit(Field("mean_over"), s.mean_over...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
-  visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("tail_floor", kShareBelowOne), s.tail_floor...);
+  visit(Field("beta", kShare, "β of jsd; 0 is forward_kl, 1 is reverse_kl"), s.beta...);
+  visit(Field("skew", kShare, "λ of skew_kl and skew_reverse_kl: the weight of the first argument"), s.skew...);
+  visit(Field("forward_weight", kShare, "w of mixed_kl: the weight of the forward KL"), s.forward_weight...);
+  visit(Field("divergence_weight", kNotNegative, "the weight of the divergence"), s.divergence_weight...);
+  visit(Field("temperature_squared", "the divergence times the student's temperature squared"),
+        s.temperature_squared...);
+  visit(Field("hard_weight", kNotNegative, "the weight of the cross-entropy against the targets, at temperature 1"),
+        s.hard_weight...);
+  visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
+  visit(Field("mean_over", "what a mean divides by"), s.mean_over...);
+  visit(Field("normaliser", kPositive,
+              "takes the place of the number of tokens or of sequences that the mean divides by; with mean only"),
+        s.normaliser...);
+  visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
+  visit(Field("tail_floor", kShareBelowOne,
+              "the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's"),
+        s.tail_floor...);
 }
 
 /// Calls visit(field, members...) for each of TokenStatistics.
@@ -241,59 +319,61 @@ void visit_fields(FieldsOf<CustomLoss>, const Visit& visit, S&&... s) {
 /// are no values, and each surface makes its own.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
-  visit(Field("threads"), s.threads...);
-  visit(Field("workspace_bytes"), s.workspace_bytes...);
-  visit(Field("workspace"), s.workspace...);
-  visit(Field("plan"), s.plan...);
-  visit(Field("row_tile"), s.row_tile...);
-  visit(Field("vocab_tile"), s.vocab_tile...);
-  visit(Field("row_block"), s.row_block...);
-  visit(Field("gemm_backend"), s.gemm_backend...);
-  visit(Field("gradient_precision"), s.gradient_precision...);
-  visit(Field("simd_target"), s.simd_target...);
-  visit(Field("slices"), s.ranks.slices...);
-  visit(Field("own_d_hidden"), s.ranks.own_d_hidden...);
-  visit(Field("sum_d_weight"), s.ranks.sum_d_weight...);
+  visit(Field("threads", "size of the OpenMP team; 0 follows OMP_NUM_THREADS"), s.threads...);
+  visit(Field("workspace_bytes", "the upper bound of a call's workspace"), s.workspace_bytes...);
+  visit(Field("workspace", "memory that calls reuse, one call at a time; by default each call has its own"),
+        s.workspace...);
+  visit(Field("plan", "how a call computes; dense is the baseline, with all logits in memory"), s.plan...);
+  visit(Field("row_tile", "rows of a logits tile; 0: chosen from the shape"), s.row_tile...);
+  visit(Field("vocab_tile", "columns of a logits tile; 0: chosen from the shape"), s.vocab_tile...);
+  visit(Field("row_block", "rows of finished logits that a thread takes at once; 0: chosen"), s.row_block...);
+  visit(Field("gemm_backend", "the library that multiplies: auto, or one that this build has"), s.gemm_backend...);
+  visit(Field("gradient_precision", "how dL/dlogits is rounded in products with bfloat16"), s.gradient_precision...);
+  visit(Field("simd_target", "auto, plain, or an instruction set of this CPU, such as AVX2"), s.simd_target...);
+  visit(Field("slices", "how many vocabulary entries each rank has"), s.ranks.slices...);
+  visit(Field("own_d_hidden", "each vocabulary rank gets its own part of the sum of d_hidden"),
+        s.ranks.own_d_hidden...);
+  visit(Field("sum_d_weight", "the gradients of the head are summed over the data ranks"), s.ranks.sum_d_weight...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropy's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<CrossEntropy>, const Visit& visit, S&&... s) {
-  visit(Field("targets"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of PolicyLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
-  visit(Field("chosen_ids"), s.chosen_ids...);
-  visit(Field("advantages"), s.advantages...);
-  visit(Field("old_logps"), s.old_logps...);
-  visit(Field("ref_logps"), s.ref_logps...);
-  visit(Field("sampling_logps"), s.sampling_logps...);
-  visit(Field("teacher_logps"), s.teacher_logps...);
-  visit(Field("scores"), s.scores...);
-  visit(Field("mask"), s.mask...);
-  visit(Field("advantages_per"), s.advantages_per...);
-  visit(Field("kept"), s.kept...);
+  visit(Field("chosen_ids", "the sampled token ids", "[N] or [B, T]"), s.chosen_ids...);
+  visit(Field("advantages", "one per sequence or per token", "[B] or [N]"), s.advantages...);
+  visit(Field("old_logps", "log-probabilities before the update; without them the ratio is 1", "[N]"), s.old_logps...);
+  visit(Field("ref_logps", "the reference's log-probabilities; needs beta", "[N]"), s.ref_logps...);
+  visit(Field("sampling_logps", "the sampler's log-probabilities; NaN where unknown", "[N]"), s.sampling_logps...);
+  visit(Field("teacher_logps", "the teacher's log-probabilities; needs teacher_weight", "[N]"), s.teacher_logps...);
+  visit(Field("scores", "above 0 for a good sequence; for topr and positive_nll_weight", "[B]"), s.scores...);
+  visit(Field("mask", "0 excludes a token", "[N] or [B, T]"), s.mask...);
+  visit(Field("advantages_per", "what advantages has an entry for"), s.advantages_per...);
+  visit(Field("kept", "token ids that the sampler kept"), s.kept...);
 }
 
 /// Calls visit(field, members...) for each of PreferenceLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
-  visit(Field("targets"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
   visit(Field("reference"), s.reference...);
 }
 
 /// Calls visit(field, members...) for each of KtoLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
-  visit(Field("targets"), s.targets...);
-  visit(Field("labels"), s.labels...);
+  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+  visit(Field("labels", "1 is desirable", "[B]"), s.labels...);
   visit(Field("reference"), s.reference...);
-  visit(Field("kl_logps"), s.kl_logps...);
-  visit(Field("kl_ref_logps"), s.kl_ref_logps...);
-  visit(Field("sequence_weights"), s.sequence_weights...);
-  visit(Field("reward_targets"), s.reward_targets...);
+  visit(Field("kl_logps", "log-probabilities of the mismatched answers; for kto", "[B or other]"), s.kl_logps...);
+  visit(Field("kl_ref_logps", "the reference's, for kto", "as kl_logps"), s.kl_ref_logps...);
+  visit(Field("sequence_weights", "multiplies each sequence's loss", "[B]"), s.sequence_weights...);
+  visit(Field("reward_targets", "for a2po", "[B]"), s.reward_targets...);
 }
 
 /// Calls visit(field, members...) for each of SoftCrossEntropy's tensors.
@@ -306,146 +386,303 @@ void visit_fields(TensorsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(TensorsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
-  visit(Field("targets"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of SetDistillation's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
-  visit(Field("targets"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of IdLogps's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<IdLogps>, const Visit& visit, S&&... s) {
-  visit(Field("sets"), s.sets...);
+  visit(Field("sets", "token ids of each row"), s.sets...);
 }
 
 /// Calls visit(field, members...) for each of TokenStatistics's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<TokenStatistics>, const Visit& visit, S&&... s) {
-  visit(Field("targets"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of CustomLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<CustomLoss>, const Visit& visit, S&&... s) {
-  visit(Field("targets"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+}
+
+/// Calls visit(field, members...) for each of IdSets's tensors. The ids mean what the field of the sets says.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<IdSets>, const Visit& visit, S&&... s) {
+  visit(Field("ids", "", "[N, K], or [E] with offsets"), s.ids...);
+  visit(Field("offsets", "row r has ids[offsets[r] : offsets[r + 1]]", "[N + 1]"), s.offsets...);
+  visit(Field("counts", "how many of its K ids each row has", "[N]"), s.counts...);
+}
+
+/// Calls visit(field, members...) for each of SoftTargets's tensors.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SoftTargets>, const Visit& visit, S&&... s) {
+  visit(Field("sets", "token ids with a target weight"), s.sets...);
+  visit(Field("weights", "their probabilities; weights of one id add up", "as ids"), s.weights...);
+  visit(Field("rows", "in place of ids and weights; float64 if hidden is", "[N, V]"), s.rows...);
+  visit(Field("mask", "0 excludes a token", "[N] or [B, T]"), s.mask...);
+}
+
+/// Calls visit(field, members...) for each of Reference but its model.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<Reference>, const Visit& visit, S&&... s) {
+  visit(Field("logps", "the reference's log-probabilities, per sequence or per token", "[B] or [N]"), s.logps...);
+  visit(Field("logps_per", "whether the reference's log-probabilities are per sequence or per token"), s.logps_per...);
+}
+
+/// Calls visit(field, members...) for each of Teacher but its models.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<Teacher>, const Visit& visit, S&&... s) {
+  visit(Field("round_logits_to", "rounds the teacher's raw logits to this type"), s.round_logits_to...);
+}
+
+/// Calls visit(field, members...) for each of SetTeacher's tensors.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SetTeacher>, const Visit& visit, S&&... s) {
+  visit(Field("sets", "token ids whose teacher log-probability is known"), s.sets...);
+  visit(Field("logps", "the teacher's log-probabilities", "as ids"), s.logps...);
+  visit(Field("outside_logps", "the teacher's log-probability of all other ids", "[N]"), s.outside_logps...);
+}
+
+/// Calls visit(field, members...) for each of CrossEntropyResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<CrossEntropyResult>, const Visit& visit, S&&... s) {
+  visit(Field("loss", "reduced as the options say"), s.loss...);
+  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
+        s.per_token_logps...);
+  visit(Field("per_token_lse", "log-sum-exp of the final logits", "[N]"), s.per_token_lse...);
+  visit(Field("per_token_argmax", "the most likely id; with want_accuracy", "[N]", kOnRequest), s.per_token_argmax...);
+  visit(Field("metrics"), s.metrics...);
+}
+
+/// Calls visit(field, members...) for each of SoftCrossEntropyResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SoftCrossEntropyResult>, const Visit& visit, S&&... s) {
+  visit(Field("loss", "reduced as the options say"), s.loss...);
+  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
+  visit(Field("metrics"), s.metrics...);
+}
+
+/// Calls visit(field, members...) for each of PolicyResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<PolicyResult>, const Visit& visit, S&&... s) {
+  visit(Field("loss", "reduced as the options say"), s.loss...);
+  visit(Field("per_token_loss", "before the aggregation and loss_scale; 0 where a token takes no part", "[N]"),
+        s.per_token_loss...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
+        s.per_token_logps...);
+  visit(Field("metrics"), s.metrics...);
+}
+
+/// Calls visit(field, members...) for each of PreferenceResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<PreferenceResult>, const Visit& visit, S&&... s) {
+  visit(Field("loss", "reduced as the options say"), s.loss...);
+  visit(Field("sequence_logps", "sums of log-probabilities, or averages", "[2 B]"), s.sequence_logps...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
+        s.per_token_logps...);
+  visit(Field("metrics"), s.metrics...);
+}
+
+/// Calls visit(field, members...) for each of KtoResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<KtoResult>, const Visit& visit, S&&... s) {
+  visit(Field("loss", "reduced as the options say"), s.loss...);
+  visit(Field("sequence_losses", "weighted, without loss_scale", "[B]"), s.sequence_losses...);
+  visit(Field("sequence_logps", "sums of log-probabilities, or averages", "[B]"), s.sequence_logps...);
+  visit(Field("per_token_logps", "log-probability of the target; 0 where a row takes no part", "[N]"),
+        s.per_token_logps...);
+  visit(Field("metrics"), s.metrics...);
+}
+
+/// Calls visit(field, members...) for each of DistillationResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<DistillationResult>, const Visit& visit, S&&... s) {
+  visit(Field("loss", "reduced as the options say"), s.loss...);
+  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_divergence", "without weight, T² and loss_scale", "[N]"), s.per_token_divergence...);
+  visit(Field("per_token_acceptance", "Σ_v min(s_v, t_v) of student and teacher", "[N]"), s.per_token_acceptance...);
+  visit(Field("per_token_logps", "log-probability of the target, at hard_temperature; with hard_weight", "[N]"),
+        s.per_token_logps...);
+  visit(Field("per_token_agreement", "1 where both have the same argmax; with want_agreement", "[N]", kOnRequest),
+        s.per_token_agreement...);
+  visit(Field("per_token_entropy", "of the student; with want_entropy", "[N]", kOnRequest), s.per_token_entropy...);
+  visit(Field("per_token_teacher_entropy", "of the teacher; with want_entropy", "[N]", kOnRequest),
+        s.per_token_teacher_entropy...);
+  visit(Field("metrics"), s.metrics...);
+}
+
+/// Calls visit(field, members...) for each of SetDistillationResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<SetDistillationResult>, const Visit& visit, S&&... s) {
+  visit(Field("loss", "reduced as the options say"), s.loss...);
+  visit(Field("per_token_loss", "before the reduction; 0 where a row takes no part", "[N]"), s.per_token_loss...);
+  visit(Field("per_token_divergence", "without weight, T² and loss_scale", "[N]"), s.per_token_divergence...);
+  visit(Field("metrics"), s.metrics...);
+}
+
+/// Calls visit(field, members...) for each of IdLogpsResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<IdLogpsResult>, const Visit& visit, S&&... s) {
+  visit(Field("logps", "log-probabilities of the ids; 0 after a row's count", "as ids"), s.logps...);
+}
+
+/// Calls visit(field, members...) for each of TokenStatisticsResult but its plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<TokenStatisticsResult>, const Visit& visit, S&&... s) {
+  visit(Field("stats"), s.stats...);
+}
+
+/// Calls visit(field, members...) for each of Plan.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<Plan>, const Visit& visit, S&&... s) {
+  visit(Field("kind", "what runs"), s.kind...);
+  visit(Field("tokens", "N, with the rows that take no part"), s.tokens...);
+  visit(Field("active_rows", "rows that take part"), s.active_rows...);
+  visit(Field("hidden_size", "H"), s.hidden_size...);
+  visit(Field("vocab_size", "V"), s.vocab_size...);
+  visit(Field("row_tile", "most rows of a logits tile; 0 for finished logits"), s.row_tile...);
+  visit(Field("row_block", "rows of finished logits that a thread works on together"), s.row_block...);
+  visit(Field("vocab_tile", "columns of a logits tile"), s.vocab_tile...);
+  visit(Field("hidden_block", "columns of hidden that one gradient GEMM writes"), s.hidden_block...);
+  visit(Field("chunk_rows", "most rows whose logits are alive together"), s.chunk_rows...);
+  visit(Field("gemm_library", "what multiplies hidden states and head"), s.gemm_library...);
+  visit(Field("gradient_dtype", "the type in which gradient products read dL/dlogits"), s.gradient_dtype...);
+  visit(Field("gradient_terms", "terms of gradient_dtype per entry of dL/dlogits"), s.gradient_terms...);
+  visit(Field("threads", "threads that can work with the tiles that fit"), s.threads...);
+  visit(Field("tiles_alive", "logits tiles in memory at once"), s.tiles_alive...);
+  visit(Field("workspace_bytes", "the most that the call allocates, besides per-token vectors"), s.workspace_bytes...);
+  visit(Field("packed_bytes", "bytes of it for packed hidden states"), s.packed_bytes...);
+  visit(Field("least_workspace_bytes", "the least budget that the call accepts; of plan alone"),
+        s.least_workspace_bytes...);
+  visit(Field("kept_share", "share of gradients that a sampled or certified backward computed"), s.kept_share...);
+  visit(Field("noise_estimate", "expected error of a sampled backward"), s.noise_estimate...);
+  visit(Field("d_hidden_bound", "certified: the largest error of d_hidden (Frobenius)"), s.d_hidden_bound...);
+  visit(Field("d_weight_bound", "certified: the largest error of d_weight (Frobenius)"), s.d_weight_bound...);
+  visit(Field("blas_bytes", "estimate of the BLAS's own buffers"), s.blas_bytes...);
 }
 
 /// Calls visit(field, members...) for each of TokenStats.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
-  visit(Field("logp"), s.logp...);
-  visit(Field("lse"), s.lse...);
-  visit(Field("entropy"), s.entropy...);
-  visit(Field("cross"), s.cross...);
-  visit(Field("argmax"), s.argmax...);
-  visit(Field("rank"), s.rank...);
-  visit(Field("outside"), s.outside...);
-  visit(Field("outside_max"), s.outside_max...);
-  visit(Field("max_logit"), s.max_logit...);
-  visit(Field("log_sum"), s.log_sum...);
-  visit(Field("top_ids"), s.top_ids...);
-  visit(Field("top_logps"), s.top_logps...);
-  visit(Field("square_sum"), s.square_sum...);
+  visit(Field("logp", "log-probability of the target, in nats", "[N]"), s.logp...);
+  visit(Field("lse", "log-sum-exp of the final logits", "[N]"), s.lse...);
+  visit(Field("entropy", "in nats", "[N]"), s.entropy...);
+  visit(Field("cross", "Σ_v q_v log p_v", "[N]"), s.cross...);
+  visit(Field("argmax", "the most likely id", "[N]"), s.argmax...);
+  visit(Field("rank", "rank of the target among the logits, from 1", "[N]"), s.rank...);
+  visit(Field("outside", "log(1 − p) of the target", "[N]"), s.outside...);
+  visit(Field("outside_max", "the largest capped logit besides the target's", "[N]"), s.outside_max...);
+  visit(Field("max_logit", "the largest capped logit, before the temperature", "[N]"), s.max_logit...);
+  visit(Field("log_sum", "lse less the largest final logit", "[N]"), s.log_sum...);
+  visit(Field("top_ids", "ids of the largest logits, in falling order", "[N, K]"), s.top_ids...);
+  visit(Field("top_logps", "log-probabilities of top_ids", "[N, K]"), s.top_logps...);
+  visit(Field("square_sum", "Σ p², the probability that two draws are the same token", "[N]"), s.square_sum...);
 }
 
 /// Calls visit(field, members...) for each of TokenGrads.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
-  visit(Field("logp"), s.logp...);
-  visit(Field("lse"), s.lse...);
-  visit(Field("entropy"), s.entropy...);
-  visit(Field("cross"), s.cross...);
-  visit(Field("outside"), s.outside...);
+  visit(Field("logp", "∂L/∂logp", "[N]"), s.logp...);
+  visit(Field("lse", "∂L/∂lse", "[N]"), s.lse...);
+  visit(Field("entropy", "∂L/∂entropy", "[N]"), s.entropy...);
+  visit(Field("cross", "∂L/∂cross", "[N]"), s.cross...);
+  visit(Field("outside", "∂L/∂outside", "[N]"), s.outside...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), s.tokens...);
-  visit(Field("mean_nll"), s.mean_nll...);
-  visit(Field("perplexity"), s.perplexity...);
-  visit(Field("z_loss"), s.z_loss...);
-  visit(Field("accuracy"), s.accuracy...);
-  visit(Field("mean_entropy"), s.mean_entropy...);
+  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("mean_nll", "mean of −logp, without smoothing, weights, z-loss, dft and loss_scale"), s.mean_nll...);
+  visit(Field("perplexity", "exp(mean_nll)"), s.perplexity...);
+  visit(Field("z_loss", "the part of the loss that is z-loss"), s.z_loss...);
+  visit(Field("accuracy", "share of tokens whose argmax is the target"), s.accuracy...);
+  visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
 }
 
 /// Calls visit(field, members...) for each of SoftCrossEntropyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), s.tokens...);
-  visit(Field("mean_cross_entropy"), s.mean_cross_entropy...);
-  visit(Field("mean_target_entropy"), s.mean_target_entropy...);
-  visit(Field("mean_kl"), s.mean_kl...);
+  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("mean_cross_entropy", "in nats"), s.mean_cross_entropy...);
+  visit(Field("mean_target_entropy", "with subtract_entropy, in nats"), s.mean_target_entropy...);
+  visit(Field("mean_kl", "KL(q, p), with subtract_entropy, in nats"), s.mean_kl...);
 }
 
 /// Calls visit(field, members...) for each of SetDistillationMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), s.tokens...);
-  visit(Field("mean_divergence"), s.mean_divergence...);
-  visit(Field("mean_teacher_mass"), s.mean_teacher_mass...);
-  visit(Field("mean_student_mass"), s.mean_student_mass...);
-  visit(Field("mean_nll"), s.mean_nll...);
+  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("mean_divergence", "without weight, T² and loss_scale"), s.mean_divergence...);
+  visit(Field("mean_teacher_mass", "the teacher's probability of the set"), s.mean_teacher_mass...);
+  visit(Field("mean_student_mass", "the student's probability of the set"), s.mean_student_mass...);
+  visit(Field("mean_nll", "mean of −logp of the targets, with hard_weight"), s.mean_nll...);
 }
 
 /// Calls visit(field, members...) for each of PolicyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), s.tokens...);
-  visit(Field("mean_ratio"), s.mean_ratio...);
-  visit(Field("clip_fraction_low"), s.clip_fraction_low...);
-  visit(Field("clip_fraction_high"), s.clip_fraction_high...);
-  visit(Field("clip_fraction"), s.clip_fraction...);
-  visit(Field("mean_kl"), s.mean_kl...);
-  visit(Field("mean_entropy"), s.mean_entropy...);
-  visit(Field("mean_logp"), s.mean_logp...);
-  visit(Field("mean_teacher_kl"), s.mean_teacher_kl...);
+  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("mean_ratio", "mean importance ratio"), s.mean_ratio...);
+  visit(Field("clip_fraction_low", "share of tokens stopped at the lower bound"), s.clip_fraction_low...);
+  visit(Field("clip_fraction_high", "share of tokens stopped at the upper bound"), s.clip_fraction_high...);
+  visit(Field("clip_fraction", "share of tokens stopped at either bound"), s.clip_fraction...);
+  visit(Field("mean_kl", "with beta"), s.mean_kl...);
+  visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
+  visit(Field("mean_logp", "in nats"), s.mean_logp...);
+  visit(Field("mean_teacher_kl", "estimate of KL(policy, teacher), with a teacher, in nats"), s.mean_teacher_kl...);
 }
 
 /// Calls visit(field, members...) for each of DistillationMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("tokens"), s.tokens...);
-  visit(Field("mean_divergence"), s.mean_divergence...);
-  visit(Field("mean_acceptance"), s.mean_acceptance...);
-  visit(Field("mean_nll"), s.mean_nll...);
-  visit(Field("agreement"), s.agreement...);
-  visit(Field("mean_entropy"), s.mean_entropy...);
-  visit(Field("mean_teacher_entropy"), s.mean_teacher_entropy...);
+  visit(Field("tokens", "tokens that took part"), s.tokens...);
+  visit(Field("mean_divergence", "without weight, T² and loss_scale"), s.mean_divergence...);
+  visit(Field("mean_acceptance", "share of tokens that speculative decoding accepts"), s.mean_acceptance...);
+  visit(Field("mean_nll", "mean of −logp of the targets, with hard_weight"), s.mean_nll...);
+  visit(Field("agreement", "share of tokens with the same argmax"), s.agreement...);
+  visit(Field("mean_entropy", "of the student, in nats"), s.mean_entropy...);
+  visit(Field("mean_teacher_entropy", "of the teacher, in nats"), s.mean_teacher_entropy...);
 }
 
 /// Calls visit(field, members...) for each of PreferenceMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("pairs"), s.pairs...);
-  visit(Field("tokens"), s.tokens...);
-  visit(Field("chosen_reward"), s.chosen_reward...);
-  visit(Field("rejected_reward"), s.rejected_reward...);
-  visit(Field("margin"), s.margin...);
-  visit(Field("accuracy"), s.accuracy...);
-  visit(Field("chosen_logp"), s.chosen_logp...);
-  visit(Field("rejected_logp"), s.rejected_logp...);
-  visit(Field("nll"), s.nll...);
-  visit(Field("mean_entropy"), s.mean_entropy...);
+  visit(Field("pairs", "pairs that took part"), s.pairs...);
+  visit(Field("tokens", "their tokens"), s.tokens...);
+  visit(Field("chosen_reward", "mean reward of the chosen sequences"), s.chosen_reward...);
+  visit(Field("rejected_reward", "mean reward of the rejected sequences"), s.rejected_reward...);
+  visit(Field("margin", "chosen less rejected reward"), s.margin...);
+  visit(Field("accuracy", "share of pairs with a positive margin"), s.accuracy...);
+  visit(Field("chosen_logp", "mean log-probability of the chosen sequences"), s.chosen_logp...);
+  visit(Field("rejected_logp", "mean log-probability of the rejected sequences"), s.rejected_logp...);
+  visit(Field("nll", "mean of −logp of the chosen tokens"), s.nll...);
+  visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
 }
 
 /// Calls visit(field, members...) for each of KtoMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoMetrics>, const Visit& visit, S&&... s) {
-  visit(Field("desirable"), s.desirable...);
-  visit(Field("undesirable"), s.undesirable...);
-  visit(Field("tokens"), s.tokens...);
-  visit(Field("kl"), s.kl...);
-  visit(Field("desirable_reward"), s.desirable_reward...);
-  visit(Field("undesirable_reward"), s.undesirable_reward...);
-  visit(Field("margin"), s.margin...);
-  visit(Field("desirable_logp"), s.desirable_logp...);
-  visit(Field("undesirable_logp"), s.undesirable_logp...);
-  visit(Field("mean_entropy"), s.mean_entropy...);
+  visit(Field("desirable", "desirable sequences that took part"), s.desirable...);
+  visit(Field("undesirable", "undesirable sequences that took part"), s.undesirable...);
+  visit(Field("tokens", "their tokens"), s.tokens...);
+  visit(Field("kl", "the baseline"), s.kl...);
+  visit(Field("desirable_reward", "mean reward of desirable sequences"), s.desirable_reward...);
+  visit(Field("undesirable_reward", "mean reward of undesirable sequences"), s.undesirable_reward...);
+  visit(Field("margin", "desirable less undesirable reward"), s.margin...);
+  visit(Field("desirable_logp", "mean log-probability of desirable sequences"), s.desirable_logp...);
+  visit(Field("undesirable_logp", "mean log-probability of undesirable sequences"), s.undesirable_logp...);
+  visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
 }
 
 /// Calls visit(field, members...) for each of Environment.

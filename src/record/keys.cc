@@ -46,6 +46,8 @@ std::string near_names(std::string_view name, const std::vector<std::string>& na
   return text.empty() ? text : text + "?";
 }
 
+std::string dashed(const char* meaning) { return *meaning ? std::string(" — ") + meaning : ""; }
+
 Key& Keys::find(std::string_view name) {
   for (Key& key : keys_) {
     if (key.name == name) return key;
@@ -79,7 +81,7 @@ std::string Keys::describe(const std::function<std::string(std::string_view)>& n
     if (&lines == &others && !why.empty()) why += " by default";
     lines.append("  ").append(key.name).append(": ").append(key.type->kind(key));
     if (!why.empty()) lines.append("; ").append(why);
-    lines.append("\n");
+    lines.append(dashed(key.meaning)).append("\n");
   }
   return needed + others;
 }

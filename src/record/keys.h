@@ -33,6 +33,7 @@ struct Key {
   std::string name;
   Interval range;  ///< of a number
   Role role;       ///< of a tensor
+  const char* meaning;
   void* member;
   const void* by_default;  ///< a member of this type that holds the default
   const Type* type;
@@ -41,18 +42,22 @@ struct Key {
 
 /// Returns "; did you mean a or b?" with the names that are close to `name`, or "".
 std::string near_names(std::string_view name, const std::vector<std::string>& names);
+/// Returns " — " and the sentence, or "" for none.
+std::string dashed(const char* meaning);
 
 /// The keys of one owner, whose structures must outlive them.
 class Keys {
  public:
   explicit Keys(std::string owner) : owner_(std::move(owner)) {}
 
-  /// Adds a member of a type of types.h.
+  /// Adds a member of a type of types.h. `role` is that of its type by default, with the field's shape.
   template <class T>
-  void add(std::string name, T& member, const T& by_default, const Interval& range = kFinite, const Role& role = {});
-  /// Adds all members of a structure that has a list, and the members of structures in it.
+  void add(std::string name, T& member, const T& by_default, const Field& field = Field(""), const Role& role = {});
+  /// Adds all members of a structure that has a list, and the members of structures in it. `meaning` is for a
+  /// member without a sentence.
   template <class Structure>
-  void add_all(Structure& structure, const Structure& by_default, const std::string& prefix = "");
+  void add_all(Structure& structure, const Structure& by_default, const std::string& prefix = "",
+               const char* meaning = "");
 
   /// Throws InvalidInput, and changes nothing, if there is no such key or it does not accept the value.
   void set(std::string_view name, const Value& value);

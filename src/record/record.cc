@@ -31,9 +31,9 @@ void Record::add_common(std::span<const char* const> needs) {
   static const Wanted kWanted;
   static const bool kNo = false;
   add_model(model_, "");
-  keys_.add("logits", model_.logits, kModel.logits, kFinite, kLogitsRole);
+  keys_.add("logits", model_.logits, kModel.logits, Field(""), kLogitsRole);
   const auto add = [&](const char* name, Tensor& member, const Role& role) {
-    keys_.add(name, member, kModel.hidden, kFinite, role);
+    keys_.add(name, member, kModel.hidden, Field(""), role);
   };
   add("d_hidden", wanted_.d_hidden, {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows});
   add("d_weight", wanted_.d_weight, {"[V, H], which stands as weight does", kFloats, 2, 2, Order::kEither});
@@ -42,16 +42,17 @@ void Record::add_common(std::span<const char* const> needs) {
   add("d_lora_b", wanted_.d_lora_b, {"[V, r]", kFloats, 2, 2, Order::kRows});
   add("d_lora_states", wanted_.d_lora_states, {"[N, r]", kFloats, 2, 2, Order::kRows});
   add("d_logits", wanted_.d_logits, kLogitsRole);
-  keys_.add("d_hidden_mode", wanted_.d_hidden_mode, kWanted.d_hidden_mode);
-  keys_.add("d_weight_mode", wanted_.d_weight_mode, kWanted.d_weight_mode);
-  keys_.add("d_bias_mode", wanted_.d_bias_mode, kWanted.d_bias_mode);
-  keys_.add("d_lora_mode", wanted_.d_lora_mode, kWanted.d_lora_mode);
+  const Field mode("", "whether the gradient is added to what is there");
+  keys_.add("d_hidden_mode", wanted_.d_hidden_mode, kWanted.d_hidden_mode, mode);
+  keys_.add("d_weight_mode", wanted_.d_weight_mode, kWanted.d_weight_mode, mode);
+  keys_.add("d_bias_mode", wanted_.d_bias_mode, kWanted.d_bias_mode, mode);
+  keys_.add("d_lora_mode", wanted_.d_lora_mode, kWanted.d_lora_mode, mode);
   const auto add_backward = [&](const Field& field, auto& member, const auto& by_default) {
     const std::string_view name = field.name;
-    keys_.add(name == "mode" ? "backward_mode" : std::string(name), member, by_default, field.range);
+    keys_.add(name == "mode" ? "backward_mode" : std::string(name), member, by_default, field);
   };
   visit_fields(FieldsOf<BackwardOptions>(), add_backward, wanted_.backward, kWanted.backward);
-  keys_.add("keep_workspace", keep_workspace_, kNo);
+  keys_.add("keep_workspace", keep_workspace_, kNo, Field("", "calls reuse one workspace"));
   for (const std::string_view need : needs) {
     const size_t bar = std::min(need.find('|'), need.size());
     const std::string one(need.substr(0, bar)), other(need.substr(std::min(bar + 1, need.size())));
@@ -62,20 +63,21 @@ void Record::add_common(std::span<const char* const> needs) {
 void Record::add_model(Model& model, const std::string& prefix) {
   static const Model kModel;
   visit_model([&](const char* name, const Role& role, Tensor& member,
-                  const Tensor& by_default) { keys_.add(prefix + name, member, by_default, kFinite, role); },
+                  const Tensor& by_default) { keys_.add(prefix + name, member, by_default, Field(""), role); },
               model, kModel);
-  keys_.add(prefix + "softcap", model.softcap, kModel.softcap);
-  keys_.add(prefix + "lora_scale", model.lora_scale, kModel.lora_scale);
-  keys_.add(prefix + "packing", model.packing, kModel.packing);
-  keys_.add(prefix + "group", model.group, kModel.group);
+  keys_.add(prefix + "softcap", model.softcap, kModel.softcap, Field("", "c of c · tanh(logits / c); 0 for none"));
+  keys_.add(prefix + "lora_scale", model.lora_scale, kModel.lora_scale,
+            Field("", "multiplies the LoRA's part of the logits"));
+  keys_.add(prefix + "packing", model.packing, kModel.packing, Field("", "how weight is packed"));
+  keys_.add(prefix + "group", model.group, kModel.group, Field("", "numbers that share a scale, of int8 and nf4"));
 }
 
 void Record::add_slices() {
   static const VocabSlice kSlice;
   static const std::span<const uint8_t> kNone;
-  keys_.add("slice_first", slice_.first, kSlice.first);
-  keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size);
-  keys_.add("gathered", gathered_, kNone, kFinite, {"[ranks · N, bytes], all slices", only(Element::kUInt8), 1, 3});
+  keys_.add("slice_first", slice_.first, kSlice.first, Field("", "the first vocabulary entry of this slice"));
+  keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size, Field("", "V of all slices together"));
+  keys_.add("gathered", gathered_, kNone, Field(""), {"[ranks · N, bytes], all slices", only(Element::kUInt8), 1, 3});
 }
 
 void Record::set(std::string_view name, const Value& value) {
@@ -226,15 +228,15 @@ void Record::slice() {
 bool Record::visit_all(const Visit& visit) const {
   const bool has_results = left_ != Left::kNothing || evaluates();
   if (has_results) visit_results(visit);
-  if (folded_rows_) visit("slice", tensor_of(folded_));
-  if (plan_) visit_plan(*plan_, visit);
+  if (folded_rows_) visit("slice", tensor_of(folded_), Field("slice"));
+  if (plan_) visit_values(*plan_, "plan.", visit);
   return has_results || folded_rows_ || plan_;
 }
 
 Value Record::get(std::string_view name) {
   std::optional<Value> found;
   int64_t tokens = left_ == Left::kNothing ? 0 : plan_of_result().tokens;
-  const bool any = visit_all([&](std::string_view at, const Value& value) {
+  const bool any = visit_all([&](std::string_view at, const Value& value, const Field&) {
     if (at == name && !found) found = value;
     if (at == "logp") tokens = std::get<Tensor>(value).count();
   });
@@ -244,8 +246,9 @@ Value Record::get(std::string_view name) {
   }
   if (!found) {
     std::vector<std::string> names;
-    visit_results([&](std::string_view at, const Value&) { names.emplace_back(at); });
-    visit_plan({}, [&](std::string_view at, const Value&) { names.emplace_back(at); });
+    const auto add = [&](std::string_view at, const Value&, const Field&) { names.emplace_back(at); };
+    visit_results(add);
+    visit_values(Plan(), "plan.", add);
     names.insert(names.end(), {"plan", "slice"});
     if (std::ranges::find(names, name) == names.end()) {
       fail(keys_.owner(), " has no result '", name.substr(0, 100), "'", near_names(name, names));
@@ -268,13 +271,13 @@ Value Record::get(std::string_view name) {
 std::string Record::describe() const {
   std::string text = keys_.owner() + "\nkeys, where floats are float32, bfloat16, float64 or float16:\n";
   text += keys_.describe([&](std::string_view name) { return need_of(name); }) + "results:\n";
-  const auto line = [&](std::string_view name, const Value& value) {
-    static constexpr const char* kKinds[] = {"an integer", "a number", "a text", "a tensor"};
-    text += "  " + std::string(name) + ": " + kKinds[value.index()] + "\n";
+  const auto line = [&](std::string_view name, const Value& value, const Field& field) {
+    static constexpr const char* kKinds[] = {"an integer", "a number", "a text", "a tensor "};
+    text += "  " + std::string(name) + ": " + kKinds[value.index()] + field.shape + dashed(field.meaning) + "\n";
   };
   visit_results(line);
-  line("plan", std::string_view());
-  visit_plan({}, line);
+  line("plan", std::string_view(), Field("plan", "the plan in one line"));
+  visit_values(Plan(), "plan.", line);
   return text;
 }
 

@@ -62,7 +62,7 @@ class Record {
 
  protected:
   /// Is called with the name and value of a result.
-  using Visit = std::function<void(std::string_view name, const Value& value)>;
+  using Visit = std::function<void(std::string_view name, const Value& value, const Field& field)>;
 
   Record(const char* task, const Context& context);
 

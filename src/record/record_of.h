@@ -58,7 +58,7 @@ class RecordOf final : public Record {
     if constexpr (requires { task_.teacher.logits; }) {
       static const Tensor kNone;
       add_model(other_, "teacher.");
-      keys_.add("teacher.logits", other_.logits, kNone, kFinite, kLogitsRole);
+      keys_.add("teacher.logits", other_.logits, kNone, Field(""), kLogitsRole);
     }
     add_upstream();
     if constexpr (SlicedTask<T>) add_slices();
@@ -75,23 +75,25 @@ class RecordOf final : public Record {
   void add_upstream() {
     if constexpr (kStatistics) {
       static const ConstVector kNone;
-      const auto add = [&](const char* name, ConstVector& member) { keys_.add(name, member, kNone); };
-      add("d_logp", given_.logp), add("d_lse", given_.lse), add("d_entropy", given_.entropy);
-      add("d_cross", given_.cross), add("d_outside", given_.outside);
+      const auto add = [&](const Field& field, ConstVector& member) {
+        keys_.add(std::string("d_") + field.name, member, kNone, field);
+      };
+      visit_fields(FieldsOf<TokenGrads>(), add, given_);
     } else {
       static const OneOrEach kOne;
-      keys_.add("upstream", above_, kOne);
+      keys_.add("upstream", above_, kOne, Field("", "∂L/∂loss", "[N]"));
     }
   }
   void add_callback() {
     static const CallbackLoss kLoss;
     keys_.add_all(loss_.request, kLoss.request);
-    keys_.add("fills_lse", loss_.fills_lse, kLoss.fills_lse);
-    keys_.add("fills_entropy", loss_.fills_entropy, kLoss.fills_entropy);
-    keys_.add("fills_cross", loss_.fills_cross, kLoss.fills_cross);
-    keys_.add("fills_outside", loss_.fills_outside, kLoss.fills_outside);
-    keys_.add("may_drop_rows", loss_.drops_rows, kLoss.drops_rows);
-    keys_.add("groups", loss_.group_ids, kLoss.group_ids);
+    const Field fills("", "the loss writes the gradient of this statistic");
+    keys_.add("fills_lse", loss_.fills_lse, kLoss.fills_lse, fills);
+    keys_.add("fills_entropy", loss_.fills_entropy, kLoss.fills_entropy, fills);
+    keys_.add("fills_cross", loss_.fills_cross, kLoss.fills_cross, fills);
+    keys_.add("fills_outside", loss_.fills_outside, kLoss.fills_outside, fills);
+    keys_.add("may_drop_rows", loss_.drops_rows, kLoss.drops_rows, Field("", "some rows may have gradient 0"));
+    keys_.add("groups", loss_.group_ids, kLoss.group_ids, Field("", "rows of a group are evaluated together", "[N]"));
   }
 
   bool takes_loss() const override { return kCustom; }
@@ -138,12 +140,12 @@ class RecordOf final : public Record {
   void visit_results(const Visit& visit) const override {
     if constexpr (kCustom) {
       if (loss_.stats) {
-        visit_columns(*loss_.stats, "", visit);
-        visit_columns(*loss_.grads, "d_", visit);
+        visit_values(*loss_.stats, "", visit);
+        visit_values(*loss_.grads, "d_", visit);
         return;
       }
     }
-    visit_result(left_.result, visit);
+    visit_values(left_.result, "", visit);
   }
 
   // Copies the tensors of the keys d_logp, ...

@@ -170,26 +170,26 @@ inline void assign(const Key& key, const Value& value, OneOrEach& to) {
   to = read;
 }
 
-// The tensors that a type of member accepts, unless its key says otherwise.
+// The tensors that a type of member accepts, unless its key says otherwise. Their shape is in the field.
 
 template <class T>
 inline constexpr Role kRoleOf = {};
 template <>
-inline constexpr Role kRoleOf<Targets> = {"[N] or [B, T]", kIds, 1, 2, Order::kAny};
+inline constexpr Role kRoleOf<Targets> = {"", kIds, 1, 2, Order::kAny};
 template <>
-inline constexpr Role kRoleOf<ConstVector> = {"[B], [N] or [B, T]", kFloats};
+inline constexpr Role kRoleOf<ConstVector> = {"", kFloats};
 template <>
-inline constexpr Role kRoleOf<ConstMatrix> = {"[N, V]", kFloats, 2, 2, Order::kRows};
+inline constexpr Role kRoleOf<ConstMatrix> = {"", kFloats, 2, 2, Order::kRows};
 template <>
-inline constexpr Role kRoleOf<std::span<const uint8_t>> = {"[B], [N] or [B, T]", only(Element::kUInt8)};
+inline constexpr Role kRoleOf<std::span<const uint8_t>> = {"", only(Element::kUInt8)};
 template <>
-inline constexpr Role kRoleOf<std::span<const int64_t>> = {"[N]", only(Element::kInt64), 1, 1};
+inline constexpr Role kRoleOf<std::span<const int64_t>> = {"", only(Element::kInt64), 1, 1};
 template <>
-inline constexpr Role kRoleOf<std::span<const float>> = {"[V]", only(Element::kFloat32), 1, 1};
+inline constexpr Role kRoleOf<std::span<const float>> = {"", only(Element::kFloat32), 1, 1};
 template <>
-inline constexpr Role kRoleOf<std::span<const double>> = {"[N] or [B, T]", only(Element::kFloat64)};
+inline constexpr Role kRoleOf<std::span<const double>> = {"", only(Element::kFloat64)};
 template <>
-inline constexpr Role kRoleOf<OneOrEach> = {"[N]", only(Element::kFloat64)};
+inline constexpr Role kRoleOf<OneOrEach> = {"", only(Element::kFloat64)};
 
 /// Tells whether the keys of a structure's members have no prefix.
 template <class T>
@@ -202,23 +202,6 @@ template <class Structure, class Visit, class... S>
 void visit_members(const Visit& visit, S&&... s) {
   if constexpr (Task<Structure>) visit_fields(TensorsOf<Structure>(), visit, s...);
   visit_fields(FieldsOf<Structure>(), visit, s...);
-}
-
-// Shapes of members whose type says too little.
-
-template <class Structure>
-Role role_in(FieldsOf<Structure>, std::string_view) {
-  return {};
-}
-inline Role role_in(FieldsOf<IdSets>, std::string_view name) {
-  if (name == "ids") return {"[entries] or [N, K]", kIds, 1, 2, Order::kAny};
-  return {name == "offsets" ? "[N + 1]" : "[N]", only(Element::kInt64), 1, 1};
-}
-inline Role role_in(FieldsOf<SoftTargets>, std::string_view name) {
-  return name == "weights" ? Role{"as sets.ids", kFloats} : Role();
-}
-inline Role role_in(FieldsOf<SetTeacher>, std::string_view name) {
-  return name == "logps" ? Role{"as teacher.sets.ids", kFloats} : Role();
 }
 
 template <class T>
@@ -235,12 +218,14 @@ inline constexpr Type kTypeOf = {
     }};
 
 template <class T>
-void Keys::add(std::string name, T& member, const T& by_default, const Interval& range, const Role& role) {
-  keys_.push_back({std::move(name), range, role.elements != 0 ? role : kRoleOf<T>, &member, &by_default, &kTypeOf<T>});
+void Keys::add(std::string name, T& member, const T& by_default, const Field& field, const Role& role) {
+  Role accepted = role.elements != 0 ? role : kRoleOf<T>;
+  if (*field.shape) accepted.shape = field.shape;
+  keys_.push_back({std::move(name), field.range, accepted, field.meaning, &member, &by_default, &kTypeOf<T>});
 }
 
 template <class Structure>
-void Keys::add_all(Structure& structure, const Structure& by_default, const std::string& prefix) {
+void Keys::add_all(Structure& structure, const Structure& by_default, const std::string& prefix, const char* meaning) {
   const auto add_member = [&]<class T>(const Field& field, T& member, const T& of_default) {
     if constexpr (std::is_same_v<T, Workspace*>) {
       return;  // Calls have their own.
@@ -250,9 +235,10 @@ void Keys::add_all(Structure& structure, const Structure& by_default, const std:
                            visit_fields(
                                FieldsOf<T>(), [](const Field&, auto&) {}, member);
                          }) {
-      add_all(member, of_default, prefix + field.name + ".");
+      add_all(member, of_default, prefix + field.name + ".", field.meaning);
     } else {
-      add(prefix + field.name, member, of_default, field.range, role_in(FieldsOf<Structure>(), field.name));
+      const char* own = *field.meaning ? field.meaning : meaning;
+      add(prefix + field.name, member, of_default, Field(field.name, field.range, own, field.shape));
     }
   };
   visit_members<Structure>(add_member, structure, by_default);

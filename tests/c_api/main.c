@@ -185,7 +185,8 @@ int main(void) {
   fill();
   CHECK(strcmp(logitless_version(), "") != 0);
   CHECK(strstr(logitless_describe(NULL), "policy_loss") != NULL);
-  CHECK(strstr(logitless_describe("policy_loss"), "beta: a finite number of at least 0") != NULL);
+  CHECK(strstr(logitless_describe("policy_loss"),
+               "beta: a finite number of at least 0; 0 by default — the weight of") != NULL);
   contexts();
   cross_entropies(NULL);
   callbacks(NULL);

@@ -5,9 +5,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <tuple>
+#include <type_traits>
 #include <vector>
 
+#include "core/fields.h"
 #include "logitless/logitless.h"
 
 namespace logitless::testing {
@@ -17,113 +18,49 @@ struct StatsForward {
   TokenStats result;
 };
 
-/// Returns references to all vectors of a result.
-inline auto columns(const CrossEntropyResult& r) {
-  return std::tie(r.per_token_loss, r.per_token_logps, r.per_token_lse, r.per_token_argmax);
-}
-inline auto columns(const SoftCrossEntropyResult& r) { return std::tie(r.per_token_loss); }
-inline auto columns(const PolicyResult& r) { return std::tie(r.per_token_loss, r.per_token_logps); }
-inline auto columns(const PreferenceResult& r) { return std::tie(r.sequence_logps, r.per_token_logps); }
-inline auto columns(const KtoResult& r) { return std::tie(r.sequence_losses, r.sequence_logps, r.per_token_logps); }
-inline auto columns(const DistillationResult& r) {
-  return std::tie(r.per_token_loss, r.per_token_divergence, r.per_token_acceptance, r.per_token_logps,
-                  r.per_token_agreement, r.per_token_entropy, r.per_token_teacher_entropy);
-}
-inline auto columns(const DivergenceStats& d) {
-  return std::tie(d.value, d.overlap, d.mean, d.log_sum, d.teacher_max_logit, d.teacher_log_sum, d.entropy,
-                  d.teacher_entropy, d.teacher_argmax);
-}
-inline auto columns(const TokenStats& s) {
-  return std::tuple_cat(std::tie(s.logp, s.lse, s.entropy, s.cross, s.argmax, s.rank, s.outside, s.outside_max,
-                                 s.max_logit, s.log_sum, s.top_ids, s.top_logps, s.square_sum),
-                        columns(s.divergence));
-}
-inline auto columns(const TokenGrads& g) {
-  return std::tie(g.logp, g.lse, g.entropy, g.cross, g.outside, g.divergence);
-}
-template <class Number>
-auto columns(const std::vector<Number>& values) {
-  return std::tie(values);
-}
-inline auto columns(const StatsForward& f) { return columns(f.result); }
-inline auto columns(const Forward<CrossEntropy>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
-inline auto columns(const Forward<Distillation>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
-inline auto columns(const Forward<SoftCrossEntropy>& f) { return std::tuple_cat(columns(f.result), columns(f.stats)); }
-template <Task T>
-auto columns(const Forward<T>& f) {
-  return std::tuple_cat(columns(f.result), columns(f.stats), columns(f.grads));
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+/// Calls visit(member) for each vector and number of what a call returns.
+template <class T, class Visit>
+void visit_returned(const T& from, const Visit& visit) {
+  if constexpr (std::is_arithmetic_v<T> || kIsVector<T>) {
+    visit(from);
+  } else if constexpr (std::is_same_v<T, DivergenceStats>) {
+    visit(from.value), visit(from.overlap), visit(from.mean), visit(from.log_sum), visit(from.teacher_max_logit);
+    visit(from.teacher_log_sum), visit(from.entropy), visit(from.teacher_entropy), visit(from.teacher_argmax);
+  } else if constexpr (requires { from.result; }) {  // a forward half
+    visit_returned(from.result, visit);
+    if constexpr (requires { from.stats; }) visit_returned(from.stats, visit);
+    if constexpr (requires { from.grads; }) visit_returned(from.grads, visit);
+  } else {
+    visit_fields(
+        FieldsOf<T>(), [&](const Field&, const auto& member) { visit_returned(member, visit); }, from);
+    if constexpr (requires { from.divergence; }) visit_returned(from.divergence, visit);
+  }
 }
 
 /// Counts the vectors that hold something: each is a block of the heap that the caller gets.
 template <class Returned>
 int64_t count_columns(const Returned& returned) {
-  return std::apply([](const auto&... column) { return (int64_t{0} + ... + (column.empty() ? 0 : 1)); },
-                    columns(returned));
+  int64_t count = 0;
+  visit_returned(returned, [&]<class T>(const T& member) {
+    if constexpr (kIsVector<T>) count += member.empty() ? 0 : 1;
+  });
+  return count;
 }
 
 /// Returns all numbers of a result.
-inline std::vector<double> numbers(const CrossEntropyResult& r) {
-  const CrossEntropyMetrics& m = r.metrics;
-  return {r.loss, static_cast<double>(m.tokens), m.mean_nll, m.perplexity, m.z_loss, m.accuracy, m.mean_entropy};
+template <class Returned>
+std::vector<double> numbers(const Returned& returned) {
+  std::vector<double> numbers;
+  visit_returned(returned, [&]<class T>(const T& member) {
+    if constexpr (!kIsVector<T>) numbers.push_back(static_cast<double>(member));
+  });
+  return numbers;
 }
-inline std::vector<double> numbers(const PolicyResult& r) {
-  const PolicyMetrics& m = r.metrics;
-  return {r.loss,
-          static_cast<double>(m.tokens),
-          m.mean_ratio,
-          m.clip_fraction_low,
-          m.clip_fraction_high,
-          m.clip_fraction,
-          m.mean_kl,
-          m.mean_entropy,
-          m.mean_logp,
-          m.mean_teacher_kl};
-}
-inline std::vector<double> numbers(const PreferenceResult& r) {
-  const PreferenceMetrics& m = r.metrics;
-  return {r.loss,
-          static_cast<double>(m.pairs),
-          static_cast<double>(m.tokens),
-          m.chosen_reward,
-          m.rejected_reward,
-          m.margin,
-          m.accuracy,
-          m.chosen_logp,
-          m.rejected_logp,
-          m.nll,
-          m.mean_entropy};
-}
-inline std::vector<double> numbers(const KtoResult& r) {
-  const KtoMetrics& m = r.metrics;
-  return {r.loss,
-          static_cast<double>(m.desirable),
-          static_cast<double>(m.undesirable),
-          static_cast<double>(m.tokens),
-          m.kl,
-          m.desirable_reward,
-          m.undesirable_reward,
-          m.margin,
-          m.desirable_logp,
-          m.undesirable_logp,
-          m.mean_entropy};
-}
-inline std::vector<double> numbers(const DistillationResult& r) {
-  const DistillationMetrics& m = r.metrics;
-  return {r.loss,         static_cast<double>(m.tokens), m.mean_divergence, m.mean_acceptance, m.mean_nll, m.agreement,
-          m.mean_entropy, m.mean_teacher_entropy};
-}
-inline std::vector<double> numbers(const SoftCrossEntropyResult& r) {
-  const SoftCrossEntropyMetrics& m = r.metrics;
-  return {r.loss, static_cast<double>(m.tokens), m.mean_cross_entropy, m.mean_target_entropy, m.mean_kl};
-}
-inline std::vector<double> numbers(const TokenStats&) { return {}; }
-template <class Number>
-std::vector<double> numbers(const std::vector<Number>&) {
-  return {};
-}
-template <class Forward>
-requires requires(const Forward& f) { f.result; }
-std::vector<double> numbers(const Forward& f) { return numbers(f.result); }
 
 /// Returns the bytes of all vectors and numbers.
 template <class Returned>
@@ -133,7 +70,9 @@ std::vector<std::byte> bytes_of(const Returned& returned) {
     const auto more = std::as_bytes(std::span(values));
     bytes.insert(bytes.end(), more.begin(), more.end());
   };
-  std::apply([&](const auto&... column) { (append(column), ...); }, columns(returned));
+  visit_returned(returned, [&]<class T>(const T& member) {
+    if constexpr (kIsVector<T>) append(member);
+  });
   append(numbers(returned));
   return bytes;
 }

@@ -134,8 +134,9 @@ void read_option(const ConfigValue& value, const Field&, std::optional<DType>& t
 template <class T>
 void read_option(const ConfigValue& value, const Field& field, std::optional<T>& to) {
   const std::string text = std::string(field.range.text) + ", or none";
-  Field or_none = field;
-  or_none.range.text = text.c_str();
+  Interval range = field.range;
+  range.text = text.c_str();
+  const Field or_none(field.name, range);
   to = none_or([&](const ConfigValue& given) {
     T number{};
     read_option(given, or_none, number);
