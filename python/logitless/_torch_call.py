@@ -433,7 +433,7 @@ def type_of_logits(input: Tensor) -> torch.dtype:
 
 
 def loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:
-    return torch.tensor(loss, dtype=torch.float64).to(dtype)
+    return torch.scalar_tensor(loss, dtype=torch.float64).to(dtype)  # half of what torch.tensor() takes
 
 
 def batched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
