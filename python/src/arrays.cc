@@ -75,10 +75,11 @@ bool is_immutable(nb::handle object) {
   return name == "jaxlib" || name == "jax" || name == "tensorflow";
 }
 
-// PyTorch's __dlpack__() is written in Python and takes 3 µs, to_dlpack() 0.3. A tensor that it refuses, such as a sparse
-// one, is imported like any other object, and refused there.
+// PyTorch's __dlpack__() is written in Python and takes 3 µs, to_dlpack() 0.3. A tensor that it refuses, such as a
+// sparse one, is imported like any other object, and refused there.
 nb::object exported(nb::handle tensor) {
-  static const nb::handle to_dlpack = nb::object(nb::module_::import_("torch.utils.dlpack").attr("to_dlpack")).release();
+  static const nb::handle to_dlpack =
+      nb::object(nb::module_::import_("torch.utils.dlpack").attr("to_dlpack")).release();
   try {
     return to_dlpack(tensor);
   } catch (nb::python_error&) {
