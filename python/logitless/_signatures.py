@@ -128,6 +128,18 @@ def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument
     return rows | options_of(task, *(("backward",) if gradients else ()))
 
 
+def no_argument(function: str, name: str) -> str:
+    """The message for an argument that a function does not take, or that the other arguments leave without effect."""
+    text = f"{function} has no argument {name!r}"
+    known = [*arguments_of(function), "context", "dtype"] if function in _BATCH else []
+    if name in known:
+        return f"{text} beside the others that were given"
+    import difflib
+
+    nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
+    return f"{text}; did you mean {nearest[0]}?" if nearest else text
+
+
 class Described(Signature):
     """A signature whose parameters are built on first use, not at import."""
 

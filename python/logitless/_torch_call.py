@@ -191,7 +191,7 @@ def check_cpu(**tensors: Tensor | None) -> None:
             continue
         if not isinstance(tensor, Tensor):
             raise TypeError(f"{name} must be a torch.Tensor, not {type(tensor).__name__}")
-        if tensor.device.type != "cpu":
+        if not tensor.is_cpu:  # device.type takes eight times as long
             raise ValueError(f"{name} is on {tensor.device}: logitless computes on the CPU")
 
 
@@ -368,7 +368,8 @@ class Kept:
     saved tensors: one that was changed in place since is a RuntimeError. The type of results is the forward's alone."""
 
     def __init__(self, arguments: dict[str, Any]) -> None:
-        self._arguments = arguments = {name: value for name, value in arguments.items() if name != "dtype"}
+        self._arguments = arguments = dict(arguments)
+        arguments.pop("dtype", None)
         self._versions = {name: _version_of(value) for name, value in arguments.items()}
 
     def get(self, name: str) -> Any:
@@ -432,7 +433,7 @@ def type_of_logits(input: Tensor) -> torch.dtype:
 
 
 def loss_tensor(loss: float, dtype: torch.dtype) -> Tensor:
-    return torch.tensor(loss, dtype=torch.float64).to(dtype)
+    return torch.scalar_tensor(loss, dtype=torch.float64).to(dtype)  # half of what torch.tensor() takes
 
 
 def batched(input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:

@@ -75,13 +75,25 @@ bool is_immutable(nb::handle object) {
   return name == "jaxlib" || name == "jax" || name == "tensorflow";
 }
 
+// PyTorch's __dlpack__() is written in Python and takes 3 µs, to_dlpack() 0.3. A tensor that it refuses, such as a
+// sparse one, is imported like any other object, and refused there.
+nb::object exported(nb::handle tensor) {
+  static const nb::handle to_dlpack =
+      nb::object(nb::module_::import_("torch.utils.dlpack").attr("to_dlpack")).release();
+  try {
+    return to_dlpack(tensor);
+  } catch (nb::python_error&) {
+    return nb::borrow(tensor);
+  }
+}
+
 }  // namespace
 
-// What neither DLPack nor the buffer protocol says of an array.
-void Arrays::check_framework(nb::handle object, const char* name, bool writable) {
+nb::object Arrays::importable(nb::handle object, const char* name, bool writable) {
   static PyTypeObject* const ndarray =
       reinterpret_cast<PyTypeObject*>(nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr());
-  if (reinterpret_cast<PyTypeObject*>(object.type().ptr()) == ndarray) return;
+  const PyTypeObject* const type = reinterpret_cast<PyTypeObject*>(object.type().ptr());
+  if (type == ndarray) return nb::borrow(object);
   static PyTypeObject* tensor = nullptr;
   if (!tensor) tensor = loaded_type("torch", "Tensor");
   if (is_a(object, tensor)) {
@@ -89,6 +101,7 @@ void Arrays::check_framework(nb::handle object, const char* name, bool writable)
       refuse(name, " has PyTorch's negative bit set, its memory holds other values: give ", name, ".resolve_neg()");
     }
     if (writable) written_.push_back(nb::borrow(object));
+    if (type == tensor) return exported(object);
   } else if (is_a(object, ndarray)) {
     if (nb::cast<bool>(nb::module_::import_("numpy.ma").attr("is_masked")(object))) {
       refuse(name, " is a masked array with masked elements, which would count: give ", name, ".filled(value)");
@@ -97,6 +110,7 @@ void Arrays::check_framework(nb::handle object, const char* name, bool writable)
     refuse(name, " is an array of ", nb::str(object.type().attr("__module__")).c_str(),
            ", which must not change: an output must be writable, such as NumPy's or PyTorch's");
   }
+  return nb::borrow(object);
 }
 
 void Arrays::tell_written() const {
@@ -130,14 +144,14 @@ std::string reason_of(nb::handle object) {
 }  // namespace
 
 Array Arrays::keep(nb::handle object, const char* name, Axes axes, bool writable) {
-  check_framework(object, name, writable);
+  const nb::object source = importable(object, name, writable);
   Array out;
   nb::ndarray<nb::ro>& array = out.view;
   if (writable) {
     nb::ndarray<> written;
-    if (nb::try_cast(object, written)) array = nb::ndarray<nb::ro>(written);
+    if (nb::try_cast(source, written)) array = nb::ndarray<nb::ro>(written);
   } else {
-    nb::try_cast(object, array);
+    nb::try_cast(source, array);
   }
   if (!array.is_valid()) {
     PyErr_Clear();

@@ -90,7 +90,8 @@ class Arrays {
   // The one place where an array comes in. What it returns has these numbers of axes, is in memory of the CPU, and its
   // data is not null.
   Array keep(nb::handle object, const char* name, Axes axes, bool writable = false);
-  void check_framework(nb::handle object, const char* name, bool writable);
+  // Returns what nanobind imports as the array, after checking what neither DLPack nor the buffer protocol says of it.
+  nb::object importable(nb::handle object, const char* name, bool writable);
   Array floating(nb::handle object, const char* name, Axes axes, bool writable = false);
   Targets ids_of(const Array& array, const char* name);
   std::span<const int64_t> copy_integers(const Array& array, const char* name);

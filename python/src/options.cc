@@ -48,6 +48,8 @@ void Keywords::refuse(const char* key, nb::handle value, const char* wanted) con
   std::string message = std::string(of_) + ": " + key;
   if (PyLong_Check(value.ptr())) {
     message += " = " + shown(value);
+  } else if (PyFloat_Check(value.ptr()) || PyUnicode_Check(value.ptr())) {
+    message += std::string(" = ") + nb::repr(value).c_str();
   } else {
     message += std::string(" is a ") + nb::str(value.type().attr("__name__")).c_str();
   }
@@ -65,7 +67,9 @@ void Keywords::refuse_name(const char* key, const std::string& value, const std:
 
 void Keywords::check_all_known() const {
   for (const Given& one : given_) {
-    if (!one.known) nb::raise_type_error("%s has no argument '%s'", of_, std::string(one.text).c_str());
+    if (one.known) continue;
+    const nb::object text = nb::module_::import_("logitless._signatures").attr("no_argument")(of_, one.name);
+    throw nb::type_error(nb::cast<std::string>(text).c_str());
   }
 }
 

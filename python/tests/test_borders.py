@@ -196,6 +196,12 @@ def test_bits_of_pytorchs_that_dlpack_does_not_know():
         logitless.cross_entropy(hidden, weight, targets, d_hidden=torch._neg_view(torch.zeros(N, H)))
     got = logitless.cross_entropy(negative.resolve_neg(), weight, targets).loss
     assert got == logitless.cross_entropy(-hidden, weight, targets).loss
+    tensor = torch.from_numpy(hidden)
+    for same in (tensor, torch.nn.Parameter(tensor), tensor.clone().requires_grad_()):
+        assert logitless.cross_entropy(same, weight, targets).loss == logitless.cross_entropy(hidden, weight, targets).loss
+    for wrong in (tensor.to_sparse(), tensor.to_mkldnn()):
+        with pytest.raises(TypeError, match=r"^hidden is a Tensor: .*\(Can't export tensors with layout other than"):
+            logitless.cross_entropy(wrong, weight, targets)
     conjugate = torch.zeros(N, H, dtype=torch.complex64).conj()
     with pytest.raises(ValueError, match="^hidden is complex64"):
         logitless.cross_entropy(conjugate, weight, targets)

@@ -79,6 +79,10 @@ def test_every_name_of_the_signature_is_taken_and_no_other(task):
     assert refused[0] & refused[1] <= of_packed
     with pytest.raises(TypeError, match="no argument 'terms'"):
         getattr(logitless, task)(**given, terms=1)
+    for name in names_of(task):
+        if len(name) > 5:  # without its third letter, a longer one is nearest to itself
+            with pytest.raises(TypeError, match=rf"no argument '{name[:2] + name[3:]}'; did you mean {name}\?"):
+                getattr(logitless, task)(**given, **{name[:2] + name[3:]: 1})
 
 
 def unknown(task, arguments):

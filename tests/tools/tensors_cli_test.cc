@@ -96,7 +96,7 @@ TEST_F(CliTest, RealTensorsMayBeBatched) {
     return io::TensorToWrite{name, file.find(of)->dtype, shape, file.find(of)->data};
   };
   const std::vector<io::TensorToWrite> batched = {as("hidden", "hidden", {3, 2, 5}), as("targets", "targets", {3, 2}),
-                                                  as("other", "targets", {2, 3})};
+                                                  as("other", "targets", {2, 3}), as("pair", "hidden", {2, 3, 5})};
   io::write_safetensors(path("batched"), batched);
   const auto call = [&](const std::string& targets, const std::vector<std::string>& more) {
     return run(std::vector<std::string>{"compare", "--json", "-", "--set", "shift=true", "--hidden", path("batched"),
@@ -115,6 +115,12 @@ TEST_F(CliTest, RealTensorsMayBeBatched) {
   EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "is 2, but "));
   EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "tensor hidden [3, 2, 5] holds 3 sequences"));
   EXPECT_TRUE(has(call(path("batched"), {"--lengths", path("states")}).err, "hidden must have 2 dimensions"));
+  const auto pairs = [&](const std::string& hidden, const std::string& targets) {
+    return run({"compare", "--hidden", path("batched") + hidden, "--lm-head", path("head"), "--targets",
+                path("batched") + targets, "--set", "task=dpo", "--set", "preference.losses=simpo"});
+  };
+  EXPECT_EQ(pairs(":pair", ":other").exit_code(), 0) << pairs(":pair", ":other").err;
+  EXPECT_TRUE(has(pairs(":hidden", ":targets").err, "hidden holds 3 sequences: pairs need an even number"));
 }
 
 TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {

@@ -191,7 +191,8 @@ void check_task(const Config& config) {
   }
   if (config.task == Task::kGrpo)
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
-  if (config.task == Task::kDpo && config.batch_size % 2 != 0) {
+  // Left out, it is what real tensors hold, and the library counts the sequences.
+  if (config.task == Task::kDpo && config.is_set("batch_size") && config.batch_size % 2 != 0) {
     reject(config, "batch_size",
            "is " + std::to_string(config.batch_size) +
                ", but task dpo needs an even number of sequences: the chosen ones, then the rejected ones");
