@@ -73,7 +73,7 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("dft"), s.dft...);
   visit(Field("class_weights", kNotNegative), s.class_weights...);
   visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
   visit(Field("want_accuracy"), s.want_accuracy...);
   visit(Field("want_entropy"), s.want_entropy...);
 }
@@ -81,7 +81,7 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of PolicyLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
-  visit(Field("variant"), s.variant...);
+  visit(Field("loss_type"), s.loss_type...);
   visit(Field("token"), s.token...);
   visit(Field("importance_sampling_level"), s.importance_sampling_level...);
   visit(Field("epsilon_low", kNotNegative), s.epsilon_low...);
@@ -132,7 +132,7 @@ void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of Distillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
-  visit(Field("divergence"), s.divergence...);
+  visit(Field("loss_type"), s.loss_type...);
   visit(Field("token"), s.token...);
   visit(Field("teacher_temperature", kPositive), s.teacher_temperature...);
   visit(Field("beta", kShare), s.beta...);
@@ -145,7 +145,7 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("hard_temperature", kPositive), s.hard_temperature...);
   visit(Field("reduction"), s.reduction...);
   visit(Field("mean_over"), s.mean_over...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
   visit(Field("loss_scale"), s.loss_scale...);
   visit(Field("want_entropy"), s.want_entropy...);
   visit(Field("want_agreement"), s.want_agreement...);
@@ -154,7 +154,7 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of PreferenceLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
-  visit(Field("losses"), s.losses...);
+  visit(Field("loss_type"), s.loss_type...);
   visit(Field("loss_weights"), s.loss_weights...);
   visit(Field("beta", kPositive), s.beta...);
   visit(Field("label_smoothing", kShareBelowOne), s.label_smoothing...);
@@ -176,7 +176,7 @@ void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of KtoLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
-  visit(Field("loss"), s.loss...);
+  visit(Field("loss_type"), s.loss_type...);
   visit(Field("beta", kPositive), s.beta...);
   visit(Field("desirable_weight", kNotNegative), s.desirable_weight...);
   visit(Field("undesirable_weight", kNotNegative), s.undesirable_weight...);
@@ -202,13 +202,13 @@ void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("reduction"), s.reduction...);
   visit(Field("subtract_entropy"), s.subtract_entropy...);
   visit(Field("loss_scale"), s.loss_scale...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
 }
 
 /// Calls visit(field, members...) for each of SetDistillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
-  visit(Field("divergence"), s.divergence...);
+  visit(Field("loss_type"), s.loss_type...);
   visit(Field("outside"), s.outside...);
   visit(Field("token"), s.token...);
   visit(Field("beta", kShare), s.beta...);
@@ -219,7 +219,7 @@ void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("hard_weight", kNotNegative), s.hard_weight...);
   visit(Field("reduction"), s.reduction...);
   visit(Field("mean_over"), s.mean_over...);
-  visit(Field("normaliser", kPositive), s.normaliser...);
+  visit(Field("num_items_in_batch", kPositive), s.num_items_in_batch...);
   visit(Field("loss_scale"), s.loss_scale...);
   visit(Field("tail_floor", kShareBelowOne), s.tail_floor...);
 }

@@ -39,7 +39,9 @@ std::string taken(const Field& field, const std::optional<double>&) {
 std::string taken(const Field& field, const std::optional<int64_t>&) {
   return field.range.text + std::string(", or none");
 }
-std::string taken(const Field&, const std::vector<PairedLoss>&) { return "a list of " + names<PairedLoss>(); }
+std::string taken(const Field&, const std::vector<PreferenceLossType>&) {
+  return "a list of " + names<PreferenceLossType>();
+}
 std::string taken(const Field& field, const std::vector<double>&) {
   return "a list, each " + std::string(field.range.text);
 }
