@@ -206,7 +206,7 @@ Call distillation_logits_call(Divergence divergence) {
   const auto in = std::make_shared<GivenLogits>(kF32, 16, 4096);
   const auto teacher = std::make_shared<Tensor>(kF32, 16, 4096, 4, 5);
   Distillation options;
-  options.divergence = divergence;
+  options.loss_type = divergence;
   return [=] {
     Distillation task = options;
     task.teacher = Teacher(teacher->logits());

@@ -58,7 +58,7 @@ def calls_of(hidden, weight, targets, compiled):
 
     def grpo():
         leaf.grad = None
-        policy_loss(batched[0], weight, batched[1], advantages, variant="grpo").backward()
+        policy_loss(batched[0], weight, batched[1], advantages, loss_type="grpo").backward()
         return leaf.grad
 
     return {

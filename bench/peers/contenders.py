@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from job import DISTILLATION, Shape
 
-BOTH = ("cross_entropy", "grpo")
+BOTH = ("cross_entropy", "policy_loss")
 CROSS_ENTROPY = ("cross_entropy",)
-GRPO = ("grpo",)
+POLICY = ("policy_loss",)
 TEACHER = tuple(DISTILLATION)
 
 
@@ -50,7 +50,7 @@ CONTENDERS = (
     Contender("torch_linear_ce", "torch_contenders", CROSS_ENTROPY, heads_held=1),
     Contender("torch_linear_ce_256", "torch_contenders", CROSS_ENTROPY, heads_held=1),
     Contender("trl_chunked", "torch_contenders", BOTH, heads_held=1),
-    Contender("liger_grpo", "torch_contenders", GRPO, heads_held=2),
+    Contender("liger_grpo", "torch_contenders", POLICY, heads_held=2),
     Contender("liger_jsd", "torch_contenders", TEACHER, heads_held=2),
     Contender("jax_dense", "jax_contenders", BOTH, logits_held=3),
     Contender("jax_scan", "jax_contenders", BOTH, heads_held=2),

@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from job import GRPO_EPSILON, Shape
 
 LOGIT_DEVIATION = 4.0  # of drawn logits, as in the command's seeded inputs
-SEQUENCE = 512  # tokens of a grpo sequence, where there are so many
+SEQUENCE = 512  # tokens of a policy_loss sequence, where there are so many
 LOG_RATIO_DEVIATION = 0.25  # nats between the policy and those that sampled or that it is held to
 CLIP_MARGIN = 0.1  # nats; bfloat16 logits below 32 are rounded by at most 0.06
 ROWS = 256  # whose logits are computed at once
@@ -59,8 +59,8 @@ def captured(states: str, head: str, shape: Shape) -> dict[str, torch.Tensor]:
 
 
 def policy_batch(tensors: dict[str, torch.Tensor], sequences: int, seed: int) -> dict[str, torch.Tensor]:
-    """What grpo has beside: advantages, and log-probabilities that lie around the policy's own. No ratio lies near
-    a clip bound, or the rounding of bfloat16 logits would decide which tokens have a gradient."""
+    """What policy_loss has beside: advantages, and log-probabilities that lie around the policy's own. No ratio lies
+    near a clip bound, or the rounding of bfloat16 logits would decide which tokens have a gradient."""
     generator = torch.Generator().manual_seed(seed + 1)
     head = tensors["lm_head"].float()
     own = [torch.nn.functional.cross_entropy(hidden.float() @ head.T, targets, reduction="none").neg()

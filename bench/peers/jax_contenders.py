@@ -69,7 +69,7 @@ def loss_of(job: Job) -> Loss:
 
     def loss(hidden: jax.Array, head: jax.Array, batch: Batch) -> jax.Array:
         of_tokens = logps(hidden, head, batch["targets"])
-        return grpo(of_tokens, batch) if job.task == "grpo" else -of_tokens.mean()
+        return grpo(of_tokens, batch) if job.task == "policy_loss" else -of_tokens.mean()
 
     return loss
 

@@ -11,7 +11,8 @@ GRPO_BETA = 0.04
 
 DTYPE_BYTES = {"float32": 4, "bfloat16": 2}
 
-# Distillation from a teacher's head: the names of the tasks, and the beta by which TRL and Liger know them.
+# Distillation from a teacher's head: the loss types, each a task here, and the beta by which TRL and Liger
+# know it.
 DISTILLATION = {"forward_kl": 0.0, "reverse_kl": 1.0, "jsd": 0.5}
 
 
@@ -46,9 +47,9 @@ class Job:
     """One contender in a process of its own: a call that is not timed, then `calls` that are."""
 
     contender: str
-    task: str  # "cross_entropy", "grpo" or one of DISTILLATION
+    task: str  # "cross_entropy", "policy_loss" or one of DISTILLATION
     shape: Shape
-    inputs: str  # a safetensors file: hidden, lm_head, targets, and what grpo has beside them
+    inputs: str  # a safetensors file: hidden, lm_head, targets, and what policy_loss has beside them
     gradients: bool  # d_hidden and d_weight as well as the loss
     calls: int
     threads: int

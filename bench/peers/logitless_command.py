@@ -18,9 +18,9 @@ def arguments(job: Job) -> list[str]:
     settings = [f"task={job.task}", f"threads={job.threads}", f"batch_size={job.shape.sequences}"]
     settings += PLANS[job.contender]
     files = {"hidden": "hidden", "lm-head": "lm_head", "targets": "targets"}
-    if job.task == "grpo":
-        settings += ["policy.variant=grpo", f"policy.beta={GRPO_BETA}", f"policy.epsilon_low={GRPO_EPSILON}",
-                     f"policy.epsilon_high={GRPO_EPSILON}"]
+    if job.task == "policy_loss":
+        options = {"loss_type": "grpo", "beta": GRPO_BETA, "epsilon_low": GRPO_EPSILON, "epsilon_high": GRPO_EPSILON}
+        settings += [f"{job.task}.{option}={value}" for option, value in options.items()]
         files |= {"advantages": "advantages", "old-logps": "old_logps", "ref-logps": "ref_logps"}
     if not job.gradients:
         settings += ["gradients.d_hidden=false", "gradients.d_weight=false"]

@@ -52,8 +52,8 @@ def make_parser() -> argparse.ArgumentParser:
     add("--tokens", nargs="+", type=positive, default=[512, 2048], metavar="N", help="512 and 2048 by default")
     add("--dtypes", nargs="+", choices=list(DTYPE_BYTES), default=["float32"], metavar="DTYPE",
         help="%(choices)s; float32 by default")
-    add("--tasks", nargs="+", choices=["cross_entropy", "grpo", *DISTILLATION], default=["cross_entropy"], metavar="TASK",
-        help="%(choices)s; cross_entropy by default")
+    add("--tasks", nargs="+", choices=["cross_entropy", "policy_loss", *DISTILLATION], default=["cross_entropy"],
+        metavar="TASK", help="%(choices)s; cross_entropy by default")
     add("--teacher-hidden", type=positive, default=4096, metavar="H",
         help="hidden size of the teacher of "
         f"{', '.join(DISTILLATION)}; 4096 by default")
@@ -207,7 +207,7 @@ def tensors_of(options: argparse.Namespace, shape: Shape) -> dict[str, torch.Ten
         tensors = inputs.captured(options.states, options.lm_head, shape)
     else:
         tensors = inputs.drawn(shape, options.seed)
-    if "grpo" in options.tasks:
+    if "policy_loss" in options.tasks:
         tensors |= inputs.policy_batch(tensors, shape.sequences, options.seed)
     return tensors
 

@@ -93,7 +93,7 @@ def trl_chunked(task: str) -> Loss:
         # No temperature, no softcap, no scale, and none of the optional outputs.
         logps = ChunkedLogProbFunction.apply(batch["hidden"], batch["lm_head"], None, batch["targets"], 1.0,
                                              _CHUNKED_LOGPROB_CHUNK_SIZE, None, 1.0, ())[0]
-        return grpo(logps, batch) if task == "grpo" else -logps.mean()
+        return grpo(logps, batch) if task == "policy_loss" else -logps.mean()
 
     return loss
 
@@ -130,7 +130,7 @@ def logitless_package(job: Job) -> Loss:
 
     def distillation(batch: Batch) -> torch.Tensor:
         return fused.distillation_loss(batch["hidden"], batch["lm_head"], batch["teacher_hidden"],
-                                       batch["teacher_head"], divergence=job.task, dtype=torch.float32)
+                                       batch["teacher_head"], loss_type=job.task, dtype=torch.float32)
 
     def cross_entropy(batch: Batch) -> torch.Tensor:
         return fused.linear_cross_entropy(batch["hidden"], batch["lm_head"], batch["targets"],
@@ -138,11 +138,11 @@ def logitless_package(job: Job) -> Loss:
 
     if job.task in DISTILLATION:
         return distillation
-    return policy if job.task == "grpo" else cross_entropy
+    return policy if job.task == "policy_loss" else cross_entropy
 
 
 def loss_of(job: Job) -> Loss:
-    dense = dense_grpo if job.task == "grpo" else dense_cross_entropy
+    dense = dense_grpo if job.task == "policy_loss" else dense_cross_entropy
     if job.task in DISTILLATION:
         dense = dense_divergence(job.task)
     match job.contender:

@@ -106,7 +106,7 @@ double policy_step(const logitless::Context& context, const Model& model, const 
   task.advantages = {rewards.advantages.data(), kBatch};                        // [B] or [N]
   task.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; left empty on-policy
   task.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
-  task.variant = logitless::PolicyVariant::kGrpo;
+  task.loss_type = logitless::PolicyLossType::kGrpo;
   task.token.temperature = 0.7;  // the sampler's
   const logitless::PolicyResult result = logitless::run(context, logits, task, gradients);
   // result.loss, result.metrics.clip_fraction, result.per_token_logps

@@ -60,7 +60,7 @@ class FusedHead:
             states,
             self.weight,
             targets,
-            losses="sigmoid",
+            loss_type="sigmoid",
             beta=BETA,
             ref_logps=reference,
             return_metrics=True,

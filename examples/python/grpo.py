@@ -82,7 +82,7 @@ class FusedHead:
             advantages,
             old_logps=old,
             mask=mask,
-            variant="grpo",
+            loss_type="grpo",
             return_metrics=True,
         )
         return loss, metrics["mean_ratio"]

@@ -186,7 +186,7 @@ void accumulation(const logitless::Context& context, const Batch& batch) {
   double loss = 0;
   // [accumulation]
   logitless::CrossEntropy task;
-  task.normaliser = B * T;  // targets that count in the whole batch, not in one of its parts
+  task.num_items_in_batch = B * T;  // targets that count in the whole batch, not in one of its parts
   logitless::Gradients gradients;
   gradients.d_weight = {d_weight.data(), V, H};
   for (int64_t b = 0; b < B; ++b) {

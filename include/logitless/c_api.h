@@ -131,8 +131,8 @@ LOGITLESS_C_API logitless_status logitless_set_tensor(logitless_call* call, cons
 LOGITLESS_C_API logitless_status logitless_set_number(logitless_call* call, const char* name, double value);
 /** Sets an integer, a number, or an option that is on (1) or off (0). */
 LOGITLESS_C_API logitless_status logitless_set_integer(logitless_call* call, const char* name, int64_t value);
-/** Sets an option from a text: a name ("variant", "dapo"), a list ("losses", "sigmoid,sft"), a number, or
- * "none" for an optional one. */
+/** Sets an option from a text: a name, or a list of them ("loss_type", "dapo"; "loss_type", "sigmoid,sft"), a
+ * number, or "none" for an optional one. */
 LOGITLESS_C_API logitless_status logitless_set_text(logitless_call* call, const char* name, const char* text);
 /** Gives the key its default again. */
 LOGITLESS_C_API logitless_status logitless_unset(logitless_call* call, const char* name);

@@ -60,7 +60,7 @@ struct CrossEntropyResult {
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
 ///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
-///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (both divided by `normaliser` instead, where given)
+///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (or both / num_items_in_batch, where given)
 ///
 /// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
 /// nothing is 0, and so are its gradients: this holds for both parts without tokens, and for the nll part
@@ -76,9 +76,9 @@ struct LOGITLESS_API CrossEntropy {
   bool dft = false;                                      ///< a token's loss counts as much as its probability
   std::span<const float> class_weights = {};             ///< [V], finite and >= 0; empty: all 1
   double loss_scale = 1.0;                               ///< finite
-  /// The sums are divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and
-  /// finite, and goes with kMean only.
-  std::optional<double> normaliser = {};
+  /// The sums are divided by this, e.g. the tokens of all micro-batches. It is positive and finite, and goes
+  /// with kMean only.
+  std::optional<double> num_items_in_batch = {};
   bool want_accuracy = false;  ///< fill metrics.accuracy and per_token_argmax
   bool want_entropy = false;   ///< fill metrics.mean_entropy
 };

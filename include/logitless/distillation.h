@@ -77,7 +77,7 @@ struct LOGITLESS_API Distillation {
   /// [N]: they say which rows take part, and what the hard cross-entropy is against; with none (size 0) all
   /// rows take part.
   Targets targets = {};
-  Divergence divergence = Divergence::kForwardKl;  ///< between student and teacher
+  Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
   /// Which rows take part, and the student's temperature. A temperature scales logits here.
   TokenOptions token = {};
   /// The teacher's temperature; unset, it is that of the student, token by token.
@@ -94,7 +94,7 @@ struct LOGITLESS_API Distillation {
   MeanOver mean_over = MeanOver::kTokens;  ///< of kMean
   /// Takes the place of the number of tokens or of sequences that the mean divides by, e.g. to add up the
   /// losses of micro-batches. It is positive and goes with kMean only.
-  std::optional<double> normaliser = {};
+  std::optional<double> num_items_in_batch = {};
   double loss_scale = 1.0;      ///< finite
   bool want_entropy = false;    ///< fill the entropies of student and teacher
   bool want_agreement = false;  ///< fill what says whether student and teacher have the same most likely token

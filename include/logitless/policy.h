@@ -20,7 +20,7 @@
 namespace logitless {
 
 /// This names the per-token loss and its normaliser (docs/losses.md, 1.2 and 1.6).
-enum class PolicyVariant {
+enum class PolicyLossType {
   kGrpo,
   kBnpo,
   kDrGrpo,
@@ -44,7 +44,7 @@ enum class PolicyVariant {
 /// How the tokens' losses become one number (docs/losses.md, 1.6). A mean of sequences divides by their
 /// number: see count_empty_sequences and num_sequences.
 enum class PolicyAggregation {
-  kDefault,              ///< as the variant's paper or project does
+  kDefault,              ///< as the loss type's paper or project does
   kTokenMean,            ///< the sum, divided by num_items_in_batch or the number of tokens
   kTokenSum,             ///< the sum
   kSeqMeanTokenSum,      ///< the mean of sequences' sums
@@ -95,9 +95,9 @@ enum class TeacherAgainst {
   kSampling,  ///< sampling_logps (tinker)
 };
 
-/// The names of variants.
+/// The names of loss types.
 template <>
-inline constexpr std::array kNamesOf<PolicyVariant> = {
+inline constexpr std::array kNamesOf<PolicyLossType> = {
     "grpo",  "bnpo",  "dr_grpo",   "dapo", "cispo",    "sapo",
     "luspo", "vespo", "reinforce", "rloo", "ppo",      "importance_sampling",
     "dppo",  "gmpo",  "dro",       "topr", "clip_cov", "kl_cov"};
@@ -149,9 +149,9 @@ struct PolicyResult {
   Plan plan;                            ///< what ran
 };
 
-/// The loss of sampled completions. An option that the variant or the others leave without a
+/// The loss of sampled completions. An option that the loss type or the others leave without a
 /// use is an error (docs/losses.md, 1.9), except for the parameters of sapo, vespo, dro, topr and the
-/// covariances, whose defaults are in place for every variant.
+/// covariances, whose defaults are in place for every loss type.
 ///
 /// Vectors are float32, float64, bfloat16 or float16. Nothing that belongs to a token under a false mask is
 /// ever read. The sequences are those of the logits.
@@ -174,7 +174,7 @@ struct LOGITLESS_API PolicyLoss {
   /// neither with entropies nor with a vocabulary that is cut nor with plan dense.
   IdSets kept = {};
 
-  PolicyVariant variant = PolicyVariant::kGrpo;  ///< loss and normaliser
+  PolicyLossType loss_type = PolicyLossType::kGrpo;  ///< loss and normaliser
   /// How log-probabilities are taken. The mask says which rows take part and chosen_ids
   /// stand where they are predicted: ignore_index and shift have no use here.
   TokenOptions token = {};
@@ -183,7 +183,7 @@ struct LOGITLESS_API PolicyLoss {
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
   /// It is in [0, 1] (gmpo: >= 0), and 0.2 where unset (gmpo: 0.4). Where it is unset, cispo and dppo have no
   /// lower bound.
-  /// Not for the variants that clip nothing (docs/losses.md, 1.9).
+  /// Not for the loss types that clip nothing (docs/losses.md, 1.9).
   std::optional<double> epsilon_low = {};
   /// >= 0; unset: 0.3 (gmpo: 0.4), and for cispo and dppo, whose upper bound it is itself, 5 and 3.
   std::optional<double> epsilon_high = {};
@@ -260,7 +260,7 @@ struct LOGITLESS_API PolicyLoss {
   bool want_entropy = false;  ///< fill metrics.mean_entropy where nothing else needs the entropy
 };
 
-/// Returns how tokens' losses become one number: the variant's way where the option is at its default.
+/// Returns how tokens' losses become one number: the loss type's way where the option is at its default.
 LOGITLESS_API PolicyAggregation aggregation_of(const PolicyLoss& options);
 
 }  // namespace logitless

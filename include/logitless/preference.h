@@ -20,7 +20,7 @@
 namespace logitless {
 
 /// This names the loss of a pair (docs/losses.md, section 2).
-enum class PairedLoss {
+enum class PreferenceLossType {
   kSigmoid,
   kHinge,
   kIpo,
@@ -50,7 +50,7 @@ enum class FDivergence {
 };
 
 /// The loss of a sequence that stands alone (docs/losses.md, 2.2).
-enum class UnpairedLoss {
+enum class KtoLossType {
   kKto,
   kApoZeroUnpaired,
   kBco,
@@ -65,7 +65,7 @@ enum class SequenceLogps {
 
 /// The names of losses.
 template <>
-inline constexpr std::array kNamesOf<PairedLoss> = {
+inline constexpr std::array kNamesOf<PreferenceLossType> = {
     "sigmoid",  "hinge", "ipo",          "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
     "apo_down", "aot",   "aot_unpaired", "discopop", "sft",      "orpo",   "simpo",    "cpo",       "sigmoid_norm"};
 /// The names of f-divergences.
@@ -73,12 +73,12 @@ template <>
 inline constexpr std::array kNamesOf<FDivergence> = {"reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"};
 /// The names of losses of single sequences.
 template <>
-inline constexpr std::array kNamesOf<UnpairedLoss> = {"kto", "apo_zero_unpaired", "bco", "a2po"};
+inline constexpr std::array kNamesOf<KtoLossType> = {"kto", "apo_zero_unpaired", "bco", "a2po"};
 /// The names of what sequences have.
 template <>
 inline constexpr std::array kNamesOf<SequenceLogps> = {"sums", "averages"};
 /// Tells whether the loss compares with a reference model.
-LOGITLESS_API bool needs_reference(PairedLoss loss);
+LOGITLESS_API bool needs_reference(PreferenceLossType loss);
 
 /// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
 /// an error.
@@ -126,9 +126,9 @@ struct LOGITLESS_API PreferenceLoss {
   Targets targets = {};                                    ///< [N]
   Reference reference = {};                                ///< needed exactly when a loss needs one
   /// The weighted sum of these, of which there is at least one, is the loss.
-  std::vector<PairedLoss> losses = {PairedLoss::kSigmoid};
-  /// One finite weight for each of `losses`; empty: all are 1. A loss of weight 0 adds nothing but asks for
-  /// what it always asks for.
+  std::vector<PreferenceLossType> loss_type = {PreferenceLossType::kSigmoid};
+  /// One finite weight for each of `loss_type`; empty: all are 1. A loss of weight 0 adds nothing but asks
+  /// for what it always asks for.
   std::vector<double> loss_weights = {};
   double beta = 0.1;              ///< positive and finite
   double label_smoothing = 0;     ///< in [0, 1); only where one of the losses has a use for it
@@ -198,12 +198,12 @@ struct LOGITLESS_API KtoLoss {
   ConstVector sequence_weights = {};
   /// [B]: what a2po fits, reward − value; exactly for a2po. Only those of sequences that take part are read.
   ConstVector reward_targets = {};
-  UnpairedLoss loss = UnpairedLoss::kKto;  ///< which
-  double beta = 0.1;                       ///< positive and finite
-  double desirable_weight = 1.0;           ///< >= 0, finite
-  double undesirable_weight = 1.0;         ///< >= 0, finite
-  double bco_delta = 0;                    ///< bco: what rewards are compared with, the mean of past ones; finite
-  bool average_log_prob = false;           ///< a sequence's mean log-probability instead of its sum
+  KtoLossType loss_type = KtoLossType::kKto;  ///< which
+  double beta = 0.1;                          ///< positive and finite
+  double desirable_weight = 1.0;              ///< >= 0, finite
+  double undesirable_weight = 1.0;            ///< >= 0, finite
+  double bco_delta = 0;                       ///< bco: what rewards are compared with, the mean of past ones; finite
+  bool average_log_prob = false;              ///< a sequence's mean log-probability instead of its sum
   /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
   /// Which tokens take part (prompts do not), and how log-probabilities are taken.

@@ -86,8 +86,8 @@ struct LOGITLESS_API SetDistillation {
   /// [N], or empty: they say which rows take part besides the sets, and what the hard cross-entropy is
   /// against.
   Targets targets = {};
-  Divergence divergence = Divergence::kForwardKl;  ///< between student and teacher
-  OutsideSet outside = OutsideSet::kTail;          ///< see there
+  Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
+  OutsideSet outside = OutsideSet::kTail;         ///< see there
   /// The student's temperature, which scales logits. With targets, it says which rows take part.
   TokenOptions token = {};
   double beta = 0.5;                 ///< β of jsd in [0, 1]; its two ends are the two KL, exactly
@@ -102,7 +102,7 @@ struct LOGITLESS_API SetDistillation {
   MeanOver mean_over = MeanOver::kTokens;  ///< of kMean
   /// Takes the place of the number of tokens or of sequences that the mean divides by. It is positive and
   /// goes with kMean only.
-  std::optional<double> normaliser = {};
+  std::optional<double> num_items_in_batch = {};
   double loss_scale = 1.0;  ///< finite
   /// kTail: the teacher's mass outside of the set is at least this, in [0, 1). With 0, probabilities that
   /// round to a sum of 1 leave no tail, and a reverse KL, which is infinite then, is refused.

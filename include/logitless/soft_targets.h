@@ -64,7 +64,7 @@ struct SoftCrossEntropyResult {
 ///
 ///     ce_i = −Σ_v q_iv log p_iv
 ///     loss_i = ce_i + Σ_v q_iv log q_iv = KL(q_i ‖ p_i)      with subtract_entropy
-///     kMean: loss = Σ loss_i / tokens, or Σ loss_i / normaliser
+///     kMean: loss = Σ loss_i / tokens, or Σ loss_i / num_items_in_batch
 ///     dL/da_iv ∝ Q_i p_iv − q_iv                             with and without subtract_entropy
 ///
 /// where 0 log 0 = 0. The sums over i run over the tokens that take part, whatever their Q_i. A mean over
@@ -80,9 +80,9 @@ struct LOGITLESS_API SoftCrossEntropy {
   Reduction reduction = Reduction::kMean;  ///< how the tokens' losses become one
   bool subtract_entropy = false;           ///< the value is KL(q ‖ p); the gradients are the same
   double loss_scale = 1.0;                 ///< multiplies loss and gradients; finite
-  /// The sum is divided by this, e.g. num_items_in_batch under gradient accumulation. It is positive and
-  /// finite, and goes with kMean only.
-  std::optional<double> normaliser = {};
+  /// The sum is divided by this, e.g. the tokens of all micro-batches. It is positive and finite, and goes
+  /// with kMean only.
+  std::optional<double> num_items_in_batch = {};
 };
 
 }  // namespace logitless

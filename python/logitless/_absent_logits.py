@@ -383,11 +383,6 @@ class AbsentLogits:
         if items is not None:
             # A step without a label has 0 items: its loss is 0, as a mean over no token is.
             items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
-            if not torch.compiler.is_compiling() and not 0 < float(items) < torch.inf:
-                raise ValueError(
-                    f"num_items_in_batch = {float(items):g} must be above 0 and finite: it divides the sum of the "
-                    "losses"
-                )
         return linear_cross_entropy(
             hidden,
             weight,
@@ -398,7 +393,7 @@ class AbsentLogits:
             softcap=self._softcap,
             temperature=1.0 / self.factor,
             shift=shift,
-            normaliser=items,
+            num_items_in_batch=items,
             loss_dtype=torch.float64 if hidden.dtype == torch.float64 else torch.float32,
             **backward,
         )

@@ -74,21 +74,21 @@ EXAMPLES = {
         ],
         "policy_loss": [
             "advantages = np.array([1.0, -1.0, 0.5, 1.0, -1.0, 2.0])",
-            "result = logitless.policy_loss(hidden, weight, np.arange(6), advantages=advantages, variant=\"dapo\")",
+            "result = logitless.policy_loss(hidden, weight, np.arange(6), advantages=advantages, loss_type=\"dapo\")",
             "round(result.loss, 3)",
             "=-0.417",
         ],
         "preference_loss": [
             _PAIRS,
             "targets, ref_logps = np.arange(6).reshape(2, 3), np.array([-6.0, -7.0])",
-            "result = logitless.preference_loss(pairs, weight, targets, ref_logps=ref_logps, losses=[\"ipo\"])",
+            "result = logitless.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type=[\"ipo\"])",
             "round(result.loss, 3)",
             "=27.293",
         ],
         "kto_loss": [
             "given = {\"labels\": np.array([1, 0]), \"ref_logps\": np.array([-6.0, -7.0])}",
             "states, targets = hidden.reshape(2, 3, 4), np.arange(6).reshape(2, 3)",
-            "result = logitless.kto_loss(states, weight, targets, loss=\"apo_zero_unpaired\", **given)",
+            "result = logitless.kto_loss(states, weight, targets, loss_type=\"apo_zero_unpaired\", **given)",
             "round(result.loss, 3)",
             "=0.508",
         ],
@@ -115,7 +115,7 @@ EXAMPLES = {
             "=6",
         ],
         "distillation_loss": [
-            "result = logitless.distillation_loss(hidden, weight, hidden, 2 * weight, divergence=\"reverse_kl\")",
+            "result = logitless.distillation_loss(hidden, weight, hidden, 2 * weight, loss_type=\"reverse_kl\")",
             "round(result.loss, 3)",
             "=0.191",
         ],
@@ -159,7 +159,7 @@ EXAMPLES = {
             "=1.305",
         ],
         "distillation_loss": [
-            "loss = lt.distillation_loss(hidden, weight, hidden.detach(), 2 * weight, divergence=\"jsd\")",
+            "loss = lt.distillation_loss(hidden, weight, hidden.detach(), 2 * weight, loss_type=\"jsd\")",
             "round(loss.item(), 3)",
             "=0.034",
         ],
@@ -172,14 +172,14 @@ EXAMPLES = {
         "preference_loss": [
             _PAIRS,
             "targets, ref_logps = torch.arange(6).reshape(2, 3), torch.tensor([-6.0, -7.0])",
-            "loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, losses=\"ipo\")",
+            "loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type=\"ipo\")",
             "round(loss.item(), 3)",
             "=27.293",
         ],
         "kto_loss": [
             "given = {\"labels\": torch.tensor([1, 0]), \"ref_logps\": torch.tensor([-6.0, -7.0])}",
             "states, targets = hidden.reshape(2, 3, 4), torch.arange(6).reshape(2, 3)",
-            "loss = lt.kto_loss(states, weight, targets, loss=\"apo_zero_unpaired\", **given)",
+            "loss = lt.kto_loss(states, weight, targets, loss_type=\"apo_zero_unpaired\", **given)",
             "round(loss.item(), 3)",
             "=0.508",
         ],
@@ -213,7 +213,7 @@ EXAMPLES = {
             "=1.054",
         ],
         "distillation_loss": [
-            "loss = lj.distillation_loss(hidden, weight, hidden, 2 * weight, divergence=\"jsd\")",
+            "loss = lj.distillation_loss(hidden, weight, hidden, 2 * weight, loss_type=\"jsd\")",
             "round(float(loss), 3)",
             "=0.034",
         ],

@@ -250,7 +250,7 @@ def distillation_loss(
     context: Context | None = None,
     **options: Any,
 ) -> Any:
-    """How far the student's distribution, of hidden and weight, is from the teacher's: divergence="forward_kl" (the
+    """How far the student's distribution, of hidden and weight, is from the teacher's: loss_type="forward_kl" (the
     default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
     teacher, whose width and type are its own. teacher_logits, [..., V], takes the place of teacher_hidden and
     teacher_weight.

@@ -61,7 +61,7 @@ def _returned(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> 
 @torch.library.custom_op(
     "logitless::linear_cross_entropy",
     mutates_args=(),
-    schema=f"({_TENSORS}, Tensor? normaliser, *, bool[] needs, ScalarType dtype, {_OPTIONS}) -> Tensor[]",
+    schema=f"({_TENSORS}, Tensor? num_items_in_batch, *, bool[] needs, ScalarType dtype, {_OPTIONS}) -> Tensor[]",
 )
 def linear_cross_entropy_op(
     input: Tensor,
@@ -70,7 +70,7 @@ def linear_cross_entropy_op(
     target: Tensor,
     class_weights: Tensor | None,
     temperatures: Tensor | None,
-    normaliser: Tensor | None,
+    num_items_in_batch: Tensor | None,
     *,
     needs: list[bool],
     dtype: torch.dtype,
@@ -83,7 +83,8 @@ def linear_cross_entropy_op(
     per_token = reduction == "none"
     grads = [None] * 3 if per_token else call.outputs(tuple(needs))  # type: ignore[arg-type]
     arguments = _arguments(call, target, class_weights, temperatures, options)
-    arguments.update(reduction=reduction, normaliser=None if normaliser is None else float(normaliser.item()))
+    items = None if num_items_in_batch is None else float(num_items_in_batch.item())
+    arguments.update(reduction=reduction, num_items_in_batch=items)
     arguments.update(results_in(dtype))
     if per_token:
         tensors = (input, weight, bias)
@@ -100,7 +101,7 @@ def linear_cross_entropy_op(
 
 
 @linear_cross_entropy_op.register_fake
-def _(input, weight, bias, target, class_weights, temperatures, normaliser, *, needs, dtype, **options):
+def _(input, weight, bias, target, class_weights, temperatures, num_items_in_batch, *, needs, dtype, **options):
     per_token = options.get("reduction") == "none"
     loss = input.new_empty(target.shape if per_token else (), dtype=dtype)
     return [loss, *_fake_gradients((input, weight, bias), [not per_token and need for need in needs])]

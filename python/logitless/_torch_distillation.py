@@ -71,7 +71,7 @@ def distillation_loss(
     vocab_ids: Tensor | None = None,
     teacher_vocab_ids: Tensor | None = None,
     reduction: str = "mean",
-    normaliser: float | Tensor | None = None,
+    num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
     dtype: torch.dtype | None = None,
     return_metrics: bool = False,
@@ -79,7 +79,7 @@ def distillation_loss(
     **options: Any,
 ) -> Any:
     """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
-    teacher_weight: divergence="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
+    teacher_weight: loss_type="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
     logits are in memory. Gradients flow to hidden, weight and bias, and never to the teacher, detached
     or not. teacher_logits, [..., V], takes the place of teacher_hidden and teacher_weight where a server has made them.
 
@@ -108,7 +108,8 @@ def distillation_loss(
             f"expected targets of shape {tuple(hidden.shape[:-1])}, as hidden has, got {tuple(targets.shape)}"
         )
     options["reduction"] = reduction
-    arguments = arguments_of("distillation_loss", DISTILLATION, options, hidden.shape[:-1], temperatures, normaliser)
+    lead = hidden.shape[:-1]
+    arguments = arguments_of("distillation_loss", DISTILLATION, options, lead, temperatures, num_items_in_batch)
     if teacher_softcap:
         arguments["teacher_softcap"] = teacher_softcap
     given = (teacher_hidden, teacher_weight, teacher_bias, teacher_logits, teacher_vocab_ids)

@@ -54,13 +54,13 @@ def _plain_fields(structure: str) -> dict[str, Field]:
 BACKWARD = {"backward" if name == "mode" else name: field for name, field in _plain_fields("backward").items()}
 BACKWARD["seed"] = Field("int", None, optional=True)
 
-# softcap belongs to the head. normaliser is a tensor where it is one.
+# softcap belongs to the head. num_items_in_batch is a tensor where it is one.
 CROSS_ENTROPY = {"softcap": Field("float", 0.0), **_plain_fields("cross_entropy"), **BACKWARD}
-del CROSS_ENTROPY["normaliser"]
+del CROSS_ENTROPY["num_items_in_batch"]
 for _name in NOT_TAKEN["linear_cross_entropy"]:
     del CROSS_ENTROPY[_name]
 DISTILLATION = {"softcap": Field("float", 0.0), **_plain_fields("distillation_loss"), **BACKWARD}
-del DISTILLATION["normaliser"]
+del DISTILLATION["num_items_in_batch"]
 POLICY = {**_plain_fields("policy_loss"), "advantages_per": _plain_fields("policy_loss.tensors")["advantages_per"], **BACKWARD}
 _REFERENCE = {"ref_softcap": Field("float", 0.0), "ref_logps_per": POLICY["advantages_per"]}
 PREFERENCE = {**_plain_fields("preference_loss"), **_REFERENCE, **BACKWARD}
@@ -74,13 +74,13 @@ WITHOUT_TARGETS = {
 def _where_predicted(structure: str) -> dict[str, Field]:
     """The options of what stands where it is predicted: it has no targets to ignore or to shift."""
     fields = _plain_fields(structure)
-    return {name: field for name, field in fields.items() if name not in ("ignore_index", "shift", "normaliser")}
+    return {name: field for name, field in fields.items() if name not in ("ignore_index", "shift", "num_items_in_batch")}
 
 
 ID_SET = {**_where_predicted("id_logps"), **BACKWARD}
 SOFT_TARGETS = {**_where_predicted("soft_cross_entropy"), **BACKWARD}
 SET_DISTILLATION = {**_plain_fields("set_distillation_loss"), **BACKWARD}
-del SET_DISTILLATION["normaliser"]
+del SET_DISTILLATION["num_items_in_batch"]
 
 
 def seeded(arguments: dict[str, Any]) -> dict[str, Any]:
@@ -139,15 +139,15 @@ def arguments_of(
     options: dict[str, Any],
     lead: torch.Size,
     temperatures: Any = None,
-    normaliser: Any = None,
+    num_items_in_batch: Any = None,
 ) -> dict[str, Any]:
     """The arguments of a call of _core on hidden states with these leading axes: its options, and those that may be
     tensors."""
     arguments = Options.of(function, fields, options).arguments()
     if temperatures is not None:
         arguments["temperatures"] = temperatures_of(temperatures, lead)
-    if normaliser is not None:
-        arguments["normaliser"] = float(normaliser)
+    if num_items_in_batch is not None:
+        arguments["num_items_in_batch"] = float(num_items_in_batch)
     return arguments
 
 

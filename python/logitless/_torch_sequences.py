@@ -99,9 +99,9 @@ def policy_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
+    """A policy loss of sampled tokens (loss_type="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
     hidden and head. advantages are one a sequence or one a token, logps and mask one a token, scores one a sequence
-    (variant="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
+    (loss_type="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
     teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
     with the loss.
 
@@ -144,7 +144,7 @@ def preference_loss(
     **options: Any,
 ) -> Any:
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO): hidden [2B, T, H] holds the chosen sequences, then
-    the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
+    the rejected ones. options are the members of PreferenceOptions, e.g. loss_type="ipo" or a list of names with
     loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
     are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets,
     vocab_ids and context are those of policy_loss()."""
@@ -189,7 +189,7 @@ def kto_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
+    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
     true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
     sequence_weights multiply the losses. The reference, temperatures, offsets, vocab_ids and context are those
     of preference_loss()."""

@@ -157,7 +157,7 @@ def soft_cross_entropy(
     bias: Tensor | None = None,
     reduction: str = "mean",
     softcap: float = 0.0,
-    normaliser: float | Tensor | None = None,
+    num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
     dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
@@ -172,7 +172,7 @@ def soft_cross_entropy(
     leaves tokens out.
 
     subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
-    TokenOptions; normaliser, temperatures, vocab_ids, group and context are those of
+    TokenOptions; num_items_in_batch, temperatures, vocab_ids, group and context are those of
     linear_cross_entropy().
     """
     head = read_head(
@@ -193,7 +193,7 @@ def soft_cross_entropy(
         raise ValueError("give probabilities, or ids and weights")
     options["reduction"] = reduction
     lead = hidden.shape[:-1]
-    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, lead, temperatures, normaliser)
+    arguments = arguments_of("soft_cross_entropy", SOFT_TARGETS, options, lead, temperatures, num_items_in_batch)
     if probabilities is not None:
         if probabilities.shape[:-1] != lead:
             raise ValueError(
@@ -225,7 +225,7 @@ def set_distillation_loss(
     bias: Tensor | None = None,
     reduction: str = "mean",
     softcap: float = 0.0,
-    normaliser: float | Tensor | None = None,
+    num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
     dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
@@ -241,8 +241,8 @@ def set_distillation_loss(
     bias, and none to the teacher.
 
     targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids, group and
-    context are those of linear_cross_entropy().
+    against. The other options are those of SetDistillationOptions; num_items_in_batch, temperatures, vocab_ids, group
+    and context are those of linear_cross_entropy().
     """
     head = read_head(
         hidden,
@@ -261,7 +261,7 @@ def set_distillation_loss(
     if targets is not None and targets.shape != lead:
         raise ValueError(f"expected targets of shape {tuple(lead)}, as hidden has, got {tuple(targets.shape)}")
     options["reduction"] = reduction
-    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, lead, temperatures, normaliser)
+    arguments = arguments_of("set_distillation_loss", SET_DISTILLATION, options, lead, temperatures, num_items_in_batch)
     arguments.update(sets_of(ids, lead, id_counts, id_offsets))
     arguments["teacher_logps"] = row_of("teacher_logps", teacher_logps, tuple(ids.shape))
     if teacher_outside_logps is not None:

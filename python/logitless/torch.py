@@ -104,7 +104,7 @@ def linear_cross_entropy(
     ignore_index: int | None = None,
     label_smoothing: float = 0.0,
     options: Any = None,
-    normaliser: float | Tensor | None = None,
+    num_items_in_batch: float | Tensor | None = None,
     temperatures: Tensor | None = None,
     loss_dtype: torch.dtype | None = None,
     vocab_ids: Tensor | None = None,
@@ -119,7 +119,7 @@ def linear_cross_entropy(
     The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
     there, has nothing to choose here. `input` may have any leading axes, which `target` shares.
 
-    normaliser is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
+    num_items_in_batch is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
     micro-batches of a step, for example. The loss is computed in float64, so that loss_dtype=torch.float32 shows more of it
     than bfloat16 does; gradients do not depend on it. Targets, and `weight`, mean places in vocab_ids; the gradient of
     linear_weight has its shape, with zeros for the other entries. shift stays within each sequence of offsets. With group,
@@ -154,7 +154,7 @@ def linear_cross_entropy(
             ignore_index=ignore_index,
             label_smoothing=label_smoothing,
             options=options,
-            normaliser=normaliser,
+            num_items_in_batch=num_items_in_batch,
             temperatures=temperatures,
             loss_dtype=loss_dtype,
             vocab_ids=vocab_ids,
@@ -210,7 +210,7 @@ def linear_cross_entropy(
             ignore_index,
             label_smoothing,
             {**{name: value for name, value in chosen.given if name not in pytorchs}, **own},
-            {"normaliser": normaliser, "temperatures": temperatures, "dtype": loss_dtype},
+            {"num_items_in_batch": num_items_in_batch, "temperatures": temperatures, "dtype": loss_dtype},
             vocab,
         )
     if axes > 2 or probabilities:
@@ -224,7 +224,7 @@ def linear_cross_entropy(
             )
         beyond = {name: value for name, value in chosen.given if name not in pytorchs}
         given = None if compiling else current_settings().given
-        beyond.update(own, normaliser=normaliser, temperatures=temperatures, context=given)
+        beyond.update(own, num_items_in_batch=num_items_in_batch, temperatures=temperatures, context=given)
         return _pytorch_path(
             "target holds class probabilities" if probabilities else "linear_weight has more than 2 axes",
             beyond,
@@ -267,9 +267,9 @@ def linear_cross_entropy(
         if group is None and tuple(weight.shape) != (vocab,):
             raise RuntimeError(f"expected weight of shape {(vocab,)}, got {tuple(weight.shape)}")
         weight = values_of(weight).float().contiguous()
-    if isinstance(normaliser, Tensor):
-        check_cpu(normaliser=normaliser)
-        without_gradient(normaliser=normaliser)
+    if isinstance(num_items_in_batch, Tensor):
+        check_cpu(num_items_in_batch=num_items_in_batch)
+        without_gradient(num_items_in_batch=num_items_in_batch)
     temperatures = temperatures_of(temperatures, target.shape)
     if offsets is not None:
         offsets = offsets_of(offsets, input)
@@ -285,8 +285,8 @@ def linear_cross_entropy(
             raise ValueError(f"{what}: such calls are no operator that fake tensors or a tracer could see")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
-        if normaliser is not None and not isinstance(normaliser, Tensor):
-            normaliser = torch.tensor(normaliser, dtype=torch.float64)
+        if num_items_in_batch is not None and not isinstance(num_items_in_batch, Tensor):
+            num_items_in_batch = torch.tensor(num_items_in_batch, dtype=torch.float64)
         loss = linear_cross_entropy_op(
             rows,
             linear_weight,
@@ -294,7 +294,7 @@ def linear_cross_entropy(
             ids,
             weight,
             temperatures,
-            normaliser,
+            num_items_in_batch,
             needs=needs,
             dtype=dtype,
             **chosen.arguments(),
@@ -305,8 +305,8 @@ def linear_cross_entropy(
         arguments["class_weights"] = weight
     if temperatures is not None:
         arguments["temperatures"] = temperatures
-    if normaliser is not None:
-        arguments["normaliser"] = float(normaliser)
+    if num_items_in_batch is not None:
+        arguments["num_items_in_batch"] = float(num_items_in_batch)
     if offsets is not None:
         arguments["offsets"] = offsets
     if return_stats:
@@ -402,7 +402,7 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
     Args:
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
-        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, normaliser, loss_dtype,
+        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, num_items_in_batch, loss_dtype,
             return_stats, context ... but no tensor with an entry per token.
 
     Raises:
@@ -418,7 +418,7 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
 
     def __init__(self, in_features: int, num_classes: int, **arguments: Any) -> None:
         pytorchs = {"reduction", "ignore_index", "label_smoothing"}
-        ours = {*CROSS_ENTROPY, "normaliser", "loss_dtype", "return_stats", "context"} - pytorchs
+        ours = {*CROSS_ENTROPY, "num_items_in_batch", "loss_dtype", "return_stats", "context"} - pytorchs
         beyond = {name: arguments.pop(name) for name in list(arguments) if name in ours}
         super().__init__(in_features, num_classes, **arguments)
         self.beyond = beyond
@@ -452,7 +452,11 @@ _ARGUMENTS = {
         ("dtype", Optional[torch.dtype], "of what is returned; by default float64 if hidden is, else float32"),
         ("loss_dtype", Optional[torch.dtype], "of the loss; by default input's type"),
         ("group", Any, "a torch.distributed group whose ranks share the vocabulary (docs/parallel.md)"),
-        ("normaliser", Union[float, Tensor, None], "divides the sum in place of the number of tokens; with mean only"),
+        (
+            "num_items_in_batch",
+            Union[float, Tensor, None],
+            "divides the sum in place of the number of tokens; with mean only",
+        ),
         ("options", Any, "PyTorch's, which chooses a chunking there: without effect"),
         ("vocab_ids", Array("int64", "[K]"), "the entries of the head that the call is over; all by default"),
         ("temperatures", Array("numbers", "[N]"), "one per token, in place of temperature"),

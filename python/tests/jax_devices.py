@@ -119,7 +119,7 @@ for options in (
     {"z_loss": 0.01, "label_smoothing": 0.1, "loss_scale": 3.0},
     {"class_weights": classes, "label_smoothing": 0.1},
     {"class_weights": classes, "temperatures": temperatures},
-    {"shift": True, "normaliser": 17.0, "round_logits_to": "bfloat16"},
+    {"shift": True, "num_items_in_batch": 17.0, "round_logits_to": "bfloat16"},
     {"reduction": "sum", "ignore_index": int(y4[40])},
 ):
     for check_vma in (True, False):

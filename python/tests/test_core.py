@@ -170,7 +170,7 @@ def test_policy_preference_and_kto_losses():
     )
     assert np.abs(d_hidden).sum() > 0
     pairs = logitless.preference_loss(
-        batched, weight, ids, losses=["sigmoid"], ref_hidden=batched, ref_weight=weight
+        batched, weight, ids, loss_type=["sigmoid"], ref_hidden=batched, ref_weight=weight
     )
     assert pairs.loss == pytest.approx(np.log(2)) and pairs.sequence_logps.shape == (4,)
     kto = logitless.kto_loss(

@@ -91,7 +91,7 @@ def test_matches_autograd(kind, reduction):
                 target,
                 bias=leaves[2],
                 teacher_bias=tb,
-                divergence=kind,
+                loss_type=kind,
                 reduction=reduction,
                 temperature=2.0,
                 teacher_temperature=1.5,
@@ -124,14 +124,14 @@ def test_numpy_has_the_same_numbers():
         target.numpy(),
         bias=b.numpy(),
         teacher_bias=tb.numpy(),
-        divergence="jsd",
+        loss_type="jsd",
         want_entropy=True,
         want_agreement=True,
         d_weight=d_weight,
     )
     leaf = w.clone().requires_grad_()
     loss, metrics = distillation_loss(
-        x, leaf, tx, tw, target, bias=b, teacher_bias=tb, divergence="jsd", return_metrics=True, want_entropy=True
+        x, leaf, tx, tw, target, bias=b, teacher_bias=tb, loss_type="jsd", return_metrics=True, want_entropy=True
     )
     loss.backward()
     assert loss.item() == np.float32(result.loss)
@@ -149,7 +149,7 @@ def test_a_teachers_logits_may_be_finished(dtype, reduction):
     (x, w, b), (tx, tw, tb), target = inputs(torch.float64 if dtype == torch.float64 else torch.float32)
     logits = (tx.double() @ tw.double().T + tb.double()).to(dtype)
     leaves = [t.clone().requires_grad_() for t in (x, w, b)]
-    options = {"divergence": "jsd", "temperature": 2.0, "hard_weight": 0.25, "reduction": reduction}
+    options = {"loss_type": "jsd", "temperature": 2.0, "hard_weight": 0.25, "reduction": reduction}
     # [2, T, V] of a longer tensor, as a server cuts it.
     shape = (2, N // 2)
     longer = torch.cat([logits.view(*shape, V), logits.view(*shape, V)[:, :1]], 1)
@@ -178,7 +178,7 @@ def test_numpy_takes_finished_logits_of_both():
     logits, teacher = x @ w.T + b, tx @ tw.T
     d_logits = np.empty((N, V))
     result = logitless.distillation_loss(
-        targets=target, logits=logits, teacher_logits=teacher, divergence="reverse_kl", d_logits=d_logits
+        targets=target, logits=logits, teacher_logits=teacher, loss_type="reverse_kl", d_logits=d_logits
     )
     leaf = logits.clone().requires_grad_()
     each = reference("reverse_kl", leaf.log_softmax(-1), teacher.log_softmax(-1), None)
@@ -194,7 +194,7 @@ def test_unequal_micro_batches_add_up(mean_over):
     x, tx, target = x.view(4, 3, H), tx.view(4, 3, K), target.view(4, 3)
     target[2, :2] = -100  # sequences of 3, 2, 1 and 3 tokens
 
-    def run(part, normaliser=None):
+    def run(part, num_items_in_batch=None):
         leaf = w.clone().requires_grad_()
         loss = distillation_loss(
             x[part],
@@ -204,10 +204,10 @@ def test_unequal_micro_batches_add_up(mean_over):
             target[part],
             bias=b,
             teacher_bias=tb,
-            divergence="jsd",
+            loss_type="jsd",
             hard_weight=0.5,
             mean_over=mean_over,
-            normaliser=normaliser,
+            num_items_in_batch=num_items_in_batch,
         )
         loss.backward()
         return loss.detach(), leaf.grad
@@ -227,8 +227,8 @@ def test_where_all_mass_is_in_one_entry_no_rounding_is_left(plan, temperature):
     weight = np.array([[10, 0, 1, 2], [0, 10, 3, 1], [-3, 1, 2, 5], [2, 3, 1, 1]], np.float32)
     context = logitless.Context(plan=plan)
     kinds = [("skew_kl", "skew"), ("skew_reverse_kl", "skew"), ("jsd", "beta")]
-    cases = [{"divergence": kind, name: x} for kind, name in kinds for x in (1e-6, 0.1, 0.3, 0.7, 1 - 1e-6)]
-    for options in [*cases, {"divergence": "reverse_kl"}, {"divergence": "total_variation"}]:
+    cases = [{"loss_type": kind, name: x} for kind, name in kinds for x in (1e-6, 0.1, 0.3, 0.7, 1 - 1e-6)]
+    for options in [*cases, {"loss_type": "reverse_kl"}, {"loss_type": "total_variation"}]:
         for rows in (1, 3):
             d_hidden, d_weight, d_logits = np.ones((rows, 4), "f4"), np.ones((4, 4), "f4"), np.ones((rows, 4), "f4")
             logitless.distillation_loss(
@@ -263,7 +263,7 @@ def test_a_teacher_never_gets_a_gradient():
 def test_a_student_that_is_its_teacher_learns_nothing():
     (x, w, _), _, _ = inputs(torch.float32)
     leaf = w.clone().requires_grad_()
-    loss = distillation_loss(x, leaf, x, w, divergence="reverse_kl")
+    loss = distillation_loss(x, leaf, x, w, loss_type="reverse_kl")
     loss.backward()
     assert loss.item() == 0 and leaf.grad.abs().max() < 1e-6
 
@@ -301,9 +301,9 @@ def test_mistakes_are_told():
     with pytest.raises(ValueError, match="hard_weight = 1 needs targets"):
         distillation_loss(x, w, tx, tw, hard_weight=1.0)
     with pytest.raises(ValueError, match="beta = 2 must be a number from 0 to 1"):
-        distillation_loss(x, w, tx, tw, divergence="jsd", beta=2.0)
-    with pytest.raises(ValueError, match="divergence = 'kl' is none of forward_kl"):
-        distillation_loss(x, w, tx, tw, divergence="kl")
+        distillation_loss(x, w, tx, tw, loss_type="jsd", beta=2.0)
+    with pytest.raises(ValueError, match="loss_type = 'kl' is none of forward_kl"):
+        distillation_loss(x, w, tx, tw, loss_type="kl")
     with pytest.raises(TypeError, match="unexpected keyword argument 'lamda'"):
         distillation_loss(x, w, tx, tw, lamda=0.5)
     with pytest.raises(ValueError, match="teacher_hidden is missing"):

@@ -49,20 +49,19 @@ BESIDE = {
     "sampler_clip_max": {"sampler_correction": "token_truncate"},
     "teacher_against": {"teacher_weight": 0.5},
     "teacher_discount": {"teacher_weight": 0.5},
-    "num_items_in_batch": {"variant": "dapo"},
-    "max_completion_length": {"variant": "dr_grpo", "max_completion_length": 9},
-    "discopop_tau": {"losses": ["discopop"]},
-    "simpo_gamma": {"losses": ["simpo"]},
-    "reward_alpha": {"losses": ["simpo"]},
+    "max_completion_length": {"loss_type": "dr_grpo", "max_completion_length": 9},
+    "discopop_tau": {"loss_type": ["discopop"]},
+    "simpo_gamma": {"loss_type": ["simpo"]},
+    "reward_alpha": {"loss_type": ["simpo"]},
     "f_alpha": {"f_divergence": "alpha_divergence", "ld_alpha": 0.5},
-    "bco_delta": {"loss": "bco"},
+    "bco_delta": {"loss_type": "bco"},
     "cross_weights": {"cross": True},
 }
 OF_DIVERGENCE = {
-    "beta": {"divergence": "jsd"},
-    "skew": {"divergence": "skew_kl"},
-    "forward_weight": {"divergence": "mixed_kl"},
-    "acceptance_decay": {"divergence": "lk_hybrid"},
+    "beta": {"loss_type": "jsd"},
+    "skew": {"loss_type": "skew_kl"},
+    "forward_weight": {"loss_type": "mixed_kl"},
+    "acceptance_decay": {"loss_type": "lk_hybrid"},
     "temperature_squared": {"temperature": 0.5},
     "hard_temperature": {"hard_weight": 0.5},
 }
@@ -76,15 +75,15 @@ REFUSED = {
     ("id_logps", "shift", "7"),
     ("set_distillation_loss", "ignore_index", "37"),
     ("set_distillation_loss", "temperature_meaning", "scale_logp"),
-    ("set_distillation_loss", "divergence", "acceptance"),
-    ("set_distillation_loss", "divergence", "lk_hybrid"),
+    ("set_distillation_loss", "loss_type", "acceptance"),
+    ("set_distillation_loss", "loss_type", "lk_hybrid"),
     ("distillation_loss", "ignore_index", "37"),
     ("distillation_loss", "temperature_meaning", "scale_logp"),
     ("policy_loss", "ignore_index", "37"),
     ("policy_loss", "shift", "7"),
-    ("policy_loss", "variant", "dr_grpo"),
+    ("policy_loss", "loss_type", "dr_grpo"),
     ("policy_loss", "aggregation", "seq_mean_token_sum_norm"),
-    ("preference_loss", "losses", "[exo_pair]"),
+    ("preference_loss", "loss_type", "[exo_pair]"),
     ("distillation_loss", "temperature_meaning", "scale_logp"),
 }
 
@@ -94,16 +93,18 @@ LOSSES = [task for task in logitless._PLANS if task != "token_stats"]
 
 def beside(structure, name):
     if name.startswith(("sapo", "vespo", "dro", "topr")):
-        return {"variant": name.split("_")[0]}
+        return {"loss_type": name.split("_")[0]}
     if name.startswith("trust_region"):
-        return {"variant": "dppo", "trust_region_low": 0.03, "trust_region_high": 0.005}
+        return {"loss_type": "dppo", "trust_region_low": 0.03, "trust_region_high": 0.005}
     if name == "cov_kl_weight":
-        return {"variant": "kl_cov"}
+        return {"loss_type": "kl_cov"}
     if name.startswith("cov_"):
         free = {"epsilon_low": 1.0, "epsilon_high": 1e30, "cov_low": -0.3, "cov_high": 2.0}  # nothing is clipped
-        return {"variant": "clip_cov", **free, "cov_share": 0.2 if name == "cov_seed" else 1.0}
-    if structure == "preference_loss" and name in ("losses", "label_smoothing"):
-        return {"losses": ["cpo"]}
+        return {"loss_type": "clip_cov", **free, "cov_share": 0.2 if name == "cov_seed" else 1.0}
+    if structure == "policy_loss" and name == "num_items_in_batch":
+        return {"loss_type": "dapo"}
+    if structure == "preference_loss" and name in ("loss_type", "label_smoothing"):
+        return {"loss_type": ["cpo"]}
     if structure.endswith("distillation_loss") and name in OF_DIVERGENCE:
         return OF_DIVERGENCE[name]
     return BESIDE.get(name, {})
@@ -146,18 +147,18 @@ def cases(structure):
 
 
 def preference_reference(options):
-    if not set(options.get("losses", ["sigmoid"])) - RELATIVE:
+    if not set(options.get("loss_type", ["sigmoid"])) - RELATIVE:
         return None
     return OWN + 0.2 * (np.arange(N) % 3 - 1) if options.get("ld_alpha") is not None else SUMS
 
 
 def kto_batch(options):
     batch = {"labels": np.array([1, 0, 0, 1], np.uint8), "ref_logps": SUMS}
-    if options.get("loss", "kto") == "kto":
+    if options.get("loss_type", "kto") == "kto":
         batch.update(kl_logps=SUMS[:2], kl_ref_logps=SUMS[:2] - 0.5)
-    if options.get("loss") == "a2po":
+    if options.get("loss_type") == "a2po":
         batch["reward_targets"] = SCORES
-    if options.get("loss") == "bco":
+    if options.get("loss_type") == "bco":
         batch["sequence_weights"] = np.array([1, 0.5, 2, 0.25])
     return batch
 
@@ -195,7 +196,7 @@ def run(structure, options):
             batch["sampling_logps"] = SAMPLING
         if options.get("teacher_weight"):
             batch["teacher_logps"] = TEACHER
-        if options.get("variant") == "topr" or options.get("positive_nll_weight"):
+        if options.get("loss_type") == "topr" or options.get("positive_nll_weight"):
             batch["scores"] = SCORES
         result = logitless.policy_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
     elif structure == "preference_loss":

@@ -159,10 +159,10 @@ PARAMETERS = {
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("name", logitless._core.fields("distillation_loss")["divergence"]["choices"])
+@pytest.mark.parametrize("name", logitless._core.fields("distillation_loss")["loss_type"]["choices"])
 def test_distillation_loss(name, dtype):
     c = Case(dtype)
-    options = {"divergence": name, **PARAMETERS.get(name, {})}
+    options = {"loss_type": name, **PARAMETERS.get(name, {})}
 
     def ours(x, w, b):
         return distillation_loss(
@@ -181,7 +181,7 @@ def test_distillation_loss(name, dtype):
 def test_a_teachers_logits_may_be_finished(reduction):
     c = Case(jnp.float32)
     logits = c.tx @ c.tw.T + c.tb
-    options = {"divergence": "jsd", "temperature": 2.0, "reduction": reduction}
+    options = {"loss_type": "jsd", "temperature": 2.0, "reduction": reduction}
 
     def of(**teacher):
         def loss(x, w, b):
@@ -298,10 +298,10 @@ def another(name, field):
 
 # What an option needs beside it to change a loss.
 BESIDE = {
-    "beta": {"divergence": "jsd"},
-    "skew": {"divergence": "skew_kl"},
-    "forward_weight": {"divergence": "mixed_kl"},
-    "acceptance_decay": {"divergence": "lk_hybrid"},
+    "beta": {"loss_type": "jsd"},
+    "skew": {"loss_type": "skew_kl"},
+    "forward_weight": {"loss_type": "mixed_kl"},
+    "acceptance_decay": {"loss_type": "lk_hybrid"},
     "temperature_squared": {"temperature": 0.7},
     "hard_temperature": {"hard_weight": 0.5},
     "temperature_meaning": {"temperature": 0.7},

@@ -87,7 +87,7 @@ def test_other_functions():
     )
     teacher = torch.randn(V, H)
     compare(
-        lambda x, w, a, b: lt.distillation_loss(x, LoraWeight(w, a, b, SCALE), HIDDEN, teacher, divergence="forward_kl"),
+        lambda x, w, a, b: lt.distillation_loss(x, LoraWeight(w, a, b, SCALE), HIDDEN, teacher, loss_type="forward_kl"),
         lambda x, w: torch.nn.functional.kl_div(
             torch.log_softmax(x @ w.T, -1), torch.softmax(HIDDEN @ teacher.T, -1), reduction="batchmean"
         ),

@@ -110,7 +110,7 @@ def _cases():
     kto = _source(targets=targets, labels=np.array([1, 0], np.uint8), ref_logps=_logps(B), kl_logps=_logps(B))
     kto.update(kl_ref_logps=_logps(B), sequence_weights=_eighths(B, low=1))
     yield "kto", "kto_loss", _outputs(kto, "d_hidden", "d_weight")
-    a2po = _source(targets=targets, ref_logps=_logps(B), reward_targets=_eighths(B), loss="a2po")
+    a2po = _source(targets=targets, ref_logps=_logps(B), reward_targets=_eighths(B), loss_type="a2po")
     yield "a2po", "kto_loss", _outputs(a2po, "d_hidden")
 
     ids, counts = _distinct(N, K), np.array([2, 1, 2, 0, 2, 2])

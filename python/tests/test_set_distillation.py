@@ -62,7 +62,7 @@ def test_matches_autograd(outside, divergence, reduction):
     total = (want * upstream).sum() if reduction == "none" else want.sum() / mask.sum()
     grads = torch.autograd.grad(total, leaves)
     got = fused.set_distillation_loss(
-        hidden, weight, ids, logps, targets, bias=bias, outside=outside, divergence=divergence, reduction=reduction
+        hidden, weight, ids, logps, targets, bias=bias, outside=outside, loss_type=divergence, reduction=reduction
     )
     torch.testing.assert_close(got, want if reduction == "none" else total, rtol=1e-10, atol=1e-12)
     mine = torch.autograd.grad((got * upstream).sum() if reduction == "none" else got, leaves)
@@ -119,7 +119,7 @@ def test_a_row_without_a_tail_stops_no_step(divergence):
     hidden, weight, bias, ids, logps, targets = problem()
     logps = logps.clone()
     logps[1, 3] = (torch.softmax(logps[1, 3], -1) * (1 + 2e-11)).log()
-    call = functools.partial(fused.set_distillation_loss, divergence=divergence, bias=bias)
+    call = functools.partial(fused.set_distillation_loss, loss_type=divergence, bias=bias)
     with pytest.raises(ValueError, match=r"row 8 are of probabilities that sum to 1\.00000000002.*Set tail_floor"):
         call(hidden, weight, ids, logps, targets)
     leaf = weight.clone().requires_grad_()
@@ -152,7 +152,7 @@ def test_what_is_wrong_is_named():
     with pytest.raises(ValueError, match="expected targets of shape"):
         call(hidden, weight, ids, logps, targets[:, :2])
     with pytest.raises(ValueError, match="is not a sum over token ids"):
-        call(hidden, weight, ids, logps, divergence="acceptance")
+        call(hidden, weight, ids, logps, loss_type="acceptance")
     with pytest.raises(ValueError, match="twice"):
         call(hidden, weight, torch.zeros_like(ids), logps)
     with pytest.raises(ValueError, match="teacher_logps is missing"):
@@ -168,7 +168,7 @@ def test_the_union_of_a_students_own_topk_and_its_teachers():
     logps = fused.id_logps(teacher, head, ids, id_offsets=offsets)
     leaves = [x.requires_grad_() for x in (hidden, weight, bias)]
     got = fused.set_distillation_loss(
-        hidden, weight, ids, logps, bias=bias, id_offsets=offsets, outside="tail", divergence="reverse_kl"
+        hidden, weight, ids, logps, bias=bias, id_offsets=offsets, outside="tail", loss_type="reverse_kl"
     )
     logits, of_teacher = hidden @ weight.T + bias, (teacher @ head.T).log_softmax(-1)
     losses = []

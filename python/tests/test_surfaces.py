@@ -27,7 +27,7 @@ GIVEN = {
         "labels": np.array([1, 0]),
         "ref_logps": np.full(2, -6.0),
         "offsets": np.array([0, 3, 6]),
-        "loss": "apo_zero_unpaired",
+        "loss_type": "apo_zero_unpaired",
     },
     "soft_cross_entropy": {"ids": IDS, "weights": np.exp(LOGPS)},
     "set_distillation_loss": {"ids": IDS, "teacher_logps": LOGPS},

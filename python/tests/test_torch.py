@@ -306,14 +306,14 @@ def test_a_normaliser_takes_the_place_of_the_number_of_tokens():
     x, w, b, y = tensors(torch.float64)
     want = F.linear_cross_entropy(x, w, y, linear_bias=b, reduction="sum") / 29
     for items in (29, 29.0, torch.tensor(29), torch.tensor([29.0])):
-        torch.testing.assert_close(linear_cross_entropy(x, w, y, linear_bias=b, normaliser=items), want)
-    with pytest.raises(ValueError, match="normaliser"):
-        linear_cross_entropy(x, w, y, normaliser=29, reduction="sum")
-    with pytest.raises(ValueError, match="normaliser requires a gradient"):
-        linear_cross_entropy(x, w, y, normaliser=torch.tensor(29.0, requires_grad=True))
+        torch.testing.assert_close(linear_cross_entropy(x, w, y, linear_bias=b, num_items_in_batch=items), want)
+    with pytest.raises(ValueError, match="num_items_in_batch"):
+        linear_cross_entropy(x, w, y, num_items_in_batch=29, reduction="sum")
+    with pytest.raises(ValueError, match="num_items_in_batch requires a gradient"):
+        linear_cross_entropy(x, w, y, num_items_in_batch=torch.tensor(29.0, requires_grad=True))
     p = (x @ w.T).softmax(1)
     want = F.cross_entropy(3 * torch.tanh((x @ w.T) / 3), p, reduction="sum") / 29
-    torch.testing.assert_close(linear_cross_entropy(x, w, p, normaliser=29, softcap=3.0), want)
+    torch.testing.assert_close(linear_cross_entropy(x, w, p, num_items_in_batch=29, softcap=3.0), want)
     with pytest.raises(ValueError, match="z_loss cannot be had where target holds class prob"):
         linear_cross_entropy(x, w, p, z_loss=0.1)
 

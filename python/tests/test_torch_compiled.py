@@ -57,9 +57,10 @@ def test_the_operator_keeps_its_contract():
     x, w, b, y = tensors(torch.float32)
     x, w = x.requires_grad_(), w.requires_grad_()
     for reduction in ("mean", "none"):
-        others = {"class_weights": torch.rand(V), "temperatures": torch.rand(N).double() + 0.5, "normaliser": None}
+        others = {"class_weights": torch.rand(V), "temperatures": torch.rand(N).double() + 0.5}
+        others["num_items_in_batch"] = None
         if reduction == "mean":
-            others["normaliser"] = torch.tensor(7)
+            others["num_items_in_batch"] = torch.tensor(7)
         for given in (others, dict.fromkeys(others)):
             torch.library.opcheck(
                 torch.ops.logitless.linear_cross_entropy.default,
@@ -169,7 +170,7 @@ def test_a_compiled_call_reads_a_tensor_normaliser_when_it_runs():
         return graph
 
     def step(x, w, y, items):
-        return linear_cross_entropy(x, w, y, normaliser=items)
+        return linear_cross_entropy(x, w, y, num_items_in_batch=items)
 
     compiled = torch.compile(step, fullgraph=True, backend=backend)
     for items in (3, 5, 8):

@@ -69,7 +69,7 @@ def batch_of(structure, options):
             batch["sampling_logps"] = SAMPLING
         if options.get("teacher_weight"):
             batch["teacher_logps"] = TEACHER
-        if options.get("variant") == "topr" or options.get("positive_nll_weight"):
+        if options.get("loss_type") == "topr" or options.get("positive_nll_weight"):
             batch["scores"] = SCORES
         return batch
     if structure == "preference_loss":

@@ -126,7 +126,7 @@ def test_losses_in_one_call():
     torch.nn.functional.cross_entropy(hidden @ weight.T, targets, label_smoothing=0.1).backward()
     torch.testing.assert_close(ours, hidden.grad)
     hidden.grad = None
-    policy_loss(hidden, weight, targets, torch.tensor([0.5]), variant="reinforce").backward()
+    policy_loss(hidden, weight, targets, torch.tensor([0.5]), loss_type="reinforce").backward()
     ours, hidden.grad = hidden.grad, None
     (-0.5 * dense(hidden, weight, targets)).sum().backward()
     torch.testing.assert_close(ours, hidden.grad)

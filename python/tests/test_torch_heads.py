@@ -61,7 +61,7 @@ CALLS = {
     "topk_logps": lambda *args, **kind: student(topk_logps, 4)(*args, **kind)[1],
     "policy_loss": student(policy_loss, TARGET, torch.ones(B), old_logps=LOGPS),
     "preference_loss": student(preference_loss, TARGET, ref_logps=LOGPS),
-    "kto_loss": student(kto_loss, TARGET, torch.tensor([1, 0, 1, 0]), ref_logps=LOGPS, loss="apo_zero_unpaired"),
+    "kto_loss": student(kto_loss, TARGET, torch.tensor([1, 0, 1, 0]), ref_logps=LOGPS, loss_type="apo_zero_unpaired"),
     "id_logps": student(id_logps, SETS),
     "id_logps, over the set": student(id_logps, SETS, normalise_over="set"),
     "soft_cross_entropy": student(soft_cross_entropy, ids=SETS, weights=torch.full((B, T, 3), 0.3)),
@@ -143,7 +143,7 @@ def test_an_entry_that_stands_twice():
 def test_teachers_and_references(packing):
     packed, matrix = PACKED[packing]
     matrix = torch.tensor(matrix)
-    chosen = dict(teacher_vocab_ids=IDS, divergence="reverse_kl")
+    chosen = dict(teacher_vocab_ids=IDS, loss_type="reverse_kl")
     weight = matrix[IDS].clone().requires_grad_()
 
     def distilled(teacher, **options):
@@ -152,10 +152,10 @@ def test_teachers_and_references(packing):
         loss.backward()
         return [loss.detach(), weight.grad]
 
-    want = distilled(matrix[IDS], divergence="reverse_kl")
+    want = distilled(matrix[IDS], loss_type="reverse_kl")
     same(distilled(matrix, **chosen), want)
     same(distilled(packed, **chosen), want)
-    for loss, more in ((preference_loss, {}), (kto_loss, {"labels": torch.ones(B), "loss": "apo_zero_unpaired"})):
+    for loss, more in ((preference_loss, {}), (kto_loss, {"labels": torch.ones(B), "loss_type": "apo_zero_unpaired"})):
         want = outcome(student(loss, TARGET, ref_hidden=OTHER, ref_weight=matrix[IDS], **more), matrix[IDS], BIAS[:K])
         for reference in (matrix, packed):
             options = dict(ref_hidden=OTHER, ref_weight=reference, ref_vocab_ids=IDS, **more)
@@ -195,7 +195,7 @@ def test_numpy():
     same(results(packed, vocab_ids=ids), results(np.ascontiguousarray(matrix[ids])))
     got = logitless.distillation_loss(hidden, matrix, hidden, packed)
     assert got.loss == logitless.distillation_loss(hidden, matrix, hidden, matrix).loss
-    rejected = dict(ref_hidden=HIDDEN[1:3].numpy(), losses=["sigmoid"])
+    rejected = dict(ref_hidden=HIDDEN[1:3].numpy(), loss_type=["sigmoid"])
     pairs = [
         logitless.preference_loss(HIDDEN[:2].numpy(), weight, TARGET[:2].numpy(), ref_weight=weight, **rejected).loss
         for weight in (packed, matrix)

@@ -212,7 +212,9 @@ OF_TOKENS = {
         lambda x, w, y, t: topk_logps(x, w, 2, temperatures=t)[1],
         lambda x, w, y, t: id_logps(x, w, SETS, temperatures=t),
         lambda x, w, y, t: policy_loss(x, w, y, torch.ones(3), temperatures=t),
-        lambda x, w, y, t: kto_loss(x, w, y, torch.ones(3), ref_logps=-EACH, loss="apo_zero_unpaired", temperatures=t),
+        lambda x, w, y, t: kto_loss(
+            x, w, y, torch.ones(3), ref_logps=-EACH, loss_type="apo_zero_unpaired", temperatures=t
+        ),
         lambda x, w, y, t: distillation_loss(x, w, 2 * x, w, temperatures=t),
         lambda x, w, y, t: soft_cross_entropy(x, w, ids=SETS, weights=SETS / V, temperatures=t),
         lambda x, w, y, t: set_distillation_loss(x, w, SETS, -SETS.float() - 2, temperatures=t),
@@ -223,7 +225,7 @@ OF_TOKENS = {
         lambda x, w, y, t: soft_cross_entropy(x, w, ids=SETS, weights=SETS / V, mask=t > 1),
     ),
     "advantages": (lambda x, w, y, t: policy_loss(x, w, y, t),),
-    "ref_logps": (lambda x, w, y, t: kto_loss(x, w, y, torch.ones(3), ref_logps=-t, loss="apo_zero_unpaired"),),
+    "ref_logps": (lambda x, w, y, t: kto_loss(x, w, y, torch.ones(3), ref_logps=-t, loss_type="apo_zero_unpaired"),),
     "id_counts": (lambda x, w, y, t: id_logps(x, w, SETS, id_counts=t.mul(2).long()),),
     "kept_counts": (
         lambda x, w, y, t: policy_loss(
@@ -250,11 +252,11 @@ def test_shapes_are_those_of_sequences():
     x, w, _, y = tensors(torch.float32)
     x, y = x[:12].reshape(3, 4, H), y[:12].abs().reshape(3, 4) % V
     each = torch.tensor([1.0, -2, 0.5])
-    kto = {"ref_logps": -EACH, "loss": "a2po", "reward_targets": each}
+    kto = {"ref_logps": -EACH, "loss_type": "a2po", "reward_targets": each}
     calls = {
         "advantages": lambda t, x=x, y=y, **more: policy_loss(x, w, y, t, old_logps=-EACH.view(y.shape), **more),
-        "scores": lambda t: policy_loss(x, w, y, each, scores=t, variant="topr", old_logps=-EACH),
-        "ref_logps": lambda t: kto_loss(x, w, y, each > 0, loss="apo_zero_unpaired", ref_logps=-t.abs()),
+        "scores": lambda t: policy_loss(x, w, y, each, scores=t, loss_type="topr", old_logps=-EACH),
+        "ref_logps": lambda t: kto_loss(x, w, y, each > 0, loss_type="apo_zero_unpaired", ref_logps=-t.abs()),
         "labels": lambda t: kto_loss(x, w, y, t > 0, **kto),
         "sequence_weights": lambda t: kto_loss(x, w, y, sequence_weights=t.abs(), **kto),
         "reward_targets": lambda t: kto_loss(x, w, y, **{**kto, "reward_targets": t}),

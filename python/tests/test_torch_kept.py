@@ -128,7 +128,7 @@ CALLS = {
         f"distillation {reduction}": (
             distillation_loss,
             lambda: {**TEACHER, "teacher_weight": torch.randn(V, H), "targets": ids(B, T), **of_tokens()},
-            {"reduction": reduction, "divergence": "jsd"},
+            {"reduction": reduction, "loss_type": "jsd"},
         )
         for reduction in ("mean", "none")
     },
@@ -171,7 +171,7 @@ CALLS = {
     "a2po": (
         kto_loss,
         lambda: {"targets": ids(B, T), "ref_logps": -numbers(B), "reward_targets": numbers(B), **of_tokens()},
-        {"loss": "a2po"},
+        {"loss_type": "a2po"},
     ),
 }
 
@@ -255,7 +255,7 @@ def test_ids_changed_before_the_backward_of_one_number():
 def test_lists_that_are_changed():
     hidden, weight, target = torch.randn(B, T, H, requires_grad=True), torch.randn(V, H), ids(B, T)
     losses, weights = ["sigmoid", "ipo"], [1.0, 0.5]
-    loss = preference_loss(hidden, weight, target, losses=losses, loss_weights=weights, ref_logps=-numbers(B))
+    loss = preference_loss(hidden, weight, target, loss_type=losses, loss_weights=weights, ref_logps=-numbers(B))
     (want,) = torch.autograd.grad(loss, hidden, retain_graph=True)
     losses[0], weights[0] = "hinge", 3.0
     assert torch.equal(torch.autograd.grad(loss, hidden)[0], want)

@@ -75,7 +75,7 @@ def test_preference_loss():
     torch.testing.assert_close(got, want)
     for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
         torch.testing.assert_close(grad, wanted)
-    same = preference_loss(x, w, y, ref_hidden=x, ref_weight=w, losses=["sigmoid", "sft"], loss_weights=[1, 0])
+    same = preference_loss(x, w, y, ref_hidden=x, ref_weight=w, loss_type=["sigmoid", "sft"], loss_weights=[1, 0])
     torch.testing.assert_close(same, torch.tensor(2.0, dtype=torch.float64).log())
 
 
@@ -135,7 +135,7 @@ def test_a_references_numbers_are_sums_or_averages(average_log_prob):
 @pytest.mark.parametrize("labels", [[1, -1, 1, 0], [0.5, 1, 0, 0], [256, 0, 1, 0], [math.nan, 0, 0, 1]], ids=str)
 def test_labels_are_0_or_1(labels):
     x, w, y, _ = sequences()
-    kind = {"ref_logps": torch.zeros(4), "loss": "apo_zero_unpaired"}
+    kind = {"ref_logps": torch.zeros(4), "loss_type": "apo_zero_unpaired"}
     with pytest.raises(ValueError, match=f"^labels has {labels[labels[0] == 1]}: each must be 0 or 1, or a bool$"):
         kto_loss(x, w, y, torch.tensor(labels), **kind)
     want = kto_loss(x, w, y, torch.tensor([True, False, True, False]), **kind)
@@ -183,7 +183,7 @@ def test_a_reference_or_teacher_is_cast_as_the_model_is_under_autocast(lora):
     reference = {"ref_hidden": x, "ref_weight": weight, "ref_bias": b, "bias": b}
     with torch.autocast("cpu", torch.bfloat16):
         pairs = preference_loss(x, weight, y, **reference)
-        kto = kto_loss(x, weight, y, torch.ones(4), loss="apo_zero_unpaired", **reference)
+        kto = kto_loss(x, weight, y, torch.ones(4), loss_type="apo_zero_unpaired", **reference)
         distilled = distillation_loss(x, weight, x, weight, bias=b, teacher_bias=b)
     assert (pairs.item(), kto.item(), distilled.item()) == (pytest.approx(math.log(2), abs=1e-7), 0.5, 0)
 
@@ -250,7 +250,7 @@ def test_policy_loss_over_what_a_sampler_kept(form):
         flat = torch.arange(5) < counts[..., None]
         offsets = torch.cat([torch.zeros(1, dtype=torch.int64), counts.flatten().cumsum(0)])
         sets = {"kept_ids": kept[flat], "kept_offsets": offsets}
-    options = {"old_logps": old, "variant": "dapo", "epsilon_high": 0.2}
+    options = {"old_logps": old, "loss_type": "dapo", "epsilon_high": 0.2}
     got = policy_loss(hidden, weight, chosen, advantages, **options, **sets)
     assert abs(got.item() - policy_loss(hidden, weight, chosen, advantages, **options).item()) > 1e-3
     torch.testing.assert_close(got, want, rtol=1e-10, atol=1e-12)

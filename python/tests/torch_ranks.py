@@ -67,7 +67,7 @@ def losses(y):
             chosen,
             torch.tensor([1.0, -1, 2, 0.5]),
             bias=b,
-            variant="grpo",
+            loss_type="grpo",
             entropy_bonus=0.1,
             group=g,
         ),
@@ -176,8 +176,8 @@ def another_option(rank, group):
         "z_loss = {0|0.3}": lambda v: linear_cross_entropy(
             x.view(-1, H), own(w, rank), y.flatten(), z_loss=float(v), group=group
         ),
-        "variant = {grpo|bnpo}": lambda v: policy_loss(
-            x, own(w, rank), y.clamp(min=0), advantages, variant=v, group=group
+        "loss_type = {grpo|bnpo}": lambda v: policy_loss(
+            x, own(w, rank), y.clamp(min=0), advantages, loss_type=v, group=group
         ),
         "beta = {0.1|0.2}": lambda v: preference_loss(
             x, own(w, rank), y, beta=float(v), ref_logps=sums, group=group

@@ -37,7 +37,7 @@ struct Steps<PreferenceLoss> {
   const PreferenceLoss& task;
 
   bool needs_reference() const {
-    return std::any_of(task.losses.begin(), task.losses.end(), logitless::needs_reference);
+    return std::any_of(task.loss_type.begin(), task.loss_type.end(), logitless::needs_reference);
   }
 
   loss::PairLoss make_loss(Call& call) const {
@@ -52,7 +52,7 @@ struct Steps<PreferenceLoss> {
     const bool needed = needs_reference(), given = api::is_given(task.reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) {
-      const auto first = std::find_if(task.losses.begin(), task.losses.end(), logitless::needs_reference);
+      const auto first = std::find_if(task.loss_type.begin(), task.loss_type.end(), logitless::needs_reference);
       core::fail("reference is not given but ", name_of(*first),
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
@@ -92,7 +92,7 @@ struct Steps<KtoLoss> {
     loss::SequenceTokens tokens = read_sequences(call, task.targets, task.token);
     api::check_reference(task.reference, task.ref_logps_are, tokens, call.shape());
     if (!api::is_given(task.reference) && tokens.tokens() > 0) {
-      core::fail("reference is not given but ", name_of(task.loss),
+      core::fail("reference is not given but ", name_of(task.loss_type),
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
     loss::SequenceLoss loss(task, std::move(tokens), call.shape().rows_name, call.totals());

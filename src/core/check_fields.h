@@ -47,7 +47,7 @@ void check_fields(const Options& options, std::string_view prefix = "") {
       for (size_t k = 0; k < value.size(); ++k) {
         check_field(std::string(field.name) + "[" + std::to_string(k) + "]", field.range, value[k], prefix);
       }
-    } else if constexpr (std::is_same_v<T, std::vector<PairedLoss>>) {
+    } else if constexpr (std::is_same_v<T, std::vector<PreferenceLossType>>) {
       for (size_t k = 0; k < value.size(); ++k) {
         check_named(std::string(field.name) + "[" + std::to_string(k) + "]", value[k], prefix);
       }

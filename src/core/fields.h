@@ -85,9 +85,9 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("dft", "DFT: a token's loss is multiplied by its target's probability, without gradient"), s.dft...);
   visit(Field("class_weights", kNotNegative, "as in PyTorch; empty: all 1", "[V]"), s.class_weights...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
-  visit(Field("normaliser", kPositive,
-              "divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only"),
-        s.normaliser...);
+  visit(Field("num_items_in_batch", kPositive,
+              "divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only"),
+        s.num_items_in_batch...);
   visit(Field("want_accuracy", "fills metrics.accuracy and per_token_argmax"), s.want_accuracy...);
   visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
 }
@@ -95,7 +95,7 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of PolicyLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
-  visit(Field("variant", "the loss of a token, and by default its aggregation and trust region"), s.variant...);
+  visit(Field("loss_type", "the loss of a token, and by default its aggregation and trust region"), s.loss_type...);
   visit(Field("token"), s.token...);
   visit(Field("importance_sampling_level", "one ratio per token, or GSPO's one per sequence"),
         s.importance_sampling_level...);
@@ -147,7 +147,7 @@ void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("positive_nll_weight", kNotNegative,
               "the weight of the likelihood of sequences with a score above 0; needs scores"),
         s.positive_nll_weight...);
-  visit(Field("aggregation", "how tokens' losses become one number; the variant's by default"), s.aggregation...);
+  visit(Field("aggregation", "how tokens' losses become one number; the loss type's by default"), s.aggregation...);
   visit(Field("num_items_in_batch", kPositive, "what token_mean divides by in place of the number of tokens"),
         s.num_items_in_batch...);
   visit(Field("max_completion_length", kCount, "what seq_mean_token_sum_norm (dr_grpo) divides by, and needs"),
@@ -181,7 +181,7 @@ void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of Distillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
-  visit(Field("divergence", "the distance between student and teacher"), s.divergence...);
+  visit(Field("loss_type", "the distance between student and teacher"), s.loss_type...);
   visit(Field("token"), s.token...);
   visit(Field("teacher_temperature", kPositive,
               "divides the teacher's capped logits; unset it is the student's temperature, or temperatures"),
@@ -200,9 +200,9 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
         s.hard_temperature...);
   visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
   visit(Field("mean_over", "what a mean divides by"), s.mean_over...);
-  visit(Field("normaliser", kPositive,
+  visit(Field("num_items_in_batch", kPositive,
               "takes the place of the number of tokens or of sequences that the mean divides by; with mean only"),
-        s.normaliser...);
+        s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("want_entropy", "fills the entropies of student and teacher"), s.want_entropy...);
   visit(Field("want_agreement", "fills whether both have the same most likely id"), s.want_agreement...);
@@ -211,8 +211,8 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of PreferenceLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
-  visit(Field("losses", "the losses that are added up, at least one"), s.losses...);
-  visit(Field("loss_weights", "one for each of losses; empty: all 1"), s.loss_weights...);
+  visit(Field("loss_type", "the losses that are added up, at least one"), s.loss_type...);
+  visit(Field("loss_weights", "one for each of loss_type; empty: all 1"), s.loss_weights...);
   visit(Field("beta", kPositive, "the scale of log ratios"), s.beta...);
   visit(Field("label_smoothing", kShareBelowOne,
               "the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo"),
@@ -242,7 +242,7 @@ void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of KtoLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
-  visit(Field("loss", "the loss of a sequence"), s.loss...);
+  visit(Field("loss_type", "the loss of a sequence"), s.loss_type...);
   visit(Field("beta", kPositive, "the scale of log ratios"), s.beta...);
   visit(Field("desirable_weight", kNotNegative, "the weight of desirable sequences"), s.desirable_weight...);
   visit(Field("undesirable_weight", kNotNegative, "the weight of the others"), s.undesirable_weight...);
@@ -272,15 +272,15 @@ void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("subtract_entropy", "the value is KL(q, p) instead of the cross-entropy; the gradients are the same"),
         s.subtract_entropy...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
-  visit(Field("normaliser", kPositive,
-              "divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only"),
-        s.normaliser...);
+  visit(Field("num_items_in_batch", kPositive,
+              "divides the sum instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only"),
+        s.num_items_in_batch...);
 }
 
 /// Calls visit(field, members...) for each of SetDistillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
-  visit(Field("divergence", "between student and teacher; the last two are refused"), s.divergence...);
+  visit(Field("loss_type", "between student and teacher; the last two are refused"), s.loss_type...);
   visit(Field("outside", "what becomes of the probability outside of a row's set"), s.outside...);
   visit(Field("token"), s.token...);
   visit(Field("beta", kShare, "β of jsd; 0 is forward_kl, 1 is reverse_kl"), s.beta...);
@@ -293,9 +293,9 @@ void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
         s.hard_weight...);
   visit(Field("reduction", "how the tokens' losses become one"), s.reduction...);
   visit(Field("mean_over", "what a mean divides by"), s.mean_over...);
-  visit(Field("normaliser", kPositive,
+  visit(Field("num_items_in_batch", kPositive,
               "takes the place of the number of tokens or of sequences that the mean divides by; with mean only"),
-        s.normaliser...);
+        s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("tail_floor", kShareBelowOne,
               "the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's"),

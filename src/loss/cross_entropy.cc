@@ -15,8 +15,8 @@ problem::Cross cross(const CrossEntropy& options) { return {options.class_weight
 
 void check_options(const CrossEntropy& options) {
   core::check_fields(options);
-  if (options.normaliser && options.reduction != Reduction::kMean) {
-    core::fail("normaliser = ", *options.normaliser, " needs reduction mean");
+  if (options.num_items_in_batch && options.reduction != Reduction::kMean) {
+    core::fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
   }
 }
 
@@ -29,8 +29,8 @@ CrossEntropyLoss::CrossEntropyLoss(const CrossEntropy& options, const problem::T
     double weights = 0, tokens = static_cast<double>(problem.active().size());
     for (const int64_t row : problem.active()) weights += class_weight(row);
     totals_.sum({&weights, &tokens});
-    nll_scale_ = reciprocal_or_zero(options.normaliser.value_or(weights));
-    z_scale_ = reciprocal_or_zero(options.normaliser.value_or(tokens));
+    nll_scale_ = reciprocal_or_zero(options.num_items_in_batch.value_or(weights));
+    z_scale_ = reciprocal_or_zero(options.num_items_in_batch.value_or(tokens));
   }
   nll_scale_ *= options.loss_scale;
   z_scale_ *= options.loss_scale;

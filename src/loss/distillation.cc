@@ -31,7 +31,7 @@ problem::Task distillation_task(const Distillation& options) {
   problem::Task task;
   task.options = options.token;
   problem::DivergenceTask& divergence = task.divergence.emplace();
-  divergence.kind = options.divergence;
+  divergence.kind = options.loss_type;
   divergence.parameter = divergence_parameter(options);
   divergence.student = {options.token.temperature, options.token.temperatures};
   divergence.teacher = divergence.student;
@@ -56,7 +56,7 @@ DistillationLoss::DistillationLoss(const Distillation& options, SequenceTokens t
       totals_(totals),
       mean_(mean_options(options), tokens_, totals) {}
 
-// Returns what the divergence of a row is multiplied with, apart from normaliser and loss_scale.
+// Returns what the divergence of a row is multiplied with, apart from num_items_in_batch and loss_scale.
 double DistillationLoss::divergence_weight(int64_t row) const {
   if (!options_.temperature_squared) return options_.divergence_weight;
   const TokenOptions& token = options_.token;

@@ -14,7 +14,7 @@ namespace logitless::loss {
 /// Returns the one parameter of the divergence: β, λ, w or η, and 0 where it has none.
 template <class Options>
 double divergence_parameter(const Options& options) {
-  switch (options.divergence) {
+  switch (options.loss_type) {
     case Divergence::kJsd:
       return options.beta;
     case Divergence::kSkewKl:
@@ -40,7 +40,7 @@ template <class Options>
 void check_divergence_options(const Options& options, const Targets& targets, int64_t tokens) {
   using core::fail;
   const Options defaults;
-  const Divergence kind = options.divergence;
+  const Divergence kind = options.loss_type;
   const auto check_meaning = [&](const char* name, double value, double unset, bool meant) {
     if (value != unset && !meant) fail(name, " = ", value, " has no meaning for divergence ", name_of(kind));
   };

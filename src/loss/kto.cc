@@ -17,7 +17,7 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
     : options_(options), tokens_(std::move(tokens)), totals_(totals) {
   using core::fail;
   const int64_t sequences = tokens_.sequences();
-  const bool fits = options.loss == UnpairedLoss::kA2po;
+  const bool fits = options.loss_type == KtoLossType::kA2po;
   if (static_cast<int64_t>(options.labels.size()) != sequences && !(fits && options.labels.empty())) {
     fail("labels has ", options.labels.size(), " entries but ", rows_name, " holds ", sequences, " sequences");
   }
@@ -32,17 +32,17 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
       if (weight != 1) fail(name, " = ", weight, " is set but labels is empty");
     }
   }
-  if (options.kl_logps.size != 0 && options.loss != UnpairedLoss::kKto) {
-    fail("kl_logps is given but has no meaning for ", name_of(options.loss));
+  if (options.kl_logps.size != 0 && options.loss_type != KtoLossType::kKto) {
+    fail("kl_logps is given but has no meaning for ", name_of(options.loss_type));
   }
-  if (options.bco_delta != 0 && options.loss != UnpairedLoss::kBco) {
-    fail("bco_delta = ", options.bco_delta, " has no meaning for ", name_of(options.loss));
+  if (options.bco_delta != 0 && options.loss_type != KtoLossType::kBco) {
+    fail("bco_delta = ", options.bco_delta, " has no meaning for ", name_of(options.loss_type));
   }
   const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to, bool is_weight) {
     core::check_vector(name, values.data, values.dtype, values.size);
     if (values.size != sequences)
-      fail(name, " has ", values.size, " entries but ", name_of(options.loss), " needs one a sequence (", sequences,
-           ")");
+      fail(name, " has ", values.size, " entries but ", name_of(options.loss_type), " needs one a sequence (",
+           sequences, ")");
     to.assign(static_cast<size_t>(sequences), 0);
     for (int64_t s = 0; s < sequences; ++s) {
       if (tokens_.counts[static_cast<size_t>(s)] == 0) continue;
@@ -54,7 +54,7 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
   if (options.sequence_weights.size != 0) take("sequence_weights", options.sequence_weights, weights_, true);
   if (fits) take("reward_targets", options.reward_targets, targets_, false);
   if (!fits && options.reward_targets.size != 0) {
-    fail("reward_targets is given but has no meaning for ", name_of(options.loss));
+    fail("reward_targets is given but has no meaning for ", name_of(options.loss_type));
   }
   for (int64_t j = 0; j < options.kl_logps.size; ++j) {
     kl_ += finite_entry("kl_logps", options.kl_logps, j) - finite_entry("kl_ref_logps", options.kl_ref_logps, j);
@@ -79,17 +79,17 @@ SequenceLoss::Value SequenceLoss::value(size_t s) const {
   const double weight =
       (desirable_[s] ? options_.desirable_weight : options_.undesirable_weight) * (weights_.empty() ? 1 : weights_[s]);
   if (weight == 0 && !std::isnan(log_ratio(s))) return {};  // 0 · ∞ is 0 here.
-  switch (options_.loss) {
-    case UnpairedLoss::kKto:
-    case UnpairedLoss::kApoZeroUnpaired: {
+  switch (options_.loss_type) {
+    case KtoLossType::kKto:
+    case KtoLossType::kApoZeroUnpaired: {
       const double z = sign * beta * (log_ratio(s) - kl_);
       return {weight * sigmoid(-z), -weight * sigmoid(z) * sigmoid(-z) * sign * beta};
     }
-    case UnpairedLoss::kBco: {
+    case KtoLossType::kBco: {
       const double z = sign * (beta * log_ratio(s) - options_.bco_delta);
       return {-weight * log_sigmoid(z), -weight * sigmoid(-z) * sign * beta};
     }
-    case UnpairedLoss::kA2po: {
+    case KtoLossType::kA2po: {
       const double error = beta * log_ratio(s) - targets_[s];
       return {weight * error * error, weight * 2 * error * beta};
     }

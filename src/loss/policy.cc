@@ -37,7 +37,7 @@ bool CompletionLoss::coupled_ratio() const {
 // Returns the option that makes the loss of a token depend on all tokens of the batch, or nothing.
 std::string CompletionLoss::coupling_of_batch() const {
   if (options_.top_entropy_quantile < 1) return "top_entropy_quantile = " + text_of(options_.top_entropy_quantile);
-  if (variant().covariance != CovarianceRule::kNone) return std::string("variant = ") + name_of(options_.variant);
+  if (variant().covariance != CovarianceRule::kNone) return std::string("loss_type = ") + name_of(options_.loss_type);
   return options_.m2_threshold ? "m2_threshold = " + text_of(options_.m2_threshold) : "";
 }
 

@@ -80,7 +80,7 @@ class CompletionLoss final : public TokenLoss {
 
   // Returns where the chosen id of a row stands among the picks.
   size_t pick_of(size_t i) const { return chosen_picks_.empty() ? i : static_cast<size_t>(chosen_picks_[i]); }
-  const PolicyVariantRow& variant() const { return row_of(options_.variant); }
+  const PolicyVariantRow& variant() const { return row_of(options_.loss_type); }
   bool coupled_ratio() const;
   std::string coupling_of_batch() const;
   bool moments_need_policy() const { return options_.m2_threshold && old_.empty(); }

@@ -14,7 +14,7 @@ namespace loss {
 namespace {
 
 void check_meaning(bool given, bool used, std::string_view name, const PolicyLoss& options) {
-  if (given && !used) core::fail(name, " is set but has no meaning for variant ", name_of(options.variant));
+  if (given && !used) core::fail(name, " is set but has no meaning for loss_type ", name_of(options.loss_type));
 }
 
 void check_size(std::string_view name, const ConstVector& values, int64_t tokens, std::string_view rows_name) {
@@ -28,8 +28,8 @@ void check_aggregation(const PolicyLoss& o) {
   const PolicyAggregation aggregation = aggregation_of(o);
   const auto check = [&](bool given, bool used, std::string_view name) {
     if (!given || used) return;
-    core::fail(name, " is set but has no meaning for aggregation ", name_of(aggregation), " (variant ",
-               name_of(o.variant), ")");
+    core::fail(name, " is set but has no meaning for aggregation ", name_of(aggregation), " (loss_type ",
+               name_of(o.loss_type), ")");
   };
   const bool of_sequences = aggregation != kTokenMean && aggregation != kTokenSum;
   check(o.num_items_in_batch.has_value(), aggregation == kTokenMean, "num_items_in_batch");
@@ -41,13 +41,13 @@ void check_aggregation(const PolicyLoss& o) {
                ", which stands in place of any count");
   }
   if (aggregation == kSeqMeanTokenSumNorm && !o.max_completion_length) {
-    core::fail("max_completion_length is not set: aggregation ", name_of(aggregation), " (variant ", name_of(o.variant),
-               ") divides by it");
+    core::fail("max_completion_length is not set: aggregation ", name_of(aggregation), " (loss_type ",
+               name_of(o.loss_type), ") divides by it");
   }
 }
 
 bool reads_scores(const PolicyLoss& options) {
-  return row_of(options.variant).reads_scores || options.positive_nll_weight != 0;
+  return row_of(options.loss_type).reads_scores || options.positive_nll_weight != 0;
 }
 
 void check_teacher(const PolicyLoss& o) {
@@ -74,7 +74,7 @@ static_assert(kLogRatio.high == kMostLogRatio);
 
 void check_policy_options(const PolicyLoss& o) {
   using core::fail;
-  const PolicyVariantRow& variant = row_of(o.variant);
+  const PolicyVariantRow& variant = row_of(o.loss_type);
   core::check_fields(o);
   if (o.sampler_clip_min && o.sampler_clip_max && *o.sampler_clip_min > *o.sampler_clip_max) {
     fail("sampler_clip_min = ", *o.sampler_clip_min, " is above sampler_clip_max = ", *o.sampler_clip_max);
@@ -82,7 +82,7 @@ void check_policy_options(const PolicyLoss& o) {
   check_aggregation(o);
   const bool clips_logs = variant.sequence_ratio == SequenceRatio::kClippedMean;
   if (o.epsilon_low && *o.epsilon_low > kShare.high && !clips_logs) {
-    fail("epsilon_low = ", *o.epsilon_low, " must be ", kShare.text, " for ", name_of(o.variant));
+    fail("epsilon_low = ", *o.epsilon_low, " must be ", kShare.text, " for ", name_of(o.loss_type));
   }
   check_meaning(o.importance_sampling_level == ImportanceLevel::kSequence,
                 !variant.has_weight_of_sequence && variant.sequence_ratio == SequenceRatio::kNone,
@@ -132,7 +132,7 @@ void check_policy_options(const PolicyLoss& o) {
   }
   check_teacher(o);
   if (o.scores.size != 0 && !reads_scores(o)) {
-    fail("scores is given but variant ", name_of(o.variant), " does not read it and positive_nll_weight = 0");
+    fail("scores is given but loss_type ", name_of(o.loss_type), " does not read it and positive_nll_weight = 0");
   }
   if (has_kept(o) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1)) {
     fail(
@@ -144,7 +144,7 @@ void check_policy_options(const PolicyLoss& o) {
     fail("sampler_clip_max is set but sampler_correction = none");
   }
   if (variant.has_weight_of_sequence && is_sequence_level(o.sampler_correction)) {
-    fail("sampler_correction = ", name_of(o.sampler_correction), " has no meaning for variant ", name_of(o.variant),
+    fail("sampler_correction = ", name_of(o.sampler_correction), " has no meaning for loss_type ", name_of(o.loss_type),
          ": it takes token_truncate or token_mask");
   }
 }
@@ -184,7 +184,7 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
     core::check_vector("scores", options.scores.data, options.scores.dtype, options.scores.size);
     if (options.scores.size != sequences) {
       fail("scores has ", options.scores.size, " entries but ",
-           options.positive_nll_weight != 0 ? "positive_nll_weight" : name_of(options.variant),
+           options.positive_nll_weight != 0 ? "positive_nll_weight" : name_of(options.loss_type),
            " needs one a sequence (", sequences, ")");
     }
     good_.assign(static_cast<size_t>(sequences), 0);
@@ -217,11 +217,11 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
     for (const Sequence& sequence : sequences_) batch_ -= sequence.tokens == 0;
   }
 
-  const bool chooses = row_of(options.variant).covariance != CovarianceRule::kNone;
+  const bool chooses = row_of(options.loss_type).covariance != CovarianceRule::kNone;
   if (chooses || options.m2_threshold) marks_.assign(size, 0);
   if (options.top_entropy_quantile < 1 || chooses || moments_need_policy()) {
     groups_.assign(size, 0);
-  } else if (coupled_ratio() || row_of(options.variant).has_weight_of_sequence || options.off_policy_mask_threshold ||
+  } else if (coupled_ratio() || row_of(options.loss_type).has_weight_of_sequence || options.off_policy_mask_threshold ||
              is_sequence_level(options.sampler_correction) ||
              (options.teacher_discount != 0 && teacher_is_against_policy())) {
     groups_ = sequence_;

@@ -84,55 +84,55 @@ PolicyTokenLoss penalised_where_chosen(const Token& t, const Options& o) {
   return out;
 }
 
-using enum PolicyVariant;
+using enum PolicyLossType;
 using enum PolicyAggregation;
 
 // In the order of the enumeration.
 constexpr PolicyVariantRow kRows[] = {
-    {.variant = kGrpo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenMean},
-    {.variant = kBnpo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
-    {.variant = kDrGrpo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenSumNorm},
-    {.variant = kDapo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
-    {.variant = kCispo, .token_loss = truncated_weight, .aggregation = kTokenMean, .default_epsilon_high = 5.0},
-    {.variant = kSapo, .token_loss = soft_gate, .aggregation = kSeqMeanTokenMean},
-    {.variant = kLuspo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenSum},
-    {.variant = kVespo, .token_loss = sequence_weight, .aggregation = kTokenMean, .has_weight_of_sequence = true},
-    {.variant = kReinforce, .token_loss = of_logp, .aggregation = kSeqMeanTokenSum},
-    {.variant = kRloo,
+    {.loss_type = kGrpo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenMean},
+    {.loss_type = kBnpo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
+    {.loss_type = kDrGrpo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenSumNorm},
+    {.loss_type = kDapo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
+    {.loss_type = kCispo, .token_loss = truncated_weight, .aggregation = kTokenMean, .default_epsilon_high = 5.0},
+    {.loss_type = kSapo, .token_loss = soft_gate, .aggregation = kSeqMeanTokenMean},
+    {.loss_type = kLuspo, .token_loss = clipped_surrogate, .aggregation = kSeqMeanTokenSum},
+    {.loss_type = kVespo, .token_loss = sequence_weight, .aggregation = kTokenMean, .has_weight_of_sequence = true},
+    {.loss_type = kReinforce, .token_loss = of_logp, .aggregation = kSeqMeanTokenSum},
+    {.loss_type = kRloo,
      .token_loss = clipped_surrogate,
      .aggregation = kSeqMeanTokenMean,
      .sequence_ratio = SequenceRatio::kSum},
-    {.variant = kPpo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
-    {.variant = kImportanceSampling, .token_loss = of_ratio, .aggregation = kTokenSum},
-    {.variant = kDppo,
+    {.loss_type = kPpo, .token_loss = clipped_surrogate, .aggregation = kTokenMean},
+    {.loss_type = kImportanceSampling, .token_loss = of_ratio, .aggregation = kTokenSum},
+    {.loss_type = kDppo,
      .token_loss = truncated_weight,
      .aggregation = kTokenMean,
      .trust_region = TrustRegion::kTv,
      .default_epsilon_high = 3.0},
-    {.variant = kGmpo,
+    {.loss_type = kGmpo,
      .token_loss = of_ratio,
      .aggregation = kSeqMeanTokenMean,
      .sequence_ratio = SequenceRatio::kClippedMean,
      .default_epsilon_low = 0.4,
      .default_epsilon_high = 0.4},
-    {.variant = kDro, .token_loss = of_logp_near_old, .aggregation = kTokenMean, .has_loss_without_advantage = true},
-    {.variant = kTopr, .token_loss = tapered, .aggregation = kSeqMeanTokenMean, .reads_scores = true},
-    {.variant = kClipCov,
+    {.loss_type = kDro, .token_loss = of_logp_near_old, .aggregation = kTokenMean, .has_loss_without_advantage = true},
+    {.loss_type = kTopr, .token_loss = tapered, .aggregation = kSeqMeanTokenMean, .reads_scores = true},
+    {.loss_type = kClipCov,
      .token_loss = dropped_where_chosen,
      .aggregation = kTokenMean,
      .covariance = CovarianceRule::kDrop},
-    {.variant = kKlCov,
+    {.loss_type = kKlCov,
      .token_loss = penalised_where_chosen,
      .aggregation = kTokenMean,
      .has_loss_without_advantage = true,
      .covariance = CovarianceRule::kPenalise},
 };
 
-static_assert(std::size(kRows) == kNamesOf<PolicyVariant>.size(), "each has a row");
+static_assert(std::size(kRows) == kNamesOf<PolicyLossType>.size(), "each has a row");
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(kRows); ++i) {
-        if (static_cast<size_t>(kRows[i].variant) != i) return false;
+        if (static_cast<size_t>(kRows[i].loss_type) != i) return false;
       }
       return true;
     }(),
@@ -145,23 +145,23 @@ bool PolicyVariantRow::is_clipped_surrogate() const {
 }
 bool PolicyVariantRow::is_truncated() const { return token_loss == truncated_weight; }
 
-const PolicyVariantRow& row_of(PolicyVariant variant) { return kRows[static_cast<size_t>(variant)]; }
+const PolicyVariantRow& row_of(PolicyLossType variant) { return kRows[static_cast<size_t>(variant)]; }
 
 double epsilon_low(const PolicyLoss& options) {
-  return options.epsilon_low.value_or(row_of(options.variant).default_epsilon_low);
+  return options.epsilon_low.value_or(row_of(options.loss_type).default_epsilon_low);
 }
 
 double epsilon_high(const PolicyLoss& options) {
-  return options.epsilon_high.value_or(row_of(options.variant).default_epsilon_high);
+  return options.epsilon_high.value_or(row_of(options.loss_type).default_epsilon_high);
 }
 
 double least_ratio(const PolicyLoss& options) {
-  if (row_of(options.variant).is_truncated() && !options.epsilon_low) return 0;
+  if (row_of(options.loss_type).is_truncated() && !options.epsilon_low) return 0;
   return 1 - epsilon_low(options);
 }
 
 TrustRegion trust_region_of(const PolicyLoss& options) {
-  return options.trust_region == TrustRegion::kDefault ? row_of(options.variant).trust_region : options.trust_region;
+  return options.trust_region == TrustRegion::kDefault ? row_of(options.loss_type).trust_region : options.trust_region;
 }
 
 }  // namespace logitless::loss
@@ -170,7 +170,7 @@ namespace logitless {
 
 PolicyAggregation aggregation_of(const PolicyLoss& options) {
   const bool by_variant = options.aggregation == PolicyAggregation::kDefault;
-  return by_variant ? loss::row_of(options.variant).aggregation : options.aggregation;
+  return by_variant ? loss::row_of(options.loss_type).aggregation : options.aggregation;
 }
 
 }  // namespace logitless

@@ -43,7 +43,7 @@ enum class SequenceRatio {
 enum class CovarianceRule { kNone, kDrop, kPenalise };
 
 struct PolicyVariantRow {
-  PolicyVariant variant;
+  PolicyLossType loss_type;
   PolicyTokenLoss (*token_loss)(const PolicyToken& token, const PolicyLoss& options);
   PolicyAggregation aggregation;  ///< where the option is at its default
   SequenceRatio sequence_ratio = SequenceRatio::kNone;
@@ -61,7 +61,7 @@ struct PolicyVariantRow {
   bool is_truncated() const;
 };
 
-const PolicyVariantRow& row_of(PolicyVariant variant);
+const PolicyVariantRow& row_of(PolicyLossType variant);
 
 /// The bounds and the trust region, as the options and the variant say.
 double epsilon_low(const PolicyLoss& options);

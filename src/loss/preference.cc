@@ -16,8 +16,8 @@ namespace {
 
 template <class Predicate>
 bool any_row(const PreferenceLoss& options, Predicate matches) {
-  return std::any_of(options.losses.begin(), options.losses.end(),
-                     [&](PairedLoss loss) { return matches(row_of(loss)); });
+  return std::any_of(options.loss_type.begin(), options.loss_type.end(),
+                     [&](PreferenceLossType loss) { return matches(row_of(loss)); });
 }
 
 bool any_sorted(const PreferenceLoss& options) {
@@ -29,19 +29,19 @@ bool any_sorted(const PreferenceLoss& options) {
 void check_preference_options(const PreferenceLoss& o) {
   using core::fail;
   core::check_fields(o);
-  if (o.losses.empty()) fail("losses is empty: at least one is needed");
-  if (!o.loss_weights.empty() && o.loss_weights.size() != o.losses.size()) {
-    fail("loss_weights has ", o.loss_weights.size(), " entries but losses has ", o.losses.size());
+  if (o.loss_type.empty()) fail("loss_type is empty: at least one is needed");
+  if (!o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size()) {
+    fail("loss_weights has ", o.loss_weights.size(), " entries but loss_type has ", o.loss_type.size());
   }
   const double smoothing = o.label_smoothing;
-  for (const PairedLoss loss : o.losses) {
+  for (const PreferenceLossType loss : o.loss_type) {
     const PairLossRow& row = row_of(loss);
     if (smoothing >= row.smoothing_below) {
       fail("label_smoothing = ", smoothing, " must be below ", row.smoothing_below, " for ", name_of(row.loss));
     }
     if (row.needs_smoothing && smoothing == 0) fail("label_smoothing = 0 must be above 0 for ", name_of(row.loss));
   }
-  for (const PairedLoss loss : o.losses) {
+  for (const PreferenceLossType loss : o.loss_type) {
     const PairLossRow& row = row_of(loss);
     if (o.f_divergence != FDivergence::kReverseKl && !row.takes_f_divergence) {
       fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for ", name_of(loss));
@@ -59,10 +59,10 @@ void check_preference_options(const PreferenceLoss& o) {
     fail("f_alpha = ", o.f_alpha, " is set but f_divergence = ", name_of(o.f_divergence));
   }
   if (o.reward_alpha != 0 && !any_row(o, [](const PairLossRow& row) { return row.takes_rewards; })) {
-    fail("reward_alpha = ", o.reward_alpha, " has no meaning for ", name_of(o.losses[0]));
+    fail("reward_alpha = ", o.reward_alpha, " has no meaning for ", name_of(o.loss_type[0]));
   }
   if (smoothing != 0 && !any_row(o, [](const PairLossRow& row) { return row.smooths; })) {
-    fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.losses[0]));
+    fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.loss_type[0]));
   }
 }
 
@@ -119,8 +119,8 @@ double PairLoss::weight(size_t k) const { return options_.loss_weights.empty() ?
 double PairLoss::likelihood_weight() const {
   const bool by_default = any_row(options_, [](const PairLossRow& row) { return row.with_likelihood; });
   double sum = options_.nll_weight.value_or(by_default ? 1 : 0);
-  for (size_t k = 0; k < options_.losses.size(); ++k) {
-    if (row_of(options_.losses[k]).kind == PairKind::kLikelihood) sum += weight(k);
+  for (size_t k = 0; k < options_.loss_type.size(); ++k) {
+    if (row_of(options_.loss_type[k]).kind == PairKind::kLikelihood) sum += weight(k);
   }
   return sum;
 }
@@ -219,8 +219,8 @@ void PairLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, 
   }
   std::sort(pairs.begin(), pairs.end());
   pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-  for (size_t k = 0; k < options_.losses.size(); ++k) {
-    const PairLossRow& row = row_of(options_.losses[k]);
+  for (size_t k = 0; k < options_.loss_type.size(); ++k) {
+    const PairLossRow& row = row_of(options_.loss_type[k]);
     if (row.kind == PairKind::kLikelihood || weight(k) == 0) continue;
     const double scale = options_.loss_scale * weight(k) / pairs_;
     if (row.is_sorted()) {
@@ -294,6 +294,6 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
 
 }  // namespace loss
 
-bool needs_reference(PairedLoss loss) { return loss::row_of(loss).needs_reference; }
+bool needs_reference(PreferenceLossType loss) { return loss::row_of(loss).needs_reference; }
 
 }  // namespace logitless

@@ -141,7 +141,7 @@ PairValue simpo(const PairLogps& p, const Options& o) { return logistic_of_logps
 // CPO: Xu et al. 2024, eq. 3.
 PairValue cpo(const PairLogps& p, const Options& o) { return logistic_of_logps(p, o, 0); }
 
-using enum PairedLoss;
+using enum PreferenceLossType;
 using enum PairKind;
 
 // In the order of the enumeration. AOT is Melnyk et al. 2024.
@@ -176,7 +176,7 @@ constexpr PairLossRow kRows[] = {
     {.loss = kSigmoidNorm, .value = dpo, .averages = true, .takes_f_divergence = true},
 };
 
-static_assert(std::size(kRows) == kNamesOf<PairedLoss>.size(), "each has a row");
+static_assert(std::size(kRows) == kNamesOf<PreferenceLossType>.size(), "each has a row");
 static_assert(
     [] {
       for (size_t i = 0; i < std::size(kRows); ++i) {
@@ -189,7 +189,7 @@ static_assert(
 
 }  // namespace
 
-const PairLossRow& row_of(PairedLoss loss) { return kRows[static_cast<size_t>(loss)]; }
+const PairLossRow& row_of(PreferenceLossType loss) { return kRows[static_cast<size_t>(loss)]; }
 
 // f-DPO: Wang et al. 2024, with s(0) = 0 as TRL has it.
 Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options) {

@@ -38,7 +38,7 @@ enum class PairKind {
 };
 
 struct PairLossRow {
-  PairedLoss loss;
+  PreferenceLossType loss;
   PairValue (*value)(const PairLogps& pair, const PreferenceLoss& options) = nullptr;  ///< for kPair
   PairKind kind = PairKind::kPair;
   bool needs_reference = true;
@@ -53,7 +53,7 @@ struct PairLossRow {
   bool is_sorted() const { return kind == PairKind::kSortedMargins || kind == PairKind::kSortedRatios; }
 };
 
-const PairLossRow& row_of(PairedLoss loss);
+const PairLossRow& row_of(PreferenceLossType loss);
 
 /// A number that stands in place of another one, and its slope by that.
 struct Replaced {

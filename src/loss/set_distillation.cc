@@ -89,7 +89,7 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
     student_.push_back(student_outside);
     teacher_.push_back(nothing ? kNothing : rows_.outside[i]);
   }
-  return divergence_of_cells({options_.divergence, divergence_parameter(options_)}, cell_masses(options_.outside),
+  return divergence_of_cells({options_.loss_type, divergence_parameter(options_)}, cell_masses(options_.outside),
                              student_, teacher_, slopes_);
 }
 

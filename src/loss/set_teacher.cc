@@ -39,7 +39,7 @@ double rounding_of(DType dtype) {
 
 // Tells whether the divergence is infinite where the student has mass and the teacher none.
 bool needs_teacher_mass(const SetDistillation& options) {
-  switch (options.divergence) {
+  switch (options.loss_type) {
     case Divergence::kReverseKl:
       return true;
     case Divergence::kJsd:
@@ -125,7 +125,7 @@ void finish_row(const SetTeacher& teacher, const SetDistillation& options, const
   if (!is_whole) outside = std::max(outside, std::log(options.tail_floor));
   if (outside == kNothing && !is_whole && needs_teacher_mass(options)) {
     fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
-         ": none is left for the tail, and divergence = ", name_of(options.divergence),
+         ": none is left for the tail, and loss_type = ", name_of(options.loss_type),
          " would be infinite. Set tail_floor (TRL's is 1e-7), give teacher.outside_logps, or set outside = "
          "renormalised");
   }
@@ -152,9 +152,9 @@ void check_vectors(const SetTeacher& teacher, const problem::Shape& shape, Outsi
 
 void check_set_options(const SetDistillation& options, const Targets& targets, int64_t tokens) {
   core::check_fields(options);
-  const Divergence kind = options.divergence;
+  const Divergence kind = options.loss_type;
   if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) {
-    fail("divergence = ", name_of(kind), " is not a sum over token ids: it needs the teacher's head");
+    fail("loss_type = ", name_of(kind), " is not a sum over token ids: it needs the teacher's head");
   }
   check_divergence_options(options, targets, tokens);
   if (options.tail_floor != 0 && options.outside != OutsideSet::kTail) {

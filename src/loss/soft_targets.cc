@@ -159,8 +159,8 @@ SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bo
 void check_options(const SoftCrossEntropy& options) {
   core::check_fields(options);
   problem::check_no_targets(options.token, "soft targets stand where they are predicted");
-  if (options.normaliser && options.reduction != Reduction::kMean) {
-    fail("normaliser = ", *options.normaliser, " needs reduction mean");
+  if (options.num_items_in_batch && options.reduction != Reduction::kMean) {
+    fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
   }
 }
 
@@ -190,7 +190,7 @@ SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropy& options, Soft
   if (options.reduction == Reduction::kMean) {
     double tokens = static_cast<double>(problem.active().size());
     totals_.sum({&tokens});
-    const double normaliser = options.normaliser.value_or(tokens);
+    const double normaliser = options.num_items_in_batch.value_or(tokens);
     scale_ = normaliser > 0 ? 1 / normaliser : 0;
   }
   scale_ *= options.loss_scale;

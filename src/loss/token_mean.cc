@@ -8,7 +8,7 @@ namespace logitless::loss {
 void check_mean(const MeanOptions& options) {
   using core::fail;
   if (options.reduction == Reduction::kMean) return;
-  if (options.normaliser) fail("normaliser = ", *options.normaliser, " needs reduction mean");
+  if (options.num_items_in_batch) fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
   if (options.mean_over != MeanOver::kTokens) {
     fail("mean_over = ", name_of(options.mean_over), " needs reduction mean");
   }
@@ -18,7 +18,7 @@ TokenMean::TokenMean(const MeanOptions& options, const SequenceTokens& tokens, c
     : options_(options), sequences_(static_cast<double>(tokens.sequences())) {
   for (const int64_t count : tokens.counts) tokens_ += static_cast<double>(count);
   if (options.reduction == Reduction::kMean) totals.sum({&tokens_, &sequences_});
-  if (options.normaliser) tokens_ = sequences_ = *options.normaliser;
+  if (options.num_items_in_batch) tokens_ = sequences_ = *options.num_items_in_batch;
 }
 
 double TokenMean::factor(const SequenceTokens& tokens, int64_t row) const {

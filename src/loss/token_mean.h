@@ -16,11 +16,11 @@ namespace logitless::loss {
 struct MeanOptions {
   Reduction reduction = Reduction::kMean;
   MeanOver mean_over = MeanOver::kTokens;
-  std::optional<double> normaliser = {};
+  std::optional<double> num_items_in_batch = {};
 };
 template <class Options>
 MeanOptions mean_options(const Options& options) {
-  return {options.reduction, options.mean_over, options.normaliser};
+  return {options.reduction, options.mean_over, options.num_items_in_batch};
 }
 
 /// Throws InvalidInput for options that contradict each other.
@@ -34,7 +34,7 @@ class TokenMean {
 
  private:
   MeanOptions options_;
-  // What the mean divides by: the normaliser, or else
+  // What the mean divides by: num_items_in_batch, or else
   double tokens_ = 0;     // those that take part
   double sequences_ = 0;  // all, empty ones included
 };

@@ -191,9 +191,9 @@ int main(void) {
   cross_entropies(NULL);
   callbacks(NULL);
   call = logitless_call_new(NULL, "policy_loss");
-  CHECK(logitless_set_text(call, "variannt", "dapo") == LOGITLESS_INVALID_INPUT);
-  CHECK(strstr(logitless_last_error(), "did you mean variant?") != NULL);
-  CHECK_OK(logitless_set_text(call, "variant", "dapo"));
+  CHECK(logitless_set_text(call, "loss_typo", "dapo") == LOGITLESS_INVALID_INPUT);
+  CHECK(strstr(logitless_last_error(), "did you mean loss_type?") != NULL);
+  CHECK_OK(logitless_set_text(call, "loss_type", "dapo"));
   logitless_call_free(call);
   if (failures == 0) puts("c_api: every function was called from C99");
   return failures == 0 ? 0 : 1;

@@ -170,11 +170,11 @@ TEST(CTasks, CrossEntropiesHaveTheBitsOfCxx) {
 
 TEST(CTasks, PolicyLossesHaveTheBitsOfCxx) {
   const OptionBatch batch;
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     SCOPED_TRACE(name_of(variant));
     PolicyLoss task;
-    task.variant = variant;
-    if (variant == PolicyVariant::kDrGrpo) task.max_completion_length = 9;
+    task.loss_type = variant;
+    if (variant == PolicyLossType::kDrGrpo) task.max_completion_length = 9;
     task = with(task, batch.policy_for(task));
     expect_bits(batch, task);
   }
@@ -191,11 +191,11 @@ TEST(CTasks, PolicyLossesHaveTheBitsOfCxx) {
 
 TEST(CTasks, PreferenceLossesHaveTheBitsOfCxx) {
   const OptionBatch batch;
-  for (const auto loss : all_of<PairedLoss>()) {
+  for (const auto loss : all_of<PreferenceLossType>()) {
     SCOPED_TRACE(name_of(loss));
     PreferenceLoss task;
-    task.losses = {loss};
-    using enum PairedLoss;
+    task.loss_type = {loss};
+    using enum PreferenceLossType;
     if (loss == kRobust || loss == kExoPair) task.label_smoothing = 0.1;
     task.targets = batch.targets();
     task.reference = batch.reference_for(task);
@@ -209,10 +209,10 @@ TEST(CTasks, PreferenceLossesHaveTheBitsOfCxx) {
 
 TEST(CTasks, LossesOfSequencesHaveTheBitsOfCxx) {
   const OptionBatch batch;
-  for (const UnpairedLoss loss : all_of<UnpairedLoss>()) {
+  for (const KtoLossType loss : all_of<KtoLossType>()) {
     SCOPED_TRACE(name_of(loss));
     KtoLoss task;
-    task.loss = loss;
+    task.loss_type = loss;
     task = with(task, batch.kto_batch(task));
     expect_bits(batch, task);
   }

@@ -204,7 +204,7 @@ TEST(BadInput, Numbers) {
     c.options.class_weights = c.floats = {1, 1, 1, static_cast<float>(x), 1};
   });
   add("loss_scale", {kNaN, kInfinity, -kInfinity}, [](Call& c, double x) { c.options.loss_scale = x; });
-  add("normaliser", not_positive, [](Call& c, double x) { c.options.normaliser = x; });
+  add("num_items_in_batch", not_positive, [](Call& c, double x) { c.options.num_items_in_batch = x; });
   expect_refused_everywhere(cases);
   expect_refused_everywhere({
       {"temperature",

@@ -84,7 +84,7 @@ const std::vector<Option>& options() {
       {"loss scale", [](auto& t) { t.loss_scale(1024).z_loss(0.01); }},
       {"negative loss scale", [](auto& t) { t.loss_scale(-0.125); }},
       {"loss scale of a sum", [](auto& t) { t.loss_scale(0.5).reduction(Reduction::kSum); }},
-      {"normaliser", [](auto& t) { t.normaliser(123.5).class_weights().z_loss(0.01); }},
+      {"num_items_in_batch", [](auto& t) { t.num_items_in_batch(123.5).class_weights().z_loss(0.01); }},
       {"metrics", [](auto& t) { t.metrics().z_loss(0.01); }},
       {"metrics with weights", [](auto& t) { t.metrics().class_weights().label_smoothing(0.1).ignored(0.2); }},
       {"shift", [](auto& t) { t.shift(); }},
@@ -231,7 +231,7 @@ TEST(CrossEntropy, EmptyBatch) {
   matches_oracle_in_every_plan(small().packed({0, 0, 0}).shift());
 }
 
-// loss_scale, reduction and normaliser are in it, so that the rest of the loss is the difference.
+// loss_scale, reduction and num_items_in_batch are in it, so that the rest of the loss is the difference.
 TEST(CrossEntropy, TheZLossOfTheMetricsIsPartOfTheLoss) {
   InputSpec spec;
   spec.ignored = 0.2;

@@ -80,21 +80,21 @@ std::vector<Task> tasks() {
                      return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
                    }});
   }
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     // These look at the whole batch, and are refused (rank_errors_test.cc).
-    if (variant == PolicyVariant::kClipCov || variant == PolicyVariant::kKlCov) continue;
+    if (variant == PolicyLossType::kClipCov || variant == PolicyLossType::kKlCov) continue;
     out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
                      PolicyLoss options;
-                     options.variant = variant;
+                     options.loss_type = variant;
                      // The gradient of k2 is linear in the log-ratio. That of k3 holds its exponential, which
                      // is large for these inputs and multiplies the rounding of a log-probability.
                      options.kl_estimator = KlEstimator::kK2;
                      options.beta = 0.04;
-                     if (variant != PolicyVariant::kTopr) options.entropy_bonus = 0.02;
-                     if (variant == PolicyVariant::kDrGrpo) options.max_completion_length = 5;
-                     const bool scored = variant == PolicyVariant::kTopr || variant == PolicyVariant::kGmpo;
-                     if (variant == PolicyVariant::kGmpo) options.positive_nll_weight = 0.1;
-                     if (variant == PolicyVariant::kGrpo) options.count_empty_sequences = false;
+                     if (variant != PolicyLossType::kTopr) options.entropy_bonus = 0.02;
+                     if (variant == PolicyLossType::kDrGrpo) options.max_completion_length = 5;
+                     const bool scored = variant == PolicyLossType::kTopr || variant == PolicyLossType::kGmpo;
+                     if (variant == PolicyLossType::kGmpo) options.positive_nll_weight = 0.1;
+                     if (variant == PolicyLossType::kGrpo) options.count_empty_sequences = false;
                      PolicyBatch batch;
                      if (scored) batch.scores = {p.batch.advantages.data(), static_cast<int64_t>(p.sequences.size())};
                      batch.chosen_ids = p.targets();
@@ -107,7 +107,7 @@ std::vector<Task> tasks() {
   }
   out.push_back({"preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
                    PreferenceLoss options;
-                   options.losses = {PairedLoss::kSigmoid, PairedLoss::kSft};
+                   options.loss_type = {PreferenceLossType::kSigmoid, PreferenceLossType::kSft};
                    options.loss_weights = {1, 0.5};
                    options.want_entropy = true;
                    Reference reference;
@@ -118,7 +118,7 @@ std::vector<Task> tasks() {
   out.push_back({"preference_loss with tails, weights and scores", true,
                  [](const Context& context, const Part& p, const Gradients& g) {
                    PreferenceLoss options;
-                   options.losses = {PairedLoss::kSigmoidNorm, PairedLoss::kIpo};
+                   options.loss_type = {PreferenceLossType::kSigmoidNorm, PreferenceLossType::kIpo};
                    options.f_divergence = FDivergence::kJs;
                    options.ld_alpha = 0.5;
                    options.use_weighting = true;
@@ -127,18 +127,18 @@ std::vector<Task> tasks() {
                    return numbers(
                        preference_loss(context, p.states(), p.source.head(), p.targets(), reference, options, g));
                  }});
-  for (const UnpairedLoss loss : all_of<UnpairedLoss>()) {
+  for (const KtoLossType loss : all_of<KtoLossType>()) {
     out.push_back({name_of(loss), false, [loss](const Context& context, const Part& p, const Gradients& g) {
                      KtoBatch batch;
                      batch.targets = p.targets();
                      batch.labels = p.batch.labels;
                      batch.reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
-                     if (loss == UnpairedLoss::kKto) batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
+                     if (loss == KtoLossType::kKto) batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
                      const ConstVector advantages(p.batch.advantages.data(),
                                                   static_cast<int64_t>(p.batch.advantages.size()));
-                     if (loss == UnpairedLoss::kA2po) batch.reward_targets = advantages;
+                     if (loss == KtoLossType::kA2po) batch.reward_targets = advantages;
                      KtoLoss options;
-                     options.loss = loss;
+                     options.loss_type = loss;
                      options.want_entropy = true;
                      return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
                    }});
@@ -305,8 +305,8 @@ TEST(DataRanks, MayHaveNoToken) {
 TEST(DataRanks, RefuseWhatIsOfAWholeBatch) {
   const std::pair<const char*, std::function<void(PolicyLoss&)>> cases[] = {
       {"top_entropy_quantile = 0.5", [](auto& o) { o.top_entropy_quantile = 0.5; }},
-      {"variant = clip_cov", [](auto& o) { o.variant = PolicyVariant::kClipCov; }},
-      {"variant = kl_cov", [](auto& o) { o.variant = PolicyVariant::kKlCov; }},
+      {"loss_type = clip_cov", [](auto& o) { o.loss_type = PolicyLossType::kClipCov; }},
+      {"loss_type = kl_cov", [](auto& o) { o.loss_type = PolicyLossType::kKlCov; }},
       {"m2_threshold = 0.25", [](auto& o) { o.m2_threshold = 0.25; }},
   };
   for (const auto& [what, set] : cases) {

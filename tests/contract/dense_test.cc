@@ -43,7 +43,7 @@ TEST(DenseCrossEntropy, EveryOption) {
       [](auto& t) { t.reduction(Reduction::kSum).class_weights(); },
       [](auto& t) { t.reduction(Reduction::kNone).z_loss(0.01).ignored(0.3); },
       [](auto& t) { t.loss_scale(1024).metrics(); },
-      [](auto& t) { t.normaliser(123.5); },
+      [](auto& t) { t.num_items_in_batch(123.5); },
       [](auto& t) { t.shift(); },
       [](auto& t) { t.tokens(36).batch(4).shift().ignored(0.2); },
       [](auto& t) {
@@ -95,17 +95,17 @@ TEST(DenseCrossEntropy, EveryInstructionSet) {
 
 // Every loss runs on the plan, and split calls do.
 TEST(DensePlan, PolicyLosses) {
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     for (const DType dtype : kDTypes) {
       PolicyTester tester;
-      tester.variant(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere().plan(PlanKind::kDense);
+      tester.loss_type(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere().plan(PlanKind::kDense);
       EXPECT_EQ(tester.matches_oracle().result.plan.kind, PlanKind::kDense);
     }
   }
 }
 
 TEST(DensePlan, PreferenceLosses) {
-  for (const PairedLoss loss : all_of<PairedLoss>()) {
+  for (const PreferenceLossType loss : all_of<PreferenceLossType>()) {
     PreferenceTester tester;
     tester.loss(loss).vocab(70).hidden(11).finite_everywhere().plan(PlanKind::kDense).matches_oracle();
   }

@@ -71,13 +71,13 @@ void add_cross_entropy(Cases& cases) {
 // Returns losses of one token, of a sequence and of the whole batch.
 std::vector<PolicyTester> policy_losses(const PolicyTester& base) {
   std::vector<PolicyTester> testers(7, base);
-  testers[0].variant(PolicyVariant::kGrpo).twist("token_truncate clip_max");
-  testers[1].variant(PolicyVariant::kCispo).twist("beta with k3").twist("entropy bonus");
-  testers[2].variant(PolicyVariant::kRloo).twist("sequence_mask clip_min clip_max");
-  testers[3].variant(PolicyVariant::kVespo).twist("beta with k2, bias correction");
-  testers[4].variant(PolicyVariant::kPpo).twist("top entropy quantile").twist("advantages per token");
-  testers[5].variant(PolicyVariant::kGmpo).twist("trust region kl").twist("sampler penalty");
-  testers[6].variant(PolicyVariant::kKlCov).twist("covariances").twist("second moments");
+  testers[0].loss_type(PolicyLossType::kGrpo).twist("token_truncate clip_max");
+  testers[1].loss_type(PolicyLossType::kCispo).twist("beta with k3").twist("entropy bonus");
+  testers[2].loss_type(PolicyLossType::kRloo).twist("sequence_mask clip_min clip_max");
+  testers[3].loss_type(PolicyLossType::kVespo).twist("beta with k2, bias correction");
+  testers[4].loss_type(PolicyLossType::kPpo).twist("top entropy quantile").twist("advantages per token");
+  testers[5].loss_type(PolicyLossType::kGmpo).twist("trust region kl").twist("sampler penalty");
+  testers[6].loss_type(PolicyLossType::kKlCov).twist("covariances").twist("second moments");
   return testers;
 }
 
@@ -95,7 +95,8 @@ void add_policy(Cases& cases) {
 
 // Losses are coupled not at all, by pair and by the batch; some have a reference that runs in the same call.
 void add_preference(Cases& cases) {
-  for (const PairedLoss loss : {PairedLoss::kSft, PairedLoss::kOrpo, PairedLoss::kSigmoid, PairedLoss::kAotUnpaired}) {
+  for (const PreferenceLossType loss : {PreferenceLossType::kSft, PreferenceLossType::kOrpo,
+                                        PreferenceLossType::kSigmoid, PreferenceLossType::kAotUnpaired}) {
     PreferenceTester pairs;
     pairs.tokens(8 * 18).batch(8).hidden(33).vocab(317).tiles(16, 96).loss(loss);
     if (needs_reference(loss)) pairs.reference(ReferenceForm::kModel);

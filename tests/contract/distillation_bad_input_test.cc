@@ -138,7 +138,8 @@ TEST(DistillationBadInput, Options) {
                      {"teacher_temperature = ", "above 0"}});
     cases.push_back({"hard_temperature", number(&O::hard_temperature, value), {"hard_temperature = ", "above 0"}});
     cases.push_back({"temperature", [value](Call& c) { c.options.token.temperature = value; }, {"temperature = "}});
-    cases.push_back({"normaliser", [value](Call& c) { c.options.normaliser = value; }, {"normaliser = "}});
+    cases.push_back(
+        {"num_items_in_batch", [value](Call& c) { c.options.num_items_in_batch = value; }, {"num_items_in_batch = "}});
   }
   cases.push_back({"loss_scale", number(&O::loss_scale, kNaN), {"loss_scale = nan"}});
   expect_all_refused(cases);
@@ -164,12 +165,12 @@ TEST(DistillationBadInput, Options) {
       {"scale_logp",
        [](Call& c) { c.options.token.temperature_meaning = TemperatureMeaning::kScaleLogp; },
        {"token.temperature_meaning = scale_logp"}},
-      {"normaliser of a sum",
+      {"num_items_in_batch of a sum",
        [](Call& c) {
          c.options.reduction = Reduction::kSum;
-         c.options.normaliser = 2;
+         c.options.num_items_in_batch = 2;
        },
-       {"normaliser = 2 needs reduction mean"}},
+       {"num_items_in_batch = 2 needs reduction mean"}},
       {"mean_over of a sum",
        [](Call& c) {
          c.options.reduction = Reduction::kSum;

@@ -174,7 +174,7 @@ TEST(DistillationNumerics, EndsAreTheTwoKl) {
   DistillationCase call((DistillationSpec()));
   const auto run = [&](Divergence kind, double beta, double skew, double forward) {
     call.options = {};
-    call.options.divergence = kind;
+    call.options.loss_type = kind;
     if (kind == Divergence::kJsd) call.options.beta = beta;
     if (kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl) call.options.skew = skew;
     if (kind == Divergence::kMixedKl) call.options.forward_weight = forward;
@@ -198,7 +198,7 @@ TEST(DistillationNumerics, NearItsEndsTheJsdVanishes) {
   spec.student.dtype = spec.teacher.dtype = DType::kFloat64;
   DistillationCase call(spec);
   const auto loss = [&](Divergence kind, double beta) {
-    call.options.divergence = kind;
+    call.options.loss_type = kind;
     call.options.beta = kind == Divergence::kJsd ? beta : Distillation().beta;
     return call.run(context_of(PlanKind::kTwoPass)).loss;
   };
@@ -223,7 +223,7 @@ TEST(DistillationNumerics, MaskedEntriesWeighNothing) {
 
     call.teacher.bias.set(0, 3, 0);
     const Distillation& o = call.options;
-    const Divergence kind = o.divergence;
+    const Divergence kind = o.loss_type;
     const bool infinite = kind == Divergence::kForwardKl || (kind == Divergence::kJsd && o.beta == 0) ||
                           (kind == Divergence::kSkewKl && o.skew == 0) ||
                           (kind == Divergence::kMixedKl && o.forward_weight > 0) || kind == Divergence::kLkHybrid;
@@ -269,7 +269,7 @@ TEST(DistillationNumerics, ShapesThatFindMistakes) {
       spec.vocab = vocab;
       spec.student.hidden = 1;
       DistillationCase call(spec);
-      call.options.divergence = Divergence::kJsd;
+      call.options.loss_type = Divergence::kJsd;
       call.options.hard_weight = 1;
       for (const PlanKind plan : kPlans) {
         StudentGradients gradients(call.student);

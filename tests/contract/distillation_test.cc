@@ -60,7 +60,7 @@ std::vector<DistillationCase> various_cases() {
     spec.sequences = 4;
     change(spec);
     out.emplace_back(spec);
-    out.back().options.divergence = Divergence::kJsd;
+    out.back().options.loss_type = Divergence::kJsd;
   };
   add([](DistillationSpec& spec) {
     spec.student.softcap = 5;
@@ -90,14 +90,14 @@ std::vector<DistillationCase> various_cases() {
   });
   add([](DistillationSpec& spec) { spec.teacher.rows = Rows::kSlice; });
   out.back().options.mean_over = MeanOver::kSequenceMeans;
-  out.back().options.normaliser = 11;
+  out.back().options.num_items_in_batch = 11;
   out.back().options.divergence_weight = 0.25;
   out.back().options.hard_weight = 2;
   out.back().options.token.temperature = 0.9;
   add([](DistillationSpec&) {});
   out.back().options.mean_over = MeanOver::kSequenceMeans;
   add([](DistillationSpec& spec) { spec.targets = false; });
-  out.back().options.normaliser = 7;
+  out.back().options.num_items_in_batch = 7;
   out.back().options.loss_scale = -3;
   add([](DistillationSpec&) {});
   out.back().options.token.shift = 1;
@@ -141,7 +141,7 @@ TEST(Distillation, FewRowsOfEveryType) {
       spec.student.dtype = student;
       spec.teacher.dtype = teacher;
       DistillationCase call(spec);
-      call.options.divergence = Divergence::kJsd;
+      call.options.loss_type = Divergence::kJsd;
       for (const PlanKind plan : kPlans) expect_plan(call, plan);
     }
   }
@@ -270,7 +270,7 @@ TEST(Distillation, GradientsAreThoseOfFiniteDifferences) {
     call.options.token.temperature = 1.3;
     call.options.temperature_squared = true;
     // κ of lk_hybrid has no gradient: with η = 0 it is a constant.
-    if (divergence.options.divergence == Divergence::kLkHybrid) call.options.acceptance_decay = 0;
+    if (divergence.options.loss_type == Divergence::kLkHybrid) call.options.acceptance_decay = 0;
     const Context context(small_tiles(PlanKind::kTwoPass, 1));
     StudentGradients gradients(call.student);
     call.run(context, gradients.views());

@@ -121,8 +121,8 @@ TEST(GuardPages, TokenStats) {
 // policies.
 TEST(GuardPages, PolicyLosses) {
   on_guard_pages<PolicyTester>([](PolicyTester tester) {
-    for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kRloo}) {
-      tester.packed({0, 4, 4, 5, 17}).vocab(70).variant(variant).temperatures();
+    for (const PolicyLossType variant : {PolicyLossType::kGrpo, PolicyLossType::kRloo}) {
+      tester.packed({0, 4, 4, 5, 17}).vocab(70).loss_type(variant).temperatures();
       tester.twist("beta with k3").twist("sequence_truncate clip_max").twist("entropy bonus");
       for (const DType dtype : kDTypes) {
         tester.dtype(dtype).batch_dtype(dtype);
@@ -138,7 +138,7 @@ constexpr ReferenceForm kReferences[] = {ReferenceForm::kSequences, ReferenceFor
 
 TEST(GuardPages, PreferenceLosses) {
   on_guard_pages<PreferenceTester>([](PreferenceTester tester) {
-    for (const PairedLoss loss : {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired}) {
+    for (const PreferenceLossType loss : {PreferenceLossType::kSigmoid, PreferenceLossType::kAotUnpaired}) {
       tester.vocab(70).loss(loss);
       for (const ReferenceForm form : kReferences) {
         tester.packed({0, 9, 9, 12, 20, 21, 30}).reference(form);

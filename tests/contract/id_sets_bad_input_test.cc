@@ -176,13 +176,13 @@ TEST(IdSetsBadInput, SparseTargets) {
   cases.push_back({"both forms", [](Call& c) { c.has_rows = true; }, {"targets.rows", "dense or sparse"}});
   cases.push_back({"neither form", [](Call& c) { c.has_weights = false; }, {"targets is empty"}});
   cases.push_back({"shift", [](Call& c) { c.soft.token.shift = 1; }, {"shift = 1"}});
-  cases.push_back({"a normaliser without mean",
+  cases.push_back({"num_items_in_batch without mean",
                    [](Call& c) {
                      c.soft.reduction = Reduction::kSum;
-                     c.soft.normaliser = 3;
+                     c.soft.num_items_in_batch = 3;
                    },
-                   {"normaliser = 3", "mean"}});
-  cases.push_back({"normaliser 0", [](Call& c) { c.soft.normaliser = 0; }, {"normaliser = 0"}});
+                   {"num_items_in_batch = 3", "mean"}});
+  cases.push_back({"num_items_in_batch 0", [](Call& c) { c.soft.num_items_in_batch = 0; }, {"num_items_in_batch = 0"}});
   cases.push_back({"loss_scale", [](Call& c) { c.soft.loss_scale = kNaN; }, {"loss_scale"}});
   expect_refused(cases, run_soft);
 }

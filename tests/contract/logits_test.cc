@@ -81,10 +81,10 @@ TEST(Logits, RowsAroundRowTileEdges) {
 // batch.
 std::vector<PolicyTester> policy_losses() {
   PolicyTester tester = PolicyTester().from_logits().padded(3, 4).vocab(41).tiles(5, 16).threads(2);
-  std::vector<PolicyTester> testers(4, tester.variant(PolicyVariant::kGrpo));
-  testers[1].variant(PolicyVariant::kCispo).twist("beta with k3").twist("entropy bonus");
-  testers[2].variant(PolicyVariant::kRloo).twist("sequence_truncate clip_max");
-  testers[3].variant(PolicyVariant::kBnpo).twist("top entropy quantile").twist("advantages per token");
+  std::vector<PolicyTester> testers(4, tester.loss_type(PolicyLossType::kGrpo));
+  testers[1].loss_type(PolicyLossType::kCispo).twist("beta with k3").twist("entropy bonus");
+  testers[2].loss_type(PolicyLossType::kRloo).twist("sequence_truncate clip_max");
+  testers[3].loss_type(PolicyLossType::kBnpo).twist("top entropy quantile").twist("advantages per token");
   return testers;
 }
 
@@ -124,7 +124,7 @@ const std::vector<Option>& options() {
       {"class weights and smoothing", [](auto& t) { t.class_weights().label_smoothing(0.2).z_loss(0.01); }},
       {"sum", [](auto& t) { t.reduction(Reduction::kSum).loss_scale(0.5); }},
       {"none", [](auto& t) { t.reduction(Reduction::kNone).z_loss(0.01).class_weights(); }},
-      {"normaliser", [](auto& t) { t.normaliser(123.5).class_weights().z_loss(0.01); }},
+      {"num_items_in_batch", [](auto& t) { t.num_items_in_batch(123.5).class_weights().z_loss(0.01); }},
       {"negative loss scale", [](auto& t) { t.loss_scale(-8).metrics(); }},
       {"half ignored", [](auto& t) { t.ignored(0.5).metrics(); }},
       {"shift in a batch", [](auto& t) { t.tokens(36).batch(4).shift().ignored(0.2); }},

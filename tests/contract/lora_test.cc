@@ -304,7 +304,7 @@ TEST(Lora, TeachersAndReferencesMayHaveOne) {
   with.head = adapted.head();
   plain.head = adapted.plain();
   Distillation options;
-  options.divergence = Divergence::kJsd;
+  options.loss_type = Divergence::kJsd;
   for (const PlanKind plan : kPlansOfGradients) {
     SCOPED_TRACE(name_of(plan));
     const Context context(small_tiles(plan));

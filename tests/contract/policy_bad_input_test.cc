@@ -114,9 +114,9 @@ void use_sampling(Call& c) {
   c.sampling_logps = kSixLogps;
   c.options.sampler_correction = SamplerCorrection::kTokenTruncate;
 }
-void set_variant(Call& c, PolicyVariant variant) {
-  c.options.variant = variant;
-  if (variant == PolicyVariant::kDrGrpo) c.options.max_completion_length = 3;
+void set_variant(Call& c, PolicyLossType variant) {
+  c.options.loss_type = variant;
+  if (variant == PolicyLossType::kDrGrpo) c.options.max_completion_length = 3;
 }
 
 TEST(PolicyBadInput, TheCallThatTheCasesSpoilIsGood) {
@@ -241,11 +241,11 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
   add("sampler_clip_max", not_positive,
       [](Call& c, double x) { use_sampling(c), c.options.sampler_clip_max = x, c.refresh(); });
   add("num_items_in_batch", not_positive, [](Call& c, double x) {
-    set_variant(c, PolicyVariant::kDapo);
+    set_variant(c, PolicyLossType::kDapo);
     c.options.num_items_in_batch = x;
   });
   add("max_completion_length", {0, -3}, [](Call& c, double x) {
-    set_variant(c, PolicyVariant::kDrGrpo);
+    set_variant(c, PolicyLossType::kDrGrpo);
     c.options.max_completion_length = static_cast<int64_t>(x);
   });
   add("num_sequences", not_positive, [](Call& c, double x) { c.options.num_sequences = x; });
@@ -286,7 +286,7 @@ TEST(PolicyBadInput, OptionsOutOfTheirRange) {
        {"count_empty_sequences = false", "num_sequences = 8"}},
       {"covariance bounds", option([](auto& o) { o.cov_low = 5; }), {"cov_low = 5", "must be below", "cov_high = 5"}},
       {"weight bounds",
-       option([](auto& o) { o.variant = PolicyVariant::kCispo, o.epsilon_low = 0.25, o.epsilon_high = 0.5; }),
+       option([](auto& o) { o.loss_type = PolicyLossType::kCispo, o.epsilon_low = 0.25, o.epsilon_high = 0.5; }),
        {"epsilon_high = 0.5", "1 - epsilon_low = 0.75"}},
       {"clip bounds",
        [](Call& c) { use_sampling(c), c.options.sampler_clip_min = 4, c.refresh(); },
@@ -329,7 +329,7 @@ TEST(PolicyBadInput, ValuesThatGoTogether) {
        {"teacher_logps[2]", "finite"}},
       {"no advantages and no teacher", with(&Call::advantages, {}), {"advantages", "0"}},
       {"topr without scores",
-       option([](auto& o) { o.variant = PolicyVariant::kTopr; }),
+       option([](auto& o) { o.loss_type = PolicyLossType::kTopr; }),
        {"scores has 0 entries", "one a sequence (2)"}},
       {"positive_nll_weight alone", option([](auto& o) { o.positive_nll_weight = 0.1; }), {"scores has 0 entries"}},
       {"scores a token",
@@ -338,7 +338,7 @@ TEST(PolicyBadInput, ValuesThatGoTogether) {
       {"scores that are not finite",
        with(&Call::scores, {1, kNaN}, [](Call& c) { c.options.positive_nll_weight = 1; }),
        {"scores[1]", "finite"}},
-      {"scores alone", with(&Call::scores, {1, 1}), {"scores", "variant grpo", "positive_nll_weight = 0"}},
+      {"scores alone", with(&Call::scores, {1, 1}), {"scores", "loss_type grpo", "positive_nll_weight = 0"}},
       {"m2_threshold alone", option([](auto& o) { o.m2_threshold = 0.1; }), {"m2_threshold", "sampling_logps"}},
       {"sampler_penalty alone",
        option([](auto& o) { o.sampler_penalty = 0.1; }),
@@ -348,7 +348,7 @@ TEST(PolicyBadInput, ValuesThatGoTogether) {
        {"trust_region_low", "no trust_region"}},
       {"trust_region_high beside none",
        option([](auto& o) {
-         o.variant = PolicyVariant::kDppo, o.trust_region = TrustRegion::kNone, o.trust_region_high = 0.1;
+         o.loss_type = PolicyLossType::kDppo, o.trust_region = TrustRegion::kNone, o.trust_region_high = 0.1;
        }),
        {"trust_region_high", "no trust_region"}},
       {"kl_estimator alone",
@@ -369,32 +369,32 @@ TEST(PolicyBadInput, ValuesThatGoTogether) {
             [](Call& c) { c.options.off_policy_mask_threshold = c.options.sampler_clip_min = 0.5; }),
        {"sampler_clip_min", "sampler_correction = none"}},
       {"dr_grpo alone",
-       option([](auto& o) { o.variant = PolicyVariant::kDrGrpo; }),
+       option([](auto& o) { o.loss_type = PolicyLossType::kDrGrpo; }),
        {"max_completion_length", "dr_grpo"}},
   });
 }
 
 TEST(PolicyBadInput, OptionsWithoutAMeaningForTheVariant) {
   std::vector<BadCase> cases;
-  const auto add = [&](PolicyVariant variant, const std::string& name, const std::function<void(Call&)>& set) {
+  const auto add = [&](PolicyLossType variant, const std::string& name, const std::function<void(Call&)>& set) {
     const auto spoil = [=](Call& c) { set_variant(c, variant), set(c), c.refresh(); };
     cases.push_back({name_of(variant) + (", " + name), spoil, {name, name_of(variant)}});
   };
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     using enum PolicyAggregation;
-    const PolicyAggregation aggregation = aggregation_of({.variant = variant});
+    const PolicyAggregation aggregation = aggregation_of({.loss_type = variant});
     if (aggregation != kTokenMean) {
       add(variant, "num_items_in_batch", [](Call& c) { c.options.num_items_in_batch = 7; });
     }
-    if (variant != PolicyVariant::kDrGrpo) {
+    if (variant != PolicyLossType::kDrGrpo) {
       add(variant, "max_completion_length", [](Call& c) { c.options.max_completion_length = 7; });
     }
     if (aggregation != kTokenMean && aggregation != kTokenSum) continue;
     add(variant, "num_sequences", [](Call& c) { c.options.num_sequences = 7; });
     add(variant, "count_empty_sequences", [](Call& c) { c.options.count_empty_sequences = false; });
   }
-  using enum PolicyVariant;
-  for (const PolicyVariant variant :
+  using enum PolicyLossType;
+  for (const PolicyLossType variant :
        {kCispo, kSapo, kVespo, kReinforce, kImportanceSampling, kDppo, kGmpo, kDro, kTopr, kKlCov}) {
     add(variant, "delta", [](Call& c) { c.options.delta = 2; });
     if (variant == kCispo || variant == kDppo || variant == kGmpo) continue;
@@ -402,13 +402,13 @@ TEST(PolicyBadInput, OptionsWithoutAMeaningForTheVariant) {
     add(variant, "epsilon_high", [](Call& c) { c.options.epsilon_high = 0.3; });
   }
   add(kGmpo, "top_entropy_quantile", [](Call& c) { c.options.top_entropy_quantile = 0.5; });
-  for (const PolicyVariant variant : {kRloo, kVespo, kGmpo}) {
+  for (const PolicyLossType variant : {kRloo, kVespo, kGmpo}) {
     add(variant, "importance_sampling_level",
         [](Call& c) { c.options.importance_sampling_level = ImportanceLevel::kSequence; });
   }
   for (const auto mode :
        {SamplerCorrection::kSequenceTruncate, SamplerCorrection::kSequenceMask, SamplerCorrection::kGeometricMask}) {
-    add(PolicyVariant::kVespo, name_of(mode), [=](Call& c) { use_sampling(c), c.options.sampler_correction = mode; });
+    add(PolicyLossType::kVespo, name_of(mode), [=](Call& c) { use_sampling(c), c.options.sampler_correction = mode; });
   }
   expect_all_refused(cases);
 }

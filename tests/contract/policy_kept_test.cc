@@ -64,9 +64,9 @@ struct KeptBatch {
 
 std::vector<PolicyLoss> all_options(const TokenOptions& token) {
   std::vector<PolicyLoss> out;
-  for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kCispo, PolicyVariant::kReinforce,
-                                      PolicyVariant::kRloo, PolicyVariant::kVespo}) {
-    out.emplace_back().variant = variant;
+  for (const PolicyLossType variant : {PolicyLossType::kGrpo, PolicyLossType::kCispo, PolicyLossType::kReinforce,
+                                       PolicyLossType::kRloo, PolicyLossType::kVespo}) {
+    out.emplace_back().loss_type = variant;
   }
   out.emplace_back().importance_sampling_level = ImportanceLevel::kSequence;
   out.emplace_back().beta = 0.3;
@@ -78,7 +78,7 @@ void expect_matches(const SetCase& given, const KeptBatch& kept) {
   const SetProblem problem(given);
   const Context context(given.context());
   for (const PolicyLoss& options : all_options(problem.token())) {
-    SCOPED_TRACE(given.name() + ", " + name_of(options.variant) + ", " + name_of(options.importance_sampling_level));
+    SCOPED_TRACE(given.name() + ", " + name_of(options.loss_type) + ", " + name_of(options.importance_sampling_level));
     const PolicyBatch batch = kept.batch(options);
     const oracle::SetLogits logits = problem.oracle_logits(options.token, true);
     const oracle::RowIds ids = oracle::read_sets(batch.kept, kN, kept.mask);

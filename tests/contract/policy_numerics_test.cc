@@ -73,7 +73,7 @@ struct Call {
     if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
     if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
     const bool scored =
-        policy_case.options.variant == PolicyVariant::kTopr || policy_case.options.positive_nll_weight != 0;
+        policy_case.options.loss_type == PolicyLossType::kTopr || policy_case.options.positive_nll_weight != 0;
     if (scored) batch.scores = view(advantages);
     return batch;
   }
@@ -192,11 +192,11 @@ TEST(PolicyNumerics, ExtremeFinishedLogits) {
 TEST(PolicyNumerics, NaNInOneRowReachesItsSequenceAtMost) {
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     for (const bool of_sequence : {false, true}) {
-      for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+      for (const PolicyLossType variant : all_of<PolicyLossType>()) {
         PolicyCase policy_case = plain_case(variant);
         SCOPED_TRACE(policy_case.name);
         const bool coupled =
-            variant == PolicyVariant::kRloo || variant == PolicyVariant::kVespo || variant == PolicyVariant::kGmpo;
+            variant == PolicyLossType::kRloo || variant == PolicyLossType::kVespo || variant == PolicyLossType::kGmpo;
         if (of_sequence && coupled) continue;
         if (of_sequence) policy_case.options.importance_sampling_level = ImportanceLevel::kSequence;
         Call call(DType::kFloat32);
@@ -224,7 +224,7 @@ TEST(PolicyNumerics, RoundedLogits) {
     const TokenStats rounded = compute_token_stats(small_context(), call.inputs.hidden_view(), call.inputs.head_view(),
                                                    call.inputs.targets_view(), options);
     EXPECT_NE(rounded.logp, call.stats.logp);
-    PolicyCase policy_case = plain_case(PolicyVariant::kGrpo);
+    PolicyCase policy_case = plain_case(PolicyLossType::kGrpo);
     policy_case.options.token.round_logits_to = type;
     EXPECT_EQ(call.run(policy_case).per_token_logps, rounded.logp);
   }

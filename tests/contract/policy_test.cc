@@ -17,8 +17,8 @@ constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabH
 // Small tiles: the default shape of 23 tokens and 150 vocabulary entries has 2 x 3 of them.
 PolicyTester small() { return PolicyTester().tiles(16, 64).threads(1); }
 
-PolicyTester policy(PolicyVariant variant, const std::vector<std::string>& twists = {}) {
-  PolicyTester tester = small().variant(variant);
+PolicyTester policy(PolicyLossType variant, const std::vector<std::string>& twists = {}) {
+  PolicyTester tester = small().loss_type(variant);
   for (const std::string& twist : twists) tester.twist(twist);
   return tester;
 }
@@ -26,30 +26,30 @@ PolicyTester policy(PolicyVariant variant, const std::vector<std::string>& twist
 // Losses that are local to a token have gradients through the ratio, logp and the entropy.
 std::vector<PolicyTester> token_local() {
   return {
-      policy(PolicyVariant::kGrpo),
-      policy(PolicyVariant::kCispo, {"beta with k3", "entropy bonus"}),
-      policy(PolicyVariant::kDapo, {"advantages per token", "token_truncate clip_max", "entropy metric"}),
-      policy(PolicyVariant::kSapo, {"on-policy", "loss scale"}),
-      policy(PolicyVariant::kDppo, {"trust region kl", "beta with k3_plus", "number of items"}),
-      policy(PolicyVariant::kImportanceSampling, {"trust region tv_both", "sampler penalty"}),
-      policy(PolicyVariant::kTopr, {"likelihood of good answers", "no empty sequences"}),
+      policy(PolicyLossType::kGrpo),
+      policy(PolicyLossType::kCispo, {"beta with k3", "entropy bonus"}),
+      policy(PolicyLossType::kDapo, {"advantages per token", "token_truncate clip_max", "entropy metric"}),
+      policy(PolicyLossType::kSapo, {"on-policy", "loss scale"}),
+      policy(PolicyLossType::kDppo, {"trust region kl", "beta with k3_plus", "number of items"}),
+      policy(PolicyLossType::kImportanceSampling, {"trust region tv_both", "sampler penalty"}),
+      policy(PolicyLossType::kTopr, {"likelihood of good answers", "no empty sequences"}),
   };
 }
 std::vector<PolicyTester> sequence_coupled() {
   return {
-      policy(PolicyVariant::kGrpo, {"sequence level", "beta with k2, bias correction"}),
-      policy(PolicyVariant::kRloo),
-      policy(PolicyVariant::kGmpo, {"narrow clip", "geometric_mask clip_max"}),
-      policy(PolicyVariant::kVespo, {"token_mask clip_max"}),
-      policy(PolicyVariant::kDrGrpo, {"off-policy mask", "sequence_truncate clip_max"}),
+      policy(PolicyLossType::kGrpo, {"sequence level", "beta with k2, bias correction"}),
+      policy(PolicyLossType::kRloo),
+      policy(PolicyLossType::kGmpo, {"narrow clip", "geometric_mask clip_max"}),
+      policy(PolicyLossType::kVespo, {"token_mask clip_max"}),
+      policy(PolicyLossType::kDrGrpo, {"off-policy mask", "sequence_truncate clip_max"}),
   };
 }
 std::vector<PolicyTester> batch_coupled() {
   return {
-      policy(PolicyVariant::kPpo, {"top entropy quantile", "entropy bonus"}),
-      policy(PolicyVariant::kClipCov, {"covariances"}),
-      policy(PolicyVariant::kKlCov, {"covariances", "second moments", "on-policy"}),
-      policy(PolicyVariant::kLuspo, {"top entropy quantile", "sequence level", "beta with k1"}),
+      policy(PolicyLossType::kPpo, {"top entropy quantile", "entropy bonus"}),
+      policy(PolicyLossType::kClipCov, {"covariances"}),
+      policy(PolicyLossType::kKlCov, {"covariances", "second moments", "on-policy"}),
+      policy(PolicyLossType::kLuspo, {"top entropy quantile", "sequence level", "beta with k1"}),
   };
 }
 std::vector<PolicyTester> representatives() {

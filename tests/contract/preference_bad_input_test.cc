@@ -12,7 +12,7 @@
 namespace logitless::testing {
 namespace {
 
-using L = PairedLoss;
+using L = PreferenceLossType;
 using Call = PreferenceCall;
 using BadCase = testing::BadCase<Call>;
 
@@ -64,10 +64,10 @@ TEST(PreferenceBadInput, Sequences) {
 
 TEST(PreferenceBadInput, Losses) {
   const std::vector<BadCase> of_pairs = {
-      {"none", [](Call& c) { c.options.losses.clear(); }, {"losses is empty"}},
+      {"none", [](Call& c) { c.options.loss_type.clear(); }, {"loss_type is empty"}},
       {"weight",
        [](Call& c) {
-         c.options.losses = {L::kSigmoid, L::kIpo};
+         c.options.loss_type = {L::kSigmoid, L::kIpo};
          c.options.loss_weights = {1, kNaN};
        },
        {"loss_weights[1] = nan"}},
@@ -76,7 +76,7 @@ TEST(PreferenceBadInput, Losses) {
        [](Call& c) {
          c.options.loss_weights = {1, 2};
        },
-       {"loss_weights has 2", "losses has 1"}},
+       {"loss_weights has 2", "loss_type has 1"}},
   };
   expect_refused_by({run_preference}, of_pairs);
 }
@@ -102,7 +102,7 @@ TEST(PreferenceBadInput, Numbers) {
     c.options.reward_alpha = x;
   });
   refused(of_kto, "bco_delta", not_finite, [](Call& c, double x) {
-    c.kto.loss = UnpairedLoss::kBco;
+    c.kto.loss_type = KtoLossType::kBco;
     c.kto.bco_delta = x;
   });
   refused(of_pairs, "nll_weight", negative, [](Call& c, double x) { c.options.nll_weight = x; });
@@ -126,7 +126,7 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
       add("use_weighting", [](auto& o) { o.use_weighting = true; });
     }
     if (loss == L::kAot || loss == L::kAotUnpaired) {
-      add("use_weighting", [](auto& o) { o.use_weighting = true, o.losses.push_back(L::kSigmoid); });
+      add("use_weighting", [](auto& o) { o.use_weighting = true, o.loss_type.push_back(L::kSigmoid); });
     }
     if (loss != L::kSimpo && loss != L::kCpo) add("reward_alpha = 0.5", [](auto& o) { o.reward_alpha = 0.5; });
   }
@@ -136,7 +136,9 @@ TEST(PreferenceBadInput, OptionsWithoutAMeaningForTheLoss) {
   cases.push_back({"sft alone, f_divergence",
                    [](Call& c) { c.use_loss(L::kSft, 0), c.options.f_divergence = FDivergence::kJs; },
                    {"f_divergence = js_divergence", "sft"}});
-  cases.push_back({"no loss", [](Call& c) { c.options.losses = {PairedLoss{99}}; }, {"losses[0] = 99", "enumerators"}});
+  cases.push_back({"no loss",
+                   [](Call& c) { c.options.loss_type = {PreferenceLossType{99}}; },
+                   {"loss_type[0] = 99", "enumerators"}});
   cases.push_back({"f_alpha alone", [](Call& c) { c.options.f_alpha = 2; }, {"f_alpha = 2", "reverse_kl"}});
   expect_refused_by({run_preference}, cases);
 }
@@ -166,13 +168,13 @@ TEST(PreferenceBadInput, LabelSmoothing) {
       // The range of every loss holds, whatever the others allow.
       {"of a sum",
        [](Call& c) {
-         c.options.losses = {L::kAot, L::kSigmoid, L::kRobust};
+         c.options.loss_type = {L::kAot, L::kSigmoid, L::kRobust};
          c.options.label_smoothing = 0.75;
        },
        {"label_smoothing = 0.75", "robust"}},
       {"of another sum",
        [](Call& c) {
-         c.options.losses = {L::kSigmoid, L::kExoPair};
+         c.options.loss_type = {L::kSigmoid, L::kExoPair};
        },
        {"label_smoothing = 0", "exo_pair"}},
   };
@@ -184,14 +186,14 @@ TEST(PreferenceBadInput, ALossOfWeight0AsksForItsReferenceAndSmoothing) {
   const std::vector<BadCase> of_pairs = {
       {"reference",
        [](Call& c) {
-         c.options.losses = {L::kSft, L::kSigmoid};
+         c.options.loss_type = {L::kSft, L::kSigmoid};
          c.options.loss_weights = {1, 0};
          c.reference = {};
        },
        {"reference"}},
       {"label_smoothing",
        [](Call& c) {
-         c.options.losses = {L::kSigmoid, L::kExoPair};
+         c.options.loss_type = {L::kSigmoid, L::kExoPair};
          c.options.loss_weights = {1, 0};
        },
        {"label_smoothing = 0", "exo_pair"}},
@@ -199,7 +201,7 @@ TEST(PreferenceBadInput, ALossOfWeight0AsksForItsReferenceAndSmoothing) {
   expect_refused_by({run_preference}, of_pairs);
   Call call;
   const auto loss_of = [&](std::vector<L> losses, std::vector<double> weights) {
-    call.options.losses = std::move(losses);
+    call.options.loss_type = std::move(losses);
     call.options.loss_weights = std::move(weights);
     return preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options).loss;
   };

@@ -47,8 +47,8 @@ struct PreferenceCall {
     reference.head = model.head_view();
   }
   void write_over(const void* data) { gradients.d_hidden.data = const_cast<void*>(data); }
-  void use_loss(PairedLoss loss, double smoothing) {
-    options.losses = {loss};
+  void use_loss(PreferenceLossType loss, double smoothing) {
+    options.loss_type = {loss};
     options.label_smoothing = smoothing;
     if (!oracle::compares_with_reference(loss)) reference = {};
   }

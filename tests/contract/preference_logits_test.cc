@@ -16,7 +16,8 @@ constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16,
 constexpr Form kForms[] = {Form::kFused, Form::kSplit};
 
 // These losses are coupled by pair, by the batch, and not at all.
-constexpr PairedLoss kRepresentatives[] = {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired, PairedLoss::kSft};
+constexpr PreferenceLossType kRepresentatives[] = {PreferenceLossType::kSigmoid, PreferenceLossType::kAotUnpaired,
+                                                   PreferenceLossType::kSft};
 
 // Blocks of 5 rows and 16 of 41 vocabulary entries divide nothing.
 PreferenceTester pairs() { return PreferenceTester().from_logits().vocab(41).tiles(5, 16).threads(2); }
@@ -29,12 +30,12 @@ void matches_oracle_in_both_forms(Tester tester) {
 }
 
 TEST(PreferenceFromLogits, EveryLoss) {
-  for (const PairedLoss loss : every_preference_loss()) matches_oracle_in_both_forms(pairs().loss(loss));
+  for (const PreferenceLossType loss : every_preference_loss()) matches_oracle_in_both_forms(pairs().loss(loss));
 }
 
 TEST(PreferenceFromLogits, EveryOption) {
   for (const PreferenceCase& one : preference_cases()) {
-    const bool relative = std::ranges::any_of(one.options.losses, oracle::compares_with_reference);
+    const bool relative = std::ranges::any_of(one.options.loss_type, oracle::compares_with_reference);
     PreferenceTester tester = pairs().vocab(23).options(one.name, one.options);
     tester.reference(relative ? ReferenceForm::kTokens : ReferenceForm::kNone).matches_oracle();
   }
@@ -72,7 +73,7 @@ void matches_oracle_in_every_way(const Tester& base) {
 }
 
 TEST(PreferenceFromLogits, EveryTypeTemperatureTileAndStride) {
-  for (const PairedLoss loss : kRepresentatives) matches_oracle_in_every_way(pairs().loss(loss));
+  for (const PreferenceLossType loss : kRepresentatives) matches_oracle_in_every_way(pairs().loss(loss));
 }
 TEST(KtoFromLogits, EveryTypeTemperatureTileAndStride) { matches_oracle_in_every_way(singles()); }
 
@@ -81,16 +82,16 @@ TEST(PreferenceFromLogits, EveryFormOfTheReference) {
        {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens, ReferenceForm::kModel}) {
     for (const bool temperatures : {false, true}) {
       matches_oracle_in_both_forms(
-          pairs().loss(PairedLoss::kSigmoid).reference(form).temperatures(temperatures).empty_sequences({1}));
+          pairs().loss(PreferenceLossType::kSigmoid).reference(form).temperatures(temperatures).empty_sequences({1}));
       matches_oracle_in_both_forms(singles().reference(form).temperatures(temperatures).shift());
     }
   }
 }
 
 TEST(PreferenceFromLogits, OnlyALossThatCouplesNoRowsRunsInOneSweep) {
-  PreferenceTester tester = pairs().loss(PairedLoss::kSft);
+  PreferenceTester tester = pairs().loss(PreferenceLossType::kSft);
   tester.plan(PlanKind::kOnePass).matches_oracle();
-  expect_invalid_input({"plan = one_pass cannot run"}, [&] { tester.loss(PairedLoss::kSigmoid).run_once(); });
+  expect_invalid_input({"plan = one_pass cannot run"}, [&] { tester.loss(PreferenceLossType::kSigmoid).run_once(); });
   expect_invalid_input({"plan = one_pass cannot run"}, [] { singles().plan(PlanKind::kOnePass).run_once(); });
 }
 
@@ -103,7 +104,7 @@ TEST(PreferenceFromLogits, SameBytesForEveryNumberOfThreads) {
       }
     }
   };
-  for (const PairedLoss loss : kRepresentatives) same(pairs().loss(loss).temperatures());
+  for (const PreferenceLossType loss : kRepresentatives) same(pairs().loss(loss).temperatures());
   same(singles().temperatures());
 }
 
@@ -118,7 +119,7 @@ TEST(PreferenceFromLogits, GuardPages) {
         for (const std::string& target : simd_targets()) tester.simd_target(target).matches_oracle();
         matches_oracle_in_both_forms(tester.tiles(1, 1));
       };
-      for (const PairedLoss loss : kRepresentatives) matches(pairs().tokens(12).batch(4).loss(loss));
+      for (const PreferenceLossType loss : kRepresentatives) matches(pairs().tokens(12).batch(4).loss(loss));
       matches(singles().tokens(12).batch(4));
     }
   }

@@ -19,7 +19,8 @@ constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabH
 constexpr PlanKind kPlans[] = {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass};
 
 // These losses are coupled by pair, by the batch, and not at all.
-constexpr PairedLoss kRepresentatives[] = {PairedLoss::kSigmoid, PairedLoss::kAotUnpaired, PairedLoss::kSft};
+constexpr PreferenceLossType kRepresentatives[] = {PreferenceLossType::kSigmoid, PreferenceLossType::kAotUnpaired,
+                                                   PreferenceLossType::kSft};
 
 PreferenceTester small() { return PreferenceTester().tiles(16, 64).threads(2); }
 
@@ -31,16 +32,17 @@ TEST(Preference, NamesAreThoseOfTheDocumentation) {
   const std::vector<std::string> names = {"sigmoid",  "hinge",     "ipo",      "exo_pair", "nca_pair", "robust",
                                           "bco_pair", "sppo_hard", "apo_zero", "apo_down", "aot",      "aot_unpaired",
                                           "discopop", "sft",       "orpo",     "simpo",    "cpo",      "sigmoid_norm"};
-  ASSERT_EQ(all_of<PairedLoss>().size(), names.size());
+  ASSERT_EQ(all_of<PreferenceLossType>().size(), names.size());
   for (size_t k = 0; k < names.size(); ++k) {
-    EXPECT_EQ(all_of<PairedLoss>()[k], every_preference_loss()[k]);
-    EXPECT_EQ(name_of(all_of<PairedLoss>()[k]), names[k]);
-    EXPECT_EQ(needs_reference(all_of<PairedLoss>()[k]), oracle::compares_with_reference(all_of<PairedLoss>()[k]));
+    EXPECT_EQ(all_of<PreferenceLossType>()[k], every_preference_loss()[k]);
+    EXPECT_EQ(name_of(all_of<PreferenceLossType>()[k]), names[k]);
+    EXPECT_EQ(needs_reference(all_of<PreferenceLossType>()[k]),
+              oracle::compares_with_reference(all_of<PreferenceLossType>()[k]));
   }
 }
 
 TEST(Preference, EveryTypeLayoutPlanAndThreads) {
-  for (const PairedLoss loss : kRepresentatives) {
+  for (const PreferenceLossType loss : kRepresentatives) {
     for (const DType dtype : kDTypes) {
       for (const HeadLayout layout : kLayouts) {
         PreferenceTester tester = small().loss(loss).dtype(dtype).layout(layout);
@@ -51,19 +53,20 @@ TEST(Preference, EveryTypeLayoutPlanAndThreads) {
 }
 
 TEST(Preference, EveryLoss) {
-  for (const PairedLoss loss : every_preference_loss()) matches_oracle_in_every_plan(small().loss(loss));
+  for (const PreferenceLossType loss : every_preference_loss()) matches_oracle_in_every_plan(small().loss(loss));
 }
 
 TEST(Preference, EveryOption) {
   for (const PreferenceCase& one : preference_cases()) {
-    const bool relative = std::ranges::any_of(one.options.losses, oracle::compares_with_reference);
+    const bool relative = std::ranges::any_of(one.options.loss_type, oracle::compares_with_reference);
     PreferenceTester tester = small().vocab(50).hidden(9).options(one.name, one.options);
     tester.reference(relative ? ReferenceForm::kTokens : ReferenceForm::kNone).matches_oracle();
   }
 }
 
 TEST(Preference, EveryFormOfTheReference) {
-  for (const PairedLoss loss : {PairedLoss::kSigmoid, PairedLoss::kIpo, PairedLoss::kAot}) {
+  for (const PreferenceLossType loss :
+       {PreferenceLossType::kSigmoid, PreferenceLossType::kIpo, PreferenceLossType::kAot}) {
     for (const ReferenceForm form :
          {ReferenceForm::kSequences, ReferenceForm::kAverages, ReferenceForm::kTokens, ReferenceForm::kModel}) {
       PreferenceTester tester = small().loss(loss).reference(form);
@@ -76,7 +79,7 @@ TEST(Preference, EveryFormOfTheReference) {
 }
 
 TEST(Preference, TokenOptions) {
-  for (const PairedLoss loss : {PairedLoss::kRobust, PairedLoss::kOrpo}) {
+  for (const PreferenceLossType loss : {PreferenceLossType::kRobust, PreferenceLossType::kOrpo}) {
     matches_oracle_in_every_plan(small().loss(loss).shift());
     matches_oracle_in_every_plan(small().loss(loss).temperature(0.6));
     matches_oracle_in_every_plan(
@@ -88,7 +91,8 @@ TEST(Preference, TokenOptions) {
 
 // A reference model takes its log-probabilities at the same temperatures.
 TEST(Preference, TemperatureOfEachToken) {
-  for (const PairedLoss loss : {PairedLoss::kRobust, PairedLoss::kOrpo, PairedLoss::kSft}) {
+  for (const PreferenceLossType loss :
+       {PreferenceLossType::kRobust, PreferenceLossType::kOrpo, PreferenceLossType::kSft}) {
     for (const auto meaning : {TemperatureMeaning::kScaleLogits, TemperatureMeaning::kScaleLogp}) {
       PreferenceTester tester = small().loss(loss).temperatures().temperature_meaning(meaning);
       matches_oracle_in_every_plan(tester);
@@ -101,7 +105,7 @@ TEST(Preference, TemperatureOfEachToken) {
 }
 
 TEST(Preference, TheTwoHalves) {
-  for (const PairedLoss loss : every_preference_loss()) {
+  for (const PreferenceLossType loss : every_preference_loss()) {
     PreferenceTester tester = small().vocab(50).hidden(9).loss(loss).form(Form::kSplit);
     for (const DType dtype : kDTypes) tester.dtype(dtype).upstream().matches_oracle();
     tester.accumulate().shift().empty_sequences({1}).matches_oracle();
@@ -111,7 +115,7 @@ TEST(Preference, TheTwoHalves) {
 }
 
 TEST(Preference, PackedSequences) {
-  for (const PairedLoss loss : kRepresentatives) {
+  for (const PreferenceLossType loss : kRepresentatives) {
     for (const bool shift : {false, true}) {
       PreferenceTester tester = small().loss(loss).packed({0, 11, 15, 20, 33, 36, 43}).shift(shift);
       matches_oracle_in_every_plan(tester);
@@ -123,7 +127,7 @@ TEST(Preference, PackedSequences) {
 }
 
 TEST(Preference, PairsWithAnEmptySide) {
-  for (const PairedLoss loss : kRepresentatives) {
+  for (const PreferenceLossType loss : kRepresentatives) {
     matches_oracle_in_every_plan(small().loss(loss).empty_sequences({1}));
     matches_oracle_in_every_plan(small().loss(loss).empty_sequences({3, 2}));
     matches_oracle_in_every_plan(small().loss(loss).empty_sequences({0, 3}).reference_dtype(DType::kFloat32));
@@ -131,7 +135,7 @@ TEST(Preference, PairsWithAnEmptySide) {
 }
 
 TEST(Preference, NoPairTakesPart) {
-  for (const PairedLoss loss : kRepresentatives) {
+  for (const PreferenceLossType loss : kRepresentatives) {
     for (const bool accumulate : {false, true}) {
       matches_oracle_in_every_plan(small().loss(loss).empty_sequences({0, 4, 2}).accumulate(accumulate));
       matches_oracle_in_every_plan(small().loss(loss).ignored(1).accumulate(accumulate));
@@ -145,11 +149,11 @@ TEST(Preference, NoPairTakesPart) {
 }
 
 TEST(Preference, OnePair) {
-  for (const PairedLoss loss : every_preference_loss()) small().loss(loss).tokens(14).batch(2).matches_oracle();
+  for (const PreferenceLossType loss : every_preference_loss()) small().loss(loss).tokens(14).batch(2).matches_oracle();
 }
 
 TEST(Preference, GradientsOneByOneAddedAndThroughASink) {
-  for (const PairedLoss loss : kRepresentatives) {
+  for (const PreferenceLossType loss : kRepresentatives) {
     for (int asked = 0; asked < 8; ++asked) {
       small().loss(loss).vocab(70).gradients(asked & 1, asked & 2, asked & 4).matches_oracle();
     }
@@ -161,21 +165,21 @@ TEST(Preference, GradientsOneByOneAddedAndThroughASink) {
 }
 
 TEST(Preference, OnePassInChunksOfWholePairs) {
-  const auto runs_in_chunks = [](PairedLoss loss, DType dtype) {
+  const auto runs_in_chunks = [](PreferenceLossType loss, DType dtype) {
     PreferenceTester tester = small().loss(loss).tokens(8 * 18).batch(8).dtype(dtype).plan(PlanKind::kOnePass);
     tester.tightest_workspace().matches_oracle();
     const Plan plan = tester.run_once().result.plan;
     EXPECT_LT(plan.chunk_rows, plan.active_rows) << plan.describe();
   };
-  for (const DType dtype : kDTypes) runs_in_chunks(PairedLoss::kSigmoid, dtype);
-  for (const PairedLoss loss : {PairedLoss::kSft, PairedLoss::kOrpo}) {
+  for (const DType dtype : kDTypes) runs_in_chunks(PreferenceLossType::kSigmoid, dtype);
+  for (const PreferenceLossType loss : {PreferenceLossType::kSft, PreferenceLossType::kOrpo}) {
     runs_in_chunks(loss, DType::kFloat32);
   }
 }
 
 // A loss that is coupled by the batch has one chunk or two passes.
 TEST(Preference, AotRunsOnePassWhereTheBatchFits) {
-  for (const PairedLoss loss : {PairedLoss::kAot, PairedLoss::kAotUnpaired}) {
+  for (const PreferenceLossType loss : {PreferenceLossType::kAot, PreferenceLossType::kAotUnpaired}) {
     PreferenceTester tester = small().loss(loss).tokens(8 * 18).batch(8);
     const Plan roomy = tester.run_once().result.plan;
     EXPECT_EQ(roomy.kind, PlanKind::kOnePass);
@@ -202,10 +206,10 @@ TEST(Preference, ReferenceInATightWorkspace) {
       EXPECT_THROW(tester.run_once(), InvalidInput);
     }
   };
-  fits_exactly(small().loss(PairedLoss::kSigmoid).reference(ReferenceForm::kModel));
+  fits_exactly(small().loss(PreferenceLossType::kSigmoid).reference(ReferenceForm::kModel));
   fits_exactly(KtoTester().hidden(7).vocab(23).tiles(4, 9).reference(ReferenceForm::kModel));
   // A reference leaves no expected rows: its log-probabilities are all that is wanted.
-  auto tester = small().loss(PairedLoss::kSigmoid).reference(ReferenceForm::kModel);
+  auto tester = small().loss(PreferenceLossType::kSigmoid).reference(ReferenceForm::kModel);
   tester.gradients(false, false, false).plan(PlanKind::kExpectedRow);
   EXPECT_EQ(tester.run_once().result.plan.workspace_bytes, tester.planned().workspace_bytes);
   // Without gradients both run forward, and logits of a reference in float64 are the larger ones.
@@ -214,13 +218,13 @@ TEST(Preference, ReferenceInATightWorkspace) {
 }
 
 TEST(Preference, SameBytesForEveryNumberOfThreads) {
-  for (const PairedLoss loss : kRepresentatives) {
+  for (const PreferenceLossType loss : kRepresentatives) {
     for (const PlanKind plan : kPlans) {
       for (const size_t workspace : {size_t{256} << 20, size_t{200} << 10}) {
         PreferenceTester tester = small().loss(loss).tokens(8 * 18).batch(8).hidden(33).vocab(317).plan(plan);
-        if (loss != PairedLoss::kSft) tester.reference(ReferenceForm::kModel);
-        tester.workspace(plan == PlanKind::kOnePass && loss == PairedLoss::kAotUnpaired ? size_t{256} << 20
-                                                                                        : workspace);
+        if (loss != PreferenceLossType::kSft) tester.reference(ReferenceForm::kModel);
+        tester.workspace(plan == PlanKind::kOnePass && loss == PreferenceLossType::kAotUnpaired ? size_t{256} << 20
+                                                                                                : workspace);
         const std::vector<std::byte> bytes = tester.threads(1).run_once().bytes;
         for (const int threads : {1, 2, 3, 7}) {
           EXPECT_TRUE(tester.threads(threads).run_once().bytes == bytes) << name_of(loss) << ", " << threads;
@@ -231,12 +235,12 @@ TEST(Preference, SameBytesForEveryNumberOfThreads) {
 }
 
 TEST(Preference, ChosenAndRejectedAnswersOfTwoLengths) {
-  for (const PairedLoss loss : kRepresentatives) {
+  for (const PreferenceLossType loss : kRepresentatives) {
     PreferenceTester tester = small().loss(loss).packed({0, 7, 14, 21, 26, 31, 36});
     for (const DType dtype : kDTypes) matches_oracle_in_every_plan(tester.dtype(dtype).padding(2));
     matches_oracle_in_every_plan(tester.dtype(DType::kFloat32).shift().accumulate());
     matches_oracle_in_every_plan(tester.packed({0, 9, 9, 21, 30, 34, 37}).sink());
-    if (loss == PairedLoss::kSft) continue;
+    if (loss == PreferenceLossType::kSft) continue;
     for (const ReferenceForm form : {ReferenceForm::kSequences, ReferenceForm::kModel}) {
       matches_oracle_in_every_plan(small().loss(loss).packed({0, 7, 14, 21, 26, 31, 36}).reference(form));
     }
@@ -245,7 +249,7 @@ TEST(Preference, ChosenAndRejectedAnswersOfTwoLengths) {
 
 // A NaN in one row reaches its pair and the loss, no other pair.
 TEST(Preference, NaNInOneRow) {
-  for (const PairedLoss loss : every_preference_loss()) {
+  for (const PreferenceLossType loss : every_preference_loss()) {
     InputSpec spec;
     spec.tokens = 42;
     spec.sequences = 6;
@@ -263,7 +267,7 @@ TEST(Preference, NaNInOneRow) {
                           reference, options_of(loss), outputs.gradients());
       EXPECT_TRUE(std::isnan(result.loss)) << name_of(loss);
       EXPECT_TRUE(std::isnan(outputs.d_hidden().get(10, 0))) << name_of(loss);
-      if (loss == PairedLoss::kAot || loss == PairedLoss::kAotUnpaired) continue;
+      if (loss == PreferenceLossType::kAot || loss == PreferenceLossType::kAotUnpaired) continue;
       for (int64_t i = 0; i < 42; ++i) {
         if (i / 7 % 3 == 1) continue;
         EXPECT_TRUE(std::isfinite(outputs.d_hidden().get(i, 0))) << name_of(loss) << ", row " << i;
@@ -313,7 +317,7 @@ TEST(Preference, PaddedPackedAndParted) {
   spec.ignored = 0.2;
   const Inputs packed(spec), padded = padded_inputs(packed, 9, 9), parted = padded_inputs(packed, 9, 6);
   const std::vector<double> sums = {-30, -20, -40, -25, -35, -30};
-  for (const PairedLoss loss : every_preference_loss()) {
+  for (const PreferenceLossType loss : every_preference_loss()) {
     Reference reference;
     if (needs_reference(loss)) reference.logps = ConstVector(sums.data(), 6);
     const auto run = [&](const Inputs& inputs, HostTensor& d_weight) {

@@ -14,7 +14,7 @@
 namespace logitless::testing {
 namespace {
 
-using L = PairedLoss;
+using L = PreferenceLossType;
 using Call = PreferenceCall;
 using BadCase = testing::BadCase<Call>;
 

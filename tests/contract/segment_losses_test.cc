@@ -56,7 +56,7 @@ struct Pupil {
 
 Distillation of_kind(Divergence kind) {
   Distillation options;
-  options.divergence = kind;
+  options.loss_type = kind;
   return options;
 }
 

@@ -52,10 +52,10 @@ TEST(SetDistillationBadInput, RefusesWhatIsWrongAndWritesNothing) {
       {"none is left for the tail",
        [](SetCase& c, SetTeacher&, O& o, Targets&) {
          c.logps[0] = 0;
-         o.divergence = Divergence::kReverseKl;
+         o.loss_type = Divergence::kReverseKl;
        }},
-      {"divergence = acceptance is not a sum over token ids",
-       [](SetCase&, SetTeacher&, O& o, Targets&) { o.divergence = Divergence::kAcceptance; }},
+      {"loss_type = acceptance is not a sum over token ids",
+       [](SetCase&, SetTeacher&, O& o, Targets&) { o.loss_type = Divergence::kAcceptance; }},
       {"hard_weight = 0.5 needs targets",
        [](SetCase&, SetTeacher&, O& o, Targets& t) {
          o.hard_weight = 0.5;
@@ -83,9 +83,9 @@ TEST(SetDistillationBadInput, RefusesWhatIsWrongAndWritesNothing) {
        }},
       {"beta = 0.25 has no meaning", [](SetCase&, SetTeacher&, O& o, Targets&) { o.beta = 0.25; }},
       {"beta = 2 must be", [](SetCase&, SetTeacher&, O& o, Targets&) { o.beta = 2; }},
-      {"normaliser = 3 needs reduction mean",
+      {"num_items_in_batch = 3 needs reduction mean",
        [](SetCase&, SetTeacher&, O& o, Targets&) {
-         o.normaliser = 3;
+         o.num_items_in_batch = 3;
          o.reduction = Reduction::kSum;
        }},
       {"are all -inf",

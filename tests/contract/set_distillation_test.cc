@@ -23,7 +23,7 @@ double cells(const SetDistillation& o, const std::vector<double>& s, const std::
   const auto kl = [whole](double x, double y) { return (x > 0 ? x * std::log(x / y) : 0) + (whole ? y - x : 0); };
   double sum = 0;
   for (size_t k = 0; k < s.size(); ++k) {
-    switch (o.divergence) {
+    switch (o.loss_type) {
       case Divergence::kForwardKl:
         sum += kl(t[k], s[k]);
         break;
@@ -101,7 +101,7 @@ Truth truth_of(const SetCase& c, const SetDistillation& o, bool with_targets) {
     active[row] = c.offsets[row] < c.offsets[row + 1] && !(with_targets && c.targets[row] < 0);
     tokens += active[row];
   }
-  const double scale = o.loss_scale / (o.reduction == Reduction::kMean ? o.normaliser.value_or(tokens) : 1);
+  const double scale = o.loss_scale / (o.reduction == Reduction::kMean ? o.num_items_in_batch.value_or(tokens) : 1);
   for (int64_t row = 0; row < kN; ++row) {
     if (!active[row]) continue;
     std::vector<double> logits(c.logits.begin() + row * kV, c.logits.begin() + (row + 1) * kV);
@@ -132,14 +132,14 @@ std::vector<SetDistillation> all_options() {
       if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) continue;
       SetDistillation o;
       o.outside = outside;
-      o.divergence = kind;
+      o.loss_type = kind;
       if (kind == Divergence::kJsd) o.beta = 0.3;
       if (kind == Divergence::kMixedKl) o.forward_weight = 0.25;
       out.push_back(o);
       o.token.temperature = 1.7;
       o.temperature_squared = true;
       o.loss_scale = 0.5;
-      o.normaliser = 5;
+      o.num_items_in_batch = 5;
       out.push_back(o);
       if (outside == OutsideSet::kRenormalised) continue;
       o = out[out.size() - 2];
@@ -150,7 +150,7 @@ std::vector<SetDistillation> all_options() {
     for (const double end : {0.0, 1.0}) {
       SetDistillation o;
       o.outside = outside;
-      o.divergence = Divergence::kJsd;
+      o.loss_type = Divergence::kJsd;
       o.beta = end;
       out.push_back(o);
     }
@@ -158,7 +158,7 @@ std::vector<SetDistillation> all_options() {
     for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl, Divergence::kMixedKl,
                                   Divergence::kSkewKl, Divergence::kSkewReverseKl}) {
       SetDistillation o;
-      o.divergence = kind;
+      o.loss_type = kind;
       o.tail_floor = 0.4;
       out.push_back(o);
     }
@@ -167,7 +167,7 @@ std::vector<SetDistillation> all_options() {
 }
 
 std::string name(const SetDistillation& o) {
-  return std::string(name_of(o.divergence)) + ", " + name_of(o.outside) + ", beta " + std::to_string(o.beta) +
+  return std::string(name_of(o.loss_type)) + ", " + name_of(o.outside) + ", beta " + std::to_string(o.beta) +
          ", hard " + std::to_string(o.hard_weight) + ", floor " + std::to_string(o.tail_floor) + ", temperature " +
          std::to_string(o.token.temperature);
 }
@@ -257,7 +257,7 @@ TEST(SetDistillation, AStudentThatIsTheTeacherHasNoLossAndNoGradient) {
                               LogitsGradient(d_logits.data(), 1, kN, kV));
     EXPECT_GE(got.loss, 0);
     EXPECT_LE(got.loss, 1e-14);
-    if (o.divergence == Divergence::kTotalVariation) continue;  // It has a corner there.
+    if (o.loss_type == Divergence::kTotalVariation) continue;  // It has a corner there.
     for (const double d : d_logits) ASSERT_NEAR(d, 0, 1e-14);
   }
 }
@@ -273,7 +273,7 @@ TEST(SetDistillation, StaysFiniteWhereStudentAndTeacherAreFarApart) {
                                   Divergence::kTotalVariation}) {
       SetDistillation o;
       o.outside = outside;
-      o.divergence = kind;
+      o.loss_type = kind;
       SCOPED_TRACE(name(o));
       std::vector<double> d_logits(kN * kV, 99);
       const SetDistillationResult got =
@@ -296,7 +296,7 @@ TEST(SetDistillation, ProbabilitiesThatUnderflowWeighNothing) {
     for (const OutsideSet outside : all_of<OutsideSet>()) {
       SetDistillation o;
       o.outside = outside;
-      o.divergence = kind;
+      o.loss_type = kind;
       SCOPED_TRACE(name(o));
       std::vector<double> d(4, 99);
       const SetDistillationResult got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4),
@@ -327,7 +327,7 @@ TEST(SetDistillation, ATailThatIsEmpty) {
       for (const Divergence kind : {Divergence::kForwardKl, Divergence::kReverseKl}) {
         if (masked && kind == Divergence::kReverseKl) continue;  // refused before the student is known
         SetDistillation o;
-        o.divergence = kind;
+        o.loss_type = kind;
         SCOPED_TRACE(name(o) + (masked ? " masked " : " ") + std::to_string(more * 1e8));
         std::vector<double> d(logits.size(), 99), d_set(logits.size(), 99);
         const FinishedLogits given(logits.data(), 1, 1, vocab);
@@ -357,7 +357,7 @@ TEST(SetDistillation, AFloorKeepsATailOfTheTeacher) {
     for (const Divergence kind : {Divergence::kReverseKl, Divergence::kMixedKl, Divergence::kJsd,
                                   Divergence::kSkewReverseKl, Divergence::kForwardKl}) {
       SetDistillation o;
-      o.divergence = kind;
+      o.loss_type = kind;
       if (kind == Divergence::kJsd) o.beta = 1;
       if (kind == Divergence::kSkewReverseKl) o.skew = 0;
       SCOPED_TRACE(name(o) + ", excess " + std::to_string(excess * 1e8));
@@ -400,7 +400,7 @@ TEST(SetDistillation, SmallSharesOfAMixture) {
   const double whole = std::exp(0.5) + 1;
   for (const double share : {1e-15, 1e-17}) {
     SetDistillation o;
-    o.divergence = Divergence::kSkewKl;
+    o.loss_type = Divergence::kSkewKl;
     o.skew = share;
     const double got = set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 3), teacher, {}, o).loss;
     const double want =
@@ -421,7 +421,7 @@ TEST(SetDistillation, TheTailIsASumOfItsOwn) {
   teacher.logps = ConstVector(logps.data(), 2);
   teacher.outside_logps = ConstVector(outside.data(), 1);
   SetDistillation o;
-  o.divergence = Divergence::kReverseKl;
+  o.loss_type = Divergence::kReverseKl;
   std::vector<double> d(4, 99);
   set_distillation_loss(Context(), FinishedLogits(logits.data(), 1, 1, 4), teacher, {}, o,
                         LogitsGradient(d.data(), 1, 1, 4));

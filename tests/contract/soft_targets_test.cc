@@ -95,7 +95,7 @@ void check(const SetCase& given, const SoftTargets& targets, SoftCrossEntropy op
     whole += bound / std::abs(options.loss_scale);
   }
   const auto count = static_cast<double>(truth.metrics.tokens);
-  if (options.reduction == Reduction::kMean) scale /= options.normaliser.value_or(count);
+  if (options.reduction == Reduction::kMean) scale /= options.num_items_in_batch.value_or(count);
   EXPECT_NEAR(ran.result.loss, truth.loss, std::abs(scale) * whole);
   EXPECT_EQ(ran.result.metrics.tokens, truth.metrics.tokens);
   EXPECT_NEAR(ran.result.metrics.mean_cross_entropy, truth.metrics.mean_cross_entropy, whole / count);
@@ -137,7 +137,7 @@ TEST(SoftTargets, OptionsAgreeWithTheOracle) {
     none.reduction = Reduction::kNone;
     check_both({.finished_logits = finished, .temperature_per_token = true}, none);
     SoftCrossEntropy given;
-    given.normaliser = 77;
+    given.num_items_in_batch = 77;
     check_both({.finished_logits = finished, .temperature = 2, .meaning = TemperatureMeaning::kScaleLogp}, given);
   }
   check_both({.softcap = 5});

@@ -161,8 +161,8 @@ TEST(Strides, TokenStatisticsAndRowsThatDropOut) {
 }
 
 TEST(Strides, PolicyLosses) {
-  for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kRloo}) {
-    PolicyTester tester = PolicyTester().padded(4, 9).variant(variant).tiles(16, 64).strided_targets();
+  for (const PolicyLossType variant : {PolicyLossType::kGrpo, PolicyLossType::kRloo}) {
+    PolicyTester tester = PolicyTester().padded(4, 9).loss_type(variant).tiles(16, 64).strided_targets();
     with_all_rows(tester, [](PolicyTester one) {
       for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
       one.finite_everywhere().plan(PlanKind::kDense).matches_oracle();

@@ -163,7 +163,7 @@ TEST(TeacherLogits, RanksThatShareTheVocabularyHaveTheBitsOfItsSlices) {
   const UnitHead unit(DType::kFloat32, 3, 7);
   const std::vector<int64_t> slices = {60, 0, 71}, begins = {0, 60, 60};
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    const Batch batch({.divergence = Divergence::kJsd});
+    const Batch batch({.loss_type = Divergence::kJsd});
     const auto run = [&](const ContextOptions& options, int64_t first, int64_t count, bool is_part, HostTensor& out) {
       LmHead head = student.student.head();
       FinishedLogits logits = unit.logits();
@@ -236,7 +236,7 @@ TEST(TeacherLogits, AndAStudentsHaveTheBitsOfTwoHeads) {
 TEST(TeacherLogits, GradientInPlace) {
   UnitHead student(DType::kBFloat16, 2, 3), apart(DType::kBFloat16, 2, 3);
   const UnitHead teacher(DType::kFloat16, 3, 7);
-  const Batch batch({.divergence = Divergence::kJsd});
+  const Batch batch({.loss_type = Divergence::kJsd});
   const Context context;
   HostTensor d_logits(DType::kBFloat16, kTokens, kVocab);
   distillation_loss(context, apart.logits(), teacher.logits(), batch.targets(), batch.options,
@@ -252,7 +252,7 @@ TEST(TeacherLogits, GradientInPlace) {
 TEST(TeacherLogits, AreRoundedWhereThatIsWanted) {
   const DistillationCase student(spec_of(DType::kFloat32));
   const UnitHead unit(DType::kFloat32, 3, 7);
-  const Batch batch({.divergence = Divergence::kJsd});
+  const Batch batch({.loss_type = Divergence::kJsd});
   const Context context(small_tiles(PlanKind::kTwoPass, 2));
   const auto run = [&](Teacher teacher, std::optional<DType> rounding) {
     teacher.round_logits_to = rounding;

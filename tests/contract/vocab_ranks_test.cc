@@ -401,14 +401,14 @@ TEST(VocabRanks, AreRightWithEverythingOn) {
       }
       TokenStatsTester statistics;
       statistics.dtype(dtype).tiles(16, 32).plan(plan).slices(cut).cross().token_loss_matches_oracle();
-      for (const PolicyVariant variant : {PolicyVariant::kGrpo, PolicyVariant::kDapo}) {
+      for (const PolicyLossType variant : {PolicyLossType::kGrpo, PolicyLossType::kDapo}) {
         PolicyTester policy;
         policy.dtype(dtype).vocab(150).tiles(16, 32).plan(plan).slices(cut);
-        policy.variant(variant).twist("beta with k3").twist("entropy bonus").matches_oracle();
+        policy.loss_type(variant).twist("beta with k3").twist("entropy bonus").matches_oracle();
       }
       PreferenceTester pairs;
       pairs.dtype(dtype).tokens(8 * 9).batch(8).hidden(33).vocab(150).tiles(16, 32).plan(plan).slices(cut);
-      pairs.loss(PairedLoss::kSigmoid).reference(ReferenceForm::kModel).matches_oracle();
+      pairs.loss(PreferenceLossType::kSigmoid).reference(ReferenceForm::kModel).matches_oracle();
     }
   }
 }

@@ -18,7 +18,7 @@ BATCH, LENGTH = 4, 7
 IGNORED = [(0, 5), (0, 6), (1, 0), (3, 0), (3, 1), (3, 2), (3, 3), (3, 4), (3, 5), (3, 6)]
 
 DEFAULTS = Options(
-    divergence="forward_kl",
+    loss_type="forward_kl",
     temperature=1.0,
     teacher_temperature=None,
     beta=0.5,
@@ -31,7 +31,7 @@ DEFAULTS = Options(
     hard_temperature=1.0,
     reduction="mean",
     mean_over="tokens",
-    normaliser=None,
+    num_items_in_batch=None,
     loss_scale=1.0,
 )
 
@@ -78,7 +78,7 @@ def divergence(o, log_s, log_t):
     """[B, T], by docs/losses.md."""
     overlap = torch.minimum(log_s, log_t).exp().sum(-1)
     variation = 0.5 * (log_s.exp() - log_t.exp()).abs().sum(-1)
-    match o.divergence:
+    match o.loss_type:
         case "forward_kl":
             return kl(log_t, log_s)
         case "reverse_kl":
@@ -103,15 +103,15 @@ def divergence(o, log_s, log_t):
         case "lk_hybrid":
             share = torch.exp(-o.acceptance_decay * overlap.detach())
             return share * kl(log_t, log_s) + (1 - share) * variation
-    raise ValueError(o.divergence)
+    raise ValueError(o.loss_type)
 
 
 def mean(o, per_token, mask):
     per_token = torch.where(mask, per_token, 0.0)
     if o.reduction == "sum":
         return o.loss_scale * per_token.sum()
-    if o.normaliser is not None:
-        return o.loss_scale * per_token.sum() / o.normaliser
+    if o.num_items_in_batch is not None:
+        return o.loss_scale * per_token.sum() / o.num_items_in_batch
     if o.mean_over == "sequences":
         return o.loss_scale * per_token.sum() / len(per_token)
     if o.mean_over == "sequence_means":
@@ -139,7 +139,7 @@ def by_formula(o, batch, logits):
 
 def jsd_beta(o):
     """The beta by which TRL and Liger know a divergence; None where they do not."""
-    return {"forward_kl": 0, "reverse_kl": 1, "jsd": o.beta}.get(o.divergence)
+    return {"forward_kl": 0, "reverse_kl": 1, "jsd": o.beta}.get(o.loss_type)
 
 
 def by_trl(o, batch, logits):
@@ -150,7 +150,7 @@ def by_trl(o, batch, logits):
     scale = o.loss_scale * o.divergence_weight
     if o.reduction == "sum":
         return scale * GKDTrainer.generalized_jsd_loss(logits, batch.teacher, batch.labels, beta, o.temperature, "sum")
-    count = None if o.normaliser is None else torch.tensor(o.normaliser)
+    count = None if o.num_items_in_batch is None else torch.tensor(o.num_items_in_batch)
     return scale * GKDTrainer.generalized_jsd_loss(logits, batch.teacher, batch.labels, beta, o.temperature,
                                                    num_items_in_batch=count)  # fmt: skip
 
@@ -159,7 +159,8 @@ def by_liger(o, batch, logits):
     """Its whole function: identity heads make logits of hidden states. Its hard loss has no temperature."""
     beta = jsd_beta(o)
     plain = o.teacher_temperature is None and not o.temperature_squared and o.reduction == "mean"
-    if beta is None or not plain or o.mean_over != "tokens" or o.normaliser is not None or o.hard_temperature != 1:
+    plain = plain and o.mean_over == "tokens" and o.num_items_in_batch is None
+    if beta is None or not plain or o.hard_temperature != 1:
         return None
     if o.temperature != 1 and o.hard_weight:
         return None  # it divides the hard loss's logits too or not, by version
@@ -212,25 +213,25 @@ def make_cases(batch):
     kinds = ("forward_kl", "reverse_kl", "jsd", "skew_kl", "skew_reverse_kl", "total_variation", "mixed_kl",
              "acceptance", "lk_hybrid")  # fmt: skip
     for kind in kinds:
-        case(kind, divergence=kind)
-        case(f"{kind}_temperatures", divergence=kind, temperature=2.0, teacher_temperature=0.75)
-        case(f"{kind}_hard", divergence=kind, divergence_weight=0.5, hard_weight=0.5, temperature_squared=True,
+        case(kind, loss_type=kind)
+        case(f"{kind}_temperatures", loss_type=kind, temperature=2.0, teacher_temperature=0.75)
+        case(f"{kind}_hard", loss_type=kind, divergence_weight=0.5, hard_weight=0.5, temperature_squared=True,
              temperature=1.5, hard_temperature=0.8)  # fmt: skip
     for kind in ("forward_kl", "reverse_kl", "jsd"):
-        case(f"{kind}_temperature", divergence=kind, temperature=0.9)
-        case(f"{kind}_with_half_hard", divergence=kind, divergence_weight=0.5, hard_weight=0.5)
+        case(f"{kind}_temperature", loss_type=kind, temperature=0.9)
+        case(f"{kind}_with_half_hard", loss_type=kind, divergence_weight=0.5, hard_weight=0.5)
     for beta in (0.0, 1e-6, 0.1, 0.9, 1 - 1e-6, 1.0):
-        case(f"jsd_beta_{name_of(beta)}", divergence="jsd", beta=beta)
+        case(f"jsd_beta_{name_of(beta)}", loss_type="jsd", beta=beta)
     for skew in (0.0, 0.5, 0.999):
-        case(f"skew_kl_{name_of(skew)}", divergence="skew_kl", skew=skew)
-        case(f"skew_reverse_kl_{name_of(skew)}", divergence="skew_reverse_kl", skew=skew)
+        case(f"skew_kl_{name_of(skew)}", loss_type="skew_kl", skew=skew)
+        case(f"skew_reverse_kl_{name_of(skew)}", loss_type="skew_reverse_kl", skew=skew)
     for weight in (0.0, 0.25, 1.0):
-        case(f"mixed_kl_{name_of(weight)}", divergence="mixed_kl", forward_weight=weight)
+        case(f"mixed_kl_{name_of(weight)}", loss_type="mixed_kl", forward_weight=weight)
     for decay in (0.0, 1.0):
-        case(f"lk_hybrid_{name_of(decay)}", divergence="lk_hybrid", acceptance_decay=decay)
-    case("jsd_sum", divergence="jsd", reduction="sum")
-    case("jsd_sequences", divergence="jsd", mean_over="sequences")
-    case("jsd_sequence_means", divergence="jsd", mean_over="sequence_means")
-    case("jsd_num_items_in_batch", divergence="jsd", normaliser=40.0)
-    case("reverse_kl_loss_scale", divergence="reverse_kl", loss_scale=0.25)
+        case(f"lk_hybrid_{name_of(decay)}", loss_type="lk_hybrid", acceptance_decay=decay)
+    case("jsd_sum", loss_type="jsd", reduction="sum")
+    case("jsd_sequences", loss_type="jsd", mean_over="sequences")
+    case("jsd_sequence_means", loss_type="jsd", mean_over="sequence_means")
+    case("jsd_num_items_in_batch", loss_type="jsd", num_items_in_batch=40.0)
+    case("reverse_kl_loss_scale", loss_type="reverse_kl", loss_scale=0.25)
     return cases

@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, DistillationGoldenTest,
 
 TEST(GoldenFilesTest, HoldEveryDivergence) {
   std::set<std::string> held;
-  for (const auto& [name, c] : distillation_golden().cases) held.insert(c.at("options").at("divergence"));
+  for (const auto& [name, c] : distillation_golden().cases) held.insert(c.at("options").at("loss_type"));
   for (const Divergence divergence : all_of<Divergence>()) EXPECT_TRUE(held.contains(name_of(divergence)));
   EXPECT_EQ(held.size(), all_of<Divergence>().size());
 }

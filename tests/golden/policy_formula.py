@@ -37,7 +37,7 @@ class Formula:
         self.difference = logps - old
         clamp = 300.0 if o.log_ratio_clamp is None else o.log_ratio_clamp
         self.held = lambda x: x.clamp(-clamp, clamp)
-        if o.variant == "rloo":
+        if o.loss_type == "rloo":
             w = self.sequence_sum(self.difference)
         elif o.importance_sampling_level == "sequence":
             w = self.sequence_sum(self.difference) / self.n_s.clamp(min=1)
@@ -71,18 +71,18 @@ class Formula:
     def variant_loss(self):
         o, a = self.o, self.advantages
         self.is_low = self.is_high = torch.zeros_like(self.mask)
-        if o.variant in CLIPPED:
+        if o.loss_type in CLIPPED:
             return self.clipped_surrogate()
-        if o.variant == "cispo":
+        if o.loss_type == "cispo":
             keep_away(self.ratio[self.mask], o.epsilon_high)
             self.is_high = (self.ratio > o.epsilon_high) & (a > 0)
             return -self.ratio.clamp(max=o.epsilon_high).detach() * a * self.logps
-        if o.variant == "sapo":
+        if o.loss_type == "sapo":
             tau = torch.where(a > 0, o.sapo_temperature_pos, o.sapo_temperature_neg)
             return -4 / tau * torch.sigmoid(tau * (self.ratio - 1)) * a
-        if o.variant == "vespo":
+        if o.loss_type == "vespo":
             return self.vespo()
-        assert o.variant == "reinforce"
+        assert o.loss_type == "reinforce"
         return -a * self.logps
 
     def factors(self):
@@ -100,7 +100,7 @@ class Formula:
             keep_away(chosen, bound.item())
             self.top = self.mask & (self.entropies >= bound)
             factor = factor * self.top
-        if o.sampler_correction != "none" and o.variant != "vespo":
+        if o.sampler_correction != "none" and o.loss_type != "vespo":
             factor = factor * sampler_ratio(o, self.logps, c)
         return factor.detach()
 
@@ -112,13 +112,13 @@ class Formula:
 
     def normalised(self, per_token):
         o, b, n = self.o, self.mask.shape[0], self.mask.sum()
-        if o.variant in ("grpo", "sapo", "rloo"):
+        if o.loss_type in ("grpo", "sapo", "rloo"):
             return (per_token.sum(1) / self.n_s[:, 0].clamp(min=1)).sum() / b
-        if o.variant in ("bnpo", "ppo"):
+        if o.loss_type in ("bnpo", "ppo"):
             return per_token.sum() / n
-        if o.variant == "dr_grpo":
+        if o.loss_type == "dr_grpo":
             return per_token.sum() / (b * o.max_completion_length)
-        if o.variant in ("luspo", "reinforce"):
+        if o.loss_type in ("luspo", "reinforce"):
             return per_token.sum() / b
         return per_token.sum() / (n if o.num_items_in_batch is None else o.num_items_in_batch)
 
@@ -136,7 +136,8 @@ class Formula:
     def metrics(self):
         o, mask = self.o, self.mask
         token_mean = lambda x: x.detach()[mask].double().mean().item()  # noqa: E731
-        by_sequence = (o.importance_sampling_level == "sequence" or o.variant == "rloo") and self.c.advantages.dim() == 1
+        of_sequence = o.importance_sampling_level == "sequence" or o.loss_type == "rloo"
+        by_sequence = of_sequence and self.c.advantages.dim() == 1
         # The ratio of a sequence is the same at each of its tokens: its first one stands for it.
         first = mask & (mask.cumsum(1) == 1)
         ratio_mean = (lambda x: x.detach()[first].double().mean().item()) if by_sequence else token_mean

@@ -32,7 +32,7 @@ ADVANTAGES = [1.25, -0.75, 0.5, 2.0, -1.5, 0.875, -0.375, 0.625]  # the fourth b
 DRIFT = [0.45, -0.5, -0.3, 0.0, 0.4, 0.05, -0.1, 0.4]
 
 DEFAULTS = Options(
-    variant="grpo",
+    loss_type="grpo",
     temperature=1.0,
     importance_sampling_level="token",
     epsilon_low=0.2,
@@ -122,7 +122,7 @@ class GrpoStandIn:
     def __init__(self, o, logps, entropies):
         self.args = Options(o, steps_per_generation=1)
         # ppo is bnpo with an advantage a token.
-        self.loss_type = "bnpo" if o.variant == "ppo" else o.variant
+        self.loss_type = "bnpo" if o.loss_type == "ppo" else o.loss_type
         for name in ("importance_sampling_level", "epsilon_low", "epsilon_high", "beta", "top_entropy_quantile",
                      "off_policy_mask_threshold", "max_completion_length"):  # fmt: skip
             setattr(self, name, o[name])
@@ -159,7 +159,7 @@ def trl_metrics(o, kept):
     metrics = {"clip_fraction_low": "clip_ratio/low_mean", "clip_fraction_high": "clip_ratio/high_mean",
                "clip_fraction": "clip_ratio/region_mean", "mean_kl": "kl", "mean_entropy": "entropy"}  # fmt: skip
     metrics = {ours: last[theirs] for ours, theirs in metrics.items() if theirs in last}
-    if o.variant == "cispo":
+    if o.loss_type == "cispo":
         metrics["clip_fraction"] = metrics["clip_fraction_high"] = last["cispo_clip_ratio"]
     return metrics
 
@@ -167,9 +167,9 @@ def trl_metrics(o, kept):
 def trl(o, c, logps, entropies):
     """(loss, metrics) by TRL, or None where TRL has no such case."""
     full = c.mask.any(1)
-    if o.variant == "reinforce" or o.kl_estimator != "k3":
+    if o.loss_type == "reinforce" or o.kl_estimator != "k3":
         return None
-    if o.variant == "rloo":
+    if o.loss_type == "rloo":
         # RLOOTrainer knows neither a penalty in the loss, nor factors, nor an advantage a token.
         extra = o.beta or o.entropy_bonus or o.sampler_correction != "none" or o.delta
         if extra or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None or c.advantages.dim() == 2:
@@ -193,19 +193,19 @@ def trl(o, c, logps, entropies):
 
 def liger(o, c, logps):
     """The loss by Liger-Kernel, or None where it has no such case."""
-    if o.variant in ("reinforce", "rloo") or o.kl_estimator != "k3" or c.advantages.dim() == 2:
+    if o.loss_type in ("reinforce", "rloo") or o.kl_estimator != "k3" or c.advantages.dim() == 2:
         return None
     if o.entropy_bonus or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None:
         return None
-    if o.importance_sampling_level == "sequence" and o.variant in ("cispo", "sapo"):
+    if o.importance_sampling_level == "sequence" and o.loss_type in ("cispo", "sapo"):
         return None
-    if o.variant == "luspo" and (o.importance_sampling_level == "token" or o.beta or "token" in o.sampler_correction):
+    if o.loss_type == "luspo" and (o.importance_sampling_level == "token" or o.beta or "token" in o.sampler_correction):
         return None  # per-token terms of luspo: its mean takes the padding in
     mask = c.mask.double()
     loss, _ = LigerFusedLinearGRPOFunction.ppo_loss_fn(
         logps, mask, c.advantages, mask, ref_per_token_logps=c.ref, old_per_token_logps=c.old,
         epsilon_low=o.epsilon_low, epsilon_high=o.epsilon_high, beta=o.beta,
-        loss_type="bnpo" if o.variant == "ppo" else o.variant, max_completion_length=o.max_completion_length,
+        loss_type="bnpo" if o.loss_type == "ppo" else o.loss_type, max_completion_length=o.max_completion_length,
         importance_sampling_level=o.importance_sampling_level, sapo_temperature_pos=o.sapo_temperature_pos,
         sapo_temperature_neg=o.sapo_temperature_neg, vllm_is_ratio=sampler_ratio(o, logps, c), delta=o.delta,
         use_bias_correction_kl=o.use_bias_correction_kl, vespo_k_pos=o.vespo_k_pos,
@@ -228,7 +228,7 @@ def check_clipping(o, c, of_formula):
     """At least a tenth of the tokens is clipped on each side, so that the gradient of a clipped token is tested."""
     n = c.mask.sum().item()
     low, high = ((x.expand_as(c.mask) & c.mask).sum().item() / n for x in (of_formula.is_low, of_formula.is_high))
-    if c.old is not None and o.variant in CLIPPED:
+    if c.old is not None and o.loss_type in CLIPPED:
         assert low >= 0.1 or (o.delta is not None and o.delta <= 1 - o.epsilon_low), low
         # Above a delta within the clip range nothing counts as clipped.
         assert high >= 0.1 or (o.delta is not None and o.delta <= 1 + o.epsilon_high), high
@@ -237,7 +237,7 @@ def check_clipping(o, c, of_formula):
 def make_case(batch, name, advantages="advantages", old=True, sampling=False, **options):
     o = Options(DEFAULTS, **options)
     if o.epsilon_high is None:
-        o["epsilon_high"] = 5.0 if o.variant == "cispo" else 0.3
+        o["epsilon_high"] = 5.0 if o.loss_type == "cispo" else 0.3
     c = Options(mask=batch.mask, ids=batch.ids, advantages=batch[advantages], old=batch.old if old else None,
                 ref=batch.ref if o.beta else None, sampling=batch.sampling if sampling else None)  # fmt: skip
 
@@ -290,7 +290,7 @@ def make_cases(batch):
 
     length = {"dr_grpo": {"max_completion_length": 9}}
     for v in ("grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo"):
-        more = dict(length.get(v, {}), variant=v)
+        more = dict(length.get(v, {}), loss_type=v)
         case(v, **more)
         kl = dict(more, beta=0.04)
         if v == "cispo":
@@ -307,21 +307,21 @@ def make_cases(batch):
         case(f"grpo_{estimator}", beta=0.04, kl_estimator=estimator)
         case(f"grpo_{estimator}_bias_correction", beta=0.04, kl_estimator=estimator, use_bias_correction_kl=True)
     case("grpo_kl_bias_correction", beta=0.04, use_bias_correction_kl=True)
-    case("cispo_kl_bias_correction", variant="cispo", epsilon_high=1.2, beta=0.04, use_bias_correction_kl=True)
-    case("rloo_kl", variant="rloo", beta=0.04)
+    case("cispo_kl_bias_correction", loss_type="cispo", epsilon_high=1.2, beta=0.04, use_bias_correction_kl=True)
+    case("rloo_kl", loss_type="rloo", beta=0.04)
 
     case("grpo_delta", delta=1.5)
     case("grpo_delta_within_clip_range", delta=1.1)
-    case("dapo_delta_kl_bias_correction", variant="dapo", delta=1.5, beta=0.04, use_bias_correction_kl=True)
+    case("dapo_delta_kl_bias_correction", loss_type="dapo", delta=1.5, beta=0.04, use_bias_correction_kl=True)
 
     sequence = {"importance_sampling_level": "sequence"}
     for v in ("grpo", "bnpo", "dr_grpo", "cispo", "sapo", "luspo"):
         more = {"epsilon_high": 1.2} if v == "cispo" else {}
-        case(f"{v}_sequence", variant=v, **sequence, **length.get(v, {}), **more)
+        case(f"{v}_sequence", loss_type=v, **sequence, **length.get(v, {}), **more)
     case("grpo_sequence_kl_bias_correction", beta=0.04, use_bias_correction_kl=True, **sequence)
     case("grpo_sequence_per_token_advantages", advantages="advantages_per_token", **sequence)
     case("grpo_sequence_on_policy", old=False, **sequence)
-    case("luspo_sequence_kl_delta", variant="luspo", beta=0.04, delta=1.5, **sequence)
+    case("luspo_sequence_kl_delta", loss_type="luspo", beta=0.04, delta=1.5, **sequence)
 
     for mode in ("token_truncate", "token_mask", "sequence_truncate", "sequence_mask"):
         clip = {"sampler_correction": mode, "sampler_clip_min": 0.6, "sampler_clip_max": 1.5, "sampling": True}
@@ -329,26 +329,26 @@ def make_cases(batch):
     case("grpo_token_truncate_defaults", sampler_correction="token_truncate", sampling=True)
     case("grpo_token_mask_without_max", sampler_correction="token_mask", sampler_clip_min=0.8, sampler_clip_max=None,
          sampling=True)  # fmt: skip
-    case("reinforce_token_truncate_on_policy", variant="reinforce", old=False, sampler_correction="token_truncate",
+    case("reinforce_token_truncate_on_policy", loss_type="reinforce", old=False, sampler_correction="token_truncate",
          sampler_clip_max=1.2, sampling=True)  # fmt: skip
-    case("rloo_token_truncate", variant="rloo", sampler_correction="token_truncate", sampler_clip_max=1.2,
+    case("rloo_token_truncate", loss_type="rloo", sampler_correction="token_truncate", sampler_clip_max=1.2,
          sampling=True)  # fmt: skip
-    case("vespo_token_truncate", variant="vespo", sampler_correction="token_truncate", sampler_clip_min=0.6,
+    case("vespo_token_truncate", loss_type="vespo", sampler_correction="token_truncate", sampler_clip_min=0.6,
          sampler_clip_max=1.2, sampling=True, beta=0.04)  # fmt: skip
-    case("vespo_token_mask", variant="vespo", sampler_correction="token_mask", sampler_clip_max=1.9, sampling=True)
-    case("vespo_parameters", variant="vespo", vespo_k_pos=1.5, vespo_lambda_pos=0.5, vespo_k_neg=0.75,
+    case("vespo_token_mask", loss_type="vespo", sampler_correction="token_mask", sampler_clip_max=1.9, sampling=True)
+    case("vespo_parameters", loss_type="vespo", vespo_k_pos=1.5, vespo_lambda_pos=0.5, vespo_k_neg=0.75,
          vespo_lambda_neg=0.0)  # fmt: skip
-    case("sapo_temperatures", variant="sapo", sapo_temperature_pos=2.0, sapo_temperature_neg=0.5)
+    case("sapo_temperatures", loss_type="sapo", sapo_temperature_pos=2.0, sapo_temperature_neg=0.5)
 
     case("grpo_off_policy_mask", off_policy_mask_threshold=0.3, beta=0.04)
     case("grpo_off_policy_mask_sampling", off_policy_mask_threshold=0.1, sampling=True)
     case("grpo_off_policy_mask_per_token_advantages", off_policy_mask_threshold=0.3, advantages="advantages_per_token")
     case("grpo_top_entropy", top_entropy_quantile=0.35)
-    case("dapo_top_entropy_kl_bonus", variant="dapo", top_entropy_quantile=0.35, beta=0.04, entropy_bonus=0.02)
-    case("dapo_entropy_bonus", variant="dapo", entropy_bonus=0.02)
-    case("rloo_entropy_bonus", variant="rloo", entropy_bonus=-0.02)
+    case("dapo_top_entropy_kl_bonus", loss_type="dapo", top_entropy_quantile=0.35, beta=0.04, entropy_bonus=0.02)
+    case("dapo_entropy_bonus", loss_type="dapo", entropy_bonus=0.02)
+    case("rloo_entropy_bonus", loss_type="rloo", entropy_bonus=-0.02)
     for v in ("dapo", "cispo", "vespo"):
-        case(f"{v}_num_items_in_batch", variant=v, num_items_in_batch=100.0)
+        case(f"{v}_num_items_in_batch", loss_type=v, num_items_in_batch=100.0)
     case("grpo_everything", delta=1.5, beta=0.04, use_bias_correction_kl=True, entropy_bonus=0.02,
          top_entropy_quantile=0.7, off_policy_mask_threshold=0.3, sampler_correction="sequence_truncate",
          sampler_clip_max=1.5, sampling=True, temperature=0.95, loss_scale=2.0, **sequence)  # fmt: skip

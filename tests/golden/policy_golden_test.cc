@@ -100,10 +100,10 @@ TEST(GoldenFilesTest, HoldEveryPolicyVariant) {
   std::set<std::string> held;
   const Golden projects("policy_projects.json");
   for (const Golden* golden : {&policy_golden(), &projects}) {
-    for (const auto& [name, c] : golden->cases) held.insert(c.at("options").value("variant", "grpo"));
+    for (const auto& [name, c] : golden->cases) held.insert(c.at("options").value("loss_type", "grpo"));
   }
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) EXPECT_TRUE(held.contains(name_of(variant)));
-  EXPECT_EQ(held.size(), all_of<PolicyVariant>().size());
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) EXPECT_TRUE(held.contains(name_of(variant)));
+  EXPECT_EQ(held.size(), all_of<PolicyLossType>().size());
 }
 
 }  // namespace

@@ -132,15 +132,15 @@ clipped = itertools.cycle(["grpo", "bnpo", "dapo", "ppo", "luspo", "dr_grpo"])._
 
 
 def clip(low, high, **more):
-    return dict(variant=clipped(), epsilon_low=low, epsilon_high=high, **more)
+    return dict(loss_type=clipped(), epsilon_low=low, epsilon_high=high, **more)
 
 
 def truncate(low, high):
-    return dict(variant="cispo", epsilon_low=low, epsilon_high=1 + high)
+    return dict(loss_type="cispo", epsilon_low=low, epsilon_high=1 + high)
 
 
 def sapo(positive, negative):
-    return dict(variant="sapo", sapo_temperature_pos=positive, sapo_temperature_neg=negative)
+    return dict(loss_type="sapo", sapo_temperature_pos=positive, sapo_temperature_neg=negative)
 
 
 def corrected(name, low, high):
@@ -158,22 +158,22 @@ def verl_losses():
         yield "vanilla", config, clip(low, high, delta=largest)
         yield "cispo", config, truncate(low, high)
         yield "gspo", config, clip(low, high, importance_sampling_level="sequence")
-        yield "geo_mean", config, clip(low, high) | dict(variant="gmpo")
+        yield "geo_mean", config, clip(low, high) | dict(loss_type="gmpo")
         # All candidates are chosen; else which of them is random.
         covariances = dict(clip_cov_ratio=1.0, clip_cov_lb=least, clip_cov_ub=most)
-        ours = dict(variant="clip_cov", cov_share=1.0, cov_low=least, cov_high=most)
+        ours = dict(loss_type="clip_cov", cov_share=1.0, cov_low=least, cov_high=most)
         yield "clip_cov", config | covariances, clip(low, high) | ours
     for region, row in [("tv", row) for row in MOVES] + [("kl", row) for row in DIVERGENCES]:
         ours = dict(trust_region=region, trust_region_low=row[0], trust_region_high=row[1])
-        yield "dppo_" + region, dict(zip(names, row)), dict(ours, variant="dppo", epsilon_high=row[2])
+        yield "dppo_" + region, dict(zip(names, row)), dict(ours, loss_type="dppo", epsilon_high=row[2])
     for share, weight in ((0.1, 0.1), (0.3, 0.5), (0.5, 1.0)):
-        ours = dict(variant="kl_cov", cov_share=share, cov_kl_weight=weight)
+        ours = dict(loss_type="kl_cov", cov_share=share, cov_kl_weight=weight)
         yield "kl_cov", dict(kl_cov_ratio=share, ppo_kl_coef=weight), ours
     for pair in TEMPERATURES:
         yield "sapo", dict(zip(("tau_pos", "tau_neg"), pair)), sapo(*pair)
     for beta in (0.1, 0.7):
-        yield "dro", dict(dro_beta=beta), dict(variant="dro", dro_tau=beta)
-    yield "gpg", {}, dict(variant="reinforce")
+        yield "dro", dict(dro_beta=beta), dict(loss_type="dro", dro_tau=beta)
+    yield "gpg", {}, dict(loss_type="reinforce")
 
 
 def verl():
@@ -222,7 +222,7 @@ def prime_rl():
              (64, dict(aggregation="token_mean", num_items_in_batch=64))]  # fmt: skip
     free = dict.fromkeys(("dppo_mask_low", "dppo_mask_high", "ipo_threshold"), OFF)
     for (scale, mean), (low, high, _) in itertools.product(means, MOVES):
-        ours = dict(mean, variant="importance_sampling", trust_region_high=high)
+        ours = dict(mean, loss_type="importance_sampling", trust_region_high=high)
         for tau, kl in ((1.0, 0.0), (1.0, 1e-3), (1.5, 0.02)):
             config = dict(adv_tau=tau, kl_tau=kl, dppo_mask_low=low, dppo_mask_high=high, ipo_threshold=high)
             ours |= dict(loss_scale=tau, sampler_penalty=kl / tau)
@@ -232,7 +232,7 @@ def prime_rl():
                 call = dict(function=function, config=config, scale=scale)
                 yield Recipe(function, call, options, off=dict(config=config | free), **more)
         options = dict(trust_region="tv_both", trust_region_low=0.2, trust_region_high=1.0)
-        options |= dict(mean, variant="importance_sampling", teacher_weight=1.0, sampler_penalty=1e-3)
+        options |= dict(mean, loss_type="importance_sampling", teacher_weight=1.0, sampler_penalty=1e-3)
         call = dict(function="ref_kl", config={}, scale=scale)
         yield Recipe("ref_kl", call, options, (*SAMPLER, "teacher_logps"), advantages=(SEQUENCE,), kind="taught")
 
@@ -248,8 +248,8 @@ def nemo_losses():
             else:
                 theirs = config | dict(sequence_level_importance_ratios=True)
                 yield "sequence_ratio", theirs, clip(low, high, importance_sampling_level="sequence")
-        yield "no_ratio", config | dict(disable_ppo_ratio=True), dict(variant="reinforce")
-        yield "on_policy", config | dict(force_on_policy_ratio=True), dict(variant=clipped())
+        yield "no_ratio", config | dict(disable_ppo_ratio=True), dict(loss_type="reinforce")
+        yield "on_policy", config | dict(force_on_policy_ratio=True), dict(loss_type=clipped())
 
 
 def nemo_rl():
@@ -363,22 +363,22 @@ def roll():
         means += [(mode, {}, {}), (mode, dict(global_valid_samples=16), dict(num_sequences=16))]
     free = dict(train=dict(tis_upper_bound=OFF, cispo_epsilon_low=OFF, cispo_epsilon_high=OFF),
                 pipeline=dict(pg_clip=OFF, use_pg_clip_range=False, dual_clip_loss=False))  # fmt: skip
-    losses = [("vanilla_pg", {}, {}, dict(variant="reinforce"))]
+    losses = [("vanilla_pg", {}, {}, dict(loss_type="reinforce"))]
     for low, high, narrow in ((0.2, 0.2, 0.2), (0.1, 0.28, 0.25)):
         for dual in (False, True):
             clips = dict(pg_clip=narrow, pg_clip_low=low, pg_clip_high=high, use_pg_clip_range=True)
             ours = clip(low, high, delta=1 + narrow * 2 if dual else None)
             losses.append(("ppo", {}, clips | dict(dual_clip_loss=dual), ours))
     for low, high in ((0.0, 1.0), (0.5, 2.0)):
-        ours = dict(variant="cispo", epsilon_low=1 - low, epsilon_high=high)
+        ours = dict(loss_type="cispo", epsilon_low=1 - low, epsilon_high=high)
         losses.append(("tis", dict(tis_lower_bound=low, tis_upper_bound=high), {}, ours))
     for good, bad in ((1.0, 1.0), (1.5, 0.5)):
         train = dict(topr_positive_weight=good, topr_negative_weight=bad)
-        losses.append(("topr", train, {}, dict(variant="topr", topr_weight_pos=good, topr_weight_neg=bad)))
+        losses.append(("topr", train, {}, dict(loss_type="topr", topr_weight_pos=good, topr_weight_neg=bad)))
     for low, high, _ in CLIPS:
         losses.append(("cispo", dict(cispo_epsilon_low=low, cispo_epsilon_high=high), {}, truncate(low, high)))
     for tau in (0.1, 0.6):
-        losses.append(("kimi15", dict(kimi15_tau=tau), {}, dict(variant="dro", dro_tau=tau)))
+        losses.append(("kimi15", dict(kimi15_tau=tau), {}, dict(loss_type="dro", dro_tau=tau)))
 
     def recipe(function, train, pipeline, ours, mean, reads=OLD, **how):
         mode, given, normaliser = mean
@@ -426,7 +426,7 @@ def areal():
 
 def trl():
     for (low, high, _), beta, steps in itertools.product(CLIPS, (0.0, 0.1), (1, 2, 4)):
-        ours = dict(variant="gmpo", epsilon_low=low, epsilon_high=high, beta=beta, loss_scale=1 / steps)
+        ours = dict(loss_type="gmpo", epsilon_low=low, epsilon_high=high, beta=beta, loss_scale=1 / steps)
         call, off = dict(low=low, high=high, beta=beta, steps=steps), dict(low=OFF, high=OFF)
         yield Recipe("gmpo", call, ours, REFERENCE if beta else OLD, off, advantages=(SEQUENCE,))
 

@@ -84,9 +84,9 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
 class PreferenceGoldenTest : public SequencesGoldenTest<PreferenceLoss> {
  protected:
   PreferenceGoldenTest() {
-    options_.losses.clear();
+    options_.loss_type.clear();
     for (const json& one : case_.at("terms")) {
-      options_.losses.push_back(parse<PairedLoss>(one.at("loss")));
+      options_.loss_type.push_back(parse<PreferenceLossType>(one.at("loss")));
       options_.loss_weights.push_back(one.value("weight", 1.0));
     }
   }
@@ -176,11 +176,12 @@ TEST(GoldenFilesTest, HoldEveryPreferenceLossAlone) {
     if (!is_kto(c) && c.at("terms").size() == 1) held.insert(c.at("terms")[0].at("loss").get<std::string>());
   }
   for (const auto& [name, c] : Golden("preference_projects.json").cases) {
-    const json losses = c.at("options").value("losses", json::array());
+    if (c.at("kind") != "preference") continue;
+    const json losses = c.at("options").at("loss_type");
     if (losses.size() == 1) held.insert(losses[0].get<std::string>());
   }
-  for (const PairedLoss loss : all_of<PairedLoss>()) EXPECT_TRUE(held.contains(name_of(loss)));
-  EXPECT_EQ(held.size(), all_of<PairedLoss>().size());
+  for (const PreferenceLossType loss : all_of<PreferenceLossType>()) EXPECT_TRUE(held.contains(name_of(loss)));
+  EXPECT_EQ(held.size(), all_of<PreferenceLossType>().size());
 }
 
 TEST(GoldenFilesTest, HoldKto) { EXPECT_FALSE(preference_golden().names(is_kto).empty()); }

@@ -41,7 +41,7 @@ BETAS, TAUS, GAMMAS = map(cycle, [(0.1, 0.5, 1.0, 2.0, 0.25), (0.05, 0.5, 0.2), 
 DEFAULTS = Options(
     loss_weights=None, beta=0.1, label_smoothing=0.0, average_log_prob=False, discopop_tau=0.05, simpo_gamma=0.5,
     f_divergence="reverse_kl", f_alpha=0.5, ld_alpha=None, use_weighting=False, reward_alpha=0.0, nll_weight=None,
-    desirable_weight=1.0, undesirable_weight=1.0, bco_delta=0.0, normaliser=None, loss_scale=1.0,
+    desirable_weight=1.0, undesirable_weight=1.0, bco_delta=0.0, num_items_in_batch=None, loss_scale=1.0,
 )  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def trainer(of, **attributes):
 
 def dpo(v, o, losses=None, weights=None, **others):
     o = Options(o, **others)
-    (logps, ref), losses = v.scaled(o), losses or o.losses
+    (logps, ref), losses = v.scaled(o), losses or o.loss_type
     t = trainer(
         dpo_trainer.DPOTrainer, loss_types=losses, loss_weights=weights or o.loss_weights or [1.0] * len(losses),
         beta=o.beta, label_smoothing=o.label_smoothing, ld_alpha=o.ld_alpha, use_weighting=o.use_weighting,
@@ -143,7 +143,7 @@ def cpo(v, o, name, nll=1.0, **others):
 
 def dpo_and(v, o):
     """The second loss has a trainer other than DPO's. NLL is DPO's sft, but for what ORPO adds by itself."""
-    (first, name), (weight, other_weight), own_nll = o.losses, o.loss_weights, o.losses[1] == "orpo"
+    (first, name), (weight, other_weight), own_nll = o.loss_type, o.loss_weights, o.loss_type[1] == "orpo"
     other = cpo(v, o, "sigmoid" if name == "cpo" else name, nll_weight=0.0)
     return other_weight * other + dpo(v, o, [first, "sft"], [weight, o.nll_weight - own_nll])
 
@@ -159,7 +159,7 @@ def tpo(v, o, name):
 def kto(v, o):
     logps, ref = v.scaled(o)
     kl = {name: torch.tensor(values) / UNIT for name, values in o.kl.items()}
-    t = trainer(KTOTrainer, beta=o.beta, loss_type=o.loss, desirable_weight=o.desirable_weight,
+    t = trainer(KTOTrainer, beta=o.beta, loss_type=o.loss_type, desirable_weight=o.desirable_weight,
                 undesirable_weight=o.undesirable_weight, precompute_ref_logps=True, calculate_KL=bool(kl),
                 _compute_kl_logps=lambda *_: kl.get("kl_logps"))  # fmt: skip
     inputs = dict(v.inputs, label=v.labels, ref_logps=ref.sum(1), ref_KL_logps=kl.get("kl_ref_logps"))
@@ -178,9 +178,9 @@ def single(v, o):
     """The formulas of docs/losses.md, 2.2."""
     logps, ref = v.scaled(o)
     x, sign = o.beta * (logps - ref).sum(1), torch.where(v.labels, 1.0, -1.0)
-    if o.loss == "bco":
+    if o.loss_type == "bco":
         out = -F.logsigmoid(sign * (x - o.bco_delta))
-    elif o.loss == "a2po":
+    elif o.loss_type == "a2po":
         out, sign = (x - v.targets).square(), torch.ones_like(sign)  # no labels
     else:
         kl, ref_kl = (sum(o.kl[name]) / len(o.kl[name]) for name in o.kl) if o.kl else (0, 0)
@@ -192,7 +192,7 @@ def single(v, o):
 def dft(v, o):
     t = trainer(SFTTrainer, args=Options(loss_type="dft", average_tokens_across_devices=o.loss_scale != 1))
     t.accelerator.num_processes = int(o.loss_scale)
-    return t.compute_loss(fused(v.logps, v.mask), dict(v.inputs), num_items_in_batch=o.normaliser)
+    return t.compute_loss(fused(v.logps, v.mask), dict(v.inputs), num_items_in_batch=o.num_items_in_batch)
 
 
 def recipe(function, loss, reads=(), kind="preference", kl=None, /, **options):
@@ -206,7 +206,7 @@ def dpo_recipe(losses, loss=dpo, function="DPO", **options):
     if "discopop" in losses:
         options["discopop_tau"] = next(TAUS)
     reads = () if losses == ["sft"] else (REFERENCE,)
-    return recipe(function, loss, reads, losses=losses, beta=next(BETAS), **options)
+    return recipe(function, loss, reads, loss_type=losses, beta=next(BETAS), **options)
 
 
 def pair_recipes(r):
@@ -233,7 +233,7 @@ def pair_recipes(r):
         yield dpo_recipe(loss=dpo_and, function="DPO and " + name, **options)
 
     def others(function, loss, ours, **options):
-        return recipe(function, loss, losses=[ours], beta=next(BETAS), **options)
+        return recipe(function, loss, loss_type=[ours], beta=next(BETAS), **options)
 
     for alpha, eps, nll in product((0.0, 0.25, -0.5, 1.0), (0.0, 0.15), (None, 0.0, 0.3)):
         options = dict(reward_alpha=alpha, label_smoothing=eps, **{} if nll is None else dict(nll_weight=nll))
@@ -259,18 +259,20 @@ def other_recipes(r):
     for (name, sign), weight, average in product(names, weights, AVERAGES):
         ref = [-r.randint(3000, 9000) for _ in range(r.randint(2, 5))]  # of the baseline
         kl = dict(kl_logps=[x + sign * r.randint(100, 900) for x in ref], kl_ref_logps=ref) if sign else {}
-        options = dict(loss=name, beta=next(BETAS), **weight, **average)
+        options = dict(loss_type=name, beta=next(BETAS), **weight, **average)
         yield recipe("KTO " + name, kto, reads, "single", kl, **options)
         yield recipe(name + " with weights", single, (*reads, WEIGHTS), "single", kl, **options)
     for beta in (1e-3, 0.1, 0.5, 1.0) * 3:
-        yield recipe("A2PO", a2po, of_targets, "single", loss="a2po", beta=beta)
+        yield recipe("A2PO", a2po, of_targets, "single", loss_type="a2po", beta=beta)
     for beta, average in product((0.1, 0.5, 1.0), AVERAGES):
-        yield recipe("a2po with weights", single, (*of_targets, WEIGHTS), "single", loss="a2po", beta=beta, **average)
+        options = dict(loss_type="a2po", beta=beta, **average)
+        yield recipe("a2po with weights", single, (*of_targets, WEIGHTS), "single", **options)
     for delta, weight, more, average in product((0.0, 0.375, -0.25), weights[:2], ((), (WEIGHTS,)), AVERAGES):
-        options = dict(loss="bco", beta=next(BETAS), bco_delta=delta, **weight, **average)
+        options = dict(loss_type="bco", beta=next(BETAS), bco_delta=delta, **weight, **average)
         yield recipe("bco", single, (*reads, *more), "single", **options)
-    for options in ({}, {}, dict(normaliser=7), dict(normaliser=40), dict(normaliser=25, loss_scale=2.0)) * 5:
-        yield recipe("SFT dft", dft, (), "dft", dft=True, **options)
+    for items, more in ((None, {}), (None, {}), (7, {}), (40, {}), (25, dict(loss_scale=2.0))) * 5:
+        options = dict(num_items_in_batch=items) if items else {}
+        yield recipe("SFT dft", dft, (), "dft", dft=True, **options, **more)
 
 
 def draw(r):

@@ -78,19 +78,19 @@ OfTokens evaluated(Loss& loss, const ProjectBatch& batch) {
 
 OfTokens evaluate_pairs(const ProjectBatch& batch, const json& c) {
   json values = c.at("options");
-  const json losses = values.at("losses"), weights = values.value("loss_weights", json::array());
-  values.erase("losses");
+  const json losses = values.at("loss_type"), weights = values.value("loss_weights", json::array());
+  values.erase("loss_type");
   values.erase("loss_weights");
   PreferenceLoss options = read_options<PreferenceLoss>(values);
   options.want_entropy = false;
-  options.losses.clear();
-  for (const json& name : losses) options.losses.push_back(parse<PairedLoss>(name));
+  options.loss_type.clear();
+  for (const json& name : losses) options.loss_type.push_back(parse<PreferenceLossType>(name));
   options.loss_weights = flat(weights);
   loss::check_preference_options(options);
   loss::PairLoss loss(options, batch.tokens());
   if (reads(c, "ref_logps")) {
     loss.set_reference(batch.reference_sums(loss.token_weights()));
-  } else if (std::any_of(options.losses.begin(), options.losses.end(), needs_reference)) {
+  } else if (std::any_of(options.loss_type.begin(), options.loss_type.end(), needs_reference)) {
     loss.set_reference(core::Array<double>(batch.labels.size(), 0));
   }
   return evaluated(loss, batch);
@@ -100,7 +100,7 @@ OfTokens evaluate_singles(const ProjectBatch& from, const json& c) {
   KtoLoss options = read_options<KtoLoss>(c.at("options"));
   options.want_entropy = false;
   KtoBatch batch;
-  if (options.loss != UnpairedLoss::kA2po) batch.labels = from.labels;
+  if (options.loss_type != KtoLossType::kA2po) batch.labels = from.labels;
   std::vector<double> kl, kl_ref, weights, targets;
   const auto give = [](std::vector<double>& to, std::vector<double> values, ConstVector& member) {
     to = std::move(values);

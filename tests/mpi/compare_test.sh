@@ -47,10 +47,10 @@ refuses() {
 }
 
 grid=(parallel.vocab=2 parallel.data=2)
-for config in tiny tiny-grpo tiny-dpo tiny-kto tiny-distillation tiny-set_distillation tiny-soft_targets; do
+for config in tiny tiny-policy_loss tiny-preference_loss tiny-kto_loss tiny-distillation_loss tiny-set_distillation_loss tiny-soft_cross_entropy; do
   agrees 4 "$config" "${grid[@]}"
 done
-for config in tiny-distillation tiny-set_distillation tiny-soft_targets tiny-id_sets; do
+for config in tiny-distillation_loss tiny-set_distillation_loss tiny-soft_cross_entropy tiny-id_logps; do
   agrees 2 "$config" parallel.vocab=2
   agrees 3 "$config" parallel.vocab=3
 done
@@ -79,7 +79,7 @@ refuses 3 2 "--set parallel.data = 3: the batch has 2 sequences" \
 refuses 2 2 "workspace_bytes = 1024 is too small" \
   compare "$tiny" --set parallel.vocab=2 --set kernel.workspace=1KiB
 refuses 2 2 "top_entropy_quantile = 0.5 is of a whole batch, and ranks.data splits it" \
-  compare "$configs/tiny-grpo.yaml" --set parallel.data=2 --set policy.top_entropy_quantile=0.5
+  compare "$configs/tiny-policy_loss.yaml" --set parallel.data=2 --set policy_loss.top_entropy_quantile=0.5
 refuses 2 2 "--json $out/nowhere/report: cannot be written" \
   compare "$tiny" --set parallel.vocab=2 --json "$out/nowhere/report"
 

@@ -10,7 +10,7 @@ std::vector<DivergenceCase> divergence_cases() {
   std::vector<DivergenceCase> out;
   const auto add = [&](const std::string& name, Divergence kind) -> Distillation& {
     out.push_back({name, {}});
-    out.back().options.divergence = kind;
+    out.back().options.loss_type = kind;
     return out.back().options;
   };
   add("forward_kl", Divergence::kForwardKl);

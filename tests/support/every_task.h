@@ -353,12 +353,12 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("preference_loss of pairs", true, LOGITLESS_TEST_LOSS(preference_loss), pair, batch.targets(),
        batch.reference());
   PreferenceLoss sorted;
-  sorted.losses = {PairedLoss::kAotUnpaired, PairedLoss::kSigmoid};
+  sorted.loss_type = {PreferenceLossType::kAotUnpaired, PreferenceLossType::kSigmoid};
   sorted.loss_weights = {1, 0.5};
   task("preference_loss of the batch", true, LOGITLESS_TEST_LOSS(preference_loss), sorted, batch.targets(),
        batch.reference_model());
   PreferenceLoss likelihood;
-  likelihood.losses = {PairedLoss::kSft};
+  likelihood.loss_type = {PreferenceLossType::kSft};
   task("preference_loss of tokens", false, LOGITLESS_TEST_LOSS(preference_loss), likelihood, batch.targets(),
        Reference());
 
@@ -372,7 +372,7 @@ void visit_every_task(const Source& source, const Batch& batch, const Visit& vis
   task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropy(), batch.dense());
   if constexpr (!Source::kFinishedLogits) {
     Distillation distilled;
-    distilled.divergence = Divergence::kJsd;
+    distilled.loss_type = Divergence::kJsd;
     distilled.want_entropy = distilled.want_agreement = true;
     distilled.hard_weight = 0.5;
     distilled.hard_temperature = 2;

@@ -50,15 +50,15 @@ std::vector<Enum> other_values(Enum value) {
   }
   return others;
 }
-/// Those that change a loss whose variant is grpo, or of the second one dppo.
+/// Those that change a loss whose loss_type is grpo, or of the second one dppo.
 inline std::vector<PolicyAggregation> other_values(PolicyAggregation) {
   using enum PolicyAggregation;
   return {kTokenMean, kTokenSum, kSeqMeanTokenSum, kSeqMeanTokenSumNorm};
 }
 inline std::vector<TrustRegion> other_values(TrustRegion) { return {TrustRegion::kTvBoth, TrustRegion::kKl}; }
-inline std::vector<std::vector<PairedLoss>> other_values(const std::vector<PairedLoss>& value) {
-  std::vector<std::vector<PairedLoss>> others = {{value.at(0), PairedLoss::kHinge}};
-  for (const PairedLoss loss : other_values(value.at(0))) others.push_back({loss});
+inline std::vector<std::vector<PreferenceLossType>> other_values(const std::vector<PreferenceLossType>& value) {
+  std::vector<std::vector<PreferenceLossType>> others = {{value.at(0), PreferenceLossType::kHinge}};
+  for (const PreferenceLossType loss : other_values(value.at(0))) others.push_back({loss});
   return others;
 }
 inline std::vector<std::vector<double>> other_values(const std::vector<double>&) { return {{0.25}}; }
@@ -93,51 +93,51 @@ inline void prepare(const std::string& field, PolicyLoss& options) {
   if (field == "kl_estimator" || field == "use_bias_correction_kl") options.beta = 0.5;
   if (field.starts_with("sampler_clip")) options.sampler_correction = SamplerCorrection::kTokenTruncate;
   if (field.starts_with("teacher_") && field != "teacher_weight") options.teacher_weight = 0.5;
-  if (field == "num_items_in_batch") options.variant = PolicyVariant::kDapo;
-  if (field.starts_with("dro")) options.variant = PolicyVariant::kDro;
-  if (field.starts_with("topr")) options.variant = PolicyVariant::kTopr;
+  if (field == "num_items_in_batch") options.loss_type = PolicyLossType::kDapo;
+  if (field.starts_with("dro")) options.loss_type = PolicyLossType::kDro;
+  if (field.starts_with("topr")) options.loss_type = PolicyLossType::kTopr;
   if (field.starts_with("trust_region")) {
-    options.variant = PolicyVariant::kDppo;
+    options.loss_type = PolicyLossType::kDppo;
     options.trust_region_low = 0.02;
     options.trust_region_high = 5e-5;
   }
   if (field.starts_with("cov_")) {
     const bool penalises = field == "cov_kl_weight";
-    options.variant = penalises ? PolicyVariant::kKlCov : PolicyVariant::kClipCov;
+    options.loss_type = penalises ? PolicyLossType::kKlCov : PolicyLossType::kClipCov;
     if (!penalises) options.epsilon_low = 1, options.epsilon_high = 1e30;  // Nothing is clipped.
     options.cov_low = -2;
     options.cov_high = 2;
     options.cov_share = field == "cov_seed" ? 0.2 : 1;
   }
-  if (field.starts_with("sapo")) options.variant = PolicyVariant::kSapo;
-  if (field.starts_with("vespo")) options.variant = PolicyVariant::kVespo;
+  if (field.starts_with("sapo")) options.loss_type = PolicyLossType::kSapo;
+  if (field.starts_with("vespo")) options.loss_type = PolicyLossType::kVespo;
   if (field == "max_completion_length") {
-    options.variant = PolicyVariant::kDrGrpo;
+    options.loss_type = PolicyLossType::kDrGrpo;
     options.max_completion_length = 9;
   }
 }
 inline void prepare(const std::string& field, PreferenceLoss& options) {
   prepare_token(field, options.token);
-  if (field == "losses" || field == "label_smoothing") options.losses = {PairedLoss::kCpo};
-  if (field == "discopop_tau") options.losses = {PairedLoss::kDiscopop};
-  if (field == "simpo_gamma" || field == "reward_alpha") options.losses = {PairedLoss::kSimpo};
+  if (field == "loss_type" || field == "label_smoothing") options.loss_type = {PreferenceLossType::kCpo};
+  if (field == "discopop_tau") options.loss_type = {PreferenceLossType::kDiscopop};
+  if (field == "simpo_gamma" || field == "reward_alpha") options.loss_type = {PreferenceLossType::kSimpo};
   if (field == "f_alpha") options.f_divergence = FDivergence::kAlpha;
 }
 inline void prepare(const std::string& field, SoftCrossEntropy& options) { prepare_token(field, options.token); }
 inline void prepare(const std::string& field, IdLogps& options) { prepare_token(field, options.token); }
 inline void prepare(const std::string& field, KtoLoss& options) {
   prepare_token(field, options.token);
-  if (field == "bco_delta") options.loss = UnpairedLoss::kBco;
+  if (field == "bco_delta") options.loss_type = KtoLossType::kBco;
 }
 
 inline void prepare(const std::string& field, Distillation& options) {
   prepare_token(field, options.token);
   // Sequences of different lengths: the id of the first token is ignored.
   if (field == "mean_over") options.token.ignore_index = 0;
-  if (field == "beta") options.divergence = Divergence::kJsd;
-  if (field == "skew") options.divergence = Divergence::kSkewKl;
-  if (field == "forward_weight") options.divergence = Divergence::kMixedKl;
-  if (field == "acceptance_decay") options.divergence = Divergence::kLkHybrid;
+  if (field == "beta") options.loss_type = Divergence::kJsd;
+  if (field == "skew") options.loss_type = Divergence::kSkewKl;
+  if (field == "forward_weight") options.loss_type = Divergence::kMixedKl;
+  if (field == "acceptance_decay") options.loss_type = Divergence::kLkHybrid;
   if (field == "temperature_squared") options.token.temperature = 0.5;
   if (field == "hard_temperature") options.hard_weight = 0.5;
 }
@@ -145,9 +145,9 @@ inline void prepare(const std::string& field, Distillation& options) {
 inline void prepare(const std::string& field, SetDistillation& options) {
   prepare_token(field, options.token);
   if (field == "mean_over") options.token.ignore_index = 0;
-  if (field == "beta") options.divergence = Divergence::kJsd;
-  if (field == "skew") options.divergence = Divergence::kSkewKl;
-  if (field == "forward_weight") options.divergence = Divergence::kMixedKl;
+  if (field == "beta") options.loss_type = Divergence::kJsd;
+  if (field == "skew") options.loss_type = Divergence::kSkewKl;
+  if (field == "forward_weight") options.loss_type = Divergence::kMixedKl;
   if (field == "temperature_squared") options.token.temperature = 0.5;
 }
 
@@ -245,7 +245,7 @@ struct OptionBatch : Batch {
                          options.teacher_against == TeacherAgainst::kSampling || options.m2_threshold ||
                          options.sampler_penalty != 0;
     if (sampled) batch.sampling_logps = {sampling_logps.data(), kTokens};
-    const bool scored = options.variant == PolicyVariant::kTopr || options.positive_nll_weight != 0;
+    const bool scored = options.loss_type == PolicyLossType::kTopr || options.positive_nll_weight != 0;
     if (scored) batch.scores = {scores.data(), kBatch};
     if (options.teacher_weight != 0) batch.teacher_logps = {teacher_logps.data(), kTokens};
     return batch;
@@ -254,7 +254,7 @@ struct OptionBatch : Batch {
     return policy_loss(Context(), model.states(), model.head(), policy_for(options), options, out);
   }
   Reference reference_for(const PreferenceLoss& options) const {
-    if (!std::ranges::any_of(options.losses, needs_reference)) return {};
+    if (!std::ranges::any_of(options.loss_type, needs_reference)) return {};
     Reference result = reference();
     if (options.ld_alpha) result.logps = {ref_logps.data(), kTokens};
     return result;
@@ -264,12 +264,12 @@ struct OptionBatch : Batch {
   }
   KtoBatch kto_batch(const KtoLoss& options) const {
     KtoBatch batch = kto(reference());
-    if (options.loss == UnpairedLoss::kKto) {
+    if (options.loss_type == KtoLossType::kKto) {
       batch.kl_logps = {kl.data(), 3};
       batch.kl_ref_logps = {kl_ref.data(), 3};
     }
-    if (options.loss == UnpairedLoss::kA2po) batch.reward_targets = {scores.data(), kBatch};
-    if (options.loss == UnpairedLoss::kBco) batch.sequence_weights = {sequence_weights.data(), kBatch};
+    if (options.loss_type == KtoLossType::kA2po) batch.reward_targets = {scores.data(), kBatch};
+    if (options.loss_type == KtoLossType::kBco) batch.sequence_weights = {sequence_weights.data(), kBatch};
     return batch;
   }
   KtoResult run(const KtoLoss& options, const Gradients& out) const {
@@ -333,12 +333,12 @@ inline std::set<std::string> refused(const CrossEntropy&) { return {}; }
 inline std::set<std::string> refused(const SoftCrossEntropy&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const IdLogps&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const PolicyLoss&) {
-  return {"ignore_index = 37", "shift = 37", "variant = dr_grpo", "aggregation = seq_mean_token_sum_norm"};
+  return {"ignore_index = 37", "shift = 37", "loss_type = dr_grpo", "aggregation = seq_mean_token_sum_norm"};
 }
-inline std::set<std::string> refused(const PreferenceLoss&) { return {"losses = [exo_pair]"}; }
+inline std::set<std::string> refused(const PreferenceLoss&) { return {"loss_type = [exo_pair]"}; }
 inline std::set<std::string> refused(const KtoLoss&) { return {}; }
 inline std::set<std::string> refused(const SetDistillation&) {
-  return {"divergence = acceptance", "divergence = lk_hybrid", "temperature_meaning = scale_logp"};
+  return {"loss_type = acceptance", "loss_type = lk_hybrid", "temperature_meaning = scale_logp"};
 }
 inline std::set<std::string> refused(const Distillation&) { return {"temperature_meaning = scale_logp"}; }
 

@@ -12,20 +12,20 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-bool takes_sequence_ratio(PolicyVariant v) {
-  return v != PolicyVariant::kRloo && v != PolicyVariant::kVespo && v != PolicyVariant::kGmpo;
+bool takes_sequence_ratio(PolicyLossType v) {
+  return v != PolicyLossType::kRloo && v != PolicyLossType::kVespo && v != PolicyLossType::kGmpo;
 }
-bool takes_sequence_correction(PolicyVariant v) { return v != PolicyVariant::kVespo; }
+bool takes_sequence_correction(PolicyLossType v) { return v != PolicyLossType::kVespo; }
 // The rest refuses delta.
-bool clips_on_both_sides(PolicyVariant v) {
-  using enum PolicyVariant;
+bool clips_on_both_sides(PolicyLossType v) {
+  using enum PolicyLossType;
   return v == kGrpo || v == kBnpo || v == kDrGrpo || v == kDapo || v == kLuspo || v == kRloo || v == kPpo ||
          v == kClipCov;
 }
-bool truncates(PolicyVariant v) { return v == PolicyVariant::kCispo || v == PolicyVariant::kDppo; }
-bool is_gmpo(PolicyVariant v) { return v == PolicyVariant::kGmpo; }
-bool takes_narrow_clip(PolicyVariant v) { return clips_on_both_sides(v) || is_gmpo(v); }
-bool has_upper_bound(PolicyVariant v) { return clips_on_both_sides(v) || truncates(v); }
+bool truncates(PolicyLossType v) { return v == PolicyLossType::kCispo || v == PolicyLossType::kDppo; }
+bool is_gmpo(PolicyLossType v) { return v == PolicyLossType::kGmpo; }
+bool takes_narrow_clip(PolicyLossType v) { return clips_on_both_sides(v) || is_gmpo(v); }
+bool has_upper_bound(PolicyLossType v) { return clips_on_both_sides(v) || truncates(v); }
 
 // A case that has these options and not those of another aggregation.
 void aggregate(PolicyCase& c, PolicyAggregation aggregation) {
@@ -57,7 +57,7 @@ std::vector<PolicyTwist> make_twists() {
       {"no log-ratio clamp", [](auto& c) { c.options.log_ratio_clamp = std::nullopt; }},
       {"entropy bonus", [](auto& c) { c.options.entropy_bonus = 0.3; }},
       {"top entropy quantile", [](auto& c) { c.options.top_entropy_quantile = 0.35; },
-       [](PolicyVariant v) { return !is_gmpo(v); }},
+       [](PolicyLossType v) { return !is_gmpo(v); }},
       {"off-policy mask", [](auto& c) { c.options.off_policy_mask_threshold = 0.05; }},
       {"off-policy mask by the sampler",
        [](auto& c) { c.options.off_policy_mask_threshold = 0.05, c.with_sampling = true; }},
@@ -155,15 +155,15 @@ ConstVector view(const std::vector<T>& values) {
 
 bool couples_batch(const PolicyCase& policy_case) {
   const PolicyLoss& options = policy_case.options;
-  return options.top_entropy_quantile < 1 || options.variant == PolicyVariant::kClipCov ||
-         options.variant == PolicyVariant::kKlCov || (options.m2_threshold && policy_case.on_policy);
+  return options.top_entropy_quantile < 1 || options.loss_type == PolicyLossType::kClipCov ||
+         options.loss_type == PolicyLossType::kKlCov || (options.m2_threshold && policy_case.on_policy);
 }
 
-PolicyCase plain_case(PolicyVariant variant) {
+PolicyCase plain_case(PolicyLossType variant) {
   PolicyCase result;
   result.name = name_of(variant);
-  result.options.variant = variant;
-  if (variant == PolicyVariant::kDrGrpo) result.options.max_completion_length = 9;
+  result.options.loss_type = variant;
+  if (variant == PolicyLossType::kDrGrpo) result.options.max_completion_length = 9;
   return result;
 }
 
@@ -180,7 +180,7 @@ std::vector<PolicyCase> policy_cases(int mixtures) {
     policy_case.name += ", " + twist.name;
     return policy_case;
   };
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     cases.push_back(plain_case(variant));
     for (const PolicyTwist& twist : policy_twists()) {
       if (twist.allowed(variant)) cases.push_back(twisted(plain_case(variant), twist));
@@ -208,7 +208,7 @@ PolicyBatch PolicyData::batch(const PolicyCase& policy_case) const {
   if (policy_case.options.beta != 0) batch.ref_logps = view(ref_logps);
   if (policy_case.with_sampling) batch.sampling_logps = view(sampling_logps);
   const bool scored =
-      policy_case.options.variant == PolicyVariant::kTopr || policy_case.options.positive_nll_weight != 0;
+      policy_case.options.loss_type == PolicyLossType::kTopr || policy_case.options.positive_nll_weight != 0;
   if (scored) batch.scores = view(scores);
   batch.mask = mask;
   return batch;

@@ -27,13 +27,13 @@ struct PolicyCase {
 struct PolicyTwist {
   std::string name;
   std::function<void(PolicyCase&)> apply;
-  std::function<bool(PolicyVariant)> allowed = [](PolicyVariant) { return true; };
+  std::function<bool(PolicyLossType)> allowed = [](PolicyLossType) { return true; };
 };
 
 /// Tells whether the loss of a token depends on all tokens of the batch.
 bool couples_batch(const PolicyCase& policy_case);
 /// Returns the variant with what it cannot do without.
-PolicyCase plain_case(PolicyVariant variant);
+PolicyCase plain_case(PolicyLossType variant);
 /// Returns every option there is, one at a time.
 const std::vector<PolicyTwist>& policy_twists();
 /// Returns every variant with every option alone, and with `mixtures` random sets of options.

@@ -181,7 +181,7 @@ void PolicyTester::make_batch(Reference& reference) const {
   if (!case_.on_policy) batch.old_logps = reference.old_logps.vector_view();
   if (case_.options.beta != 0) batch.ref_logps = reference.ref_logps.vector_view();
   if (case_.with_sampling) batch.sampling_logps = reference.sampling_logps.vector_view();
-  const bool scored = case_.options.variant == PolicyVariant::kTopr || case_.options.positive_nll_weight != 0;
+  const bool scored = case_.options.loss_type == PolicyLossType::kTopr || case_.options.positive_nll_weight != 0;
   if (scored) batch.scores = reference.scores.vector_view();
 }
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Compares policy_loss, of hidden states and of finished logits, with the oracle, as a sentence:
 //
-//   PolicyTester().variant(PolicyVariant::kCispo).packed({0, 7, 7, 23}).beta(0.1).matches_oracle();
+//   PolicyTester().loss_type(PolicyLossType::kCispo).packed({0, 7, 7, 23}).beta(0.1).matches_oracle();
 #pragma once
 
 #include <memory>
@@ -39,7 +39,7 @@ class PolicyTester : public Tester<PolicyTester> {
   }
   /// Sets options, and what the batch has to look like for them.
   PolicyTester& policy(const PolicyCase& value) { return input("policy", value.name, case_, value); }
-  PolicyTester& variant(PolicyVariant value) { return policy(plain_case(value)); }
+  PolicyTester& loss_type(PolicyLossType value) { return policy(plain_case(value)); }
   PolicyTester& twist(const std::string& name);
   /// Sets the element type of the vectors of the batch.
   PolicyTester& batch_dtype(DType type) { return input("batch_dtype", name_of(type), batch_dtype_, type); }
@@ -63,7 +63,7 @@ class PolicyTester : public Tester<PolicyTester> {
   PolicyRun call(const Reference& reference, GradientOutputs& outputs) const;
   void expect_plan(const PolicyRun& run, int64_t tokens);
 
-  PolicyCase case_ = plain_case(PolicyVariant::kGrpo);
+  PolicyCase case_ = plain_case(PolicyLossType::kGrpo);
   DType batch_dtype_ = DType::kFloat64;
   std::shared_ptr<Reference> reference_;
 };

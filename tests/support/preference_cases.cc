@@ -11,7 +11,7 @@
 namespace logitless::testing {
 namespace {
 
-using L = PairedLoss;
+using L = PreferenceLossType;
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -68,7 +68,7 @@ void add_cases_of(L loss, std::vector<PreferenceCase>& cases) {
     add("weighting and a likelihood", [](auto& o) { o.use_weighting = true, o.nll_weight = 0.5; });
   }
   if (is_one_of({L::kSigmoid, L::kOrpo})) {
-    add("weighting beside sft", [](auto& o) { o.use_weighting = true, o.losses.push_back(L::kSft); });
+    add("weighting beside sft", [](auto& o) { o.use_weighting = true, o.loss_type.push_back(L::kSft); });
   }
   for (const double alpha : {0.0, 0.3, 1.0}) {
     if (loss == L::kSft) break;
@@ -99,10 +99,10 @@ std::vector<PreferenceCase> make_cases() {
   const auto add_sum = [&](const std::vector<std::pair<L, double>>& losses, double smoothing,
                            const std::function<void(PreferenceLoss&)>& change) {
     PreferenceCase sum;
-    sum.options.losses.clear();
+    sum.options.loss_type.clear();
     for (const auto& [loss, weight] : losses) {
       sum.name += std::to_string(weight) + " " + short_name(loss) + " + ";
-      sum.options.losses.push_back(loss);
+      sum.options.loss_type.push_back(loss);
       sum.options.loss_weights.push_back(weight);
     }
     sum.options.label_smoothing = smoothing;
@@ -124,7 +124,7 @@ std::vector<PreferenceCase> make_cases() {
 
 }  // namespace
 
-const std::vector<PairedLoss>& every_preference_loss() {
+const std::vector<PreferenceLossType>& every_preference_loss() {
   static const std::vector<L> all = {L::kSigmoid, L::kHinge,       L::kIpo,        L::kExoPair, L::kNcaPair,
                                      L::kRobust,  L::kBcoPair,     L::kSppoHard,   L::kApoZero, L::kApoDown,
                                      L::kAot,     L::kAotUnpaired, L::kDiscopop,   L::kSft,     L::kOrpo,
@@ -132,9 +132,9 @@ const std::vector<PairedLoss>& every_preference_loss() {
   return all;
 }
 
-PreferenceLoss options_of(PairedLoss loss) {
+PreferenceLoss options_of(PreferenceLossType loss) {
   PreferenceLoss options;
-  options.losses = {loss};
+  options.loss_type = {loss};
   if (loss == L::kExoPair) options.label_smoothing = 0.05;  // required
   return options;
 }
@@ -229,16 +229,16 @@ const std::vector<KtoCase>& kto_cases() {
       c.labels = {0};
     });
     add("sequence weights", [&](auto& c) { with_baseline(c), c.weighs = true; });
-    for (const UnpairedLoss loss : {UnpairedLoss::kApoZeroUnpaired, UnpairedLoss::kBco, UnpairedLoss::kA2po}) {
+    for (const KtoLossType loss : {KtoLossType::kApoZeroUnpaired, KtoLossType::kBco, KtoLossType::kA2po}) {
       const std::string name = name_of(loss);
-      add(name, [=](auto& c) { c.options.loss = loss; });
+      add(name, [=](auto& c) { c.options.loss_type = loss; });
       add(name + " with weights", [=](auto& c) {
-        c.options.loss = loss;
+        c.options.loss_type = loss;
         c.weighs = true;
         c.options.desirable_weight = 0.75;
         c.options.loss_scale = -1.5;
         c.options.average_log_prob = true;
-        if (loss == UnpairedLoss::kBco) c.options.bco_delta = 0.3;
+        if (loss == KtoLossType::kBco) c.options.bco_delta = 0.3;
       });
     }
     add("undesirable ones weigh nothing", [](auto& c) { c.options.undesirable_weight = 0; });
@@ -257,7 +257,7 @@ oracle::KtoInput kto_input(const oracle::SequenceBatch& batch, const KtoCase& kt
     // Those of sequences without a token are not read.
     const bool read = batch.count(s) > 0;
     if (kto_case.weighs) input.sequence_weights.push_back(read ? 0.5 * static_cast<double>(s % 4) : kNaN);
-    if (kto_case.options.loss == UnpairedLoss::kA2po) {
+    if (kto_case.options.loss_type == KtoLossType::kA2po) {
       input.reward_targets.push_back(read ? 0.4 - 0.3 * static_cast<double>(s % 3) : kNaN);
     }
   }

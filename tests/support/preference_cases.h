@@ -11,7 +11,7 @@
 namespace logitless::testing {
 
 /// Returns every loss. They are written out: the library's own list is under test.
-const std::vector<PairedLoss>& every_preference_loss();
+const std::vector<PreferenceLossType>& every_preference_loss();
 
 struct PreferenceCase {
   std::string name;
@@ -19,7 +19,7 @@ struct PreferenceCase {
 };
 
 /// Returns options of one term that the loss accepts: label_smoothing where it must be or may be.
-PreferenceLoss options_of(PairedLoss loss);
+PreferenceLoss options_of(PreferenceLossType loss);
 /// Returns every loss with every option that means something to it, and weighted sums.
 const std::vector<PreferenceCase>& preference_cases();
 

@@ -160,7 +160,7 @@ void SequenceTester<Self>::expect_plan(const SequenceRun<Result>& run) const {
   }
 }
 
-PreferenceTester& PreferenceTester::loss(PairedLoss loss) {
+PreferenceTester& PreferenceTester::loss(PreferenceLossType loss) {
   reference(oracle::compares_with_reference(loss) ? ReferenceForm::kTokens : ReferenceForm::kNone);
   return options(name_of(loss), options_of(loss));
 }

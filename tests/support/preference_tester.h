@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Tests of preference_loss and kto_loss are sentences:
 //
-//   PreferenceTester().batch(6).loss(PairedLoss::kIpo).reference(ReferenceForm::kModel).matches_oracle();
+//   PreferenceTester().batch(6).loss(PreferenceLossType::kIpo).reference(ReferenceForm::kModel).matches_oracle();
 #pragma once
 
 #include <functional>
@@ -76,7 +76,7 @@ class PreferenceTester : public SequenceTester<PreferenceTester> {
   PreferenceTester() { tokens(42).batch(6).ignored(0.2); }
 
   /// Sets the loss, with a reference where it needs one.
-  PreferenceTester& loss(PairedLoss loss);
+  PreferenceTester& loss(PreferenceLossType loss);
   /// Sets everything but what belongs to tokens.
   PreferenceTester& options(const std::string& name, const PreferenceLoss& options);
   const PreferenceLoss& preference_options() const { return options_; }

@@ -226,7 +226,9 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   Self& dft() { return this->input("dft", true, options_.dft, true); }
   Self& z_loss(double value) { return this->input("z_loss", value, options_.z_loss, value); }
   Self& loss_scale(double value) { return this->input("loss_scale", value, options_.loss_scale, value); }
-  Self& normaliser(double value) { return this->input("normaliser", value, options_.normaliser, value); }
+  Self& num_items_in_batch(double value) {
+    return this->input("num_items_in_batch", value, options_.num_items_in_batch, value);
+  }
   Self& metrics() {
     options_.want_entropy = true;
     return this->input("metrics", true, options_.want_accuracy, true);

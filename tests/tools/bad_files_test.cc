@@ -150,10 +150,11 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
       Words{"compare-models"} + head + base + Words{"--hidden"},
       Words{"compare-models"} + hidden + head + Words{"--base-lm-head", path("head"), "--base-hidden"},
       Words{"compare-models"} + hidden + head + Words{"--base-hidden", path("states"), "--base-lm-head"},
-      Words{"compare"} + tensors + task("distillation") + Words{"--teacher-lm-head", path("head"), "--teacher-hidden"},
-      Words{"compare"} + tensors + task("distillation") +
+      Words{"compare"} + tensors + task("distillation_loss") +
+          Words{"--teacher-lm-head", path("head"), "--teacher-hidden"},
+      Words{"compare"} + tensors + task("distillation_loss") +
           Words{"--teacher-hidden", path("states"), "--teacher-lm-head"},
-      Words{"compare"} + tensors + task("distillation") +
+      Words{"compare"} + tensors + task("distillation_loss") +
           Words{"--teacher-hidden", path("states"), "--teacher-lm-head", path("head"), "--teacher-bias"},
       {"bench", kTiny, "--against"},
   };
@@ -166,13 +167,13 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
   }
   for (const char* option :
        {"--mask", "--advantages", "--old-logps", "--ref-logps", "--sampling-logps", "--teacher-logps", "--scores"}) {
-    lines.push_back(Words{"compare"} + tensors + task("grpo") + Words{option});
+    lines.push_back(Words{"compare"} + tensors + task("policy_loss") + Words{option});
   }
   for (const char* option : {"--labels", "--kl-logps", "--kl-ref-logps", "--sequence-weights", "--reward-targets"}) {
-    lines.push_back(Words{"gradcheck"} + tensors + task("kto") + Words{option});
+    lines.push_back(Words{"gradcheck"} + tensors + task("kto_loss") + Words{option});
   }
   for (const char* option : {"--set-ids", "--set-counts", "--set-values", "--soft-rows"}) {
-    lines.push_back(Words{"compare"} + tensors + task("soft_targets") + Words{option});
+    lines.push_back(Words{"compare"} + tensors + task("soft_cross_entropy") + Words{option});
   }
   for (const char* command : {"compare", "bench", "tune", "info"}) lines.push_back({command, "--config"});
   for (const char* command : {"compare", "gradcheck", "bench"}) lines.push_back({command, kTiny, "--profile"});

@@ -106,7 +106,7 @@ TEST_F(BenchTest, ALineHoldsWhatAContenderTook) {
 }
 
 TEST_F(BenchTest, EveryTaskRuns) {
-  for (const std::string name : {"tiny", "tiny-grpo", "tiny-dpo", "tiny-kto"}) {
+  for (const std::string name : {"tiny", "tiny-policy_loss", "tiny-preference_loss", "tiny-kto_loss"}) {
     const Finished result = bench(config_named(name), {"--set", "threads=1", "-o", "-"});
     ASSERT_EQ(result.exit_code(), 0) << result.err;
     std::istringstream lines(result.out);
@@ -121,7 +121,7 @@ TEST_F(BenchTest, EveryTaskRuns) {
 }
 
 TEST_F(BenchTest, LogitsAreMeasuredApartAndInPlace) {
-  const std::string policy = write("policy.yaml", "task: grpo\n" + read("small.yaml"));
+  const std::string policy = write("policy_loss.yaml", "task: policy_loss\n" + read("small.yaml"));
   for (const std::string& config : {small_, policy}) {
     ASSERT_EQ(bench(config, {"-o", path("run.jsonl"), "--overwrite", "--iters", "2"}).exit_code(), 0);
     const json point = lines_of("run.jsonl").at(1);

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The command as a user meets it: exit status, standard output, standard error, and what it leaves behind.
 #include "cli_fixture.h"
+#include "io/config.h"
 #include "logitless/version.h"
 
 namespace logitless::testing {
@@ -79,7 +80,7 @@ TEST_F(CliTest, EveryKindOfConfigRunsAndAgrees) {
                               "class_weights=true",
                               "z_loss=1e-4",
                               "loss_scale=-2",
-                              "normaliser=10",
+                              "num_items_in_batch=10",
                               "threads=1",
                               "seq_len=0",
                               "gradients={d_hidden: false}",
@@ -98,7 +99,7 @@ TEST_F(CliTest, OptionsReachTheComputation) {
   const double base = report({})["dense"]["loss"];
   for (const char* setting :
        {"seed=1", "seq_len=60", "temperature=2", "label_smoothing=0.5", "z_loss=0.1", "reduction=sum", "loss_scale=2",
-        "normaliser=10", "shift=true", "ignored_fraction=0.5", "class_weights=true", "model.softcap=3",
+        "num_items_in_batch=10", "shift=true", "ignored_fraction=0.5", "class_weights=true", "model.softcap=3",
         "model.bias=true", "model.dtype=bfloat16", "temperature=[0.5, 2]"}) {
     const json r = report({setting});
     EXPECT_GT(std::abs(r["dense"]["loss"].get<double>() - base), 1e-5) << setting;
@@ -128,18 +129,13 @@ TEST_F(CliTest, TheFusedPathHoldsNoLogits) {
 }
 
 TEST_F(CliTest, EveryTask) {
-  const std::pair<std::string, std::string> configs[] = {{"grpo", "grpo"},
-                                                         {"dpo", "dpo"},
-                                                         {"kto", "kto"},
-                                                         {"distillation", "distillation"},
-                                                         {"set_distillation", "set_distillation"},
-                                                         {"soft_targets", "soft_targets"},
-                                                         {"id_logps", "id_sets"}};
-  for (const auto& [task, config] : configs) {
-    const Finished result = run({"compare", config_named("tiny-" + config), "--json", "-"});
+  for (const io::Task task : io::kAllTasks) {
+    if (task == io::Task::kCrossEntropy) continue;
+    const std::string name = name_of(task);
+    const Finished result = run({"compare", config_named("tiny-" + name), "--json", "-"});
     ASSERT_EQ(result.exit_code(), 0) << result.err;
     const json r = json::parse(result.out);
-    EXPECT_EQ(r["task"], task);
+    EXPECT_EQ(r["task"], name);
     EXPECT_GT(r["details"]["fused_metrics"]["tokens"].get<double>(), 50);
     EXPECT_TRUE(r["diff"]["d_weight_rel_l2"].is_number());
   }
@@ -217,7 +213,8 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
       {{"compare", "--config", typo}, typo + ":3: model.vocab_sise"},
       {{"compare", path("absent.yaml")}, "absent.yaml: cannot be opened"},
       {{"compare", kTiny, "--set", "task=ppo"},
-       "must be cross_entropy, grpo, dpo, kto, distillation, set_distillation, soft_targets or id_logps, not ppo"},
+       "must be cross_entropy, policy_loss, preference_loss, kto_loss, distillation_loss, "
+       "set_distillation_loss, soft_cross_entropy or id_logps, not ppo"},
       {{"compare", kTiny, "--set", "gradients.d_bias=true"}, "--set gradients.d_bias needs a bias"},
       {{"compare", kTiny, "--set", "tolerances.d_bias_rel_l2=1"}, "--set tolerances.d_bias_rel_l2 needs a bias"},
       {{"compare", kTiny, "--set", "kernel.workspace=1"}, "workspace"},

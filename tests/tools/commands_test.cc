@@ -51,7 +51,7 @@ TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
 }
 
 TEST(SeededInputs, ATaskWithAMaskIgnoresByIt) {
-  const Inputs inputs = draw({"task=grpo", "policy.on_policy=true", "ignored_fraction=0.25"});
+  const Inputs inputs = draw({"task=policy_loss", "policy_loss.on_policy=true", "ignored_fraction=0.25"});
   const auto mask = values_of<uint8_t>(inputs, TensorId::kMask);
   ASSERT_EQ(mask.size(), 20000u);
   expect_share(std::ranges::count(mask, 0), mask.size(), 0.25);

@@ -120,8 +120,8 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
   EXPECT_EQ(c.tolerances.d_lora_a_rel_l2, 4);
   EXPECT_EQ(c.tolerances.d_lora_b_rel_l2, 5);
-  EXPECT_EQ(set({"normaliser=12.5"}).cross_entropy.normaliser, 12.5);
-  for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=grpo"}) {
+  EXPECT_EQ(set({"num_items_in_batch=12.5"}).cross_entropy.num_items_in_batch, 12.5);
+  for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=policy_loss"}) {
     EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
   }
 }
@@ -204,8 +204,8 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("model: {name: [1]}"), "c.yaml:1: model.name must be a text, not a list");
   EXPECT_EQ(error("seed: 1\nseed: 2"), "c.yaml:2: seed stands here a second time");
   EXPECT_EQ(error("task: ppo"),
-            "c.yaml:1: task must be cross_entropy, grpo, dpo, kto, distillation, set_distillation, "
-            "soft_targets or id_logps, not ppo");
+            "c.yaml:1: task must be cross_entropy, policy_loss, preference_loss, kto_loss, distillation_loss, "
+            "set_distillation_loss, soft_cross_entropy or id_logps, not ppo");
   EXPECT_EQ(error("level: logit"), "c.yaml:1: level must be fused or logits, not logit");
   EXPECT_EQ(error("kernel:\n  plan: forward_only\n"),
             "c.yaml:2: kernel.plan must be auto, one_pass, two_pass, expected_row or dense, not forward_only");
@@ -221,7 +221,8 @@ TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
   EXPECT_EQ(error("z_loss: -1"), "c.yaml:1: z_loss must be a finite number of at least 0, not -1");
   EXPECT_EQ(error("model: {softcap: -30}"),
             "c.yaml:1: model.softcap must be a finite number above 0, or 0 for none, not -30");
-  EXPECT_EQ(error("normaliser: 0"), "c.yaml:1: normaliser must be a finite number above 0, or none, not 0");
+  EXPECT_EQ(error("num_items_in_batch: 0"),
+            "c.yaml:1: num_items_in_batch must be a finite number above 0, or none, not 0");
   for (const char* bad : {"nan", ".nan", "inf", ".inf", "-.inf", "1e999", "0x10", "1,5"}) {
     EXPECT_EQ(error(std::string("loss_scale: ") + bad),
               std::string("c.yaml:1: loss_scale must be a finite number, not ") + bad);
@@ -231,31 +232,33 @@ TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
 }
 
 TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
-  EXPECT_EQ(error("reduction: sum\nnormaliser: 3\n"), "c.yaml:2: normaliser needs reduction mean");
+  EXPECT_EQ(error("reduction: sum\nnum_items_in_batch: 3\n"), "c.yaml:2: num_items_in_batch needs reduction mean");
   EXPECT_EQ(
       error("kernel: {plan: dense, row_tile: 16}"),
       "c.yaml:1: kernel.row_tile has no meaning with kernel.plan dense, which has no tiles: leave it out or auto");
-  EXPECT_EQ(error("task: kto\ntolerances: {losses_rel_l2: 1}"),
-            "c.yaml:2: tolerances.losses_rel_l2 has no meaning for task kto: it has no loss a token");
+  EXPECT_EQ(error("task: kto_loss\ntolerances: {losses_rel_l2: 1}"),
+            "c.yaml:2: tolerances.losses_rel_l2 has no meaning for task kto_loss: it has no loss a token");
 }
 
 TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
-  EXPECT_EQ(error("policy: {beta: 1}"),
-            "c.yaml:1: policy.beta has no meaning for task cross_entropy: it belongs to grpo");
-  EXPECT_EQ(error("task: dpo\nkto: {beta: 1}\n"), "c.yaml:2: kto.beta has no meaning for task dpo: it belongs to kto");
-  EXPECT_EQ(error("task: kto\npreference: {beta: 1}\n"),
-            "c.yaml:2: preference.beta has no meaning for task kto: it belongs to dpo");
-  EXPECT_EQ(error("task: grpo\nz_loss: 1\n"),
-            "c.yaml:2: z_loss has no meaning for task grpo: it belongs to cross_entropy");
-  EXPECT_EQ(error("task: grpo\nshift: true\n"),
-            "c.yaml:2: shift has no meaning for task grpo: a mask says which tokens count");
-  EXPECT_EQ(error("task: dpo\nbatch_size: 3\n"),
-            "c.yaml:2: batch_size is 3, but task dpo needs an even number of sequences: the chosen ones, then the "
+  EXPECT_EQ(error("policy_loss: {beta: 1}"),
+            "c.yaml:1: policy_loss.beta has no meaning for task cross_entropy: it belongs to policy_loss");
+  EXPECT_EQ(error("task: preference_loss\nkto_loss: {beta: 1}\n"),
+            "c.yaml:2: kto_loss.beta has no meaning for task preference_loss: it belongs to kto_loss");
+  EXPECT_EQ(error("task: kto_loss\npreference_loss: {beta: 1}\n"),
+            "c.yaml:2: preference_loss.beta has no meaning for task kto_loss: it belongs to preference_loss");
+  EXPECT_EQ(error("task: policy_loss\nz_loss: 1\n"),
+            "c.yaml:2: z_loss has no meaning for task policy_loss: it belongs to cross_entropy");
+  EXPECT_EQ(error("task: policy_loss\nshift: true\n"),
+            "c.yaml:2: shift has no meaning for task policy_loss: a mask says which tokens count");
+  EXPECT_EQ(error("task: preference_loss\nbatch_size: 3\n"),
+            "c.yaml:2: batch_size is 3, but task preference_loss needs an even number of sequences: the chosen ones, "
+            "then the "
             "rejected ones");
-  EXPECT_EQ(error("task: dpo\npreference: {losses: [ipo, sft], loss_weights: 2}\nbatch_size: 2\n"),
-            "c.yaml:2: preference.loss_weights has 1 entries, but preference.losses has 2");
-  EXPECT_EQ(error("task: grpo\npolicy: {on_policy: true, log_ratio_deviation: 1}\n"),
-            "c.yaml:2: policy.log_ratio_deviation needs policy.on_policy false");
+  EXPECT_EQ(error("task: preference_loss\npreference_loss: {loss_type: [ipo, sft], loss_weights: 2}\nbatch_size: 2\n"),
+            "c.yaml:2: preference_loss.loss_weights has 1 entries, but preference_loss.loss_type has 2");
+  EXPECT_EQ(error("task: policy_loss\npolicy_loss: {on_policy: true, log_ratio_deviation: 1}\n"),
+            "c.yaml:2: policy_loss.log_ratio_deviation needs policy_loss.on_policy false");
   EXPECT_EQ(error("kernel: {in_place: true}"),
             "c.yaml:1: kernel.in_place needs level logits: at level fused there are no logits to replace");
   EXPECT_EQ(error("level: logits\ngradients: {d_hidden: false}\n"),
@@ -266,7 +269,8 @@ TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
             "c.yaml:2: kernel.gradient_precision needs level fused: at level logits there is no head");
   EXPECT_EQ(error("level: logits\nmodel: {softcap: 30}\n"),
             "c.yaml:2: model.softcap needs level fused: logits are final");
-  EXPECT_EQ(error("level: logits\ntask: kto\n"), "c.yaml:1: level is logits, but task kto has level fused alone");
+  EXPECT_EQ(error("level: logits\ntask: kto_loss\n"),
+            "c.yaml:1: level is logits, but task kto_loss has level fused alone");
   EXPECT_EQ(error("level: logits\nmodel: {dtype: bfloat16}\ngradients: {dtype: float32}\nkernel: {in_place: true}\n"),
             "c.yaml:4: kernel.in_place needs gradients.dtype same: the gradient replaces the logits");
 }
@@ -280,30 +284,32 @@ TEST_F(ConfigTest, AConfigThatSpellsOutDefaultsServesBothLevels) {
 
 TEST_F(ConfigTest, TasksOfDistributionsSayWhatTheyHaveNoUseFor) {
   EXPECT_EQ(error("teacher: {bias: true}"),
-            "c.yaml:1: teacher.bias has no meaning for task cross_entropy: it belongs to distillation");
-  EXPECT_EQ(error("task: distillation\nsets: {ids: 4}\n"),
-            "c.yaml:2: sets.ids has no meaning for task distillation: it belongs to set_distillation, soft_targets "
+            "c.yaml:1: teacher.bias has no meaning for task cross_entropy: it belongs to distillation_loss");
+  EXPECT_EQ(error("task: distillation_loss\nsets: {ids: 4}\n"),
+            "c.yaml:2: sets.ids has no meaning for task distillation_loss: it belongs to set_distillation_loss, "
+            "soft_cross_entropy "
             "and id_logps");
-  EXPECT_EQ(error("task: soft_targets\nsets: {ids: 4, dense: true}\n"), "c.yaml:2: sets.ids needs sets.dense false");
-  EXPECT_EQ(error("task: soft_targets\nshift: 1\n"),
-            "c.yaml:2: shift has no meaning for task soft_targets: the sets say which tokens count");
-  EXPECT_EQ(error("task: set_distillation\nmetrics: {entropy: true}\n"),
-            "c.yaml:2: metrics.entropy has no meaning for task set_distillation: it has no such metric");
+  EXPECT_EQ(error("task: soft_cross_entropy\nsets: {ids: 4, dense: true}\n"),
+            "c.yaml:2: sets.ids needs sets.dense false");
+  EXPECT_EQ(error("task: soft_cross_entropy\nshift: 1\n"),
+            "c.yaml:2: shift has no meaning for task soft_cross_entropy: the sets say which tokens count");
+  EXPECT_EQ(error("task: set_distillation_loss\nmetrics: {entropy: true}\n"),
+            "c.yaml:2: metrics.entropy has no meaning for task set_distillation_loss: it has no such metric");
   EXPECT_EQ(error("task: id_logps\nloss_scale: 2\n"),
             "c.yaml:2: loss_scale has no meaning for task id_logps: it has no loss of its own");
   EXPECT_EQ(error("task: id_logps\nparallel: {data: 2}\n"),
             "c.yaml:2: parallel.data has no meaning for task id_logps: it has no loss that ranks could share");
-  EXPECT_EQ(error("task: distillation\ntop_k: 2\n"),
-            "c.yaml:2: top_k has no meaning for task distillation: its forward call is that of its loss");
+  EXPECT_EQ(error("task: distillation_loss\ntop_k: 2\n"),
+            "c.yaml:2: top_k has no meaning for task distillation_loss: its forward call is that of its loss");
 }
 
 TEST_F(ConfigTest, PolicyAndPreferenceBlocks) {
-  const Config grpo = load(R"(task: grpo
-policy: {variant: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importance_sampling_level: sequence,
+  const Config grpo = load(R"(task: policy_loss
+policy_loss: {loss_type: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importance_sampling_level: sequence,
          log_ratio_clamp: none, sampler_correction: token_mask, sampler_clip_max: none, advantages: token}
 )");
   const PolicyLoss& p = grpo.policy.options;
-  EXPECT_EQ(p.variant, PolicyVariant::kCispo);
+  EXPECT_EQ(p.loss_type, PolicyLossType::kCispo);
   EXPECT_EQ(p.epsilon_high, 4.0);
   EXPECT_EQ(p.kl_estimator, KlEstimator::kK1);
   EXPECT_EQ(p.importance_sampling_level, ImportanceLevel::kSequence);
@@ -312,15 +318,15 @@ policy: {variant: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importan
   EXPECT_EQ(p.sampler_clip_max, std::nullopt);
   EXPECT_TRUE(grpo.policy.advantage_per_token);
 
-  const Config dpo = set({"task=dpo", "batch_size=2", "preference.loss_weights=[1, 0.5]",
-                          "preference.losses=[sigmoid, sft]", "preference.nll_weight=0.25"});
-  EXPECT_EQ(dpo.preference.losses, (std::vector{PairedLoss::kSigmoid, PairedLoss::kSft}));
+  const Config dpo = set({"task=preference_loss", "batch_size=2", "preference_loss.loss_weights=[1, 0.5]",
+                          "preference_loss.loss_type=[sigmoid, sft]", "preference_loss.nll_weight=0.25"});
+  EXPECT_EQ(dpo.preference.loss_type, (std::vector{PreferenceLossType::kSigmoid, PreferenceLossType::kSft}));
   EXPECT_EQ(dpo.preference.loss_weights, (std::vector{1, 0.5}));
   EXPECT_EQ(dpo.preference.nll_weight, 0.25);
-  EXPECT_EQ(set({"task=kto", "kto={beta: 0.3, kl_baseline: false}"}).kto.options.beta, 0.3);
-  EXPECT_EQ(set_error("policy.variant=gpro").substr(0, 28), "--set policy.variant must be");
-  EXPECT_EQ(set_error("policy.log_ratio_clamp=301"),
-            "--set policy.log_ratio_clamp must be a number above 0 and up to 300, or none, not 301");
+  EXPECT_EQ(set({"task=kto_loss", "kto_loss={beta: 0.3, kl_baseline: false}"}).kto.options.beta, 0.3);
+  EXPECT_EQ(set_error("policy_loss.loss_type=gpro").substr(0, 35), "--set policy_loss.loss_type must be");
+  EXPECT_EQ(set_error("policy_loss.log_ratio_clamp=301"),
+            "--set policy_loss.log_ratio_clamp must be a number above 0 and up to 300, or none, not 301");
 }
 
 TEST_F(ConfigTest, SettingsAreTheWholeConfig) {
@@ -344,7 +350,7 @@ TEST_F(ConfigTest, SetGoesThroughTheSameValidation) {
   EXPECT_EQ(set_error("seed"), "--set seed: must have the form key=value, for example model.dtype=bfloat16");
   EXPECT_EQ(set_error("=3"), "--set =3: must have the form key=value, for example model.dtype=bfloat16");
   EXPECT_TRUE(set_error("seed=[1").starts_with("--set seed: the value is not YAML: "));
-  EXPECT_EQ(error("reduction: sum\n", {"normaliser=3"}), "--set normaliser needs reduction mean");
+  EXPECT_EQ(error("reduction: sum\n", {"num_items_in_batch=3"}), "--set num_items_in_batch needs reduction mean");
 }
 
 TEST_F(ConfigTest, FilesThatAreNoConfigsAreOneClearLine) {

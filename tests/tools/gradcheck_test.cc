@@ -18,7 +18,7 @@ namespace {
 using Words = std::vector<std::string>;
 
 const std::string kLogits = config_named("gradcheck/cross_entropy-logits-tiny");
-const std::string kGrpoLogits = config_named("gradcheck/grpo-logits-tiny");
+const std::string kGrpoLogits = config_named("gradcheck/policy_loss-logits-tiny");
 
 class GradcheckTest : public CliTest {
  protected:
@@ -72,8 +72,9 @@ std::set<std::string> operator+(std::set<std::string> a, const std::set<std::str
 }
 
 TEST_F(GradcheckTest, EveryTaskAndLevelPassesWithItsOwnMetricsAndGates) {
-  const json all = checks(
-      {kTiny, config_named("tiny-grpo"), config_named("tiny-dpo"), config_named("tiny-kto"), kLogits, kGrpoLogits}, {});
+  const json all = checks({kTiny, config_named("tiny-policy_loss"), config_named("tiny-preference_loss"),
+                           config_named("tiny-kto_loss"), kLogits, kGrpoLogits},
+                          {});
   ASSERT_EQ(all.size(), 6u);
   EXPECT_EQ(keys(all[0]["metrics"]), kLosses + kLogps + kPerToken + kParameters);
   EXPECT_EQ(keys(all[1]["metrics"]), kLosses + kLogps + kPerToken + kParameters);
@@ -96,7 +97,7 @@ TEST_F(GradcheckTest, EveryTaskAndLevelPassesWithItsOwnMetricsAndGates) {
 }
 
 TEST_F(GradcheckTest, AConfigForBothLevelsPassesAtLogits) {
-  for (const char* config : {"tiny", "tiny-grpo"}) {
+  for (const char* config : {"tiny", "tiny-policy_loss"}) {
     const json all = checks({config_named(config)}, {"level=logits", "model.dtype=float16"});
     EXPECT_EQ(all[0]["level"], "logits");
   }
@@ -104,9 +105,9 @@ TEST_F(GradcheckTest, AConfigForBothLevelsPassesAtLogits) {
 
 TEST_F(GradcheckTest, EveryTaskOfDistributionsPassesWithItsOwnMetricsAndGates) {
   const json all =
-      checks({config_named("tiny-distillation"), config_named("tiny-set_distillation"),
-              config_named("tiny-soft_targets"), config_named("tiny-id_sets"),
-              config_named("gradcheck/distillation-fused-tiny"), config_named("gradcheck/top_k-fused-tiny")},
+      checks({config_named("tiny-distillation_loss"), config_named("tiny-set_distillation_loss"),
+              config_named("tiny-soft_cross_entropy"), config_named("tiny-id_logps"),
+              config_named("gradcheck/distillation_loss-fused-tiny"), config_named("gradcheck/top_k-fused-tiny")},
              {});
   ASSERT_EQ(all.size(), 6u);
   EXPECT_EQ(keys(all[0]["metrics"]), kLosses + kLogps + kPerToken + kParameters);
@@ -125,22 +126,24 @@ TEST_F(GradcheckTest, EveryTaskOfDistributionsPassesWithItsOwnMetricsAndGates) {
 }
 
 TEST_F(GradcheckTest, EveryOptionOfDistributionsPasses) {
-  const std::string distillation = config_named("tiny-distillation"), sets = config_named("tiny-set_distillation");
+  const std::string distillation = config_named("tiny-distillation_loss"),
+                    sets = config_named("tiny-set_distillation_loss");
   for (const Divergence kind : all_of<Divergence>()) {
-    const std::string setting = std::string("distillation.divergence=") + name_of(kind);
-    checks({distillation}, {setting, "distillation.mean_over=sequence_means", "kernel.plan=two_pass"});
+    const std::string setting = std::string("distillation_loss.loss_type=") + name_of(kind);
+    checks({distillation}, {setting, "distillation_loss.mean_over=sequence_means", "kernel.plan=two_pass"});
     checks({distillation}, {setting, "model.dtype=bfloat16", "teacher.dtype=float32", "model.softcap=20"});
     if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) continue;
     for (const OutsideSet outside : all_of<OutsideSet>()) {
       const std::string hard = outside == OutsideSet::kRenormalised ? "0" : "0.5";
-      checks({sets}, {std::string("set_distillation.divergence=") + name_of(kind),
-                      std::string("set_distillation.outside=") + name_of(outside),
-                      "set_distillation.hard_weight=" + hard, "model={bias: true, softcap: 20}"});
+      checks({sets}, {std::string("set_distillation_loss.loss_type=") + name_of(kind),
+                      std::string("set_distillation_loss.outside=") + name_of(outside),
+                      "set_distillation_loss.hard_weight=" + hard, "model={bias: true, softcap: 20}"});
     }
   }
-  checks({config_named("tiny-id_sets")}, {"id_logps.normalise_over=set", "temperature=[0.5, 2]"});
-  checks({config_named("tiny-soft_targets")}, {"soft_targets.subtract_entropy=true", "model.dtype=float64"});
-  checks({}, {"task=soft_targets", "model={hidden_size: 16, vocab_size: 300}", "seq_len=40", "sets.dense=true"});
+  checks({config_named("tiny-id_logps")}, {"id_logps.normalise_over=set", "temperature=[0.5, 2]"});
+  checks({config_named("tiny-soft_cross_entropy")},
+         {"soft_cross_entropy.subtract_entropy=true", "model.dtype=float64"});
+  checks({}, {"task=soft_cross_entropy", "model={hidden_size: 16, vocab_size: 300}", "seq_len=40", "sets.dense=true"});
 }
 
 TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
@@ -167,16 +170,17 @@ TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
   for (const Words& settings : logits) checks({kLogits}, settings);
   for (const char* variant : {"bnpo", "dapo", "cispo", "sapo", "luspo", "vespo", "reinforce", "rloo", "ppo",
                               "importance_sampling", "dppo", "gmpo", "dro", "topr", "clip_cov", "kl_cov"}) {
-    const std::string setting = std::string("policy.variant=") + variant;
-    checks({config_named("tiny-grpo"), kGrpoLogits}, {setting});
+    const std::string setting = std::string("policy_loss.loss_type=") + variant;
+    checks({config_named("tiny-policy_loss"), kGrpoLogits}, {setting});
   }
   for (const char* setting :
-       {"kernel.in_place=true", "policy.importance_sampling_level=sequence", "policy.entropy_bonus=0.01",
-        "policy.top_entropy_quantile=0.5", "policy.advantages=token"}) {
+       {"kernel.in_place=true", "policy_loss.importance_sampling_level=sequence", "policy_loss.entropy_bonus=0.01",
+        "policy_loss.top_entropy_quantile=0.5", "policy_loss.advantages=token"}) {
     checks({kGrpoLogits}, {setting});
   }
   for (const char* losses : {"[hinge, apo_zero]", "[orpo, sft]", "[aot, sigmoid]", "[discopop, ipo]"}) {
-    checks({config_named("tiny-dpo")}, {std::string("preference={losses: ") + losses + ", nll_weight: 0.5}"});
+    checks({config_named("tiny-preference_loss")},
+           {std::string("preference_loss={loss_type: ") + losses + ", nll_weight: 0.5}"});
   }
 }
 
@@ -195,8 +199,9 @@ TEST_F(GradcheckTest, AHeadWithALoraOrPackedPassesWithItsOwnMetrics) {
   const auto loss = [&](const Words& settings) { return check(packed, settings)["metrics"]["loss_ref"].get<double>(); };
   const std::set<double> losses = {loss({}), loss({"model.lora.scale=1"}), loss({"model.packing=none"})};
   EXPECT_EQ(losses.size(), 3u);
-  for (const char* setting : {"model.softcap=20", "model.bias=true", "model.vocab_ids=[2048, 3, 700, 3]",
-                              "model.dtype=float32", "model.lora.rank=0", "kernel.plan=dense", "task=dpo"}) {
+  for (const char* setting :
+       {"model.softcap=20", "model.bias=true", "model.vocab_ids=[2048, 3, 700, 3]", "model.dtype=float32",
+        "model.lora.rank=0", "kernel.plan=dense", "task=preference_loss"}) {
     check(packed, {setting});
   }
 }
@@ -232,7 +237,7 @@ TEST_F(GradcheckTest, SampledGradientsAreRightOnAverage) {
   }
   for (const Words& settings : {Words{"backward.theta=0.2", "model.lora.rank=3"},
                                 {"model.bias=true", "backward.seed=77"},
-                                {"model.dtype=bfloat16", "task=grpo"}}) {
+                                {"model.dtype=bfloat16", "task=policy_loss"}}) {
     EXPECT_GT(check(sampled, settings)["metrics"]["d_hidden_noise"], 0.01);
   }
   EXPECT_FALSE(check(sampled, {"seq_len=0"})["metrics"].contains("d_hidden_noise"));
@@ -278,8 +283,8 @@ TEST_F(GradcheckTest, SeveralConfigsEndWithTheWorst) {
                                   "task: cross_entropy\nlevel: logits\nmodel: {vocab_size: 50}\n"
                                   "seq_len: 9\ntolerances: {dlogits_max_rel: 0}\n");
   const std::string bad = write("bad.yaml",
-                                "task: grpo\nmodel: {hidden_size: 8, vocab_size: 50}\nseq_len: 9\n"
-                                "policy: {variant: dr_grpo}\n");
+                                "task: policy_loss\nmodel: {hidden_size: 8, vocab_size: 50}\nseq_len: 9\n"
+                                "policy_loss: {loss_type: dr_grpo}\n");
   const json two = checks({tight, kLogits}, {}, 1);
   EXPECT_EQ(two[0]["config"], tight);
   EXPECT_FALSE(two[0]["pass"]);
@@ -308,7 +313,7 @@ TEST_F(GradcheckTest, TheTableHasALineAMetricAndAGate) {
 }
 
 TEST_F(GradcheckTest, TwoRunsFindTheSameNumbers) {
-  const Words configs = {kTiny, config_named("tiny-dpo"), kLogits, kGrpoLogits};
+  const Words configs = {kTiny, config_named("tiny-preference_loss"), kLogits, kGrpoLogits};
   const auto numbers = [&] {
     json all = checks(configs, {});
     for (json& one : all) {
@@ -354,9 +359,9 @@ TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
       {model + "seq_len: many\n", "seq_len must be an integer"},
       {model + "batch_size: -1\n", "batch_size must be an integer from 1"},
       {"model: {hidden_size: 4, vocab_size: -8}\n", "model.vocab_size must be an integer from 1"},
-      {model + "task: grpo\npolicy: {variant: gspo}\n", "policy.variant must be"},
-      {model + "task: dpo\npreference: {losses: [dpo]}\n", "preference.losses"},
-      {model + "task: kto\nlevel: logits\n", "level is logits, but task kto has level fused alone"},
+      {model + "task: policy_loss\npolicy_loss: {loss_type: gspo}\n", "policy_loss.loss_type must be"},
+      {model + "task: preference_loss\npreference_loss: {loss_type: [dpo]}\n", "preference_loss.loss_type"},
+      {model + "task: kto_loss\nlevel: logits\n", "level is logits, but task kto_loss has level fused alone"},
       {model + "tolerances: {loss_atol: small}\n", "tolerances.loss_atol must be a finite number"},
       {"", "is empty"},
       {std::string("\x7f"
@@ -393,7 +398,7 @@ TEST_F(GradcheckTest, ChosenEntriesOfHeads) {
     EXPECT_EQ(gate_names(one).count("d_weight_rel_l2"), 1u);
     EXPECT_EQ(gate_names(one).count("d_bias_rel_l2"), 1u);
   }
-  EXPECT_EQ(check(config_named("tiny-distillation"), {"model.vocab_ids=[20, 3, 7]"})["shape"]["vocab"], 3);
+  EXPECT_EQ(check(config_named("tiny-distillation_loss"), {"model.vocab_ids=[20, 3, 7]"})["shape"]["vocab"], 3);
   const Finished refused = gradcheck({kLogits}, {"model.vocab_ids=[1]"});
   EXPECT_EQ(refused.exit_code(), 2);
   EXPECT_TRUE(has(refused.err, "model.vocab_ids chooses entries of a head, and level logits has none")) << refused.err;

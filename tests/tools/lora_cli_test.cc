@@ -73,8 +73,9 @@ class LoraCliTest : public CliTest {
 
 TEST_F(LoraCliTest, EveryTaskHasTheGradientsOfTheReference) {
   Words configs = {"gradcheck"};
-  for (const char* name : {"tiny", "tiny-grpo", "tiny-dpo", "tiny-kto", "tiny-distillation", "tiny-set_distillation",
-                           "tiny-soft_targets", "tiny-id_sets"}) {
+  for (const char* name :
+       {"tiny", "tiny-policy_loss", "tiny-preference_loss", "tiny-kto_loss", "tiny-distillation_loss",
+        "tiny-set_distillation_loss", "tiny-soft_cross_entropy", "tiny-id_logps"}) {
     configs.push_back(config_named(name));
   }
   for (const Words& settings :

@@ -125,7 +125,7 @@ TEST(Oracle, LossOfTwoTokensWorkedOut) {
   const double z = 0.5 * std::log(4.0) * std::log(4.0);
   const double sum = 0.8 * (2 * nll[0] + 4 * nll[1]) + 0.2 * 2 * smooth;
   EXPECT_NEAR(loss_of(), sum / 6 + z, 1e-15);
-  options.normaliser = 5;
+  options.num_items_in_batch = 5;
   EXPECT_NEAR(loss_of(), (sum + 2 * z) / 5, 1e-15);
   options.reduction = Reduction::kSum;
   options.loss_scale = -3;

@@ -48,9 +48,9 @@ class Command(unittest.TestCase):
         self.assertEqual(logitless_command.arguments(job(written="out"))[-2:], ["-o", "out"])
 
     def test_grpo_brings_its_batch(self):
-        line = logitless_command.arguments(job(task="grpo"))
+        line = logitless_command.arguments(job(task="policy_loss"))
         self.assertEqual(line[line.index("--old-logps") + 1], "in.safetensors:old_logps")
-        self.assertLessEqual({"task=grpo", "batch_size=2", "policy.beta=0.04"}, settings(line))
+        self.assertLessEqual({"task=policy_loss", "batch_size=2", "policy_loss.beta=0.04"}, settings(line))
         self.assertNotIn("--advantages", logitless_command.arguments(job()))
 
 

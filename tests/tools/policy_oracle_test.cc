@@ -20,7 +20,7 @@ using oracle::PolicyValue;
 
 // Sequences of tokens with these log ratios, logp = -2 and ref = -2.25, under options.
 struct Example {
-  explicit Example(PolicyVariant variant, std::vector<std::vector<double>> log_ratios, std::vector<double> advantages)
+  explicit Example(PolicyLossType variant, std::vector<std::vector<double>> log_ratios, std::vector<double> advantages)
       : policy_case(plain_case(variant)), data(data_of(log_ratios, advantages)) {}
 
   PolicyValue run() const {
@@ -40,17 +40,18 @@ void expect_token(Example example, double loss, double gradient) {
   EXPECT_DOUBLE_EQ(result.d_logp(0), gradient);
 }
 
-Example one_token(PolicyVariant variant, double log_ratio, double advantage,
+Example one_token(PolicyLossType variant, double log_ratio, double advantage,
                   const std::function<void(PolicyLoss&)>& set = {}) {
   Example example(variant, {{log_ratio}}, {advantage});
-  if (variant == PolicyVariant::kDrGrpo) example.options().max_completion_length = 1;
+  if (variant == PolicyLossType::kDrGrpo) example.options().max_completion_length = 1;
   if (set) set(example.options());
   return example;
 }
 
 TEST(PolicyOracle, ClippedSurrogate) {
-  for (const auto variant : {PolicyVariant::kGrpo, PolicyVariant::kBnpo, PolicyVariant::kDrGrpo, PolicyVariant::kDapo,
-                             PolicyVariant::kLuspo, PolicyVariant::kPpo, PolicyVariant::kRloo}) {
+  for (const auto variant :
+       {PolicyLossType::kGrpo, PolicyLossType::kBnpo, PolicyLossType::kDrGrpo, PolicyLossType::kDapo,
+        PolicyLossType::kLuspo, PolicyLossType::kPpo, PolicyLossType::kRloo}) {
     SCOPED_TRACE(name_of(variant));
     const double above = std::exp(0.5), below = std::exp(-0.5), inside = std::exp(0.125);
     expect_token(one_token(variant, 0.125, 2), -2 * inside, -2 * inside);
@@ -72,43 +73,44 @@ TEST(PolicyOracle, GradientFlowsExactlyOnABound) {
   const double above = std::exp(0.5), below = std::exp(-0.5);
   const auto high = [](double bound) { return [=](auto& o) { o.epsilon_high = bound - 1; }; };
   const auto low = [](double bound) { return [=](auto& o) { o.epsilon_low = 1 - bound; }; };
-  expect_token(one_token(PolicyVariant::kGrpo, 0.5, 1.7, high(above)), -1.7 * above, -1.7 * above);
-  expect_token(one_token(PolicyVariant::kGrpo, 0.5, 1.7, high(std::nextafter(above, 1))), -1.7 * above, 0);
-  expect_token(one_token(PolicyVariant::kGrpo, -0.5, -1.7, low(below)), 1.7 * below, 1.7 * below);
-  expect_token(one_token(PolicyVariant::kGrpo, -0.5, -1.7, low(std::nextafter(below, 1))), 1.7 * below, 0);
-  expect_token(one_token(PolicyVariant::kGrpo, 0.5, -1.7, [=](auto& o) { o.delta = above; }), 1.7 * above, 1.7 * above);
-  expect_token(one_token(PolicyVariant::kGrpo, 0.5, -1.7, [=](auto& o) { o.delta = std::nextafter(above, 1); }),
+  expect_token(one_token(PolicyLossType::kGrpo, 0.5, 1.7, high(above)), -1.7 * above, -1.7 * above);
+  expect_token(one_token(PolicyLossType::kGrpo, 0.5, 1.7, high(std::nextafter(above, 1))), -1.7 * above, 0);
+  expect_token(one_token(PolicyLossType::kGrpo, -0.5, -1.7, low(below)), 1.7 * below, 1.7 * below);
+  expect_token(one_token(PolicyLossType::kGrpo, -0.5, -1.7, low(std::nextafter(below, 1))), 1.7 * below, 0);
+  expect_token(one_token(PolicyLossType::kGrpo, 0.5, -1.7, [=](auto& o) { o.delta = above; }), 1.7 * above,
+               1.7 * above);
+  expect_token(one_token(PolicyLossType::kGrpo, 0.5, -1.7, [=](auto& o) { o.delta = std::nextafter(above, 1); }),
                1.7 * above, 0);
-  expect_token(one_token(PolicyVariant::kGrpo, 0.5, -1, [](auto& o) { o.log_ratio_clamp = 0.5; }), above, above);
-  expect_token(one_token(PolicyVariant::kGrpo, 0.5, -1, [](auto& o) { o.log_ratio_clamp = 0.25; }), std::exp(0.25), 0);
-  expect_token(one_token(PolicyVariant::kGrpo, -0.5, 1, [](auto& o) { o.log_ratio_clamp = 0.5; }), -below, -below);
-  expect_token(one_token(PolicyVariant::kGrpo, -0.5, 1, [](auto& o) { o.log_ratio_clamp = 0.25; }), -std::exp(-0.25),
+  expect_token(one_token(PolicyLossType::kGrpo, 0.5, -1, [](auto& o) { o.log_ratio_clamp = 0.5; }), above, above);
+  expect_token(one_token(PolicyLossType::kGrpo, 0.5, -1, [](auto& o) { o.log_ratio_clamp = 0.25; }), std::exp(0.25), 0);
+  expect_token(one_token(PolicyLossType::kGrpo, -0.5, 1, [](auto& o) { o.log_ratio_clamp = 0.5; }), -below, -below);
+  expect_token(one_token(PolicyLossType::kGrpo, -0.5, 1, [](auto& o) { o.log_ratio_clamp = 0.25; }), -std::exp(-0.25),
                0);
 }
 
 TEST(PolicyOracle, VariantsWithoutTheClippedSurrogate) {
   const double ratio = std::exp(0.5);
   // logp = -2.
-  expect_token(one_token(PolicyVariant::kReinforce, 0.5, 3), 6, -3);
-  expect_token(one_token(PolicyVariant::kCispo, 0.5, 3), 6 * ratio, -3 * ratio);
-  expect_token(one_token(PolicyVariant::kCispo, 0.5, -3, [](auto& o) { o.epsilon_high = 1.25; }), -6 * 1.25, 3 * 1.25);
+  expect_token(one_token(PolicyLossType::kReinforce, 0.5, 3), 6, -3);
+  expect_token(one_token(PolicyLossType::kCispo, 0.5, 3), 6 * ratio, -3 * ratio);
+  expect_token(one_token(PolicyLossType::kCispo, 0.5, -3, [](auto& o) { o.epsilon_high = 1.25; }), -6 * 1.25, 3 * 1.25);
   const double s = 1 / (1 + std::exp(1 - ratio));
-  expect_token(one_token(PolicyVariant::kSapo, 0.5, 3), -12 * s, -3 * 4 * s * (1 - s) * ratio);
+  expect_token(one_token(PolicyLossType::kSapo, 0.5, 3), -12 * s, -3 * 4 * s * (1 - s) * ratio);
   const double n = 1 / (1 + std::exp(1.05 * (1 - ratio)));
-  expect_token(one_token(PolicyVariant::kSapo, 0.5, -3), 12 / 1.05 * n, 3 * 4 * n * (1 - n) * ratio);
+  expect_token(one_token(PolicyLossType::kSapo, 0.5, -3), 12 / 1.05 * n, 3 * 4 * n * (1 - n) * ratio);
   const double positive = std::exp(3 + 2 * 0.5 - 3 * ratio), negative = std::exp(2 + 3 * 0.5 - 2 * ratio);
-  expect_token(one_token(PolicyVariant::kVespo, 0.5, 3), 6 * positive, -3 * positive);
-  expect_token(one_token(PolicyVariant::kVespo, 0.5, -3), -6 * negative, 3 * negative);
+  expect_token(one_token(PolicyLossType::kVespo, 0.5, 3), 6 * positive, -3 * positive);
+  expect_token(one_token(PolicyLossType::kVespo, 0.5, -3), -6 * negative, 3 * negative);
 }
 
 TEST(PolicyOracle, OnPolicyTheRatioIsOneAndItsGradientFlows) {
-  Example example = one_token(PolicyVariant::kGrpo, 0.5, 3);
+  Example example = one_token(PolicyLossType::kGrpo, 0.5, 3);
   example.policy_case.on_policy = true;
   expect_token(example, -3, -3);
 }
 
 TEST(PolicyOracle, SequenceRatios) {
-  Example gspo(PolicyVariant::kGrpo, {{0.25, -0.125, 0.125}, {0.5}}, {1, -1});
+  Example gspo(PolicyLossType::kGrpo, {{0.25, -0.125, 0.125}, {0.5}}, {1, -1});
   gspo.options().importance_sampling_level = ImportanceLevel::kSequence;
   const double mean = std::exp(0.25 / 3);
   PolicyValue loss = gspo.run();
@@ -118,7 +120,7 @@ TEST(PolicyOracle, SequenceRatios) {
   EXPECT_NEAR(loss.d_logp(1), -mean / 2 / 3, 1e-15);
   EXPECT_NEAR(loss.mean_ratio.value, (mean + std::exp(0.5)) / 2, 1e-15);  // each sequence once
 
-  Example rloo(PolicyVariant::kRloo, {{0.25, -0.125}, {}, {0.5}}, {1, 7, -1});
+  Example rloo(PolicyLossType::kRloo, {{0.25, -0.125}, {}, {0.5}}, {1, 7, -1});
   loss = rloo.run();
   EXPECT_NEAR(loss.per_token_loss[0].value, -std::exp(0.125), 1e-15);
   EXPECT_NEAR(loss.loss.value, (-std::exp(0.125) + std::exp(0.5)) / 3, 1e-15);
@@ -128,26 +130,26 @@ TEST(PolicyOracle, SequenceRatios) {
 TEST(PolicyOracle, Normalisers) {
   const std::vector<std::vector<double>> ratios = {{0, 0, 0}, {}, {0}};
   const std::vector<double> advantages = {-1, 5, -10};  // losses 1, 1, 1, 10
-  const auto loss_of = [&](PolicyVariant variant, const std::function<void(PolicyLoss&)>& set = {}) {
+  const auto loss_of = [&](PolicyLossType variant, const std::function<void(PolicyLoss&)>& set = {}) {
     Example example(variant, ratios, advantages);
     if (set) set(example.options());
     return example.run().loss.value;
   };
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kGrpo), 11.0 / 3);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kRloo), 11.0 / 3);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kBnpo), 13.0 / 4);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kPpo), 13.0 / 4);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kDrGrpo), 13.0 / (3 * 9));
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kDapo), 13.0 / 4);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kDapo, [](auto& o) { o.num_items_in_batch = 26; }), 0.5);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kLuspo), 13.0 / 3);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kReinforce), -2 * 13.0 / 3);
-  EXPECT_DOUBLE_EQ(loss_of(PolicyVariant::kGrpo, [](auto& o) { o.loss_scale = 3; }), 11.0);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kGrpo), 11.0 / 3);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kRloo), 11.0 / 3);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kBnpo), 13.0 / 4);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kPpo), 13.0 / 4);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kDrGrpo), 13.0 / (3 * 9));
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kDapo), 13.0 / 4);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kDapo, [](auto& o) { o.num_items_in_batch = 26; }), 0.5);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kLuspo), 13.0 / 3);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kReinforce), -2 * 13.0 / 3);
+  EXPECT_DOUBLE_EQ(loss_of(PolicyLossType::kGrpo, [](auto& o) { o.loss_scale = 3; }), 11.0);
 }
 
 TEST(PolicyOracle, KlEstimators) {
   const auto with = [](KlEstimator estimator, bool corrected) {
-    return one_token(PolicyVariant::kGrpo, 0.5, 0, [=](auto& o) {
+    return one_token(PolicyLossType::kGrpo, 0.5, 0, [=](auto& o) {
       o.beta = 1;
       o.kl_estimator = estimator;
       o.use_bias_correction_kl = corrected;
@@ -166,7 +168,7 @@ TEST(PolicyOracle, KlEstimators) {
 
 TEST(PolicyOracle, Factors) {
   // One sequence is off its policy by 0.5 a token, in the direction that loses probability.
-  Example masked(PolicyVariant::kBnpo, {{-0.25, -0.75}, {0}}, {-1, -1});
+  Example masked(PolicyLossType::kBnpo, {{-0.25, -0.75}, {0}}, {-1, -1});
   for (const double threshold : {0.5, std::nextafter(0.5, 0)}) {
     masked.options().off_policy_mask_threshold = threshold;
     EXPECT_EQ(masked.run().per_token_loss[0].value != 0, threshold == 0.5);
@@ -174,7 +176,7 @@ TEST(PolicyOracle, Factors) {
     EXPECT_DOUBLE_EQ(masked.run().per_token_loss[2].value, 1);
   }
   // Entropies 1 to 5: the median and above.
-  Example top(PolicyVariant::kBnpo, {{0, 0, 0, 0, 0}}, {-1});
+  Example top(PolicyLossType::kBnpo, {{0, 0, 0, 0, 0}}, {-1});
   top.data.at.entropy = {4, 1, 3, 5, 2};
   top.options().top_entropy_quantile = 0.5;
   top.options().entropy_bonus = 0.5;
@@ -184,7 +186,7 @@ TEST(PolicyOracle, Factors) {
   EXPECT_DOUBLE_EQ(loss.d_entropy(4), 0);
   EXPECT_DOUBLE_EQ(loss.mean_entropy.value, 3);
 
-  Example sampler(PolicyVariant::kBnpo, {{0.25, 0.25}}, {-1});
+  Example sampler(PolicyLossType::kBnpo, {{0.25, 0.25}}, {-1});
   sampler.policy_case.with_sampling = true;
   sampler.data.sampling_logps[0] -= 0.5;
   sampler.data.sampling_logps[1] -= 0.25;
@@ -204,7 +206,7 @@ TEST(PolicyOracle, Factors) {
 }
 
 TEST(PolicyOracle, Metrics) {
-  Example example(PolicyVariant::kBnpo, {{0.5, 0.5}, {-0.5}, {0.125}}, {1, -1, 1});
+  Example example(PolicyLossType::kBnpo, {{0.5, 0.5}, {-0.5}, {0.125}}, {1, -1, 1});
   const PolicyValue loss = example.run();
   EXPECT_EQ(loss.tokens, 4);
   EXPECT_DOUBLE_EQ(loss.clip_fraction_high, 0.5);

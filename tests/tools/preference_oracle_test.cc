@@ -62,7 +62,7 @@ TEST(PreferenceOracle, DerivativesOfKto) {
 
 // One pair: c = -2, r = -3, c⁰ = -4, r⁰ = -3.5: a = 2, b = 0.5, Δ = 1.5; beta 2.
 struct ByHand {
-  PairedLoss loss;
+  PreferenceLossType loss;
   double value, by_c, by_r;
 };
 
@@ -72,7 +72,7 @@ TEST(PreferenceOracle, OnePairByHand) {
   const double e = 0.25, ratio = std::log((1 - e) / e);
   const double lambda = 1 - std::log((1 - std::exp(-2)) / (1 - std::exp(-3)));
   const double m = s(3 / 0.5);
-  using L = PairedLoss;
+  using L = PreferenceLossType;
   const std::vector<ByHand> cases = {
       {L::kSigmoid, -ls(3), -2 * s(-3), 2 * s(-3)},
       {L::kSigmoidNorm, -ls(3), -2 * s(-3), 2 * s(-3)},
@@ -116,7 +116,7 @@ TEST(PreferenceOracle, OnePairByHand) {
 }
 
 TEST(PreferenceOracle, HingeHasNoSlopeAtItsKink) {
-  PreferenceLoss options = options_of(PairedLoss::kHinge);
+  PreferenceLoss options = options_of(PreferenceLossType::kHinge);
   options.beta = 0.5;
   for (const auto& [chosen, slope] : std::vector<std::pair<double, double>>{{-1, 0}, {-1.25, -0.5}, {-0.75, 0}}) {
     // 1 - 0.5 (chosen + 3)
@@ -128,7 +128,7 @@ TEST(PreferenceOracle, HingeHasNoSlopeAtItsKink) {
 }
 
 TEST(PreferenceOracle, OrpoIsFiniteAtCertainty) {
-  const PreferenceLoss options = options_of(PairedLoss::kOrpo);
+  const PreferenceLoss options = options_of(PreferenceLossType::kOrpo);
   const auto truth_at = [&](double c) { return compute_preference(one_token_batch({c, -1}, {}), options); };
   const oracle::PreferenceTruth edge = truth_at(-0x1p-24);
   for (const double c : {0.0, -1e-12, -0x1p-25}) {
@@ -142,7 +142,7 @@ TEST(PreferenceOracle, OrpoIsFiniteAtCertainty) {
 }
 
 TEST(PreferenceOracle, DiscopopWithoutOverflow) {
-  PreferenceLoss options = options_of(PairedLoss::kDiscopop);
+  PreferenceLoss options = options_of(PreferenceLossType::kDiscopop);
   options.beta = 1;
   for (const double z : {-1e4, -699.0, 699.0, 1e4}) {
     const oracle::PreferenceTruth truth = compute_preference(one_token_batch({z, 0}, {0, 0}), options);
@@ -156,7 +156,7 @@ TEST(PreferenceOracle, AotSortsAndKeepsTheOrderOfEqualValues) {
   // c - r: 1, 3, 1; c⁰ - r⁰: 0, 2, -1. Sorted: 1 (pair 0), 1 (pair 2), 3 (pair 1) against -1, 0, 2: D = 2, 1,
   // 1.
   const SequenceBatch batch = one_token_batch({-1, -1, -3, -2, -4, -4}, {-2, -1, -3, -2, -3, -2});
-  PreferenceLoss options = options_of(PairedLoss::kAot);
+  PreferenceLoss options = options_of(PreferenceLossType::kAot);
   options.beta = 1;
   const auto s = [](double x) { return 1 / (1 + std::exp(-x)); };
   const oracle::PreferenceTruth paired = compute_preference(batch, options);
@@ -167,7 +167,7 @@ TEST(PreferenceOracle, AotSortsAndKeepsTheOrderOfEqualValues) {
     EXPECT_NEAR(paired.d_logp[3 + k], -slopes[k], 1e-16);
   }
   // a: 1, 0, 0; b: 0, -1, -2. Sorted: 0 (1), 0 (2), 1 (0) against -2 (2), -1 (1), 0 (0): D = 2, 1, 1.
-  options.losses = {PairedLoss::kAotUnpaired};
+  options.loss_type = {PreferenceLossType::kAotUnpaired};
   const oracle::PreferenceTruth unpaired = compute_preference(batch, options);
   EXPECT_NEAR(unpaired.loss, paired.loss, 1e-15);
   const double chosen[] = {-s(-1) / 3, -s(-2) / 3, -s(-1) / 3}, rejected[] = {s(-1) / 3, s(-1) / 3, s(-2) / 3};

@@ -143,7 +143,7 @@ class ProfileFileTest : public testing::FolderTest {
 TEST_F(ProfileFileTest, IsReadAsItWasWritten) {
   ProfileEntry one = entry(kShape, 256);
   one.plan = PlanKind::kTwoPass;
-  one.task = "grpo";
+  one.task = "policy_loss";
   one.default_s = 0.25;
   one.tuned_s = 0.125;
   ProfileEntry two = entry({.tokens = 3, .vocab_size = 9, .dtype = DType::kBFloat16}, 0);

@@ -104,8 +104,8 @@ TEST(RankPart, TokensThatNothingCouplesAreCutAnywhere) {
 
 TEST(RankPart, SequencesStayWhole) {
   for (const char* advantages : {"sequence", "token"}) {
-    const io::Config config = config_of({"parallel.data=4", "task=grpo", "policy.beta=0.1", "ignored_fraction=0.3",
-                                         std::string("policy.advantages=") + advantages});
+    const io::Config config = config_of({"parallel.data=4", "task=policy_loss", "policy_loss.beta=0.1",
+                                         "ignored_fraction=0.3", std::string("policy_loss.advantages=") + advantages});
     const Inputs whole = make_seeded_inputs(config);
     const std::vector<RankPart> parts = parts_of(config, whole.job);
     expect_each_token_once(parts, 30);
@@ -125,7 +125,7 @@ TEST(RankPart, SequencesStayWhole) {
 }
 
 TEST(RankPart, PairsStayTogether) {
-  const io::Config config = config_of({"parallel.data=2", "task=dpo"});
+  const io::Config config = config_of({"parallel.data=2", "task=preference_loss"});
   const Inputs whole = make_seeded_inputs(config);
   const std::vector<RankPart> parts = parts_of(config, whole.job);
   expect_each_token_once(parts, 30);
@@ -134,7 +134,7 @@ TEST(RankPart, PairsStayTogether) {
 }
 
 TEST(RankPart, MismatchedCompletionsAreShared) {
-  const io::Config config = config_of({"parallel.data=4", "task=kto"});
+  const io::Config config = config_of({"parallel.data=4", "task=kto_loss"});
   const Inputs whole = make_seeded_inputs(config);
   std::vector<double> kl;
   std::vector<uint8_t> labels;
@@ -161,8 +161,8 @@ TEST(RankPart, PackedSequencesKeepTheirLengths) {
 
 TEST(RankPart, OutputsComeBackToTheirPlaces) {
   for (const char* layout : {"vocab_hidden", "hidden_vocab"}) {
-    const io::Config config =
-        config_of({"parallel.vocab=2", "parallel.data=2", "task=dpo", std::string("model.layout=") + layout});
+    const io::Config config = config_of(
+        {"parallel.vocab=2", "parallel.data=2", "task=preference_loss", std::string("model.layout=") + layout});
     const Inputs inputs = make_seeded_inputs(config);
     Job whole = inputs.job;
     const std::vector<Memory> memory = add_outputs(config, whole);
@@ -200,7 +200,7 @@ TEST(RankPart, FewerUnitsThanRanksAreRefused) {
   };
   EXPECT_EQ(message_of({"parallel.data=31"}), "--set parallel.data = 31: the batch has 30 tokens");
   EXPECT_EQ(message_of({"parallel.data=7", "shift=true"}), "--set parallel.data = 7: the batch has 6 sequences");
-  EXPECT_EQ(message_of({"parallel.data=4", "task=dpo"}), "--set parallel.data = 4: the batch has 3 pairs");
+  EXPECT_EQ(message_of({"parallel.data=4", "task=preference_loss"}), "--set parallel.data = 4: the batch has 3 pairs");
   EXPECT_EQ(message_of({"parallel.data=30"}), "");
 }
 

@@ -355,7 +355,7 @@ TEST_F(ScoreTest, BadInputIsOneLineAndLeavesNothing) {
       {out + std::vector<std::string>{kTiny, "--set", "label_smoothing=0.1"}, "--set label_smoothing has no effect"},
       {out + std::vector<std::string>{kTiny, "--set", "gradients={d_hidden: false}"}, "has no effect on score"},
       {out + std::vector<std::string>{kTiny, "--set", "kernel.plan=two_pass"}, "--set kernel.plan has no effect"},
-      {out + std::vector<std::string>{"--set", "task=kto"}, "--set task is kto, but score computes no loss"},
+      {out + std::vector<std::string>{"--set", "task=kto_loss"}, "--set task is kto_loss, but score computes no loss"},
       {out + std::vector<std::string>{"--set", "level=logits"}, "--set level is logits, but score takes hidden states"},
       {out + std::vector<std::string>{kTiny, "--set", "kernel.workspace=1"}, "workspace"},
       {out + std::vector<std::string>{kTiny, "--set", "model.softcap=x"}, "model.softcap"},

@@ -117,7 +117,7 @@ TEST_F(CliTest, RealTensorsMayBeBatched) {
   EXPECT_TRUE(has(call(path("batched"), {"--lengths", path("states")}).err, "hidden must have 2 dimensions"));
   const auto pairs = [&](const std::string& hidden, const std::string& targets) {
     return run({"compare", "--hidden", path("batched") + hidden, "--lm-head", path("head"), "--targets",
-                path("batched") + targets, "--set", "task=dpo", "--set", "preference.losses=simpo"});
+                path("batched") + targets, "--set", "task=preference_loss", "--set", "preference_loss.loss_type=simpo"});
   };
   EXPECT_EQ(pairs(":pair", ":other").exit_code(), 0) << pairs(":pair", ":other").err;
   EXPECT_TRUE(has(pairs(":hidden", ":targets").err, "hidden holds 3 sequences: pairs need an even number"));
@@ -191,20 +191,20 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
   const std::vector<std::string> itself = {"--teacher-hidden", path("states") + ":hidden", "--teacher-lm-head",
                                            path("head")};
   // Its gradient is 0 to rounding, which no relative error tells from the reference's.
-  const Finished same = call("compare", "distillation", itself + std::vector<std::string>{"--json", "-"});
+  const Finished same = call("compare", "distillation_loss", itself + std::vector<std::string>{"--json", "-"});
   EXPECT_EQ(json::parse(same.out)["fused"]["loss"], 0) << same.err;
-  const double of_other = loss("distillation", taught);
+  const double of_other = loss("distillation_loss", taught);
   EXPECT_GT(of_other, 0.01);
   // A bias that is the same everywhere changes no distribution.
-  EXPECT_NEAR(loss("distillation", taught + std::vector<std::string>{"--teacher-bias", teacher}), of_other, 1e-6);
+  EXPECT_NEAR(loss("distillation_loss", taught + std::vector<std::string>{"--teacher-bias", teacher}), of_other, 1e-6);
   const std::vector<std::string> given = {"--set-ids", sets};
   const std::vector<std::string> weighed = given + std::vector<std::string>{"--set-values", sets + ":set_values"};
   const std::vector<std::string> counted = {"--set-counts", sets + ":set_counts"};
-  EXPECT_NE(loss("soft_targets", weighed), loss("soft_targets", weighed + counted));
+  EXPECT_NE(loss("soft_cross_entropy", weighed), loss("soft_cross_entropy", weighed + counted));
   EXPECT_NE(loss("id_logps", weighed), loss("id_logps", weighed + counted));
-  EXPECT_GT(loss("set_distillation", given + std::vector<std::string>{"--set-values", sets + ":logps"}), 0.01);
+  EXPECT_GT(loss("set_distillation_loss", given + std::vector<std::string>{"--set-values", sets + ":logps"}), 0.01);
   // Rows with a 1 at the target are the target; that of the fourth token, which cross-entropy ignores, is 0.
-  const double one_hot = loss("soft_targets", {"--soft-rows", sets});
+  const double one_hot = loss("soft_cross_entropy", {"--soft-rows", sets});
   EXPECT_NEAR(one_hot * 6, loss("cross_entropy", {}) * 5, 1e-5);
 
   const auto error = [&](const char* task, const std::vector<std::string>& more) {
@@ -213,23 +213,23 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
     return result.err;
   };
-  EXPECT_TRUE(has(error("distillation", {}), "task distillation of real tensors needs --teacher-hidden"));
+  EXPECT_TRUE(has(error("distillation_loss", {}), "task distillation_loss of real tensors needs --teacher-hidden"));
   EXPECT_TRUE(has(error("id_logps", given), "task id_logps of real tensors needs --set-values"));
   EXPECT_TRUE(has(error("cross_entropy", taught), "--teacher-hidden was given, but task cross_entropy has no use"));
-  EXPECT_TRUE(has(error("distillation", {"--teacher-hidden", teacher + ":short", "--teacher-lm-head", teacher}),
+  EXPECT_TRUE(has(error("distillation_loss", {"--teacher-hidden", teacher + ":short", "--teacher-lm-head", teacher}),
                   "tensor short [3, 3]: must have one row for each of the 6 rows of hidden"));
-  EXPECT_TRUE(has(error("distillation", {"--teacher-hidden", teacher, "--teacher-lm-head", teacher + ":small"}),
+  EXPECT_TRUE(has(error("distillation_loss", {"--teacher-hidden", teacher, "--teacher-lm-head", teacher + ":small"}),
                   "tensor small [6, 3]: must be [7, 3]"));
-  EXPECT_TRUE(has(error("distillation", taught + std::vector<std::string>{"--set", "teacher.hidden_size=4"}),
+  EXPECT_TRUE(has(error("distillation_loss", taught + std::vector<std::string>{"--set", "teacher.hidden_size=4"}),
                   "--set teacher.hidden_size is 4, but "));
-  EXPECT_TRUE(has(error("soft_targets", given + std::vector<std::string>{"--set-values", sets + ":half"}),
+  EXPECT_TRUE(has(error("soft_cross_entropy", given + std::vector<std::string>{"--set-values", sets + ":half"}),
                   "--set-values has 6 entries, but --set-ids has 12"));
   const std::vector<std::string> dense = {"--soft-rows", sets + ":soft_rows"};
-  EXPECT_TRUE(has(error("soft_targets", dense + given), "--soft-rows and --set-ids were given"));
-  EXPECT_TRUE(has(error("soft_targets", dense + counted), "--soft-rows and --set-counts were given"));
-  EXPECT_TRUE(has(error("soft_targets", dense + std::vector<std::string>{"--set-values", sets + ":set_values"}),
+  EXPECT_TRUE(has(error("soft_cross_entropy", dense + given), "--soft-rows and --set-ids were given"));
+  EXPECT_TRUE(has(error("soft_cross_entropy", dense + counted), "--soft-rows and --set-counts were given"));
+  EXPECT_TRUE(has(error("soft_cross_entropy", dense + std::vector<std::string>{"--set-values", sets + ":set_values"}),
                   "--soft-rows and --set-values were given"));
-  EXPECT_TRUE(has(error("soft_targets", dense + std::vector<std::string>{"--set", "sets.ids=2"}),
+  EXPECT_TRUE(has(error("soft_cross_entropy", dense + std::vector<std::string>{"--set", "sets.ids=2"}),
                   "--set sets.ids has no effect on --soft-rows"));
   EXPECT_TRUE(has(error("id_logps", weighed + std::vector<std::string>{"--set", "sets.ids=3"}),
                   "--set sets.ids is 3, but --set-ids has 12 entries for 6 tokens"));

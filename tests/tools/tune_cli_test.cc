@@ -77,7 +77,8 @@ TEST_F(TuneTest, KeepsEntriesOfOtherShapesAndReplacesItsOwn) {
 
 TEST_F(TuneTest, RunsEveryTaskAndLevel) {
   const std::string configs = std::filesystem::path(kTiny).parent_path().string() + "/";
-  for (const char* name : {"tiny-grpo", "tiny-dpo", "tiny-kto", "gradcheck/cross_entropy-logits-tiny"}) {
+  for (const char* name :
+       {"tiny-policy_loss", "tiny-preference_loss", "tiny-kto_loss", "gradcheck/cross_entropy-logits-tiny"}) {
     const std::string config = configs + name + ".yaml";
     const Finished result = run({"tune", config, "--budget-s", kAmple, "-o", profile(), "--quiet"});
     EXPECT_EQ(result.exit_code(), 0) << name << ": " << result.err;

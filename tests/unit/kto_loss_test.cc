@@ -103,14 +103,14 @@ TEST(KtoLossFunction, NaNReachesTheLoss) {
 
 // A sequence that weighs nothing adds nothing, though its loss be infinite.
 TEST(KtoLossFunction, WithoutAWeightNothingIsInfinite) {
-  for (const UnpairedLoss loss : all_of<UnpairedLoss>()) {
+  for (const KtoLossType loss : all_of<KtoLossType>()) {
     KtoLoss options;
-    options.loss = loss;
+    options.loss_type = loss;
     oracle::KtoInput input;
     input.batch = one_token_batch({-std::numeric_limits<double>::infinity(), -1.5}, {-2, -2});
     input.labels = {1, 0};
     input.sequence_weights = {0, 1};
-    if (loss == UnpairedLoss::kA2po) input.reward_targets = {0.5, 0.25};
+    if (loss == KtoLossType::kA2po) input.reward_targets = {0.5, 0.25};
     const KtoRun run = run_kto(input, options);
     EXPECT_TRUE(std::isfinite(run.result.loss)) << name_of(loss);
     EXPECT_EQ(run.d_logp[0], 0) << name_of(loss);

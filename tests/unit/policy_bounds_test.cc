@@ -16,9 +16,9 @@ namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-constexpr PolicyVariant kClipped[] = {PolicyVariant::kGrpo, PolicyVariant::kBnpo,  PolicyVariant::kDrGrpo,
-                                      PolicyVariant::kDapo, PolicyVariant::kLuspo, PolicyVariant::kPpo,
-                                      PolicyVariant::kRloo};
+constexpr PolicyLossType kClipped[] = {PolicyLossType::kGrpo, PolicyLossType::kBnpo,  PolicyLossType::kDrGrpo,
+                                       PolicyLossType::kDapo, PolicyLossType::kLuspo, PolicyLossType::kPpo,
+                                       PolicyLossType::kRloo};
 // Mantissas at which products of neighbours round to the same number, and at which they do not.
 constexpr double kAdvantages[] = {1, -1, 1.75, -1.75, 0.7, -0.7, 1.0000001, -1.9999999, 3.3, -3.3, 1e-3, -1e-3, 0};
 
@@ -33,7 +33,7 @@ std::vector<double> around(double value) {
 }
 
 TEST(PolicyBounds, ClipBounds) {
-  for (const PolicyVariant variant : kClipped) {
+  for (const PolicyLossType variant : kClipped) {
     for (const double advantage : kAdvantages) {
       for (const double log_ratio : {0.0625, 0.25, 0.5, 0.6875}) {
         const PolicyData up = data_of({{log_ratio}, {0.125}}, {advantage, 1});
@@ -71,7 +71,7 @@ TEST(PolicyBounds, ClipBoundsOfSequences) {
   for (const double advantage : kAdvantages) {
     const PolicyData data = data_of(ratios, {advantage, kNaN, advantage});
     for (const bool rloo : {false, true}) {
-      PolicyCase c = one_case(rloo ? PolicyVariant::kRloo : PolicyVariant::kGrpo, "of sequences");
+      PolicyCase c = one_case(rloo ? PolicyLossType::kRloo : PolicyLossType::kGrpo, "of sequences");
       if (!rloo) c.options.importance_sampling_level = ImportanceLevel::kSequence;
       for (const double bound : around(std::exp(rloo ? 1.0 : 0.25))) {
         c.options.epsilon_high = bound - 1;
@@ -89,7 +89,7 @@ TEST(PolicyBounds, ClipBoundsOfSequences) {
 }
 
 TEST(PolicyBounds, LogRatioClamp) {
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     for (const double log_ratio : {0.25, -0.25, 1.5, -1.5, 25.0, -25.0, 40.0, -800.0, 800.0}) {
       for (const double advantage : {1.7, -1.7, 0.0}) {
         PolicyData data = data_of({{log_ratio}, {0.125, 0.25}}, {advantage, 1});
@@ -118,7 +118,7 @@ TEST(PolicyBounds, LogRatioClamp) {
 TEST(PolicyBounds, SharesOfElevenTokens) {
   PolicyData data = data_of({std::vector<double>(11, 0.125)}, {1});
   for (size_t i = 0; i < 11; ++i) data.at.entropy[i] = 0.1 * static_cast<double>(i * 7 % 11);
-  PolicyCase c = one_case(PolicyVariant::kGrpo, "eleven tokens");
+  PolicyCase c = one_case(PolicyLossType::kGrpo, "eleven tokens");
   for (int tenths = 1; tenths < 10; ++tenths) {
     c.options.top_entropy_quantile = tenths / 10.0;
     const std::vector<double> losses = evaluate(c, data).result.per_token_loss;
@@ -130,7 +130,7 @@ TEST(PolicyBounds, SharesOfElevenTokens) {
 // float64.
 TEST(PolicyBounds, NoWeightIsInfinite) {
   std::vector<PolicyCase> cases = policy_cases(40);
-  PolicyCase vespo = one_case(PolicyVariant::kVespo, "a weight without a maximum");
+  PolicyCase vespo = one_case(PolicyLossType::kVespo, "a weight without a maximum");
   vespo.options.vespo_k_pos = vespo.options.vespo_k_neg = 1e6;
   cases.push_back(vespo);
   for (PolicyCase& c : cases) {
@@ -161,7 +161,7 @@ TEST(PolicyBounds, CispoBound) {
   for (const double advantage : kAdvantages) {
     for (const double log_ratio : {-0.5, 0.5, 1.5, 3.0}) {
       for (const double bound : around(std::exp(log_ratio))) {
-        PolicyCase c = one_case(PolicyVariant::kCispo, "bound at " + std::to_string(log_ratio));
+        PolicyCase c = one_case(PolicyLossType::kCispo, "bound at " + std::to_string(log_ratio));
         c.options.epsilon_high = bound;
         matches_oracle(c, data_of({{log_ratio}, {0.125}}, {advantage, 1}));
       }
@@ -170,11 +170,11 @@ TEST(PolicyBounds, CispoBound) {
 }
 
 TEST(PolicyBounds, SamplerBounds) {
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     for (const auto mode : {SamplerCorrection::kTokenTruncate, SamplerCorrection::kTokenMask,
                             SamplerCorrection::kSequenceTruncate, SamplerCorrection::kSequenceMask}) {
       const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
-      if (variant == PolicyVariant::kVespo && !of_token) continue;
+      if (variant == PolicyLossType::kVespo && !of_token) continue;
       PolicyCase c = one_case(variant, name_of(mode));
       c.with_sampling = true;
       c.options.sampler_correction = mode;
@@ -210,7 +210,7 @@ TEST(PolicyBounds, OffPolicyThreshold) {
   PolicyData data = data_of({{-0.5, -0.25, -0.25, -1}, {0.5, 0.25}, {}, {-0.75}}, {-1, -1, kNaN, 0});
   data.sampling_logps[3] = kNaN;
   data.sampling_logps[0] += 1;
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
     PolicyCase c = one_case(variant, "off-policy mask");
     for (const bool sampler : {false, true}) {
       c.with_sampling = sampler;
@@ -228,8 +228,8 @@ TEST(PolicyBounds, OffPolicyThreshold) {
 
 TEST(PolicyBounds, EntropyQuantile) {
   PolicyData data = data_of({{0.125, 0.25, 0.125}, {}, {-0.125, 0.5}}, {1, kNaN, -1});
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) {
-    if (variant == PolicyVariant::kGmpo) continue;
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
+    if (variant == PolicyLossType::kGmpo) continue;
     for (const double quantile : {1.0, 0.75, 0.5, 0.25, 0.3, 0.9, 1e-9}) {
       for (const double bonus : {0.0, 0.5}) {
         PolicyCase c = one_case(variant, "top entropy quantile " + std::to_string(quantile));

@@ -109,7 +109,7 @@ void matches_oracle(const PolicyCase& policy_case, const PolicyData& data) {
   expect_close("clip_fraction", metrics.clip_fraction, want.clip_fraction);
 }
 
-PolicyCase one_case(PolicyVariant variant, const std::string& name) {
+PolicyCase one_case(PolicyLossType variant, const std::string& name) {
   PolicyCase result = plain_case(variant);
   result.name += ", " + name;
   return result;

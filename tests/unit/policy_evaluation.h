@@ -26,6 +26,6 @@ Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data, Calls 
 void matches_oracle(const PolicyCase& policy_case, const PolicyData& data);
 
 /// Returns the variant's plain case under another name.
-PolicyCase one_case(PolicyVariant variant, const std::string& name);
+PolicyCase one_case(PolicyLossType variant, const std::string& name);
 
 }  // namespace logitless::testing

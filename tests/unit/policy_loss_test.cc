@@ -51,8 +51,9 @@ TEST(PolicyLoss, Groups) {
     const loss::CompletionLoss loss(task, data.offsets, 3);
     const bool of_batch = couples_batch(policy_case);
     const bool of_sequence =
-        options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kGmpo ||
-        options.variant == PolicyVariant::kVespo || options.importance_sampling_level == ImportanceLevel::kSequence ||
+        options.loss_type == PolicyLossType::kRloo || options.loss_type == PolicyLossType::kGmpo ||
+        options.loss_type == PolicyLossType::kVespo ||
+        options.importance_sampling_level == ImportanceLevel::kSequence ||
         options.off_policy_mask_threshold.has_value() ||
         options.sampler_correction == SamplerCorrection::kSequenceTruncate ||
         options.sampler_correction == SamplerCorrection::kSequenceMask ||
@@ -93,7 +94,7 @@ TEST(PolicyLoss, NaNReachesTheLoss) {
 }
 
 TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
-  PolicyCase policy_case = one_case(PolicyVariant::kGrpo, "entropies of NaN");
+  PolicyCase policy_case = one_case(PolicyLossType::kGrpo, "entropies of NaN");
   policy_case.options.top_entropy_quantile = 0.5;
   PolicyData data = data_of({std::vector<double>(100, 0.125)}, {1});
   for (size_t i = 0; i < 100; i += 3) data.at.entropy[i] = data.at.logp[i] = kNaN;
@@ -106,8 +107,8 @@ TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
 // Two tokens in the second of two packed sequences: two advantages are what the caller says.
 TEST(PolicyLoss, AsManyTokensAsSequences) {
   const PolicyData data = data_of({{}, {0.25, 0.125}}, {kNaN, -2});
-  for (const PolicyVariant variant : all_of<PolicyVariant>()) matches_oracle(plain_case(variant), data);
-  PolicyCase of_tokens = one_case(PolicyVariant::kGrpo, "two advantages");
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) matches_oracle(plain_case(variant), data);
+  PolicyCase of_tokens = one_case(PolicyLossType::kGrpo, "two advantages");
   of_tokens.advantages_per_token = true;
   PolicyData two = data;
   two.token_advantages = {1, -2};
@@ -116,7 +117,7 @@ TEST(PolicyLoss, AsManyTokensAsSequences) {
 }
 
 TEST(PolicyLoss, FewerItemsThanOneCountAsOne) {
-  for (const PolicyVariant variant : {PolicyVariant::kDapo, PolicyVariant::kCispo, PolicyVariant::kVespo}) {
+  for (const PolicyLossType variant : {PolicyLossType::kDapo, PolicyLossType::kCispo, PolicyLossType::kVespo}) {
     PolicyCase one = one_case(variant, "items"), fewer = one;
     one.options.num_items_in_batch = 1;
     fewer.options.num_items_in_batch = 0.25;
@@ -149,19 +150,19 @@ TEST(PolicyLoss, NoTokens) {
 
 // A part that weighs nothing adds nothing, though it be infinite.
 TEST(PolicyLoss, WithoutAWeightNothingIsInfinite) {
-  PolicyCase dro = one_case(PolicyVariant::kDro, "dro without its square");
+  PolicyCase dro = one_case(PolicyLossType::kDro, "dro without its square");
   dro.options.dro_tau = 0;
-  PolicyCase topr = one_case(PolicyVariant::kTopr, "topr without good answers");
+  PolicyCase topr = one_case(PolicyLossType::kTopr, "topr without good answers");
   topr.options.topr_weight_pos = 0;
-  PolicyCase cispo = one_case(PolicyVariant::kCispo, "cispo without a weight");
+  PolicyCase cispo = one_case(PolicyLossType::kCispo, "cispo without a weight");
   cispo.options.epsilon_high = 0;
-  PolicyCase vespo = one_case(PolicyVariant::kVespo, "vespo whose weight underflows");
+  PolicyCase vespo = one_case(PolicyLossType::kVespo, "vespo whose weight underflows");
   for (const PolicyCase& c : {dro, topr, cispo, vespo}) {
     SCOPED_TRACE(c.name);
-    const bool of_sequence = c.options.variant == PolicyVariant::kVespo;
+    const bool of_sequence = c.options.loss_type == PolicyLossType::kVespo;
     const std::vector<double> first =
         of_sequence ? std::vector<double>{0.25, 12, 12, 12, 12} : std::vector<double>{0.25};
-    PolicyData data = data_of({first, {0.125}}, {c.options.variant == PolicyVariant::kDro ? 0.0 : 1.0, -1});
+    PolicyData data = data_of({first, {0.125}}, {c.options.loss_type == PolicyLossType::kDro ? 0.0 : 1.0, -1});
     data.at.logp[0] = -std::numeric_limits<double>::infinity();
     const Evaluated got = evaluate(c, data);
     EXPECT_EQ(got.result.per_token_loss[0], 0);
@@ -172,7 +173,7 @@ TEST(PolicyLoss, WithoutAWeightNothingIsInfinite) {
 
 // Equal covariances take the first token: all are 0 where advantages are equal.
 TEST(PolicyLoss, KlCovOfEqualAdvantagesTakesTheFirstToken) {
-  PolicyCase c = one_case(PolicyVariant::kKlCov, "one sequence");
+  PolicyCase c = one_case(PolicyLossType::kKlCov, "one sequence");
   c.options.cov_share = 0.2;
   PolicyCase without = c;
   c.options.cov_kl_weight = 100;
@@ -187,7 +188,7 @@ TEST(PolicyLoss, KlCovOfEqualAdvantagesTakesTheFirstToken) {
 
 // A sure token's log-probability that rounding has put above 0 is in the trust region as one of 0 is.
 TEST(PolicyLoss, TrustRegionOfATokenThatWasSure) {
-  PolicyCase c = one_case(PolicyVariant::kDppo, "from 1 to e^-1.6");
+  PolicyCase c = one_case(PolicyLossType::kDppo, "from 1 to e^-1.6");
   c.options.trust_region = TrustRegion::kKl;
   PolicyData data = data_of({{-1.6}}, {-1});
   data.at.logp[0] = -1.6;

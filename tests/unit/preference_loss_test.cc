@@ -24,7 +24,7 @@ struct PairsRun {
 
 PairsRun run_pairs(const SequenceBatch& batch, const PreferenceLoss& options, bool by_group = false) {
   loss::PairLoss loss(options, tokens_of(batch));
-  const bool relative = std::ranges::any_of(options.losses, oracle::compares_with_reference);
+  const bool relative = std::ranges::any_of(options.loss_type, oracle::compares_with_reference);
   core::Array<double> reference = reference_of(batch, loss.tokens());
   if (relative && options.ld_alpha) {
     std::fill(reference.begin(), reference.end(), 0);
@@ -120,7 +120,7 @@ TEST(PreferenceLossFunction, PairsWithEmptySides) {
 // Margins that are exact in binary, so that the only question is the formula: e^−800 is below the smallest
 // number and e^800 above the largest one; before that every digit counts.
 TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
-  for (const PairedLoss loss : every_preference_loss()) {
+  for (const PreferenceLossType loss : every_preference_loss()) {
     for (const double smoothing : {0.0, 0.25}) {
       for (const double margin :
            {0.0, 0.5, -0.5, 16.0, -16.0, 40.0, -40.0, 512.0, -512.0, 690.0, -690.0, 800.0, -800.0, 1e4, -1e4}) {
@@ -129,8 +129,9 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
         options.simpo_gamma = 0;
         options.nll_weight = 0.0;
         if (smoothing != 0) options.label_smoothing = smoothing;
-        if (smoothing != 0 && loss != PairedLoss::kExoPair && loss != PairedLoss::kRobust && loss != PairedLoss::kAot &&
-            loss != PairedLoss::kAotUnpaired && loss != PairedLoss::kSimpo && loss != PairedLoss::kCpo) {
+        if (smoothing != 0 && loss != PreferenceLossType::kExoPair && loss != PreferenceLossType::kRobust &&
+            loss != PreferenceLossType::kAot && loss != PreferenceLossType::kAotUnpaired &&
+            loss != PreferenceLossType::kSimpo && loss != PreferenceLossType::kCpo) {
           continue;
         }
         SCOPED_TRACE(std::string(name_of(loss)) + " at " + std::to_string(margin));
@@ -146,7 +147,7 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
           ASSERT_TRUE(std::isfinite(truth.loss) && std::isfinite(truth.d_logp[0]) && std::isfinite(truth.d_logp[1]));
           // Smoothing mixes slopes of 1 and e^{−z}; so do the sums of nca_pair. Otherwise every digit counts,
           // down to the smallest number.
-          const bool mixed = options.label_smoothing != 0 || loss == PairedLoss::kNcaPair;
+          const bool mixed = options.label_smoothing != 0 || loss == PreferenceLossType::kNcaPair;
           expect_run_close(run_pairs(batch, options), truth, mixed ? 1 : 1e-290);
         }
       }
@@ -156,14 +157,14 @@ TEST(PreferenceLossFunction, ExtremeMarginsKeepTheirDigits) {
 
 // An answer that a bias makes impossible: each loss has its limit.
 TEST(PreferenceLossFunction, AnswersOfProbability0) {
-  const auto of = [](PairedLoss loss, double smoothing, double chosen, double rejected) {
+  const auto of = [](PreferenceLossType loss, double smoothing, double chosen, double rejected) {
     PreferenceLoss options = options_of(loss);
     options.beta = 1;
     options.nll_weight = 0.0;
     options.label_smoothing = smoothing;
     return run_pairs(one_token_batch({chosen, rejected}, {-3, -3}), options);
   };
-  using L = PairedLoss;
+  using L = PreferenceLossType;
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   EXPECT_EQ(of(L::kRobust, 0, -3, kNever).result.loss, 0);
   EXPECT_NEAR(of(L::kExoPair, 0.1, -3, kNever).result.loss, -std::log(0.9), 1e-15);
@@ -182,7 +183,7 @@ TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
   // there at -1400.
   for (const double tau : {1.0, 2.0, 100.0}) {
     for (const double margin : {-600.0, -699.0, -1399.0, -1401.0, -5000.0, 600.0, 699.0, 701.0, 5000.0}) {
-      PreferenceLoss options = options_of(PairedLoss::kDiscopop);
+      PreferenceLoss options = options_of(PreferenceLossType::kDiscopop);
       options.beta = 1;
       options.discopop_tau = tau;
       const SequenceBatch batch = one_token_batch({-20000 + margin, -20000}, {-20000, -20000});
@@ -203,7 +204,7 @@ TEST(PreferenceLossFunction, OrpoNearCertainty) {
   const double values[] = {
       0.0, -1e-300, -1e-12, std::nextafter(edge, 0), edge, std::nextafter(edge, -1), -1e-7, -1e-3, -0.6931, -0.7,
       -30, -800,    -1e4};
-  PreferenceLoss options = options_of(PairedLoss::kOrpo);
+  PreferenceLoss options = options_of(PreferenceLossType::kOrpo);
   for (const double beta : {0.1, 1.0}) {
     options.beta = beta;
     for (const double nll_weight : {0.0, 1.0}) {
@@ -219,7 +220,7 @@ TEST(PreferenceLossFunction, OrpoNearCertainty) {
 }
 
 TEST(PreferenceLossFunction, HingeOnAndBesideItsKink) {
-  PreferenceLoss options = options_of(PairedLoss::kHinge);
+  PreferenceLoss options = options_of(PreferenceLossType::kHinge);
   options.beta = 0.5;
   for (const double chosen : {-1.0, std::nextafter(-1.0, 0), std::nextafter(-1.0, -2), -0.5, -3.0}) {
     // 1 - 0.5 (chosen + 3): 0 at chosen = -1.
@@ -240,7 +241,7 @@ TEST(PreferenceLossFunction, AotWithTiesAndUnsortedValues) {
       // They fall in the policy and rise in the reference.
       one_token_batch({-1, -2, -3, -4, -8, -8, -8, -8}, {-4, -3, -2, -1, -5, -5, -5, -5}),
   };
-  for (const PairedLoss loss : {PairedLoss::kAot, PairedLoss::kAotUnpaired}) {
+  for (const PreferenceLossType loss : {PreferenceLossType::kAot, PreferenceLossType::kAotUnpaired}) {
     for (const double smoothing : {0.0, 0.125}) {
       for (const SequenceBatch& batch : batches) {
         PreferenceLoss options = options_of(loss);
@@ -254,12 +255,12 @@ TEST(PreferenceLossFunction, AotWithTiesAndUnsortedValues) {
 
 // One value that is not finite makes the loss of every formula say so.
 TEST(PreferenceLossFunction, NaNReachesTheLoss) {
-  for (const PairedLoss loss : every_preference_loss()) {
+  for (const PreferenceLossType loss : every_preference_loss()) {
     for (const int64_t token : {0, 3}) {  // in a chosen answer, and in a rejected one
       SequenceBatch batch = one_token_batch({-1, -2, -3, -4}, {-1.5, -2.5, -2, -3});
       batch.logp[token] = kNaN;
       const PairsRun run = run_pairs(batch, options_of(loss));
-      if (loss == PairedLoss::kSft && token == 3) continue;  // which does not look at rejected answers
+      if (loss == PreferenceLossType::kSft && token == 3) continue;  // which reads no rejected answer
       EXPECT_TRUE(std::isnan(run.result.loss)) << name_of(loss) << ": " << run.result.loss;
     }
   }

@@ -5,7 +5,6 @@
 #include <optional>
 #include <set>
 #include <string_view>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -152,57 +151,68 @@ void check_kernel(const Config& config) {
 // Sets of ids, and what calls on them do not have.
 void check_sets(const Config& config, const std::string& needs) {
   if (!has_sets(config.task)) {
-    reject_set(config, {"sets."}, needs + "it belongs to set_distillation, soft_targets and id_logps");
+    reject_set(config, {"sets."},
+               needs + "it belongs to " + name_of(Task::kSetDistillation) + ", " + name_of(Task::kSoftCrossEntropy) +
+                   " and " + name_of(Task::kIdLogps));
     return;
   }
   reject_set(config, {"metrics."}, needs + "it has no such metric");
   if (config.sets.dense) reject_set(config, {"sets.ids"}, "needs sets.dense false");
   if (config.task == Task::kSetDistillation) return;
   reject_set(config, {"ignore_index", "shift"}, needs + "the sets say which tokens count");
-  if (config.task == Task::kSoftTargets) return;
+  if (config.task == Task::kSoftCrossEntropy) return;
   reject_set(config, {"loss_scale"}, needs + "it has no loss of its own");
   if (config.parallel.data > 1) {
     reject(config, "parallel.data", needs + "it has no loss that ranks could share");
   }
 }
 
+// Returns the keys of a task outside the section that has its name.
+std::vector<std::string_view> root_keys(Task task) {
+  switch (task) {
+    case Task::kCrossEntropy:
+      return {"reduction",     "label_smoothing",    "z_loss",          "dft",
+              "class_weights", "num_items_in_batch", "metrics.accuracy"};
+    case Task::kDistillation:
+      return {"teacher.", "metrics.agreement"};
+    case Task::kSoftCrossEntropy:
+      return {"sets.dense"};
+    default:
+      return {};
+  }
+}
+
 void check_task(const Config& config) {
   const std::string needs = "has no meaning for task " + std::string(name_of(config.task)) + ": ";
-  const std::tuple<Task, std::vector<std::string_view>, const char*> owned[] = {
-      {Task::kCrossEntropy,
-       {"reduction", "label_smoothing", "z_loss", "dft", "class_weights", "normaliser", "metrics.accuracy"},
-       "it belongs to cross_entropy"},
-      {Task::kGrpo, {"policy."}, "it belongs to grpo"},
-      {Task::kDpo, {"preference."}, "it belongs to dpo"},
-      {Task::kKto, {"kto."}, "it belongs to kto"},
-      {Task::kDistillation, {"distillation.", "teacher.", "metrics.agreement"}, "it belongs to distillation"},
-      {Task::kSetDistillation, {"set_distillation."}, "it belongs to set_distillation"},
-      {Task::kSoftTargets, {"soft_targets.", "sets.dense"}, "it belongs to soft_targets"},
-      {Task::kIdLogps, {"id_logps."}, "it belongs to id_logps"}};
-  for (const auto& [task, keys, owner] : owned) {
-    if (config.task != task) reject_set(config, keys, needs + owner);
+  for (const Task task : kAllTasks) {
+    if (config.task == task) continue;
+    const std::string section = std::string(name_of(task)) + ".";
+    std::vector<std::string_view> keys = root_keys(task);
+    keys.push_back(section);
+    reject_set(config, keys, needs + "it belongs to " + name_of(task));
   }
   check_sets(config, needs);
   if (has_sets(config.task) || config.task == Task::kDistillation) {
     reject_set(config, {"top_k"}, needs + "its forward call is that of its loss");
   }
-  if (config.task == Task::kDpo || config.task == Task::kKto) {
+  if (config.task == Task::kPreferenceLoss || config.task == Task::kKtoLoss) {
     reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no loss a token");
   }
-  if (config.task == Task::kGrpo)
+  if (config.task == Task::kPolicyLoss)
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
   // Left out, it is what real tensors hold, and the library counts the sequences.
-  if (config.task == Task::kDpo && config.is_set("batch_size") && config.batch_size % 2 != 0) {
+  if (config.task == Task::kPreferenceLoss && config.is_set("batch_size") && config.batch_size % 2 != 0) {
     reject(config, "batch_size",
-           "is " + std::to_string(config.batch_size) +
-               ", but task dpo needs an even number of sequences: the chosen ones, then the rejected ones");
+           "is " + std::to_string(config.batch_size) + ", but task " + name_of(config.task) +
+               " needs an even number of sequences: the chosen ones, then the rejected ones");
   }
-  const size_t losses = config.preference.losses.size(), weights = config.preference.loss_weights.size();
+  const size_t losses = config.preference.loss_type.size(), weights = config.preference.loss_weights.size();
   if (weights != 0 && weights != losses) {
-    reject(config, "preference.loss_weights",
-           "has " + std::to_string(weights) + " entries, but preference.losses has " + std::to_string(losses));
+    reject(config, "preference_loss.loss_weights",
+           "has " + std::to_string(weights) + " entries, but preference_loss.loss_type has " + std::to_string(losses));
   }
-  if (config.policy.on_policy) reject_set(config, {"policy.log_ratio_deviation"}, "needs policy.on_policy false");
+  if (config.policy.on_policy)
+    reject_set(config, {"policy_loss.log_ratio_deviation"}, "needs policy_loss.on_policy false");
 }
 
 // Keys of a head, which level logits has not. A config for both levels may spell out their defaults.
@@ -231,7 +241,7 @@ void check_level(const Config& config) {
     reject_set(config, {"kernel.in_place"}, "needs level logits: at level fused there are no logits to replace");
     return;
   }
-  if (config.task != Task::kCrossEntropy && config.task != Task::kGrpo) {
+  if (config.task != Task::kCrossEntropy && config.task != Task::kPolicyLoss) {
     reject(config, "level", "is logits, but task " + std::string(name_of(config.task)) + " has level fused alone");
   }
   check_no_head(config);
@@ -255,8 +265,8 @@ void check_together(const Config& config) {
   if (config.model.packing && config.parallel.ranks() > 1) {
     reject(config, "model.packing", "packs a head, which ranks would have to share");
   }
-  if (config.cross_entropy.normaliser && config.cross_entropy.reduction != Reduction::kMean) {
-    reject(config, "normaliser", "needs reduction mean");
+  if (config.cross_entropy.num_items_in_batch && config.cross_entropy.reduction != Reduction::kMean) {
+    reject(config, "num_items_in_batch", "needs reduction mean");
   }
 }
 

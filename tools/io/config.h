@@ -28,22 +28,22 @@ namespace logitless::io {
 
 enum class Task {
   kCrossEntropy,
-  kGrpo,  ///< policy_loss(), any variant
-  kDpo,   ///< preference_loss(), any loss or weighted sum
-  kKto,
-  kDistillation,     ///< distillation_loss(), of two heads
-  kSetDistillation,  ///< set_distillation_loss(), a teacher at sets of ids
-  kSoftTargets,      ///< soft_cross_entropy()
-  kIdLogps,          ///< id_logps(), and its gradients from a value an entry: the loss is Σ value · logp
+  kPolicyLoss,
+  kPreferenceLoss,
+  kKtoLoss,
+  kDistillation,
+  kSetDistillation,
+  kSoftCrossEntropy,
+  kIdLogps,  ///< and its gradients from a value an entry: the loss is Σ value · logp
 };
-inline constexpr Task kAllTasks[] = {Task::kCrossEntropy, Task::kGrpo,         Task::kDpo,
-                                     Task::kKto,          Task::kDistillation, Task::kSetDistillation,
-                                     Task::kSoftTargets,  Task::kIdLogps};
-/// The word of the key `task`: "cross_entropy", "grpo" ...
+inline constexpr Task kAllTasks[] = {Task::kCrossEntropy,     Task::kPolicyLoss,   Task::kPreferenceLoss,
+                                     Task::kKtoLoss,          Task::kDistillation, Task::kSetDistillation,
+                                     Task::kSoftCrossEntropy, Task::kIdLogps};
+/// The kName of the task: the value of the key `task`, and the section with the task's own options.
 const char* name_of(Task task);
 /// Whether every token has a set of ids, with a number for each.
 inline bool has_sets(Task task) {
-  return task == Task::kSetDistillation || task == Task::kSoftTargets || task == Task::kIdLogps;
+  return task == Task::kSetDistillation || task == Task::kSoftCrossEntropy || task == Task::kIdLogps;
 }
 
 /// What a task starts from: hidden states and a head, or finished logits.
@@ -112,7 +112,7 @@ struct KtoConfig {
   bool kl_baseline = true;  ///< the seeded batch has kl_logps
 };
 
-/// The second head of task distillation.
+/// The second head of task distillation_loss.
 struct TeacherConfig {
   int64_t hidden_size = 0;     ///< its own H; 0: that of the model
   std::optional<DType> dtype;  ///< empty: that of the model
@@ -124,7 +124,7 @@ struct TeacherConfig {
 /// The seeded sets of ids.
 struct SetsConfig {
   int64_t ids = 64;    ///< K, a token
-  bool dense = false;  ///< soft_targets: a number for each vocabulary entry instead of sets
+  bool dense = false;  ///< soft_cross_entropy: a number for each vocabulary entry instead of sets
 };
 
 /// How a call is split over the ranks that mpirun starts.
@@ -156,7 +156,7 @@ struct Config {
   Distillation distillation;
   TeacherConfig teacher;
   SetDistillation set_distillation;
-  SoftCrossEntropy soft_targets;
+  SoftCrossEntropy soft_cross_entropy;
   IdLogps id_logps;
   SetsConfig sets;
 

@@ -26,6 +26,11 @@ constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any tensor; product
 
 const Interval kSoftcap{.text = "a finite number above 0, or 0 for none", .low = 0};
 
+template <class T>
+std::string section_of() {
+  return std::string(T::kName) + ".";
+}
+
 // Makes rules of the keys in a section: each stores what `read` makes of the value in a member of what
 // `members` lead to.
 auto section(const std::string& prefix, auto... members) {
@@ -176,6 +181,12 @@ void add_fields(const std::string& section, const Find& find, std::vector<KeyRul
   visit_fields(FieldsOf<Structure>(), add, Structure());
 }
 
+// Adds the rules of a task's options, in the section with its name.
+template <class T, class Find>
+void add_section(const Find& find, std::vector<KeyRule>& rules) {
+  add_fields<T>(section_of<T>(), find, rules);
+}
+
 // The table itself.
 std::vector<KeyRule> build_schema() {
   using C = Config;
@@ -187,7 +198,7 @@ std::vector<KeyRule> build_schema() {
   const auto root = section("");
   const auto model = section("model.", &C::model);
   const auto lora = section("model.lora.", &C::model, &M::lora);
-  const auto policy_batch = section("policy.", &C::policy);
+  const auto policy_batch = section(section_of<PolicyLoss>(), &C::policy);
   const auto teacher = section("teacher.", &C::teacher);
   const auto sets = section("sets.", &C::sets);
   const auto kernel = section("kernel.", &C::kernel);
@@ -220,7 +231,7 @@ std::vector<KeyRule> build_schema() {
                    choice<bool>({{"sequence", false}, {"token", true}})),
       policy_batch("on_policy", &PolicyConfig::on_policy, read_bool),
       policy_batch("log_ratio_deviation", &PolicyConfig::log_ratio_deviation, number(kNotNegative)),
-      section("kto.", &C::kto)("kl_baseline", &KtoConfig::kl_baseline, read_bool),
+      section(section_of<KtoLoss>(), &C::kto)("kl_baseline", &KtoConfig::kl_baseline, read_bool),
       teacher("hidden_size", &TeacherConfig::hidden_size, integer(1, kMaxSize)),
       teacher("dtype", &TeacherConfig::dtype, named<DType>(all_of<DType>())),
       teacher("softcap", &TeacherConfig::softcap, number(kSoftcap)),
@@ -265,20 +276,20 @@ std::vector<KeyRule> build_schema() {
       "backward.", [](Config & config) -> auto& { return config.backward; }, rules);
   add_fields<CrossEntropy>(
       "", [](Config & config) -> auto& { return config.cross_entropy; }, rules);
-  add_fields<PolicyLoss>(
-      "policy.", [](Config & config) -> auto& { return config.policy.options; }, rules);
-  add_fields<PreferenceLoss>(
-      "preference.", [](Config & config) -> auto& { return config.preference; }, rules);
-  add_fields<KtoLoss>(
-      "kto.", [](Config & config) -> auto& { return config.kto.options; }, rules);
-  add_fields<Distillation>(
-      "distillation.", [](Config & config) -> auto& { return config.distillation; }, rules);
-  add_fields<SetDistillation>(
-      "set_distillation.", [](Config & config) -> auto& { return config.set_distillation; }, rules);
-  add_fields<SoftCrossEntropy>(
-      "soft_targets.", [](Config & config) -> auto& { return config.soft_targets; }, rules);
-  add_fields<IdLogps>(
-      "id_logps.", [](Config & config) -> auto& { return config.id_logps; }, rules);
+  add_section<PolicyLoss>(
+      [](Config & config) -> auto& { return config.policy.options; }, rules);
+  add_section<PreferenceLoss>(
+      [](Config & config) -> auto& { return config.preference; }, rules);
+  add_section<KtoLoss>(
+      [](Config & config) -> auto& { return config.kto.options; }, rules);
+  add_section<Distillation>(
+      [](Config & config) -> auto& { return config.distillation; }, rules);
+  add_section<SetDistillation>(
+      [](Config & config) -> auto& { return config.set_distillation; }, rules);
+  add_section<SoftCrossEntropy>(
+      [](Config & config) -> auto& { return config.soft_cross_entropy; }, rules);
+  add_section<IdLogps>(
+      [](Config & config) -> auto& { return config.id_logps; }, rules);
   // A temperature may be a range from which each token draws its own.
   std::erase_if(rules, [](const KeyRule& rule) { return rule.key == "temperature"; });
   rules.push_back(root("temperature", &C::temperature, read_temperature));
@@ -305,8 +316,9 @@ std::string last_part(const std::string& key) { return key.substr(key.rfind('.')
 }  // namespace
 
 const char* name_of(Task task) {
-  static constexpr const char* kNames[] = {"cross_entropy",    "grpo",         "dpo",     "kto", "distillation",
-                                           "set_distillation", "soft_targets", "id_logps"};
+  static constexpr const char* kNames[] = {CrossEntropy::kName,     PolicyLoss::kName,   PreferenceLoss::kName,
+                                           KtoLoss::kName,          Distillation::kName, SetDistillation::kName,
+                                           SoftCrossEntropy::kName, IdLogps::kName};
   return kNames[static_cast<size_t>(task)];
 }
 

@@ -63,7 +63,7 @@ std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<
   if (options.reduction != Reduction::kMean) return out;
   double sequences = static_cast<double>(offsets.size() - 1), tokens = 0;
   for (const int64_t label : labels) tokens += label != kNoLabel;
-  if (options.normaliser) sequences = tokens = *options.normaliser;
+  if (options.num_items_in_batch) sequences = tokens = *options.num_items_in_batch;
   for (size_t s = 0; s + 1 < offsets.size(); ++s) {
     double own = 0;
     for (int64_t i = offsets[s]; i < offsets[s + 1]; ++i) own += labels[i] != kNoLabel;
@@ -84,7 +84,7 @@ std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<
   return out;
 }
 
-DivergenceFormula::DivergenceFormula(const Distillation& options) : kind(options.divergence) {
+DivergenceFormula::DivergenceFormula(const Distillation& options) : kind(options.loss_type) {
   if (kind == Divergence::kJsd) parameter = options.beta;
   if (kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl) parameter = options.skew;
   if (kind == Divergence::kMixedKl) parameter = options.forward_weight;
@@ -275,7 +275,7 @@ DistillationTruth truth_of(const DistillationInputs& in, MatrixXd products) {
   out.d_raw = MatrixXd::Zero(logits.raw.rows(), logits.raw.cols());
   const Distillation& o = in.options;
   const std::vector<double> normaliser =
-      mean_divisors({o.reduction, o.mean_over, o.normaliser}, logits.labels, sequence_offsets(in.hidden));
+      mean_divisors({o.reduction, o.mean_over, o.num_items_in_batch}, logits.labels, sequence_offsets(in.hidden));
   for (size_t i = 0; i < n; ++i) out.takes_part.push_back(logits.labels[i] != kNoLabel);
 #pragma omp parallel for schedule(dynamic)
   for (size_t i = 0; i < n; ++i) {

@@ -27,7 +27,7 @@ struct DistillationInputs {
 struct MeanOptions {
   Reduction reduction;
   MeanOver mean_over;
-  std::optional<double> normaliser;
+  std::optional<double> num_items_in_batch;
 };
 /// What each row's loss is divided by, [N]. `labels` has kNoLabel where a row takes no part; `offsets`: where
 /// the sequences begin and end.

@@ -43,12 +43,12 @@ KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options) {
                           (input.sequence_weights.empty() ? 1 : input.sequence_weights[s]);
     const double sign = desirable ? 1 : -1;
     double loss = 0, by_logp = 0;
-    if (options.loss == UnpairedLoss::kBco) {
+    if (options.loss_type == KtoLossType::kBco) {
       // −log σ(x), with x = ± (β (L − L⁰) − δ).
       const double x = sign * (options.beta * log_ratio - options.bco_delta);
       loss = x > 0 ? std::log1p(std::exp(-x)) : std::log1p(std::exp(x)) - x;
       by_logp = -sigmoid(-x).value * sign * options.beta;
-    } else if (options.loss == UnpairedLoss::kA2po) {
+    } else if (options.loss_type == KtoLossType::kA2po) {
       const double error = options.beta * log_ratio - input.reward_targets[s];
       loss = error * error;
       by_logp = 2 * error * options.beta;

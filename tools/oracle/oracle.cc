@@ -315,10 +315,10 @@ LossWeights loss_weights(const Tokens& tokens, const CrossEntropy& options) {
   }
   double nll = options.loss_scale, z = options.loss_scale;
   if (options.reduction == Reduction::kMean) {
-    nll /= options.normaliser.value_or(weight_sum);
-    z /= options.normaliser.value_or(active);
+    nll /= options.num_items_in_batch.value_or(weight_sum);
+    z /= options.num_items_in_batch.value_or(active);
     // A mean over nothing is 0.
-    if (!options.normaliser && weight_sum == 0) nll = 0;
+    if (!options.num_items_in_batch && weight_sum == 0) nll = 0;
     if (active == 0) nll = z = 0;
   }
   return {VectorXd::Constant(tokens.tokens(), nll), VectorXd::Constant(tokens.tokens(), z)};

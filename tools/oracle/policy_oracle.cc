@@ -62,7 +62,7 @@ class Evaluation {
   }
 
  private:
-  bool is(PolicyVariant variant) const { return options_.variant == variant; }
+  bool is(PolicyLossType variant) const { return options_.loss_type == variant; }
   double advantage(int64_t i) const { return tokens_.advantages[i] + options_.teacher_weight * teacher_return(i); }
   // 1.10: log ratios of the teacher to the policy, all without gradient.
   double teacher_ratio(int64_t t) const {
@@ -85,18 +85,18 @@ class Evaluation {
   double count(int64_t s) const { return std::max<double>(1, static_cast<double>(members_[s].size())); }
   double count() const { return std::max<double>(1, static_cast<double>(active_.size())); }
   double most_exponent() const { return options_.log_ratio_clamp.value_or(300); }
-  double epsilon_low() const { return options_.epsilon_low.value_or(is(PolicyVariant::kGmpo) ? 0.4 : 0.2); }
+  double epsilon_low() const { return options_.epsilon_low.value_or(is(PolicyLossType::kGmpo) ? 0.4 : 0.2); }
   double epsilon_high() const {
     if (options_.epsilon_high) return *options_.epsilon_high;
-    if (is(PolicyVariant::kCispo)) return 5.0;
-    if (is(PolicyVariant::kDppo)) return 3.0;
-    return is(PolicyVariant::kGmpo) ? 0.4 : 0.3;
+    if (is(PolicyLossType::kCispo)) return 5.0;
+    if (is(PolicyLossType::kDppo)) return 3.0;
+    return is(PolicyLossType::kGmpo) ? 0.4 : 0.3;
   }
   bool ratio_is_of_sequence() const {
-    return is(PolicyVariant::kRloo) || is(PolicyVariant::kGmpo) ||
+    return is(PolicyLossType::kRloo) || is(PolicyLossType::kGmpo) ||
            options_.importance_sampling_level == ImportanceLevel::kSequence;
   }
-  bool truncates() const { return is(PolicyVariant::kCispo) || is(PolicyVariant::kDppo); }
+  bool truncates() const { return is(PolicyLossType::kCispo) || is(PolicyLossType::kDppo); }
   bool is_good(int64_t i) const { return tokens_.scores && (*tokens_.scores)[sequence_of_[i]] > 0; }
   bool uses_entropy() const {
     return options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1;
@@ -129,10 +129,10 @@ class Evaluation {
     for (int64_t s = 0; s < tokens_.sequences(); ++s) {
       for (const int64_t i : members_[s]) {
         const bool first = i == members_[s].front();
-        if (is(PolicyVariant::kGmpo)) {
+        if (is(PolicyLossType::kGmpo)) {
           const auto term = [&](int64_t t) { return clipped_term(t, delta(t)); };
           ratio_[i] = first ? to_ratio(sum_over(s, term) / count(s)) : ratio_[members_[s].front()];
-        } else if (is(PolicyVariant::kRloo)) {
+        } else if (is(PolicyLossType::kRloo)) {
           ratio_[i] = first ? to_ratio(sum_over(s, delta)) : ratio_[members_[s].front()];
         } else if (options_.importance_sampling_level == ImportanceLevel::kSequence) {
           ratio_[i] = first ? to_ratio(sum_over(s, delta) / count(s)) : ratio_[members_[s].front()];
@@ -153,23 +153,23 @@ class Evaluation {
   // 1.2
   Number variant_loss(int64_t i) {
     const double a = advantage(i);
-    if (is(PolicyVariant::kReinforce)) return -a * logp(i);
+    if (is(PolicyLossType::kReinforce)) return -a * logp(i);
     if (truncates()) return -a * sg(truncated(ratio(i))) * logp(i);
-    if (is(PolicyVariant::kImportanceSampling) || is(PolicyVariant::kGmpo)) return -a * ratio(i);
-    if (is(PolicyVariant::kDro)) {
+    if (is(PolicyLossType::kImportanceSampling) || is(PolicyLossType::kGmpo)) return -a * ratio(i);
+    if (is(PolicyLossType::kDro)) {
       const Number delta = logp(i) - old(i);
       return -a * logp(i) + options_.dro_tau / 2 * delta * delta;
     }
-    if (is(PolicyVariant::kTopr)) {
+    if (is(PolicyLossType::kTopr)) {
       if (is_good(i)) return -a * options_.topr_weight_pos * logp(i);
       return -a * options_.topr_weight_neg * sg(kinks_.min(ratio(i), 1)) * logp(i);
     }
-    if (is(PolicyVariant::kClipCov) && chosen_[i]) return 0;
-    if (is(PolicyVariant::kKlCov)) {
+    if (is(PolicyLossType::kClipCov) && chosen_[i]) return 0;
+    if (is(PolicyLossType::kKlCov)) {
       return chosen_[i] ? -a * ratio(i) + options_.cov_kl_weight * kinks_.absolute(logp(i) - old(i)) : -a * ratio(i);
     }
-    if (is(PolicyVariant::kVespo)) return -a * sg(vespo_factor(i)) * logp(i);
-    if (is(PolicyVariant::kSapo)) {
+    if (is(PolicyLossType::kVespo)) return -a * sg(vespo_factor(i)) * logp(i);
+    if (is(PolicyLossType::kSapo)) {
       const double tau = a > 0 ? options_.sapo_temperature_pos : options_.sapo_temperature_neg;
       return -a * (4 / tau) * sigmoid(tau * (ratio(i) - 1.0));
     }
@@ -216,7 +216,7 @@ class Evaluation {
   }
   bool is_trusted(int64_t i) {
     TrustRegion region = options_.trust_region;
-    if (region == TrustRegion::kDefault) region = is(PolicyVariant::kDppo) ? TrustRegion::kTv : TrustRegion::kNone;
+    if (region == TrustRegion::kDefault) region = is(PolicyLossType::kDppo) ? TrustRegion::kTv : TrustRegion::kNone;
     if (region == TrustRegion::kNone) return true;
     const double by_default = region == TrustRegion::kTvBoth ? 0.1 : 0.2;
     const double low = options_.trust_region_low.value_or(by_default);
@@ -253,8 +253,8 @@ class Evaluation {
   }
   void choose_tokens() {
     chosen_.assign(tokens_.tokens(), false);
-    const bool clips = is(PolicyVariant::kClipCov);
-    if ((!clips && !is(PolicyVariant::kKlCov)) || active_.empty()) return;
+    const bool clips = is(PolicyLossType::kClipCov);
+    if ((!clips && !is(PolicyLossType::kKlCov)) || active_.empty()) return;
     const Number mean_logp = sg(mean_over(active_, [this](int64_t i) { return logp(i); }));
     const Number mean_advantage = mean_over(active_, [this](int64_t i) { return Number(advantage(i)); });
     if (!std::isfinite(mean_logp.value) || !std::isfinite(mean_advantage.value)) return;
@@ -342,7 +342,7 @@ class Evaluation {
   Number token_loss(int64_t i) {
     Number loss = variant_loss(i) * off_policy_keep(i) * top(i);
     if (dropped_[i] || !is_trusted(i)) loss = 0;
-    if (!is(PolicyVariant::kVespo)) loss = loss * sampler_factor(i);
+    if (!is(PolicyLossType::kVespo)) loss = loss * sampler_factor(i);
     if (options_.beta != 0) loss = loss + options_.beta * kl(i);
     if (options_.sampler_penalty != 0 && !std::isnan((*tokens_.sampling_logps)[i])) {
       const Number drift = logp(i) - (*tokens_.sampling_logps)[i];
@@ -355,19 +355,19 @@ class Evaluation {
   PolicyAggregation aggregation() const {
     using enum PolicyAggregation;
     if (options_.aggregation != kDefault) return options_.aggregation;
-    switch (options_.variant) {
-      case PolicyVariant::kGrpo:
-      case PolicyVariant::kSapo:
-      case PolicyVariant::kRloo:
-      case PolicyVariant::kGmpo:
-      case PolicyVariant::kTopr:
+    switch (options_.loss_type) {
+      case PolicyLossType::kGrpo:
+      case PolicyLossType::kSapo:
+      case PolicyLossType::kRloo:
+      case PolicyLossType::kGmpo:
+      case PolicyLossType::kTopr:
         return kSeqMeanTokenMean;
-      case PolicyVariant::kLuspo:
-      case PolicyVariant::kReinforce:
+      case PolicyLossType::kLuspo:
+      case PolicyLossType::kReinforce:
         return kSeqMeanTokenSum;
-      case PolicyVariant::kDrGrpo:
+      case PolicyLossType::kDrGrpo:
         return kSeqMeanTokenSumNorm;
-      case PolicyVariant::kImportanceSampling:
+      case PolicyLossType::kImportanceSampling:
         return kTokenSum;
       default:
         return kTokenMean;
@@ -447,18 +447,18 @@ class Evaluation {
     return sum / static_cast<double>(tokens.size());
   }
   bool clips_nothing() const {
-    return is(PolicyVariant::kSapo) || is(PolicyVariant::kVespo) || is(PolicyVariant::kReinforce) ||
-           is(PolicyVariant::kImportanceSampling) || is(PolicyVariant::kDro) || is(PolicyVariant::kTopr) ||
-           is(PolicyVariant::kKlCov);
+    return is(PolicyLossType::kSapo) || is(PolicyLossType::kVespo) || is(PolicyLossType::kReinforce) ||
+           is(PolicyLossType::kImportanceSampling) || is(PolicyLossType::kDro) || is(PolicyLossType::kTopr) ||
+           is(PolicyLossType::kKlCov);
   }
   bool clips_low(int64_t i) {
     if (clips_nothing() || (truncates() && !options_.epsilon_low)) return false;
-    if (is(PolicyVariant::kGmpo)) return kinks_.below(logp(i) - old(i), -epsilon_low());
+    if (is(PolicyLossType::kGmpo)) return kinks_.below(logp(i) - old(i), -epsilon_low());
     return kinks_.below(truncates() ? ratio(i) : capped_ratio(i), 1 - epsilon_low());
   }
   bool clips_high(int64_t i) {
     if (clips_nothing()) return false;
-    if (is(PolicyVariant::kGmpo)) return kinks_.above(logp(i) - old(i), epsilon_high());
+    if (is(PolicyLossType::kGmpo)) return kinks_.above(logp(i) - old(i), epsilon_high());
     if (truncates()) return kinks_.above(ratio(i), epsilon_high());
     return kinks_.above(capped_ratio(i), 1 + epsilon_high());
   }

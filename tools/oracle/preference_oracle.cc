@@ -29,21 +29,22 @@ Number log_of_rest(const Number& x) {
 // −(1−ε) log σ(z) − ε log σ(−z)
 Number smoothed(const Number& z, double epsilon) { return -(1 - epsilon) * log_sigmoid(z) - epsilon * log_sigmoid(-z); }
 
-bool contains(const PreferenceLoss& options, PairedLoss loss) {
-  return std::ranges::find(options.losses, loss) != options.losses.end();
+bool contains(const PreferenceLoss& options, PreferenceLossType loss) {
+  return std::ranges::find(options.loss_type, loss) != options.loss_type.end();
 }
 
 bool any_needs_reference(const PreferenceLoss& options) {
-  return std::ranges::any_of(options.losses, compares_with_reference);
+  return std::ranges::any_of(options.loss_type, compares_with_reference);
 }
 
-bool averages(PairedLoss loss, const PreferenceLoss& options) {
-  return options.average_log_prob || loss == PairedLoss::kIpo || loss == PairedLoss::kOrpo ||
-         loss == PairedLoss::kSimpo || loss == PairedLoss::kSigmoidNorm;
+bool averages(PreferenceLossType loss, const PreferenceLoss& options) {
+  return options.average_log_prob || loss == PreferenceLossType::kIpo || loss == PreferenceLossType::kOrpo ||
+         loss == PreferenceLossType::kSimpo || loss == PreferenceLossType::kSigmoidNorm;
 }
 
 bool metrics_average(const PreferenceLoss& options) {
-  return options.average_log_prob || contains(options, PairedLoss::kOrpo) || contains(options, PairedLoss::kSimpo);
+  return options.average_log_prob || contains(options, PreferenceLossType::kOrpo) ||
+         contains(options, PreferenceLossType::kSimpo);
 }
 
 // 2.1: what stands in place of a log ratio.
@@ -150,58 +151,60 @@ Number discopop(const Number& z, double tau) {
 }
 
 // ℓ of a pair.
-Number pair_loss(PairedLoss loss, const Pair& pair, const PreferenceLoss& options) {
+Number pair_loss(PreferenceLossType loss, const Pair& pair, const PreferenceLoss& options) {
   const double beta = options.beta, epsilon = options.label_smoothing;
   const Number a = pair.a(), b = pair.b(), z = beta * (a - b), c = pair.c, r = pair.r;
   switch (loss) {
-    case PairedLoss::kSigmoid:
-    case PairedLoss::kSigmoidNorm:
+    case PreferenceLossType::kSigmoid:
+    case PreferenceLossType::kSigmoidNorm:
       return -log_sigmoid(z);
-    case PairedLoss::kHinge:
+    case PreferenceLossType::kHinge:
       return z.value >= 1 ? Number(0) : 1 - z;
-    case PairedLoss::kIpo:
+    case PreferenceLossType::kIpo:
       return square((a - b) - 1 / (2 * beta));
-    case PairedLoss::kExoPair:
+    case PreferenceLossType::kExoPair:
       return sigmoid(z) * (log_sigmoid(z) - std::log(1 - epsilon)) +
              sigmoid(-z) * (log_sigmoid(-z) - std::log(epsilon));
-    case PairedLoss::kNcaPair:
+    case PreferenceLossType::kNcaPair:
       return -log_sigmoid(beta * a) - 0.5 * log_sigmoid(-beta * a) - 0.5 * log_sigmoid(-beta * b);
-    case PairedLoss::kRobust:
+    case PreferenceLossType::kRobust:
       return (-(1 - epsilon) * log_sigmoid(z) + epsilon * log_sigmoid(-z)) / (1 - 2 * epsilon);
-    case PairedLoss::kBcoPair:
+    case PreferenceLossType::kBcoPair:
       return -log_sigmoid(beta * a) - log_sigmoid(-beta * b);
-    case PairedLoss::kSppoHard:
+    case PreferenceLossType::kSppoHard:
       return square(a - 1 / (2 * beta)) + square(b + 1 / (2 * beta));
-    case PairedLoss::kApoZero:
+    case PreferenceLossType::kApoZero:
       return sigmoid(-beta * a) + sigmoid(beta * b);
-    case PairedLoss::kApoDown:
+    case PreferenceLossType::kApoDown:
       return sigmoid(beta * a) + sigmoid(-z);
-    case PairedLoss::kDiscopop:
+    case PreferenceLossType::kDiscopop:
       return discopop(z, options.discopop_tau);
-    case PairedLoss::kOrpo:
+    case PreferenceLossType::kOrpo:
       return -beta * log_sigmoid((c - r) - (log_of_rest(c) - log_of_rest(r)));
-    case PairedLoss::kSimpo:
+    case PreferenceLossType::kSimpo:
       return smoothed(beta * (reward(c, options) - reward(r, options)) - options.simpo_gamma, epsilon);
-    case PairedLoss::kCpo:
+    case PreferenceLossType::kCpo:
       return smoothed(beta * (reward(c, options) - reward(r, options)), epsilon);
-    case PairedLoss::kAot:
-    case PairedLoss::kAotUnpaired:
-    case PairedLoss::kSft:
+    case PreferenceLossType::kAot:
+    case PreferenceLossType::kAotUnpaired:
+    case PreferenceLossType::kSft:
       break;  // not losses of one pair
   }
   return 0;
 }
 
-bool is_aot(PairedLoss loss) { return loss == PairedLoss::kAot || loss == PairedLoss::kAotUnpaired; }
+bool is_aot(PreferenceLossType loss) {
+  return loss == PreferenceLossType::kAot || loss == PreferenceLossType::kAotUnpaired;
+}
 
 using Numbers = std::vector<Number>;
 
 // The two lists that aot and aot_unpaired sort, sorted; equal values keep their order.
-std::pair<Numbers, Numbers> sorted_lists(PairedLoss loss, const std::vector<Pair>& pairs) {
+std::pair<Numbers, Numbers> sorted_lists(PreferenceLossType loss, const std::vector<Pair>& pairs) {
   std::pair<Numbers, Numbers> lists;
   for (const Pair& pair : pairs) {
-    lists.first.push_back(loss == PairedLoss::kAot ? pair.c - pair.r : pair.a());
-    lists.second.push_back(loss == PairedLoss::kAot ? Number(pair.c0 - pair.r0) : pair.b());
+    lists.first.push_back(loss == PreferenceLossType::kAot ? pair.c - pair.r : pair.a());
+    lists.second.push_back(loss == PreferenceLossType::kAot ? Number(pair.c0 - pair.r0) : pair.b());
   }
   for (Numbers* list : {&lists.first, &lists.second}) {
     std::stable_sort(list->begin(), list->end(), [](const auto& x, const auto& y) { return x.value < y.value; });
@@ -216,8 +219,8 @@ void add_to_tokens(const SequenceBatch& batch, int64_t sequence, double value, s
   }
 }
 
-void add_pairwise_loss(const SequenceBatch& batch, PairedLoss loss, double weight, const PreferenceLoss& options,
-                       PreferenceTruth& truth) {
+void add_pairwise_loss(const SequenceBatch& batch, PreferenceLossType loss, double weight,
+                       const PreferenceLoss& options, PreferenceTruth& truth) {
   const bool averaged = averages(loss, options);
   Tape tape;
   const std::vector<Pair> pairs = pairs_of(batch, averaged, options, &tape);
@@ -303,9 +306,9 @@ double smallest_gap(const Numbers& sorted) {
 
 }  // namespace
 
-bool compares_with_reference(PairedLoss loss) {
-  return loss != PairedLoss::kSft && loss != PairedLoss::kOrpo && loss != PairedLoss::kSimpo &&
-         loss != PairedLoss::kCpo;
+bool compares_with_reference(PreferenceLossType loss) {
+  return loss != PreferenceLossType::kSft && loss != PreferenceLossType::kOrpo && loss != PreferenceLossType::kSimpo &&
+         loss != PreferenceLossType::kCpo;
 }
 
 int64_t SequenceBatch::count(int64_t sequence) const {
@@ -363,15 +366,16 @@ std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meani
 PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceLoss& options) {
   PreferenceTruth truth;
   truth.d_logp.assign(batch.logp.size(), 0.0);
-  for (size_t k = 0; k < options.losses.size(); ++k) {
+  for (size_t k = 0; k < options.loss_type.size(); ++k) {
     const double weight = options.loss_weights.empty() ? 1 : options.loss_weights[k];
-    if (options.losses[k] == PairedLoss::kSft) {
+    if (options.loss_type[k] == PreferenceLossType::kSft) {
       add_likelihood(batch, options.loss_scale * weight, truth);
     } else {
-      add_pairwise_loss(batch, options.losses[k], weight, options, truth);
+      add_pairwise_loss(batch, options.loss_type[k], weight, options, truth);
     }
   }
-  const bool has_likelihood = contains(options, PairedLoss::kOrpo) || contains(options, PairedLoss::kCpo);
+  const bool has_likelihood =
+      contains(options, PreferenceLossType::kOrpo) || contains(options, PreferenceLossType::kCpo);
   add_likelihood(batch, options.loss_scale * options.nll_weight.value_or(has_likelihood ? 1.0 : 0.0), truth);
   truth.sequence_logps.assign(batch.sequences(), 0.0);
   for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
@@ -388,20 +392,20 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& opt
   for (const Pair& pair : pairs_of(batch, metrics_average(options), options)) {
     distance = std::min(distance, std::abs((relative ? pair.c - pair.c0 - (pair.r - pair.r0) : pair.c - pair.r).value));
   }
-  for (const PairedLoss loss : options.losses) {
+  for (const PreferenceLossType loss : options.loss_type) {
     const std::vector<Pair> pairs = pairs_of(batch, averages(loss, options), options);
     for (const Pair& pair : pairs) {
-      if (loss == PairedLoss::kHinge) {
+      if (loss == PreferenceLossType::kHinge) {
         distance = std::min(distance, std::abs(1 / options.beta - (pair.a() - pair.b()).value));
       }
-      if (loss == PairedLoss::kOrpo)
+      if (loss == PreferenceLossType::kOrpo)
         distance = std::min({distance, kOrpoCeiling - pair.c.value, kOrpoCeiling - pair.r.value});
     }
     if (is_aot(loss)) {
       const auto& [first, second] = sorted_lists(loss, pairs);
       distance = std::min(distance, smallest_gap(first));
       // The order of the reference's values decides about no gradient.
-      if (loss == PairedLoss::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
+      if (loss == PreferenceLossType::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
     }
   }
   return distance;

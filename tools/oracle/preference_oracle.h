@@ -39,7 +39,7 @@ SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std
 std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meaning, const SequenceBatch& batch);
 
 /// Whether the loss has a, b or Δ in its formula.
-bool compares_with_reference(PairedLoss loss);
+bool compares_with_reference(PreferenceLossType loss);
 
 struct PreferenceTruth {
   double loss = 0;

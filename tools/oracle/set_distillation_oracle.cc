@@ -21,16 +21,16 @@ double log_sum_exp(const std::vector<double>& values) {
 }
 
 DivergenceFormula formula_of(const SetDistillation& options) {
-  switch (options.divergence) {
+  switch (options.loss_type) {
     case Divergence::kJsd:
-      return {options.divergence, options.beta};
+      return {options.loss_type, options.beta};
     case Divergence::kSkewKl:
     case Divergence::kSkewReverseKl:
-      return {options.divergence, options.skew};
+      return {options.loss_type, options.skew};
     case Divergence::kMixedKl:
-      return {options.divergence, options.forward_weight};
+      return {options.loss_type, options.forward_weight};
     default:
-      return {options.divergence, 0};
+      return {options.loss_type, 0};
   }
 }
 
@@ -120,7 +120,7 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
     if (sets[row].empty()) counted[row] = kNoLabel;
   }
   const std::vector<double> divisors =
-      mean_divisors({options.reduction, options.mean_over, options.normaliser}, counted, offsets);
+      mean_divisors({options.reduction, options.mean_over, options.num_items_in_batch}, counted, offsets);
   SetDistillationTruth out;
   out.per_token_loss.assign(counted.size(), 0);
   out.d_raw = MatrixXd::Zero(tokens, vocab);

@@ -159,7 +159,7 @@ SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets&
   if (count == 0) return out;
   out.metrics.mean_target_entropy = out.metrics.mean_kl = 0;
   double scale = options.loss_scale;
-  if (options.reduction == Reduction::kMean) scale /= options.normaliser.value_or(count);
+  if (options.reduction == Reduction::kMean) scale /= options.num_items_in_batch.value_or(count);
   for (int64_t row = 0; row < tokens; ++row) {
     const auto r = static_cast<size_t>(row);
     if (!takes_part[r]) continue;

@@ -26,7 +26,7 @@ void add_tensors(CLI::App& command, TensorPaths& paths, bool of_head_alone, bool
   const auto option = [&](const char* name) { return command.get_option(name); };
   for (const TensorFlag& f : tensor_flags()) {
     if (f.id == TensorId::kLogits ? !with_logits : of_head_alone && !f.of_head()) continue;
-    command.add_option(f.flag, paths[f.id], f.help)->type_name(f.names);
+    command.add_option(f.flag, paths[f.id], f.help_text())->type_name(f.names);
     if (!f.of_head()) option(f.flag)->needs(option("--targets"));
   }
   CLI::Option* hidden = option("--hidden");

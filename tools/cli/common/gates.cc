@@ -14,7 +14,7 @@ double tokens_a_sequence(const Job& job, double tokens) {
 
 double tokens_in_policy_loss(const PolicyLoss& options, const Job& job, double tokens) {
   const bool has_ratio_of_sequence =
-      options.variant == PolicyVariant::kRloo || options.variant == PolicyVariant::kVespo;
+      options.loss_type == PolicyLossType::kRloo || options.loss_type == PolicyLossType::kVespo;
   const double in_a_ratio = has_ratio_of_sequence ? tokens_a_sequence(job, tokens) : 1;
   const double sequences = static_cast<double>(std::max<int64_t>(1, job.sequences));
   const double shares = options.num_sequences ? sequences / *options.num_sequences : 1;
@@ -34,26 +34,26 @@ double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
   const auto tokens_of = [&](const auto& options) {
     if (options.reduction != Reduction::kMean) return tokens;
     if (tokens == 0) return 1.0;
-    double summed = tokens, counted = tokens;  // counted: what the mean divides by without a normaliser
+    double summed = tokens, counted = tokens;  // counted: what the mean divides by without num_items_in_batch
     if constexpr (requires { options.mean_over; }) {
       if (options.mean_over != MeanOver::kTokens) counted = static_cast<double>(std::max<int64_t>(1, job.sequences));
       if (options.mean_over == MeanOver::kSequenceMeans) summed = counted;
     }
-    return summed / options.normaliser.value_or(counted);
+    return summed / options.num_items_in_batch.value_or(counted);
   };
   switch (config.task) {
-    case io::Task::kGrpo:
+    case io::Task::kPolicyLoss:
       return tokens_in_policy_loss(config.policy.options, job, tokens);
-    case io::Task::kDpo:  // of a sequence's sum
+    case io::Task::kPreferenceLoss:  // of a sequence's sum
       return config.preference.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
-    case io::Task::kKto:
+    case io::Task::kKtoLoss:
       return config.kto.options.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
     case io::Task::kDistillation:
       return tokens_of(config.distillation);
     case io::Task::kSetDistillation:
       return tokens_of(config.set_distillation);
-    case io::Task::kSoftTargets:
-      return tokens_of(config.soft_targets);
+    case io::Task::kSoftCrossEntropy:
+      return tokens_of(config.soft_cross_entropy);
     case io::Task::kIdLogps:  // a mean over tokens of sums over their ids
       return static_cast<double>(job[TensorId::kSetIds].count(sizeof(int64_t))) /
              std::max(1.0, static_cast<double>(job.tokens));
@@ -70,9 +70,9 @@ double loss_limit(const io::Config& config, const Job& job, double tokens, doubl
 }
 
 double error_growth(const io::Config& config, const Job& job, double tokens) {
-  const PolicyVariant variant = config.policy.options.variant;
-  const bool whole_sequences = variant == PolicyVariant::kRloo || variant == PolicyVariant::kVespo;
-  if (config.task != io::Task::kGrpo || !whole_sequences) return 1;
+  const PolicyLossType variant = config.policy.options.loss_type;
+  const bool whole_sequences = variant == PolicyLossType::kRloo || variant == PolicyLossType::kVespo;
+  if (config.task != io::Task::kPolicyLoss || !whole_sequences) return 1;
   return std::max(1.0, std::sqrt(tokens_a_sequence(job, tokens)));
 }
 

@@ -45,6 +45,8 @@ struct TensorFlag {
 
   /// Whether it goes with hidden states and a head.
   bool of_head() const { return tasks.empty() && id != TensorId::kLogits; }
+  /// `help` after the names of `tasks`.
+  std::string help_text() const;
   /// "old_logps" of "--old-logps".
   std::string conventional_name() const;
 };

@@ -79,7 +79,7 @@ void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
   add_drawn<double>(config, SeededTensor::kAdvantages, TensorId::kAdvantages, "advantages", advantages, normal_of,
                     inputs);
 
-  if (policy.options.variant == PolicyVariant::kTopr || policy.options.positive_nll_weight != 0) {
+  if (policy.options.loss_type == PolicyLossType::kTopr || policy.options.positive_nll_weight != 0) {
     add_drawn<double>(config, SeededTensor::kScores, TensorId::kScores, "scores", job.sequences, normal_of, inputs);
   }
   const bool taught = policy.options.teacher_weight != 0;
@@ -116,11 +116,11 @@ void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
   // The first two differ.
   const auto label = [](const auto& numbers, int64_t i) { return i == 1 ? ~numbers.word(0) & 1 : numbers.word(i) & 1; };
   add_drawn<uint8_t>(config, SeededTensor::kLabels, TensorId::kLabels, "labels", sequences, label, inputs);
-  if (config.kto.options.loss == UnpairedLoss::kA2po) {
+  if (config.kto.options.loss_type == KtoLossType::kA2po) {
     add_drawn<double>(config, SeededTensor::kRewardTargets, TensorId::kRewardTargets, "reward_targets", sequences,
                       normal_of, inputs);
   }
-  if (!config.kto.kl_baseline || config.kto.options.loss != UnpairedLoss::kKto) return;
+  if (!config.kto.kl_baseline || config.kto.options.loss_type != KtoLossType::kKto) return;
   // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the
   // baseline is not 0.
   const std::vector<double> far(static_cast<size_t>(sequences), -10.0 * static_cast<double>(config.seq_len));
@@ -131,7 +131,7 @@ void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
 }
 
 bool needs_reference(const Config& config) {
-  return std::ranges::any_of(config.preference.losses, logitless::needs_reference);
+  return std::ranges::any_of(config.preference.loss_type, logitless::needs_reference);
 }
 
 // K ids of each token, one of each of K equal parts of the vocabulary; ignored tokens have none.
@@ -192,7 +192,7 @@ void add_seeded_sets(const Config& config, Inputs& inputs) {
   if (config.task == io::Task::kSetDistillation) {
     add_seeded_shares<double>(
         config, TensorId::kSetValues, "set_values", size, [](double logp) { return logp; }, inputs);
-  } else if (config.task == io::Task::kSoftTargets) {
+  } else if (config.task == io::Task::kSoftCrossEntropy) {
     add_seeded_shares<double>(config, TensorId::kSetValues, "set_values", size, exp, inputs);
   } else {  // a mean over tokens, in its size
     const auto upstream = [&](const SeededNumbers& numbers, int64_t e) {
@@ -205,9 +205,9 @@ void add_seeded_sets(const Config& config, Inputs& inputs) {
 
 void add_seeded_batch(const Config& config, Inputs& inputs) {
   if (io::has_sets(config.task)) add_seeded_sets(config, inputs);
-  if (config.task == io::Task::kGrpo) add_seeded_policy_batch(config, inputs);
-  if (config.task == io::Task::kDpo && needs_reference(config)) add_seeded_reference(config, inputs);
-  if (config.task == io::Task::kKto) add_seeded_kto_batch(config, inputs);
+  if (config.task == io::Task::kPolicyLoss) add_seeded_policy_batch(config, inputs);
+  if (config.task == io::Task::kPreferenceLoss && needs_reference(config)) add_seeded_reference(config, inputs);
+  if (config.task == io::Task::kKtoLoss) add_seeded_kto_batch(config, inputs);
 }
 
 // The same head rounded to 8-bit integers, followed by one scale per vocabulary entry.
@@ -407,7 +407,8 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   add_seeded_model(config, values, inputs);
   inputs.choose_entries(config);
   const SeededNumbers entries(config.seed, SeededTensor::kTargets), ignored(config.seed, SeededTensor::kIgnored);
-  const double fraction = config.task == io::Task::kGrpo ? 0 : config.ignored_fraction;  // grpo has a mask
+  // policy_loss has a mask.
+  const double fraction = config.task == io::Task::kPolicyLoss ? 0 : config.ignored_fraction;
   std::vector<int64_t> targets;
   for (int64_t i = 0; i < job.tokens; ++i) {
     targets.push_back(ignored.uniform(i) < fraction ? config.cross_entropy.token.ignore_index

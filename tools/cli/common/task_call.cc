@@ -104,7 +104,7 @@ void TaskRun::set_options(const Job& job) {
   kto = config.kto.options;
   distillation = config.distillation;
   set_distillation = config.set_distillation;
-  soft_cross_entropy = config.soft_targets;
+  soft_cross_entropy = config.soft_cross_entropy;
   id_logps = config.id_logps;
 
   const auto set_common = [&](auto& options) {
@@ -201,17 +201,17 @@ TaskResult TaskRun::run(const Context& context, bool forward_only) const {
   const Gradients out = forward_only ? Gradients() : gradients;
   const auto of = [&](const auto& task) { return result_of(logitless::run(context, source(), task, out)); };
   switch (config.task) {
-    case Task::kGrpo:
+    case Task::kPolicyLoss:
       return of(policy);
-    case Task::kDpo:
+    case Task::kPreferenceLoss:
       return of(preference);
-    case Task::kKto:
+    case Task::kKtoLoss:
       return of(kto);
     case Task::kDistillation:
       return of(distillation);
     case Task::kSetDistillation:
       return of(set_distillation);
-    case Task::kSoftTargets:
+    case Task::kSoftCrossEntropy:
       return of(soft_cross_entropy);
     case Task::kIdLogps:
       return run_id_logps(context, out);

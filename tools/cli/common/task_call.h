@@ -48,7 +48,7 @@ struct TaskRun {
   HiddenStates hidden;
   LmHead head;
   FinishedLogits logits;  ///< level logits
-  Targets targets;        ///< ids of the vocabulary entries, with ignore_index but for grpo
+  Targets targets;        ///< ids of the vocabulary entries, with ignore_index but for policy_loss
   CrossEntropy cross_entropy;
   PolicyLoss policy;
   PreferenceLoss preference;

@@ -355,9 +355,10 @@ const std::vector<TensorFlag>& tensor_flags() {
   using io::Task;
   using Id = TensorId;
   using Class = io::TensorClass;
-  const std::vector<Task> grpo = {Task::kGrpo}, kto = {Task::kKto}, all = {Task::kGrpo, Task::kDpo, Task::kKto};
-  const std::vector<Task> sets = {Task::kSoftTargets, Task::kSetDistillation, Task::kIdLogps};
-  const std::vector<Task> soft = {Task::kSoftTargets}, taught = {Task::kDistillation};
+  const std::vector<Task> policy = {Task::kPolicyLoss}, kto = {Task::kKtoLoss};
+  const std::vector<Task> referenced = {Task::kPolicyLoss, Task::kPreferenceLoss, Task::kKtoLoss};
+  const std::vector<Task> sets = {Task::kSoftCrossEntropy, Task::kSetDistillation, Task::kIdLogps};
+  const std::vector<Task> soft = {Task::kSoftCrossEntropy}, taught = {Task::kDistillation};
   static const std::vector<TensorFlag> flags = {
       {"--hidden", "hidden states [N, H] or [B, T, H], safetensors", Id::kHidden},
       {"--lm-head", "LM head [V, H] or [H, V]", Id::kWeight},
@@ -376,30 +377,33 @@ const std::vector<TensorFlag>& tensor_flags() {
        false,
        Class::kInteger},
       {"--logits", "finished logits [N, V] or [B, T, V], at level logits", Id::kLogits},
-      {"--mask", "grpo: which tokens count [N], bool or uint8", Id::kMask, grpo, 1, true, Class::kFlag},
-      {"--advantages", "grpo: one a sequence [B] or a token [N]", Id::kAdvantages, grpo},
-      {"--old-logps", "grpo: log-probabilities under the old policy [N]", Id::kOldLogps, grpo},
-      {"--ref-logps", "grpo, dpo, kto: the same under the reference [N]", Id::kRefLogps, all},
-      {"--sampling-logps", "grpo: the same under the sampler [N]", Id::kSamplingLogps, grpo},
-      {"--teacher-logps", "grpo: the same under the teacher [N]", Id::kTeacherLogps, grpo},
-      {"--scores", "grpo: scores of the sequences [B]", Id::kScores, grpo, 1, false},
-      {"--labels", "kto: which sequences are desirable [B], bool or uint8", Id::kLabels, kto, 1, false, Class::kFlag},
-      {"--kl-logps", "kto: sums of mismatched completions under the policy", Id::kKlLogps, kto, 1, false},
-      {"--kl-ref-logps", "kto: and under the reference", Id::kKlRefLogps, kto, 1, false},
-      {"--sequence-weights", "kto: factors of the sequences' losses [B]", Id::kSequenceWeights, kto, 1, false},
-      {"--reward-targets", "kto: what a2po fits [B]", Id::kRewardTargets, kto, 1, false},
-      {"--teacher-hidden", "distillation: the teacher's hidden states [N, H of its own]", Id::kTeacherHidden, taught,
-       2},
-      {"--teacher-lm-head", "distillation: its LM head, in the layout of the student's", Id::kTeacherWeight, taught, 2},
-      {"--teacher-bias", "distillation: the bias of its head [V]", Id::kTeacherBias, taught, 1, false},
-      {"--set-ids", "soft_targets, set_distillation, id_logps: token ids [N, K]", Id::kSetIds, sets, 2, true,
-       Class::kInteger},
-      {"--set-counts", "the same: how many of its K ids a token has [N]", Id::kSetCounts, sets, 1, true,
-       Class::kInteger},
+      {"--mask", "which tokens count [N], bool or uint8", Id::kMask, policy, 1, true, Class::kFlag},
+      {"--advantages", "one a sequence [B] or a token [N]", Id::kAdvantages, policy},
+      {"--old-logps", "log-probabilities under the old policy [N]", Id::kOldLogps, policy},
+      {"--ref-logps", "the same under the reference [N]", Id::kRefLogps, referenced},
+      {"--sampling-logps", "the same under the sampler [N]", Id::kSamplingLogps, policy},
+      {"--teacher-logps", "the same under the teacher [N]", Id::kTeacherLogps, policy},
+      {"--scores", "scores of the sequences [B]", Id::kScores, policy, 1, false},
+      {"--labels", "which sequences are desirable [B], bool or uint8", Id::kLabels, kto, 1, false, Class::kFlag},
+      {"--kl-logps", "sums of mismatched completions under the policy", Id::kKlLogps, kto, 1, false},
+      {"--kl-ref-logps", "the same under the reference", Id::kKlRefLogps, kto, 1, false},
+      {"--sequence-weights", "factors of the sequences' losses [B]", Id::kSequenceWeights, kto, 1, false},
+      {"--reward-targets", "what a2po fits [B]", Id::kRewardTargets, kto, 1, false},
+      {"--teacher-hidden", "the teacher's hidden states [N, H of its own]", Id::kTeacherHidden, taught, 2},
+      {"--teacher-lm-head", "its LM head, in the layout of the student's", Id::kTeacherWeight, taught, 2},
+      {"--teacher-bias", "the bias of its head [V]", Id::kTeacherBias, taught, 1, false},
+      {"--set-ids", "token ids [N, K]", Id::kSetIds, sets, 2, true, Class::kInteger},
+      {"--set-counts", "how many of its K ids a token has [N]", Id::kSetCounts, sets, 1, true, Class::kInteger},
       {"--set-values", "a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", Id::kSetValues, sets,
        2},
-      {"--soft-rows", "soft_targets: a weight of each vocabulary entry [N, V]", Id::kSoftRows, soft, 2}};
+      {"--soft-rows", "a weight of each vocabulary entry [N, V]", Id::kSoftRows, soft, 2}};
   return flags;
+}
+
+std::string TensorFlag::help_text() const {
+  std::string names;
+  for (const io::Task task : tasks) names += (names.empty() ? "" : ", ") + std::string(io::name_of(task));
+  return names.empty() ? help : names + ": " + help;
 }
 
 std::string TensorFlag::conventional_name() const {

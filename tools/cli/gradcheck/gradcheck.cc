@@ -26,8 +26,8 @@ constexpr const char* kGradcheckFooter =
 memory. `man logitless-gradcheck` says what each metric and gate is.
 
 Examples:
-  logitless gradcheck configs/tiny.yaml configs/tiny-grpo.yaml configs/tiny-dpo.yaml configs/tiny-kto.yaml
-  logitless gradcheck configs/gradcheck/grpo-logits-tiny.yaml --set model.dtype=float16 --json -)";
+  logitless gradcheck configs/tiny.yaml configs/tiny-policy_loss.yaml configs/tiny-preference_loss.yaml configs/tiny-kto_loss.yaml
+  logitless gradcheck configs/gradcheck/policy_loss-logits-tiny.yaml --set model.dtype=float16 --json -)";
 
 struct GradcheckOptions {
   std::vector<std::string> config_paths;  ///< each is a check of its own; empty: one check without a file

@@ -26,23 +26,23 @@ std::vector<int64_t> offsets_of(const TaskRun& call) {
 
 oracle::Tokens tokens_of(const TaskRun& call, const std::vector<int64_t>& offsets) {
   const int64_t vocab = call.config.level == io::Level::kFused ? call.head.vocab_size() : call.logits.vocab;
-  if (call.config.task == io::Task::kGrpo) return oracle::read_tokens(offsets, vocab, call.policy);
+  if (call.config.task == io::Task::kPolicyLoss) return oracle::read_tokens(offsets, vocab, call.policy);
   if (call.config.task == io::Task::kCrossEntropy) {
     return oracle::read_tokens(offsets, vocab, call.targets, call.cross_entropy);
   }
   oracle::Tokens tokens = oracle::read_tokens(offsets, vocab, call.targets, call.token_options());
-  if (call.config.task == io::Task::kDpo) oracle::drop_half_pairs(offsets, tokens);
+  if (call.config.task == io::Task::kPreferenceLoss) oracle::drop_half_pairs(offsets, tokens);
   return tokens;
 }
 
 oracle::LossTruth loss_of(const TaskRun& call, const std::vector<int64_t>& offsets, const oracle::Tokens& tokens,
                           const oracle::TokenStatistics& stats) {
   switch (call.config.task) {
-    case io::Task::kGrpo:
+    case io::Task::kPolicyLoss:
       return oracle::policy_truth(offsets, stats, call.policy);
-    case io::Task::kDpo:
+    case io::Task::kPreferenceLoss:
       return oracle::preference_truth(offsets, tokens, stats, call.preference.reference.logps, call.preference);
-    case io::Task::kKto:
+    case io::Task::kKtoLoss:
       return oracle::kto_truth(offsets, tokens, stats, call.kto);
     default:
       break;
@@ -113,7 +113,7 @@ Truth truth_of_distributions(const TaskRun& call) {
   }
   const oracle::SetLogits logits = {oracle::read_products(states_of(call), call.head), call.head.softcap,
                                     call.token_options()};
-  if (call.config.task == io::Task::kSoftTargets) {
+  if (call.config.task == io::Task::kSoftCrossEntropy) {
     add_soft_truth(call, logits, truth);
   } else if (call.config.task == io::Task::kIdLogps) {
     add_id_logps_truth(call, logits, truth);

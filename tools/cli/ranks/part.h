@@ -19,8 +19,8 @@ struct RankPart {
 };
 
 /// Words are cut into parts of nearly equal size. Tokens are where nothing couples them, and stand in one
-/// sequence then; else whole sequences are, and of dpo whole pairs. Throws io::Error where there are fewer
-/// than ranks to share them.
+/// sequence then; else whole sequences are, and of preference_loss whole pairs. Throws io::Error where there
+/// are fewer than ranks to share them.
 RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& place);
 
 /// The rank's tensors, in memory of their own.
