@@ -109,7 +109,7 @@ def cross_entropy(
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
     dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
-    normaliser: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
+    num_items_in_batch: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
@@ -160,7 +160,7 @@ def cross_entropy(
         dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
         class_weights (float32 [V]): as in PyTorch; empty: all 1.
         loss_scale: multiplies loss and gradients.
-        normaliser: divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        num_items_in_batch: divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
         want_accuracy: fills metrics.accuracy and per_token_argmax.
         want_entropy: fills metrics.mean_entropy.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
@@ -206,7 +206,7 @@ def policy_loss(
     d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
     d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
-    variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
+    loss_type: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
@@ -235,7 +235,7 @@ def policy_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """A policy loss (variant="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
+    """A policy loss (loss_type="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
     teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
     sampler kept: log-probabilities are then over these.
 
@@ -277,7 +277,7 @@ def policy_loss(
         d_logits (output as logits): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        variant: the loss of a token, and by default its aggregation and trust region.
+        loss_type: the loss of a token, and by default its aggregation and trust region.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -307,7 +307,7 @@ def policy_loss(
         m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
         sampler_penalty: the weight of (logp − sampling)².
         positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
-        aggregation: how tokens' losses become one number; the variant's by default.
+        aggregation: how tokens' losses become one number; the loss type's by default.
         num_items_in_batch: what token_mean divides by in place of the number of tokens.
         max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
         num_sequences: what a mean of sequences divides by in place of their number.
@@ -346,7 +346,7 @@ def policy_loss(
         >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
         >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
         >>> advantages = np.array([1.0, -1.0, 0.5, 1.0, -1.0, 2.0])
-        >>> result = logitless.policy_loss(hidden, weight, np.arange(6), advantages=advantages, variant="dapo")
+        >>> result = logitless.policy_loss(hidden, weight, np.arange(6), advantages=advantages, loss_type="dapo")
         >>> round(result.loss, 3)
         -0.417
     """
@@ -374,7 +374,7 @@ def preference_loss(
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
     d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
     accumulate: bool = False,
-    losses: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
+    loss_type: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
     loss_weights: Union[float, Sequence[float]] = [], beta: float = 0.1, label_smoothing: float = 0.0,
     average_log_prob: bool = False, ref_logps_are: Literal['sums', 'averages'] = 'sums',
     discopop_tau: float = 0.05, simpo_gamma: float = 0.5,
@@ -388,7 +388,8 @@ def preference_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """A loss of pairs, losses=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then the rejected ones.
+    """A loss of pairs, loss_type=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then
+    the rejected ones.
 
     The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
 
@@ -433,8 +434,8 @@ def preference_loss(
         d_logits (output as logits): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        losses: the losses that are added up, at least one.
-        loss_weights: one for each of losses; empty: all 1.
+        loss_type: the losses that are added up, at least one.
+        loss_weights: one for each of loss_type; empty: all 1.
         beta: the scale of log ratios.
         label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
         average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
@@ -474,7 +475,7 @@ def preference_loss(
         >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
         >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
         >>> targets, ref_logps = np.arange(6).reshape(2, 3), np.array([-6.0, -7.0])
-        >>> result = logitless.preference_loss(pairs, weight, targets, ref_logps=ref_logps, losses=["ipo"])
+        >>> result = logitless.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type=["ipo"])
         >>> round(result.loss, 3)
         27.293
     """
@@ -504,7 +505,7 @@ def kto_loss(
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
     d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False, loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    accumulate: bool = False, loss_type: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
     beta: float = 0.1, desirable_weight: float = 1.0, undesirable_weight: float = 1.0,
     bco_delta: float = 0.0, average_log_prob: bool = False,
     ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
@@ -515,7 +516,7 @@ def kto_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
+    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
     1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
     reward_targets for a2po, sequence_weights for all.
 
@@ -565,7 +566,7 @@ def kto_loss(
         d_logits (output as logits): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        loss: the loss of a sequence.
+        loss_type: the loss of a sequence.
         beta: the scale of log ratios.
         desirable_weight: the weight of desirable sequences.
         undesirable_weight: the weight of the others.
@@ -599,7 +600,7 @@ def kto_loss(
         >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
         >>> given = {"labels": np.array([1, 0]), "ref_logps": np.array([-6.0, -7.0])}
         >>> states, targets = hidden.reshape(2, 3, 4), np.arange(6).reshape(2, 3)
-        >>> result = logitless.kto_loss(states, weight, targets, loss="apo_zero_unpaired", **given)
+        >>> result = logitless.kto_loss(states, weight, targets, loss_type="apo_zero_unpaired", **given)
         >>> round(result.loss, 3)
         0.508
     """
@@ -625,7 +626,7 @@ def soft_cross_entropy(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
-    loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> SoftCrossEntropyResult:
@@ -675,7 +676,7 @@ def soft_cross_entropy(
         reduction: how the tokens' losses become one.
         subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        normaliser: divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        num_items_in_batch: divides the sum instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
         noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
         theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
@@ -717,7 +718,7 @@ def set_distillation_loss(
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
     d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
     accumulate: bool = False,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
@@ -727,7 +728,7 @@ def set_distillation_loss(
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> SetDistillationResult:
@@ -771,7 +772,7 @@ def set_distillation_loss(
         d_logits (output as logits): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        divergence: between student and teacher; the last two are refused.
+        loss_type: between student and teacher; the last two are refused.
         outside: what becomes of the probability outside of a row's set.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -787,7 +788,7 @@ def set_distillation_loss(
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
         reduction: how the tokens' losses become one.
         mean_over: what a mean divides by.
-        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
         loss_scale: multiplies loss and gradients.
         tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
@@ -987,7 +988,7 @@ def distillation_loss(
     d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
     d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
@@ -997,11 +998,11 @@ def distillation_loss(
     temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
-    """How far a student's distribution is from a teacher's (divergence="forward_kl", "reverse_kl", "jsd", ...), from
+    """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
     the hidden states and the head of each, over one vocabulary.
 
     teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
@@ -1050,7 +1051,7 @@ def distillation_loss(
         d_logits (output as logits): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        divergence: the distance between student and teacher.
+        loss_type: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -1068,7 +1069,7 @@ def distillation_loss(
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how the tokens' losses become one.
         mean_over: what a mean divides by.
-        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills whether both have the same most likely id.
@@ -1089,7 +1090,7 @@ def distillation_loss(
         >>> import numpy as np, logitless
         >>> hidden = np.sin(np.arange(24, dtype=np.float32)).reshape(6, 4)
         >>> weight = np.cos(np.arange(28, dtype=np.float32)).reshape(7, 4)
-        >>> result = logitless.distillation_loss(hidden, weight, hidden, 2 * weight, divergence="reverse_kl")
+        >>> result = logitless.distillation_loss(hidden, weight, hidden, 2 * weight, loss_type="reverse_kl")
         >>> round(result.loss, 3)
         0.191
     """
@@ -1232,7 +1233,7 @@ def plan(
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
     dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
-    normaliser: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
+    num_items_in_batch: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
@@ -1280,7 +1281,7 @@ def plan(
     d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
     d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
-    variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
+    loss_type: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
@@ -1356,7 +1357,7 @@ def plan(
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
     d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
     accumulate: bool = False,
-    losses: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
+    loss_type: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
     loss_weights: Union[float, Sequence[float]] = [], beta: float = 0.1, label_smoothing: float = 0.0,
     average_log_prob: bool = False, ref_logps_are: Literal['sums', 'averages'] = 'sums',
     discopop_tau: float = 0.05, simpo_gamma: float = 0.5,
@@ -1419,7 +1420,7 @@ def plan(
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
     d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False, loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    accumulate: bool = False, loss_type: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
     beta: float = 0.1, desirable_weight: float = 1.0, undesirable_weight: float = 1.0,
     bco_delta: float = 0.0, average_log_prob: bool = False,
     ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
@@ -1475,7 +1476,7 @@ def plan(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
-    loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
@@ -1520,7 +1521,7 @@ def plan(
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
     d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
     accumulate: bool = False,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
@@ -1530,7 +1531,7 @@ def plan(
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
@@ -1662,7 +1663,7 @@ def plan(
     d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
     d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
@@ -1672,7 +1673,7 @@ def plan(
     temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
     noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:

@@ -20,7 +20,7 @@ def distillation_loss(
     softcap: float = 0.0, teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
@@ -29,11 +29,11 @@ def distillation_loss(
     temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None, loss_scale: float = 1.0,
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
-    """How far the student's distribution, of hidden and weight, is from the teacher's: divergence="forward_kl" (the
+    """How far the student's distribution, of hidden and weight, is from the teacher's: loss_type="forward_kl" (the
     default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
     teacher, whose width and type are its own. teacher_logits, [..., V], takes the place of teacher_hidden and
     teacher_weight.
@@ -60,7 +60,7 @@ def distillation_loss(
         teacher_layout: the axes of teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
         teacher_round_logits_to: rounds the teacher's raw logits to this type.
-        divergence: the distance between student and teacher.
+        loss_type: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -77,7 +77,7 @@ def distillation_loss(
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how the tokens' losses become one.
         mean_over: what a mean divides by.
-        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
         loss_scale: multiplies loss and gradients.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
         noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
@@ -96,7 +96,7 @@ def distillation_loss(
         >>> import jax, jax.numpy as jnp, logitless.jax as lj
         >>> hidden = jnp.sin(jnp.arange(24.0)).reshape(6, 4)
         >>> weight = jnp.cos(jnp.arange(28.0)).reshape(7, 4)
-        >>> loss = lj.distillation_loss(hidden, weight, hidden, 2 * weight, divergence="jsd")
+        >>> loss = lj.distillation_loss(hidden, weight, hidden, 2 * weight, loss_type="jsd")
         >>> round(float(loss), 3)
         0.034
     """
@@ -161,7 +161,7 @@ def linear_cross_entropy(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
-    dft: bool = False, loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    dft: bool = False, loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
@@ -176,7 +176,7 @@ def linear_cross_entropy(
         the gradients of weight and bias are whole, with zeros for the other entries.
     options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
         softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
-        temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, normaliser.
+        temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, num_items_in_batch.
     backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
         seed is an int of 32 bits or an array of one, which jit reads at run time; each step should have its own.
     context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
@@ -206,7 +206,7 @@ def linear_cross_entropy(
         z_loss: λ of λ · lse², added to each token's loss.
         dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
         loss_scale: multiplies loss and gradients.
-        normaliser: divides the sums instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        num_items_in_batch: divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
         noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
         theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
@@ -235,7 +235,7 @@ def set_distillation_loss(
     bias: Optional[Array] = None, temperatures: Optional[Array] = None, vocab_ids: Optional[Array] = None,
     context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
@@ -244,7 +244,7 @@ def set_distillation_loss(
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    normaliser: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, tail_floor: float = 0.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
@@ -269,7 +269,7 @@ def set_distillation_loss(
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
-        divergence: between student and teacher; the last two are refused.
+        loss_type: between student and teacher; the last two are refused.
         outside: what becomes of the probability outside of a row's set.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -284,7 +284,7 @@ def set_distillation_loss(
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
         reduction: how the tokens' losses become one.
         mean_over: what a mean divides by.
-        normaliser: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
         loss_scale: multiplies loss and gradients.
         tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
@@ -319,7 +319,7 @@ def soft_cross_entropy(
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
-    loss_scale: float = 1.0, normaliser: Optional[float] = None,
+    loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
@@ -349,7 +349,7 @@ def soft_cross_entropy(
         reduction: how the tokens' losses become one.
         subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        normaliser: divides the sum instead of the number of tokens, e.g. num_items_in_batch; with mean only.
+        num_items_in_batch: divides the sum instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
         noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
         theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.

@@ -23,10 +23,10 @@ def distillation_loss(
     teacher_bias: Optional[Tensor] = None, teacher_logits: Optional[Tensor] = None,
     teacher_softcap: float = 0.0, vocab_ids: Optional[Tensor] = None,
     teacher_vocab_ids: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    normaliser: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
+    num_items_in_batch: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
     dtype: Optional[torch.dtype] = None, return_metrics: bool = False, group: Any = None,
     softcap: float = 0.0,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
@@ -39,7 +39,7 @@ def distillation_loss(
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
     """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
-    teacher_weight: divergence="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
+    teacher_weight: loss_type="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
     logits are in memory. Gradients flow to hidden, weight and bias, and never to the teacher, detached
     or not. teacher_logits, [..., V], takes the place of teacher_hidden and teacher_weight where a server has made them.
 
@@ -64,13 +64,13 @@ def distillation_loss(
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         teacher_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
         reduction: how the tokens' losses become one.
-        normaliser: divides the sum in place of the number of tokens; with mean only.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         softcap: c of c · tanh(logits / c); 0 for none.
-        divergence: the distance between student and teacher.
+        loss_type: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -107,7 +107,7 @@ def distillation_loss(
         >>> import torch, logitless.torch as lt
         >>> hidden = torch.arange(24.0).sin().reshape(6, 4).requires_grad_()
         >>> weight = torch.arange(28.0).cos().reshape(7, 4)
-        >>> loss = lt.distillation_loss(hidden, weight, hidden.detach(), 2 * weight, divergence="jsd")
+        >>> loss = lt.distillation_loss(hidden, weight, hidden.detach(), 2 * weight, loss_type="jsd")
         >>> round(loss.item(), 3)
         0.034
     """
@@ -179,7 +179,7 @@ def kto_loss(
     sequence_weights: Optional[Tensor] = None, reward_targets: Optional[Tensor] = None,
     softcap: float = 0.0, temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
     vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
-    group: Any = None, loss: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
+    group: Any = None, loss_type: Literal['kto', 'apo_zero_unpaired', 'bco', 'a2po'] = 'kto',
     beta: float = 0.1, desirable_weight: float = 1.0, undesirable_weight: float = 1.0,
     bco_delta: float = 0.0, average_log_prob: bool = False,
     ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
@@ -190,7 +190,7 @@ def kto_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """A loss of single sequences (loss="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
+    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
     true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
     sequence_weights multiply the losses. The reference, temperatures, offsets, vocab_ids and context are those
     of preference_loss().
@@ -217,7 +217,7 @@ def kto_loss(
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss: the loss of a sequence.
+        loss_type: the loss of a sequence.
         beta: the scale of log ratios.
         desirable_weight: the weight of desirable sequences.
         undesirable_weight: the weight of the others.
@@ -253,7 +253,7 @@ def kto_loss(
         >>> weight = torch.arange(28.0).cos().reshape(7, 4)
         >>> given = {"labels": torch.tensor([1, 0]), "ref_logps": torch.tensor([-6.0, -7.0])}
         >>> states, targets = hidden.reshape(2, 3, 4), torch.arange(6).reshape(2, 3)
-        >>> loss = lt.kto_loss(states, weight, targets, loss="apo_zero_unpaired", **given)
+        >>> loss = lt.kto_loss(states, weight, targets, loss_type="apo_zero_unpaired", **given)
         >>> round(loss.item(), 3)
         0.508
     """
@@ -262,11 +262,12 @@ def linear_cross_entropy(
     input: Tensor, linear_weight: Union[Tensor, PackedWeight, LoraWeight], target: Tensor, *,
     linear_bias: Optional[Tensor] = None, weight: Optional[Tensor] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', ignore_index: Optional[int] = None,
-    label_smoothing: float = 0.0, options: Any = None, normaliser: Union[float, Tensor, None] = None,
-    temperatures: Optional[Tensor] = None, loss_dtype: Optional[torch.dtype] = None,
-    vocab_ids: Optional[Tensor] = None, offsets: Optional[Tensor] = None, return_stats: bool = False,
-    group: Any = None, context: Optional[Context] = None, softcap: float = 0.0, shift: int = 0,
-    temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    label_smoothing: float = 0.0, options: Any = None,
+    num_items_in_batch: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
+    loss_dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None,
+    offsets: Optional[Tensor] = None, return_stats: bool = False, group: Any = None,
+    context: Optional[Context] = None, softcap: float = 0.0, shift: int = 0, temperature: float = 1.0,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
     z_loss: float = 0.0, dft: bool = False, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -277,7 +278,7 @@ def linear_cross_entropy(
     The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
     there, has nothing to choose here. `input` may have any leading axes, which `target` shares.
 
-    normaliser is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
+    num_items_in_batch is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
     micro-batches of a step, for example. The loss is computed in float64, so that loss_dtype=torch.float32 shows more of it
     than bfloat16 does; gradients do not depend on it. Targets, and `weight`, mean places in vocab_ids; the gradient of
     linear_weight has its shape, with zeros for the other entries. shift stays within each sequence of offsets. With group,
@@ -304,7 +305,7 @@ def linear_cross_entropy(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         label_smoothing: ε of PyTorch's label smoothing.
         options: PyTorch's, which chooses a chunking there: without effect.
-        normaliser: divides the sum in place of the number of tokens; with mean only.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         loss_dtype: of the loss; by default input's type.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
@@ -353,7 +354,7 @@ def policy_loss(
     temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
     vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
     group: Any = None,
-    variant: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
+    loss_type: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
@@ -371,7 +372,7 @@ def policy_loss(
     trust_region_low: Optional[float] = None, trust_region_high: Optional[float] = None,
     m2_threshold: Optional[float] = None, sampler_penalty: float = 0.0, positive_nll_weight: float = 0.0,
     aggregation: Literal['default', 'token_mean', 'token_sum', 'seq_mean_token_sum', 'seq_mean_token_mean', 'seq_mean_token_sum_norm'] = 'default',
-    num_items_in_batch: Optional[float] = None, max_completion_length: Optional[int] = None,
+    num_items_in_batch: Union[float, Tensor, None] = None, max_completion_length: Optional[int] = None,
     num_sequences: Optional[float] = None, count_empty_sequences: bool = True,
     sapo_temperature_pos: float = 1.0, sapo_temperature_neg: float = 1.05, vespo_k_pos: float = 2.0,
     vespo_lambda_pos: float = 3.0, vespo_k_neg: float = 3.0, vespo_lambda_neg: float = 2.0,
@@ -382,9 +383,9 @@ def policy_loss(
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
-    """A policy loss of sampled tokens (variant="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
+    """A policy loss of sampled tokens (loss_type="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
     hidden and head. advantages are one a sequence or one a token, logps and mask one a token, scores one a sequence
-    (variant="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
+    (loss_type="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
     teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
     with the loss.
 
@@ -415,7 +416,7 @@ def policy_loss(
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        variant: the loss of a token, and by default its aggregation and trust region.
+        loss_type: the loss of a token, and by default its aggregation and trust region.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -444,8 +445,8 @@ def policy_loss(
         m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
         sampler_penalty: the weight of (logp − sampling)².
         positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
-        aggregation: how tokens' losses become one number; the variant's by default.
-        num_items_in_batch: what token_mean divides by in place of the number of tokens.
+        aggregation: how tokens' losses become one number; the loss type's by default.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
         num_sequences: what a mean of sequences divides by in place of their number.
         count_empty_sequences: whether a mean of sequences counts those without a token.
@@ -498,7 +499,7 @@ def preference_loss(
     temperatures: Optional[Tensor] = None, offsets: Optional[Tensor] = None,
     vocab_ids: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None, return_metrics: bool = False,
     group: Any = None,
-    losses: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
+    loss_type: Union[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm'], Sequence[Literal['sigmoid', 'hinge', 'ipo', 'exo_pair', 'nca_pair', 'robust', 'bco_pair', 'sppo_hard', 'apo_zero', 'apo_down', 'aot', 'aot_unpaired', 'discopop', 'sft', 'orpo', 'simpo', 'cpo', 'sigmoid_norm']]] = ['sigmoid'],
     loss_weights: Union[float, Sequence[float]] = [], beta: float = 0.1, label_smoothing: float = 0.0,
     average_log_prob: bool = False, ref_logps_are: Literal['sums', 'averages'] = 'sums',
     discopop_tau: float = 0.05, simpo_gamma: float = 0.5,
@@ -514,7 +515,7 @@ def preference_loss(
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
     """A loss of pairs (DPO's family, ORPO, SimPO, CPO): hidden [2B, T, H] holds the chosen sequences, then
-    the rejected ones. options are the members of PreferenceOptions, e.g. losses="ipo" or a list of names with
+    the rejected ones. options are the members of PreferenceOptions, e.g. loss_type="ipo" or a list of names with
     loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
     are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets,
     vocab_ids and context are those of policy_loss().
@@ -536,8 +537,8 @@ def preference_loss(
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        losses: the losses that are added up, at least one.
-        loss_weights: one for each of losses; empty: all 1.
+        loss_type: the losses that are added up, at least one.
+        loss_weights: one for each of loss_type; empty: all 1.
         beta: the scale of log ratios.
         label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
         average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
@@ -579,7 +580,7 @@ def preference_loss(
         >>> weight = torch.arange(28.0).cos().reshape(7, 4)
         >>> pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one
         >>> targets, ref_logps = torch.arange(6).reshape(2, 3), torch.tensor([-6.0, -7.0])
-        >>> loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, losses="ipo")
+        >>> loss = lt.preference_loss(pairs, weight, targets, ref_logps=ref_logps, loss_type="ipo")
         >>> round(loss.item(), 3)
         27.293
     """
@@ -589,10 +590,10 @@ def set_distillation_loss(
     targets: Optional[Tensor] = None, *, id_counts: Optional[Tensor] = None,
     id_offsets: Optional[Tensor] = None, teacher_outside_logps: Optional[Tensor] = None,
     bias: Optional[Tensor] = None, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    softcap: float = 0.0, normaliser: Union[float, Tensor, None] = None,
+    softcap: float = 0.0, num_items_in_batch: Union[float, Tensor, None] = None,
     temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
     vocab_ids: Optional[Tensor] = None, group: Any = None,
-    divergence: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
@@ -613,8 +614,8 @@ def set_distillation_loss(
     bias, and none to the teacher.
 
     targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; normaliser, temperatures, vocab_ids, group and
-    context are those of linear_cross_entropy().
+    against. The other options are those of SetDistillationOptions; num_items_in_batch, temperatures, vocab_ids, group
+    and context are those of linear_cross_entropy().
 
     Args:
         hidden (floats [..., H]): hidden states.
@@ -628,12 +629,12 @@ def set_distillation_loss(
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
         softcap: c of c · tanh(logits / c); 0 for none.
-        normaliser: divides the sum in place of the number of tokens; with mean only.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        divergence: between student and teacher; the last two are refused.
+        loss_type: between student and teacher; the last two are refused.
         outside: what becomes of the probability outside of a row's set.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -679,7 +680,7 @@ def soft_cross_entropy(
     weights: Optional[Tensor] = None, id_counts: Optional[Tensor] = None,
     id_offsets: Optional[Tensor] = None, mask: Optional[Tensor] = None, bias: Optional[Tensor] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', softcap: float = 0.0,
-    normaliser: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
+    num_items_in_batch: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
     dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
     temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
@@ -695,7 +696,7 @@ def soft_cross_entropy(
     leaves tokens out.
 
     subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
-    TokenOptions; normaliser, temperatures, vocab_ids, group and context are those of
+    TokenOptions; num_items_in_batch, temperatures, vocab_ids, group and context are those of
     linear_cross_entropy().
 
     Args:
@@ -710,7 +711,7 @@ def soft_cross_entropy(
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
         softcap: c of c · tanh(logits / c); 0 for none.
-        normaliser: divides the sum in place of the number of tokens; with mean only.
+        num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
@@ -855,7 +856,7 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
     Args:
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
-        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, normaliser, loss_dtype,
+        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, num_items_in_batch, loss_dtype,
             return_stats, context ... but no tensor with an entry per token.
 
     Raises:
