@@ -131,7 +131,10 @@ def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument
 def no_argument(function: str, name: str) -> str:
     """The message for an argument that a function does not take, or that the other arguments leave without effect."""
     text = f"{function} has no argument {name!r}"
-    known = [*arguments_of(function), "context", "dtype"] if function in _BATCH else []
+    try:
+        known = [*arguments_of(function), "context", "dtype"]
+    except ValueError:  # it is no task
+        known = []
     if name in known:
         return f"{text} beside the others that were given"
     import difflib
