@@ -71,19 +71,16 @@ class Memory {
 };
 
 // A matrix of numbers in [-scale, scale); scale = 0 leaves them as the memory holds them.
-class Tensor {
+class Numbered {
  public:
-  Tensor(DType dtype, int64_t rows, int64_t cols, double scale = 0, uint64_t seed = 1)
+  Numbered(DType dtype, int64_t rows, int64_t cols, double scale = 0, uint64_t seed = 1)
       : memory_(static_cast<size_t>(rows * cols) * size_of(dtype)), dtype_(dtype), rows_(rows), cols_(cols) {
     if (scale == 0) return;
     Numbers numbers(seed);
     for (int64_t i = 0; i < rows * cols; ++i) set(i, numbers.next(scale));
   }
-  ConstMatrix view() const { return {memory_.as<void>(), dtype_, rows_, cols_}; }
-  Matrix output() const { return {memory_.as<void>(), dtype_, rows_, cols_}; }
-  ConstVector vector() const { return {memory_.as<void>(), dtype_, rows_ * cols_}; }
-  FinishedLogits logits() const { return {memory_.as<void>(), dtype_, 1, rows_, cols_}; }
-  LogitsGradient gradient() const { return {memory_.as<void>(), dtype_, 1, rows_, cols_}; }
+  Tensor view() const { return {memory_.as<void>(), dtype_, {rows_, cols_}}; }
+  Tensor vector() const { return {memory_.as<void>(), dtype_, {rows_ * cols_}}; }
 
  private:
   void set(int64_t i, double value) {
@@ -121,12 +118,12 @@ struct GivenLogits {
   explicit GivenLogits(DType dtype, int64_t tokens = 32, int64_t vocab = 8192)
       : logits(dtype, tokens, vocab, 5), dlogits(dtype, tokens, vocab), ids(some_ids(tokens, vocab)) {}
 
-  Targets targets() const { return std::span(ids); }
-  Logits source() const { return Logits::given(logits.logits()); }
-  Gradients gradients() const { return {.d_logits = dlogits.gradient()}; }
+  ConstTensor targets() const { return ids; }
+  Logits source() const { return Logits::given(logits.view()); }
+  Gradients gradients() const { return {.d_logits = dlogits.view()}; }
 
   Context context = context_for();
-  Tensor logits, dlogits;
+  Numbered logits, dlogits;
   std::vector<int64_t> ids;
 };
 
@@ -142,23 +139,21 @@ struct Fused {
         d_hidden(dtype, tokens, width),
         d_weight(dtype, vocab, width),
         ids(some_ids(tokens, vocab)) {}
-  Targets targets() const { return std::span(ids); }
-  HiddenStates states() const { return {hidden.view()}; }
-  LmHead head() const { return {weight.view()}; }
-  Logits source() const { return Logits::of(states(), head()); }
+  ConstTensor targets() const { return ids; }
+  Logits source() const { return Logits::of(hidden.view(), weight.view()); }
   Gradients both() const {
     Gradients out = of_hidden();
-    out.d_weight = d_weight.output();
+    out.d_weight = d_weight.view();
     return out;
   }
   Gradients of_hidden() const {
     Gradients out;
-    out.d_hidden = d_hidden.output();
+    out.d_hidden = d_hidden.view();
     return out;
   }
 
   Context context;
-  Tensor hidden, weight, d_hidden, d_weight;
+  Numbered hidden, weight, d_hidden, d_weight;
   std::vector<int64_t> ids;
 };
 
@@ -183,7 +178,7 @@ CrossEntropy smoothing_and_entropy() {
 
 struct Policy {
   explicit Policy(int64_t tokens) : advantages(kF32, 1, tokens, 1, 3), old_logps(kF32, 1, tokens, 1, 4) {}
-  PolicyLoss task(const Targets& chosen, PolicyLoss out = {}) const {
+  PolicyLoss task(const ConstTensor& chosen, PolicyLoss out = {}) const {
     out.chosen_ids = chosen;
     out.advantages = advantages.vector();
     out.advantages_per = EntriesPer::kToken;
@@ -191,7 +186,7 @@ struct Policy {
     return out;
   }
 
-  Tensor advantages, old_logps;
+  Numbered advantages, old_logps;
 };
 
 Call policy_logits_call(int64_t tokens, int64_t vocab, double entropy_bonus) {
@@ -204,12 +199,12 @@ Call policy_logits_call(int64_t tokens, int64_t vocab, double entropy_bonus) {
 
 Call distillation_logits_call(Divergence divergence) {
   const auto in = std::make_shared<GivenLogits>(kF32, 16, 4096);
-  const auto teacher = std::make_shared<Tensor>(kF32, 16, 4096, 4, 5);
+  const auto teacher = std::make_shared<Numbered>(kF32, 16, 4096, 4, 5);
   Distillation options;
   options.loss_type = divergence;
   return [=] {
     Distillation task = options;
-    task.teacher = Teacher(teacher->logits());
+    task.teacher = Logits::given(teacher->view());
     run(in->context, in->source(), task, in->gradients());
   };
 }
@@ -223,18 +218,14 @@ Call statistics_call(const StatsRequest& request) {
 Call preference_call() {
   constexpr int64_t kSequences = 64, kLength = 32;
   const auto in = std::make_shared<GivenLogits>(kF32, kSequences * kLength, 16);
-  const auto reference = std::make_shared<Tensor>(kF32, 1, kSequences, 50, 6);
+  const auto reference = std::make_shared<Numbered>(kF32, 1, kSequences, 50, 6);
   return [=] {
-    FinishedLogits logits = in->logits.logits();
-    LogitsGradient dlogits = in->dlogits.gradient();
-    logits.batch = dlogits.batch = kSequences;
-    logits.time = dlogits.time = kLength;
-    logits.batch_stride = dlogits.batch_stride = kLength * logits.row_stride;
-    Reference given;
-    given.logps = reference->vector();
-    given.logps_per = EntriesPer::kSequence;
-    run(in->context, Logits::given(logits), PreferenceLoss{.targets = in->targets(), .reference = given},
-        {.d_logits = dlogits});
+    const auto batched = [](const Tensor& rows) {
+      return Tensor(rows.data, rows.dtype, {kSequences, kLength, rows.last_size()});
+    };
+    const PreferenceLoss task = {
+        .targets = in->targets(), .ref_logps = reference->vector(), .ref_logps_per = EntriesPer::kSequence};
+    run(in->context, Logits::given(batched(in->logits.view())), task, {.d_logits = batched(in->dlogits.view())});
   };
 }
 
@@ -262,9 +253,7 @@ Call policy_call() {
 Call distillation_call(PlanKind plan) {
   const auto in = std::make_shared<Fused>(kF32, plan, 64, 32, 2048);
   const auto teacher = std::make_shared<Fused>(kF32, plan, 64, 48, 2048);
-  return [=] {
-    run(in->context, in->source(), Distillation{.teacher = Teacher(teacher->states(), teacher->head())}, in->both());
-  };
+  return [=] { run(in->context, in->source(), Distillation{.teacher = teacher->source()}, in->both()); };
 }
 
 Call sampled_call() {
@@ -281,17 +270,17 @@ Call lora_call() {
   constexpr int64_t kRank = 8;
   const auto in = std::make_shared<Fused>(kF32, PlanKind::kAuto);
   struct Adapter {
-    Tensor a{kF32, kRank, 32, 1, 7}, b{kF32, 4096, kRank, 0.3, 8}, d_a{kF32, kRank, 32}, d_b{kF32, 4096, kRank};
+    Numbered a{kF32, kRank, 32, 1, 7}, b{kF32, 4096, kRank, 0.3, 8}, d_a{kF32, kRank, 32}, d_b{kF32, 4096, kRank};
   };
   const auto adapter = std::make_shared<Adapter>();
   return [=] {
-    LmHead head = in->head();
+    LmHead head = {.weight = in->weight.view()};
     head.lora.a = adapter->a.view();
     head.lora.b = adapter->b.view();
     Gradients out = in->of_hidden();
-    out.d_lora_a = adapter->d_a.output();
-    out.d_lora_b = adapter->d_b.output();
-    run(in->context, Logits::of(in->states(), head), CrossEntropy{.targets = in->targets()}, out);
+    out.d_lora_a = adapter->d_a.view();
+    out.d_lora_b = adapter->d_b.view();
+    run(in->context, Logits::of(in->hidden.view(), head), CrossEntropy{.targets = in->targets()}, out);
   };
 }
 
@@ -301,11 +290,11 @@ struct Sets {
     for (int64_t i = 0; i < tokens * kIds; ++i) logps_data()[i] -= 6;
   }
   float* logps_data() { return const_cast<float*>(static_cast<const float*>(logps.view().data)); }
-  IdSets sets(int64_t tokens) const { return IdSets(Targets(ids.data(), tokens, kIds)); }
+  IdSets sets(int64_t tokens) const { return IdSets(view(ids.data(), {tokens, kIds})); }
 
   static constexpr int64_t kIds = 32;
   std::vector<int64_t> ids;
-  Tensor logps;
+  Numbered logps;
 };
 
 Call id_sets_call(NormaliseOver over) {
@@ -353,18 +342,16 @@ Call packed_call(Packing packing) {
       std::memcpy(bytes->as<uint8_t>() + b * block.bytes + place, &kSmallHalf, sizeof kSmallHalf);
     }
   }
-  const auto scales = std::make_shared<Tensor>(kF32, kVocab, kWidth / kGroup, 0.01, 11);
+  const auto scales = std::make_shared<Numbered>(kF32, kVocab, kWidth / kGroup, 0.01, 11);
   return [=] {
-    PackedMatrix matrix;
-    matrix.data = bytes->as<void>();
-    matrix.packing = packing;
-    matrix.rows = kVocab;
-    matrix.cols = kWidth;
+    LmHead head;
+    head.weight = ConstTensor(bytes->as<void>(), DType::kUInt8, {kVocab, kWidth / block.numbers * block.bytes});
+    head.packing = packing;
     if (has_scales_apart(packing)) {
-      matrix.scales = static_cast<const float*>(scales->view().data);
-      matrix.group = kGroup;
+      head.scales = scales->view();
+      head.group = kGroup;
     }
-    run(in->context, Logits::of(in->states(), LmHead(matrix)), CrossEntropy{.targets = in->targets()});
+    run(in->context, Logits::of(in->hidden.view(), head), CrossEntropy{.targets = in->targets()});
   };
 }
 
@@ -388,17 +375,16 @@ Call small_fused_call() {
 // The choice of a plan, where the shape leaves one.
 Call plan_call() {
   struct Untouched {
-    Tensor hidden{kF32, 2048, 256}, weight{kF32, 32768, 256}, d_hidden{kF32, 2048, 256}, d_weight{kF32, 32768, 256};
+    Numbered hidden{kF32, 2048, 256}, weight{kF32, 32768, 256}, d_hidden{kF32, 2048, 256}, d_weight{kF32, 32768, 256};
     std::vector<int64_t> ids = some_ids(2048, 32768);
   };
   const auto in = std::make_shared<Untouched>();
   const Context context = context_for();
   return [=] {
     Gradients out;
-    out.d_hidden = in->d_hidden.output();
-    out.d_weight = in->d_weight.output();
-    plan(context, Logits::of(in->hidden.view(), in->weight.view()),
-         CrossEntropy{.targets = Targets(std::span(std::as_const(in->ids)))}, out);
+    out.d_hidden = in->d_hidden.view();
+    out.d_weight = in->d_weight.view();
+    plan(context, Logits::of(in->hidden.view(), in->weight.view()), CrossEntropy{.targets = in->ids}, out);
   };
 }
 

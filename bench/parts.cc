@@ -241,12 +241,11 @@ void run_calls(int threads, int repeat) {
   const std::vector<float> hidden(kHidden, 0.1f), weight(kHidden * kVocab, 0.2f);
   std::vector<float> d_hidden(kHidden), d_weight(kHidden * kVocab);
   const int64_t target = 3;
-  const LmHead head({weight.data(), kVocab, kHidden});
-  const Logits logits = Logits::of(ConstMatrix(hidden.data(), 1, kHidden), head);
-  const CrossEntropy task = {.targets = {&target, 1}};
+  const Logits logits = Logits::of(view(hidden.data(), {1, kHidden}), view(weight.data(), {kVocab, kHidden}));
+  const CrossEntropy task = {.targets = view(&target, {1})};
   Gradients gradients;
-  gradients.d_hidden = {d_hidden.data(), 1, kHidden};
-  gradients.d_weight = {d_weight.data(), kVocab, kHidden};
+  gradients.d_hidden = view(d_hidden.data(), {1, kHidden});
+  gradients.d_weight = view(d_weight.data(), {kVocab, kHidden});
   std::vector<Part> parts = {{"forward",
                               [&] {
                                 for (int i = 0; i < kCalls; ++i) logitless::forward(context, logits, task);

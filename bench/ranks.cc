@@ -76,10 +76,12 @@ struct Tensor {
       for (float& value : wide) value = draw(random);
     }
   }
-  ConstMatrix view() const {
-    return wide.empty() ? ConstMatrix(narrow.data(), rows, cols) : ConstMatrix(wide.data(), rows, cols);
+  ConstTensor view() const {
+    return wide.empty() ? logitless::view(narrow.data(), {rows, cols}) : logitless::view(wide.data(), {rows, cols});
   }
-  Matrix output() { return wide.empty() ? Matrix(narrow.data(), rows, cols) : Matrix(wide.data(), rows, cols); }
+  logitless::Tensor output() {
+    return wide.empty() ? logitless::view(narrow.data(), {rows, cols}) : logitless::view(wide.data(), {rows, cols});
+  }
 };
 
 double peak_mib() {
@@ -122,8 +124,7 @@ void run(const Options& options) {
     MPI_Barrier(MPI_COMM_WORLD);
     ranks.sent = 0;
     const double start = MPI_Wtime();
-    plan = run(context, Logits::of(hidden.view(), weight.view()), CrossEntropy{.targets = {targets.data(), tokens}},
-               gradients)
+    plan = run(context, Logits::of(hidden.view(), weight.view()), CrossEntropy{.targets = targets}, gradients)
                .plan.describe();
     MPI_Barrier(MPI_COMM_WORLD);
     if (call > 0) seconds.push_back(MPI_Wtime() - start);

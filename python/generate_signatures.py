@@ -26,11 +26,10 @@ SECTIONS = {
 }
 
 
-def taken(name, field):
+def taken(field):
     """What an option takes, for the page."""
     if "choices" in field:
-        names = ("bfloat16", "float16") if name == "round_logits_to" else field["choices"]
-        one = ", ".join(f"`{choice}`" for choice in names)
+        one = ", ".join(f"`{choice}`" for choice in field["choices"])
     elif field["type"] == "bool":
         one = "true or false"
     else:
@@ -49,7 +48,7 @@ def rows_of(options):
         if options == "token" or name not in _core.fields("token"):
             meaning = re.sub(r"(metrics\.\w+|\b[a-z]{2,}\w*_\w+|(?<=; needs )\w+)", r"`\1`", field["meaning"])
             meaning = f"{field['shape']}, {meaning}" if "shape" in field else meaning
-            rows.append(f"| `{name}` | {taken(name, field)} | {defaults[name]} | {meaning} |")
+            rows.append(f"| `{name}` | {taken(field)} | {defaults[name]} | {meaning} |")
     return rows
 
 

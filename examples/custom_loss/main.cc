@@ -48,16 +48,15 @@ int main() try {
   for (int64_t& target : targets) target = token_id(generator);
 
   const logitless::Context context;
-  const logitless::LmHead head({weight.data(), vocab, hidden_size});
+  const logitless::LmHead head{.weight = logitless::view(weight.data(), {vocab, hidden_size})};
   const auto run = [&](const logitless::Gradients& gradients) {
     FocalLoss loss(2.0, tokens);
-    const auto logits = logitless::Logits::of({{hidden.data(), tokens, hidden_size}}, head);
-    logitless::run(context, logits, logitless::CustomLoss{.targets = {targets.data(), tokens}, .loss = &loss},
-                   gradients);
+    const auto logits = logitless::Logits::of(logitless::view(hidden.data(), {tokens, hidden_size}), head);
+    logitless::run(context, logits, logitless::CustomLoss{.targets = targets, .loss = &loss}, gradients);
     return loss.loss();
   };
   logitless::Gradients gradients;
-  gradients.d_hidden = {d_hidden.data(), tokens, hidden_size};
+  gradients.d_hidden = logitless::view(d_hidden.data(), {tokens, hidden_size});
   const double loss = run(gradients);
 
   // Walk a little along the gradient, both ways: the loss must change by the gradient's squared length.

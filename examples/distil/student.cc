@@ -13,11 +13,13 @@ namespace {
 
 constexpr int kValidateEvery = 20;  // steps
 
-logitless::ConstMatrix view(const RowMatrix& matrix) { return {matrix.data(), matrix.rows(), matrix.cols()}; }
+logitless::ConstTensor view(const RowMatrix& matrix) {
+  return logitless::view(matrix.data(), {matrix.rows(), matrix.cols()});
+}
 
 logitless::LmHead head_of(const Parameters& parameters) {
-  logitless::LmHead head(view(parameters.head_weight));
-  head.bias = {parameters.head_bias.data(), parameters.head_bias.size()};
+  logitless::LmHead head{.weight = view(parameters.head_weight)};
+  head.bias = logitless::view(parameters.head_bias.data(), {parameters.head_bias.size()});
   return head;
 }
 
@@ -82,19 +84,19 @@ Batch Student::batch_at(const std::vector<int64_t>& positions) const {
 double Student::run_head(const RowMatrix& hidden, const Batch& batch) {
   RowMatrix& d_weight = gradients_.head_weight;
   logitless::Gradients out;
-  out.d_hidden = {d_hidden_.data(), d_hidden_.rows(), d_hidden_.cols()};
-  out.d_weight = {d_weight.data(), d_weight.rows(), d_weight.cols()};
-  out.d_bias = {gradients_.head_bias.data(), gradients_.head_bias.size()};
+  out.d_hidden = logitless::view(d_hidden_.data(), {d_hidden_.rows(), d_hidden_.cols()});
+  out.d_weight = logitless::view(d_weight.data(), {d_weight.rows(), d_weight.cols()});
+  out.d_bias = logitless::view(gradients_.head_bias.data(), {gradients_.head_bias.size()});
   const auto logits = logitless::Logits::of(view(hidden), head_of(parameters_));
 
   if (lesson_ == Lesson::kHard) {
-    const logitless::CrossEntropyResult result = logitless::run(
-        context_, logits, logitless::CrossEntropy{.targets = {batch.targets.data(), batch.tokens()}}, out);
+    const logitless::CrossEntropyResult result =
+        logitless::run(context_, logits, logitless::CrossEntropy{.targets = batch.targets}, out);
     plan_ = result.plan;
     return result.loss;
   }
   // The widths of the two heads differ; their vocabulary is one. Without targets all rows take part.
-  const logitless::Teacher teacher{view(teacher_hidden_), logitless::LmHead(view(teacher_.lm_head))};
+  const auto teacher = logitless::Logits::of(view(teacher_hidden_), view(teacher_.lm_head));
   const logitless::DistillationResult result =
       logitless::run(context_, logits, logitless::Distillation{.teacher = teacher}, out);
   plan_ = result.plan;
@@ -147,15 +149,15 @@ double Student::validation_loss() const {
   const RowMatrix& hidden = trunk.forward(parameters_, batch);
   // Fused for every lesson, so that the figures of all lessons are made the same way.
   return logitless::run(context_for(options_, Lesson::kHard), logitless::Logits::of(view(hidden), head_of(parameters_)),
-                        logitless::CrossEntropy{.targets = {batch.targets.data(), batch.tokens()}})
+                        logitless::CrossEntropy{.targets = batch.targets})
       .loss;
 }
 
 double teacher_loss(const TeacherFile& teacher, const DistilOptions& options) {
   const int64_t first = trained_tokens(teacher), count = teacher.tokens() - first;
-  const logitless::ConstMatrix hidden(teacher.hidden.row(first).data(), count, teacher.hidden.cols());
+  const auto hidden = logitless::view(teacher.hidden.row(first).data(), {count, teacher.hidden.cols()});
   return logitless::run(context_for(options, Lesson::kHard), logitless::Logits::of(hidden, view(teacher.lm_head)),
-                        logitless::CrossEntropy{.targets = {teacher.ids.data() + first + 1, count}})
+                        logitless::CrossEntropy{.targets = logitless::view(teacher.ids.data() + first + 1, {count})})
       .loss;
 }
 

@@ -43,14 +43,15 @@ double head_before(const Matrix& x, const Matrix& w, const std::vector<int64_t>&
 // [after]
 double head_after(const logitless::Context& context, const Matrix& x, const Matrix& w,
                   const std::vector<int64_t>& targets, Matrix& d_x, Matrix& d_w) {
-  const logitless::ConstMatrix hidden(x.data(), x.rows(), x.cols()), head(w.data(), w.rows(), w.cols());
+  const auto hidden = logitless::view(x.data(), {x.rows(), x.cols()});
+  const auto weight = logitless::view(w.data(), {w.rows(), w.cols()});
   d_x.resizeLike(x);
   d_w.resizeLike(w);
   logitless::Gradients gradients;
-  gradients.d_hidden = {d_x.data(), d_x.rows(), d_x.cols()};
-  gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};
-  const logitless::CrossEntropy task = {.targets = {targets}};
-  return logitless::run(context, logitless::Logits::of(hidden, head), task, gradients).loss;
+  gradients.d_hidden = logitless::view(d_x.data(), {d_x.rows(), d_x.cols()});
+  gradients.d_weight = logitless::view(d_w.data(), {d_w.rows(), d_w.cols()});
+  const logitless::CrossEntropy task = {.targets = targets};
+  return logitless::run(context, logitless::Logits::of(hidden, weight), task, gradients).loss;
 }
 // [/after]
 
@@ -73,9 +74,10 @@ struct Model {
     for (int64_t i = 0; i < kTokens; ++i) targets.push_back(token_id(generator));
   }
 
-  logitless::HiddenStates hidden() const { return {{x.data(), x.rows(), x.cols()}, kBatch}; }
-  logitless::LmHead head() const { return logitless::ConstMatrix(w.data(), w.rows(), w.cols()); }
-  logitless::Logits logits() const { return logitless::Logits::of(hidden(), head()); }
+  logitless::Logits logits() const {
+    return logitless::Logits::of(logitless::view(x.data(), {kBatch, kTime, kHidden}),
+                                 logitless::view(w.data(), {kVocab, kHidden}));
+  }
 };
 
 /// What a policy or preference loss and its reference say of a batch.
@@ -89,7 +91,7 @@ std::vector<double> log_probabilities(const logitless::Context& context, const M
   const std::vector<int64_t>& targets = model.targets;
   // [logps]
   const logitless::TokenStatistics task = {
-      .targets = {targets}, .token = {.temperature = 0.7}, .request = {.entropy = true}};
+      .targets = targets, .token = {.temperature = 0.7}, .request = {.entropy = true}};
   const logitless::TokenStats stats = logitless::run(context, logits, task).stats;
   // stats.logp[i], stats.entropy[i]: one entry a token
   // [/logps]
@@ -102,10 +104,10 @@ double policy_step(const logitless::Context& context, const Model& model, const 
   const logitless::Logits logits = model.logits();
   // [grpo]
   logitless::PolicyLoss task;
-  task.chosen_ids = {model.targets};                                            // [N]
-  task.advantages = {rewards.advantages.data(), kBatch};                        // [B] or [N]
-  task.old_logps = {old_logps.data(), static_cast<int64_t>(old_logps.size())};  // [N]; left empty on-policy
-  task.mask = rewards.answer;                                                   // [N], 0 = prompt or padding
+  task.chosen_ids = model.targets;       // [N]
+  task.advantages = rewards.advantages;  // [B] or [N]
+  task.old_logps = old_logps;            // [N]; left out on-policy
+  task.mask = rewards.answer;            // [N], 0 = prompt or padding
   task.loss_type = logitless::PolicyLossType::kGrpo;
   task.token.temperature = 0.7;  // the sampler's
   const logitless::PolicyResult result = logitless::run(context, logits, task, gradients);
@@ -120,11 +122,10 @@ double preference_step(const logitless::Context& context, const Model& model, co
   const std::vector<int64_t>& targets = model.targets;
   // [dpo]
   // [2B, T, H]: the chosen answers, then the rejected ones. Targets of prompts and padding are -100.
-  const auto logits = logitless::Logits::of(model.hidden(), model.head());
+  const logitless::Logits logits = model.logits();
   logitless::PreferenceLoss task;
-  task.targets = {targets};
-  task.reference.hidden = reference_model.hidden();  // or task.reference.logps, computed earlier
-  task.reference.head = reference_model.head();
+  task.targets = targets;
+  task.reference = reference_model.logits();  // or task.ref_logps, computed earlier
   task.beta = 0.1;
   const logitless::PreferenceResult result = logitless::run(context, logits, task, gradients);
   // result.loss, result.metrics.margin, result.metrics.accuracy
@@ -135,17 +136,17 @@ double preference_step(const logitless::Context& context, const Model& model, co
 double loss_of_logits(const logitless::Context& context, std::vector<float>& logits,
                       const std::vector<int64_t>& targets) {
   // [logits]
-  const logitless::FinishedLogits view(logits.data(), kBatch, kTime, kVocab);
-  const logitless::LogitsGradient in_place(logits.data(), kBatch, kTime, kVocab);  // or a buffer of its own
-  const logitless::CrossEntropy task = {.targets = {targets}};
-  const double loss = logitless::run(context, logitless::Logits::given(view), task, {.d_logits = in_place}).loss;
+  const auto view = logitless::view(logits.data(), {kBatch, kTime, kVocab});
+  const logitless::CrossEntropy task = {.targets = targets};
+  // The gradient is written in place, or into a buffer of its own.
+  const double loss = logitless::run(context, logitless::Logits::given(view), task, {.d_logits = view}).loss;
   // [/logits]
   return loss;
 }
 
 void autograd(const logitless::Context& context, const Model& model, const logitless::Gradients& gradients) {
   const logitless::Logits logits = model.logits();
-  const logitless::CrossEntropy task = {.targets = {model.targets}};
+  const logitless::CrossEntropy task = {.targets = model.targets};
   const double upstream = 1;
   // [autograd]
   const auto saved = logitless::forward(context, logits, task);  // saved.result.loss
@@ -156,14 +157,14 @@ void autograd(const logitless::Context& context, const Model& model, const logit
 
 void fused_optimizer_step(const logitless::Context& context, Model& model, float learning_rate) {
   const logitless::Logits logits = model.logits();
-  const logitless::CrossEntropy task = {.targets = {model.targets}};
+  const logitless::CrossEntropy task = {.targets = model.targets};
   Matrix& w = model.w;
   // [sink]
   logitless::Gradients gradients;
-  gradients.weight_sink = [&](int64_t first, int64_t count, logitless::ConstMatrix tile) {
+  gradients.weight_sink = [&](int64_t first, int64_t count, const logitless::ConstTensor& tile) {
     // Rows [first, first + count) of d_weight; nothing reads these rows of the head afterwards.
     for (int64_t v = 0; v < count; ++v) {
-      const float* gradient = static_cast<const float*>(tile.data) + v * tile.stride;
+      const float* gradient = static_cast<const float*>(tile.data) + v * tile.strides[0];
       for (int64_t h = 0; h < w.cols(); ++h) w(first + v, h) -= learning_rate * gradient[h];
     }
   };
@@ -228,11 +229,11 @@ int main() try {
   const Model model;
   Matrix d_x(kTokens, kHidden), d_w(kVocab, kHidden);
   logitless::Gradients gradients;
-  gradients.d_hidden = {d_x.data(), d_x.rows(), d_x.cols()};
-  gradients.d_weight = {d_w.data(), d_w.rows(), d_w.cols()};
+  gradients.d_hidden = logitless::view(d_x.data(), {d_x.rows(), d_x.cols()});
+  gradients.d_weight = logitless::view(d_w.data(), {d_w.rows(), d_w.cols()});
   check_cross_entropy(context, model, gradients, d_x, d_w);
-  print_plan(model.logits(), {.targets = {model.targets}}, gradients);
-  keep_memory(model.logits(), {.targets = {model.targets}}, gradients);
+  print_plan(model.logits(), {.targets = model.targets}, gradients);
+  keep_memory(model.logits(), {.targets = model.targets}, gradients);
 
   const std::vector<double> logps = log_probabilities(context, model);
   std::printf("GRPO loss, on-policy: %.6f\n", policy_step(context, model, {}, logps, gradients));

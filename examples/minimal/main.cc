@@ -11,10 +11,10 @@ logitless::CrossEntropyResult fused_head(const logitless::Context& context, int6
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
                                          const int64_t* targets,  // [N]; -100: takes no part
                                          float* d_hidden, float* d_weight) {
-  const auto logits = logitless::Logits::of(logitless::ConstMatrix(hidden, N, H), logitless::ConstMatrix(weight, V, H));
-  return logitless::run(
-      context, logits, logitless::CrossEntropy{.targets = {targets, N}},
-      {.d_hidden = {d_hidden, N, H}, .d_weight = {d_weight, V, H}});  // leave out what you do not need
+  const auto logits = logitless::Logits::of(logitless::view(hidden, {N, H}), logitless::view(weight, {V, H}));
+  return logitless::run(context, logits, logitless::CrossEntropy{.targets = logitless::view(targets, {N})},
+                        // Leave out what you do not need.
+                        {.d_hidden = logitless::view(d_hidden, {N, H}), .d_weight = logitless::view(d_weight, {V, H})});
 }
 // [/head]
 #include <cstdio>

@@ -69,15 +69,15 @@ class Tensors {
     const int64_t h = head_.hidden_size, v = head_.vocab_size;
     Gradients gradients;
     if (kind != PlanKind::kForwardOnly) {
-      gradients.d_hidden = Matrix(d_hidden_.data(), question_.gradient_dtype, tokens_, h);
-      gradients.d_weight = Matrix(d_weight_.data(), question_.gradient_dtype, v, h);
+      gradients.d_hidden = Tensor(d_hidden_.data(), question_.gradient_dtype, {tokens_, h});
+      gradients.d_weight = Tensor(d_weight_.data(), question_.gradient_dtype, {v, h});
     }
     ContextOptions options;
     options.threads = question_.threads;
     options.plan = kind == PlanKind::kForwardOnly ? PlanKind::kAuto : kind;
     options.workspace_bytes = static_cast<size_t>(question_.workspace_mib) << 20;
-    const Logits logits = Logits::of(ConstMatrix(hidden_.data(), question_.dtype, tokens_, h),
-                                     ConstMatrix(weight_.data(), question_.dtype, v, h));
+    const Logits logits = Logits::of(ConstTensor(hidden_.data(), question_.dtype, {tokens_, h}),
+                                     ConstTensor(weight_.data(), question_.dtype, {v, h}));
     return logitless::plan(Context(options), logits, CrossEntropy{.targets = {targets_}}, gradients);
   }
 

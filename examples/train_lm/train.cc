@@ -41,12 +41,12 @@ logitless::bfloat16 rounded(float value) {
 }
 
 /// Returns the matrix in bfloat16, in memory that `copy` keeps.
-logitless::ConstMatrix rounded(const RowMatrix& matrix, std::vector<logitless::bfloat16>& copy) {
+logitless::ConstTensor rounded(const RowMatrix& matrix, std::vector<logitless::bfloat16>& copy) {
   copy.resize(static_cast<size_t>(matrix.size()));
   const float* from = matrix.data();
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < matrix.size(); ++i) copy[static_cast<size_t>(i)] = rounded(from[i]);
-  return {copy.data(), matrix.rows(), matrix.cols()};
+  return logitless::view(copy.data(), {matrix.rows(), matrix.cols()});
 }
 
 /// Returns [begin, end): this rank's share of `count` things.
@@ -139,28 +139,28 @@ void Trainer::keep_own_entries() {
 /// The part to copy: the LM head, its loss and all their gradients in one call.
 double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   RowMatrix& weight = parameters_.head_weight;
-  logitless::ConstMatrix states(hidden.data(), hidden.rows(), hidden.cols());
-  logitless::LmHead head({weight.data(), weight.rows(), weight.cols()});
+  logitless::ConstTensor states = logitless::view(hidden.data(), {hidden.rows(), hidden.cols()});
+  logitless::LmHead head{.weight = logitless::view(weight.data(), {weight.rows(), weight.cols()})};
   if (options_.head_type == logitless::DType::kBFloat16) {
     states = rounded(hidden, narrow_hidden_);
     head.weight = rounded(weight, narrow_weight_);
   }
-  head.bias = {parameters_.head_bias.data(), parameters_.head_bias.size()};
+  head.bias = logitless::view(parameters_.head_bias.data(), {parameters_.head_bias.size()});
 
   logitless::Gradients out;
-  out.d_hidden = {d_hidden_.data(), d_hidden_.rows(), d_hidden_.cols()};
-  out.d_bias = {gradients_.head_bias.data(), gradients_.head_bias.size()};
+  out.d_hidden = logitless::view(d_hidden_.data(), {d_hidden_.rows(), d_hidden_.cols()});
+  out.d_bias = logitless::view(gradients_.head_bias.data(), {gradients_.head_bias.size()});
   if (options_.head_optimizer == HeadOptimizer::kFused) {
     // Nothing reads these words of the head afterwards, so they may change before the call returns.
-    out.weight_sink = [&](int64_t first, int64_t count, logitless::ConstMatrix tile) {
+    out.weight_sink = [&](int64_t first, int64_t count, const logitless::ConstTensor& tile) {
       const float* rows = static_cast<const float*>(tile.data);
       for (int64_t r = 0; r < count; ++r) {
         adamw_.update(Parameters::kHeadWeight, (first + r) * weight.cols(),
-                      {rows + r * tile.stride, static_cast<size_t>(tile.cols)});
+                      {rows + r * tile.strides[0], static_cast<size_t>(tile.sizes[1])});
       }
     };
   } else {
-    out.d_weight = {gradients_.head_weight.data(), weight.rows(), weight.cols()};
+    out.d_weight = logitless::view(gradients_.head_weight.data(), {weight.rows(), weight.cols()});
   }
 
   if (options_.head == HeadKind::kFused) {
@@ -168,9 +168,8 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
     out.backward.seed = static_cast<int64_t>(options_.seed) * 1'000'000 + step_;
   }
 
-  const logitless::CrossEntropy task = {.targets = {batch.targets.data(), batch.tokens()}};
-  const logitless::CrossEntropyResult result =
-      logitless::run(context_, logitless::Logits::of(logitless::HiddenStates(states), head), task, out);
+  const logitless::CrossEntropy task = {.targets = logitless::view(batch.targets.data(), {batch.tokens()})};
+  const logitless::CrossEntropyResult result = logitless::run(context_, logitless::Logits::of(states, head), task, out);
   plan_ = result.plan;
   return result.loss;
 }

@@ -15,7 +15,6 @@
 
 namespace {
 
-using logitless::HeadLayout;
 using Floats = std::vector<float>;
 using Ids = std::vector<int64_t>;
 
@@ -58,12 +57,12 @@ struct Dense {
   Dense(const Floats& hidden, const Floats& weight, const Ids& targets) : d_hidden(hidden.size()) {
     const auto rows = static_cast<int64_t>(targets.size());
     logitless::Gradients gradients;
-    gradients.d_hidden = {d_hidden.data(), rows, H};
-    gradients.d_weight = {d_weight.data(), V, H};
+    gradients.d_hidden = logitless::view(d_hidden.data(), {rows, H});
+    gradients.d_weight = logitless::view(d_weight.data(), {V, H});
     const logitless::Context dense({.plan = logitless::PlanKind::kDense});
-    const auto logits = logitless::Logits::of(logitless::ConstMatrix(hidden.data(), rows, H),
-                                              logitless::ConstMatrix(weight.data(), V, H));
-    loss = logitless::run(dense, logits, logitless::CrossEntropy{.targets = {targets}}, gradients).loss;
+    const auto logits =
+        logitless::Logits::of(logitless::view(hidden.data(), {rows, H}), logitless::view(weight.data(), {V, H}));
+    loss = logitless::run(dense, logits, logitless::CrossEntropy{.targets = targets}, gradients).loss;
   }
 };
 
@@ -81,25 +80,24 @@ struct Batch {
 };
 
 void tied_embeddings(const logitless::Context& context, const Batch& batch) {
-  const logitless::ConstMatrix hidden(batch.hidden.data(), B * T, H);
+  const auto hidden = logitless::view(batch.hidden.data(), {B * T, H});
   const float* embedding = batch.weight.data();
   const Floats before = random_floats(V * H, 0.01f, 4);  // what the embedding's own backward has left
   Floats sums = before;
   float* d_embedding = sums.data();
   const Ids& targets = batch.targets;
   // [tied]
-  const logitless::LmHead head({embedding, V, H});
+  const logitless::LmHead head{.weight = logitless::view(embedding, {V, H})};
   logitless::Gradients gradients;
-  gradients.d_weight = {d_embedding, V, H};
+  gradients.d_weight = logitless::view(d_embedding, {V, H});
   gradients.d_weight_mode = logitless::WriteMode::kAccumulate;
-  logitless::run(context, logitless::Logits::of(hidden, head), logitless::CrossEntropy{.targets = {targets}},
-                 gradients);
+  logitless::run(context, logitless::Logits::of(hidden, head), logitless::CrossEntropy{.targets = targets}, gradients);
   // [/tied]
   check_near(sums, sum(batch.dense.d_weight, before), "the gradient of a tied embedding");
 }
 
 void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
-  const logitless::ConstMatrix hidden(batch.hidden.data(), B * T, H);
+  const auto hidden = logitless::view(batch.hidden.data(), {B * T, H});
   const Ids& targets = batch.targets;
   Floats tall(Vp * H, 77.0f), d_tall(Vp * H, 5.0f), wide(H * Vp, 77.0f), d_wide(H * Vp, 5.0f);
   for (int64_t v = 0; v < V; ++v) {
@@ -108,10 +106,10 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
   const float* weight = tall.data();
   float* d_weight = d_tall.data();
   // [padded]
-  const logitless::LmHead head({weight, V, H});  // the first V of Vp rows
+  const logitless::LmHead head{.weight = logitless::view(weight, {V, H})};  // the first V of Vp rows
   logitless::Gradients gradients;
-  gradients.d_weight = {d_weight, V, H};  // rows V to Vp stay as they are
-  const logitless::CrossEntropy task = {.targets = {targets}};
+  gradients.d_weight = logitless::view(d_weight, {V, H});  // rows V to Vp stay as they are
+  const logitless::CrossEntropy task = {.targets = targets};
   const double loss = logitless::run(context, logitless::Logits::of(hidden, head), task, gradients).loss;
   // [/padded]
   check(std::abs(loss - batch.dense.loss) <= kTolerance * loss, "the loss of a padded vocabulary");
@@ -122,8 +120,8 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
   weight = wide.data();
   d_weight = d_wide.data();
   // [padded_wide]
-  const logitless::LmHead wide_head({weight, H, V, /*stride=*/Vp}, HeadLayout::kHiddenVocab);
-  gradients.d_weight = {d_weight, H, V, /*stride=*/Vp};
+  const logitless::LmHead wide_head{.weight = logitless::view(weight, {V, H}, {1, Vp})};  // stored as [H, Vp]
+  gradients.d_weight = logitless::view(d_weight, {V, H}, {1, Vp});
   // [/padded_wide]
   logitless::run(context, logitless::Logits::of(hidden, wide_head), task, gradients);
   Floats entries(V * H);
@@ -154,12 +152,12 @@ struct HeadStep {
 // [/split]
 
 void forward_here_backward_there(const logitless::Context& context, const Batch& batch) {
-  const logitless::ConstMatrix hidden(batch.hidden.data(), B * T, H);
-  const logitless::LmHead head({batch.weight.data(), V, H});
+  const auto hidden = logitless::view(batch.hidden.data(), {B * T, H});
+  const logitless::LmHead head{.weight = logitless::view(batch.weight.data(), {V, H})};
   Floats d_hidden(B * T * H);
   logitless::Gradients gradients;
-  gradients.d_hidden = {d_hidden.data(), B * T, H};
-  HeadStep step{logitless::Logits::of(hidden, head), {.targets = {batch.targets}}};
+  gradients.d_hidden = logitless::view(d_hidden.data(), {B * T, H});
+  HeadStep step{logitless::Logits::of(hidden, head), {.targets = batch.targets}};
   check(std::abs(step.forward(context) - batch.dense.loss) < 1e-5, "the forward's loss");
   step.backward(context, 0.5, gradients);
   Floats half = batch.dense.d_hidden;
@@ -170,7 +168,7 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
   std::fill(d_hidden.begin(), d_hidden.end(), 0.0f);
   // [statistics]
   const auto logits = logitless::Logits::of(hidden, head);
-  const logitless::TokenStatistics task = {.targets = {targets}};
+  const logitless::TokenStatistics task = {.targets = targets};
   const auto saved = logitless::forward(context, logits, task);
   logitless::TokenGrads d_stats;  // your loss of stats.logp, stats.lse, ...; what stays empty is zero
   const std::vector<double>& logps = saved.result.stats.logp;
@@ -181,17 +179,17 @@ void forward_here_backward_there(const logitless::Context& context, const Batch&
 }
 
 void accumulation(const logitless::Context& context, const Batch& batch) {
-  const logitless::LmHead head({batch.weight.data(), V, H});
+  const logitless::LmHead head{.weight = logitless::view(batch.weight.data(), {V, H})};
   Floats d_weight(V * H, std::nanf(""));
   double loss = 0;
   // [accumulation]
   logitless::CrossEntropy task;
   task.num_items_in_batch = B * T;  // targets that count in the whole batch, not in one of its parts
   logitless::Gradients gradients;
-  gradients.d_weight = {d_weight.data(), V, H};
+  gradients.d_weight = logitless::view(d_weight.data(), {V, H});
   for (int64_t b = 0; b < B; ++b) {
-    const logitless::ConstMatrix hidden(batch.hidden.data() + b * T * H, T, H);
-    task.targets = {batch.targets.data() + b * T, T};
+    const auto hidden = logitless::view(batch.hidden.data() + b * T * H, {T, H});
+    task.targets = logitless::view(batch.targets.data() + b * T, {T});
     loss += logitless::run(context, logitless::Logits::of(hidden, head), task, gradients).loss;
     gradients.d_weight_mode = logitless::WriteMode::kAccumulate;  // from the second part on
   }
@@ -202,7 +200,7 @@ void accumulation(const logitless::Context& context, const Batch& batch) {
 
 void slices(const logitless::Context& context, const Batch& batch) {
   constexpr int64_t T1 = T + 1;  // hidden, its gradient and the ids are [B, T + 1, ...]
-  const logitless::LmHead head({batch.weight.data(), V, H});
+  const logitless::LmHead head{.weight = logitless::view(batch.weight.data(), {V, H})};
   Floats states(B * T1 * H, std::nanf("")), d_states(B * T1 * H, 0.0f);
   Ids padded_ids(B * T1, 0);
   for (int64_t b = 0; b < B; ++b) {
@@ -213,10 +211,10 @@ void slices(const logitless::Context& context, const Batch& batch) {
   float* d_hidden = d_states.data();
   const int64_t* ids = padded_ids.data();
   // [slices]
-  const logitless::HiddenStates all_but_the_last(hidden, B, T, H, /*batch_stride=*/T1 * H);  // hidden[:, :-1]
-  const logitless::Targets all_but_the_first(ids + 1, B, T, /*batch_stride=*/T1);            // ids[:, 1:]
+  const auto all_but_the_last = logitless::view(hidden, {B, T, H}, {T1 * H, H, 1});  // hidden[:, :-1]
+  const auto all_but_the_first = logitless::view(ids + 1, {B, T}, {T1, 1});          // ids[:, 1:]
   logitless::Gradients gradients;
-  gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/T1 * H);  // writes d_hidden[:, :-1] alone
+  gradients.d_hidden = logitless::view(d_hidden, {B, T, H}, {T1 * H, H, 1});  // writes d_hidden[:, :-1] alone
   logitless::run(context, logitless::Logits::of(all_but_the_last, head),
                  logitless::CrossEntropy{.targets = all_but_the_first}, gradients);
   // [/slices]
@@ -230,7 +228,7 @@ void slices(const logitless::Context& context, const Batch& batch) {
 }
 
 void time_first(const logitless::Context& context, const Batch& batch) {
-  const logitless::LmHead head({batch.weight.data(), V, H});
+  const logitless::LmHead head{.weight = logitless::view(batch.weight.data(), {V, H})};
   Floats states(T * B * H), d_states(T * B * H), want(T * B * H);
   Ids time_first_ids(T * B);
   for (int64_t b = 0; b < B; ++b) {
@@ -245,9 +243,9 @@ void time_first(const logitless::Context& context, const Batch& batch) {
   const int64_t* ids = time_first_ids.data();
   // [time_first]
   logitless::Gradients gradients;
-  gradients.set_d_hidden(d_hidden, B, T, H, /*batch_stride=*/H, /*row_stride=*/B * H);
-  const logitless::HiddenStates transposed(hidden, B, T, H, /*batch_stride=*/H, /*row_stride=*/B * H);
-  const logitless::Targets transposed_ids(ids, B, T, /*batch_stride=*/1, /*stride=*/B);
+  gradients.d_hidden = logitless::view(d_hidden, {B, T, H}, {H, B * H, 1});
+  const auto transposed = logitless::view(hidden, {B, T, H}, {H, B * H, 1});
+  const auto transposed_ids = logitless::view(ids, {B, T}, {1, B});
   const logitless::CrossEntropy task = {.targets = transposed_ids};
   const double loss = logitless::run(context, logitless::Logits::of(transposed, head), task, gradients).loss;
   // [/time_first]

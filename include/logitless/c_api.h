@@ -146,7 +146,7 @@ typedef int (*logitless_evaluate)(void* user, logitless_call* call, const int64_
 LOGITLESS_C_API logitless_status logitless_set_loss(logitless_call* call, logitless_evaluate evaluate, void* user);
 
 /** Receives the finished tiles of d_weight, [count, H] each, in place of d_weight: see WeightGradientSink of
- * tensors.h. The tile lives until it returns. */
+ * gradients.h. The tile lives until it returns. */
 typedef int (*logitless_weight_sink)(void* user, int64_t first, int64_t count, const logitless_tensor* tile);
 /** Sets the sink; `user` is handed to it. NULL: none. */
 LOGITLESS_C_API logitless_status logitless_set_weight_sink(logitless_call* call, logitless_weight_sink sink,

@@ -13,7 +13,7 @@
 #include "logitless/export.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
@@ -68,7 +68,7 @@ struct CrossEntropyResult {
 struct LOGITLESS_API CrossEntropy {
   using Result = CrossEntropyResult;                     ///< what its verbs return
   static constexpr const char* kName = "cross_entropy";  ///< on every surface
-  Targets targets = {};                                  ///< [N]
+  ConstTensor targets = {};                              ///< token ids, [N] or [B, T], int32 or int64
   TokenOptions token = {};                               ///< which rows take part, and how log-probabilities are taken
   Reduction reduction = Reduction::kMean;                ///< how the tokens' losses become one
   double label_smoothing = 0;                            ///< ε in [0, 1]

@@ -14,9 +14,10 @@
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/divergence.h"
+#include "logitless/logits.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
@@ -73,15 +74,23 @@ struct DistillationResult {
 struct LOGITLESS_API Distillation {
   using Result = DistillationResult;                         ///< what its verbs return
   static constexpr const char* kName = "distillation_loss";  ///< on every surface
-  Teacher teacher = {};                                      ///< of the same rows and vocabulary
-  /// [N]: they say which rows take part, and what the hard cross-entropy is against; with none (size 0) all
-  /// rows take part.
-  Targets targets = {};
+  /// A second model over the same vocabulary, which is read and never differentiated: hidden states and a
+  /// head, whose width, types, bias and softcap are its own, or logits that the caller holds. Its row i
+  /// stands beside row i of the student; sequences may differ, and finished logits may have another type, but
+  /// float64 mixes with no other. Where ranks cut the vocabulary these are the columns of the rank's slice. A
+  /// head that the student has too is read where it stands, and its product with the teacher's states is one
+  /// more product.
+  Logits teacher = {};
+  /// [N] or [B, T], int32 or int64: they say which rows take part, and what the hard cross-entropy is
+  /// against; with none all rows take part.
+  ConstTensor targets = {};
   Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
   /// Which rows take part, and the student's temperature. A temperature scales logits here.
   TokenOptions token = {};
   /// The teacher's temperature; unset, it is that of the student, token by token.
   std::optional<double> teacher_temperature = {};
+  /// Raw logits of the teacher are rounded to this type, as TokenOptions::round_logits_to says.
+  std::optional<DType> teacher_round_logits_to = {};
   double beta = 0.5;                 ///< β of jsd in [0, 1]; its two ends are the two KL, exactly
   double skew = 0.1;                 ///< λ of skew_kl and skew_reverse_kl in [0, 1]: the weight of the first argument
   double forward_weight = 0.5;       ///< w of mixed_kl in [0, 1]: the weight of the forward KL

@@ -3,6 +3,7 @@
 /// The element types of the tensors that a caller hands over.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -21,15 +22,26 @@ struct float16 {
   uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of fraction
 };
 
-/// float32, bfloat16 and float16 tensors are computed with float32 sums, float64 tensors with float64 sums.
-enum class DType { kFloat32, kBFloat16, kFloat64, kFloat16 };
+/// The type of an element. float32, bfloat16 and float16 tensors are computed with float32 sums, float64
+/// tensors with float64 sums. Token ids are int32 or int64, masks and packed weights are uint8.
+enum class DType { kFloat32, kBFloat16, kFloat64, kFloat16, kInt32, kInt64, kUInt8 };
+
+/// The types of numbers that a call computes with.
+inline constexpr std::array kFloatTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kFloat16};
+
+/// Tells whether it is one of kFloatTypes.
+constexpr bool is_float(DType dtype) { return dtype <= DType::kFloat16; }
 
 /// Returns the bytes of one element.
-constexpr size_t size_of(DType dtype) { return dtype == DType::kFloat64 ? 8 : dtype == DType::kFloat32 ? 4 : 2; }
+constexpr size_t size_of(DType dtype) {
+  if (dtype == DType::kFloat32 || dtype == DType::kInt32) return 4;
+  if (dtype == DType::kFloat64 || dtype == DType::kInt64) return 8;
+  return dtype == DType::kUInt8 ? 1 : 2;
+}
 
 /// The names of types.
 template <>
-inline constexpr std::array kNamesOf<DType> = {"float32", "bfloat16", "float64", "float16"};
+inline constexpr std::array kNamesOf<DType> = {"float32", "bfloat16", "float64", "float16", "int32", "int64", "uint8"};
 
 /// DTypeOf<T>::value is the DType of a C++ element type.
 template <class T>
@@ -49,6 +61,18 @@ struct DTypeOf<bfloat16> {
 template <>
 struct DTypeOf<float16> {
   static constexpr DType value = DType::kFloat16;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr DType value = DType::kInt32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr DType value = DType::kInt64;
+};
+template <>
+struct DTypeOf<uint8_t> {
+  static constexpr DType value = DType::kUInt8;
 };
 
 }  // namespace logitless

@@ -11,7 +11,7 @@
 #include "logitless/context.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
@@ -25,24 +25,24 @@ namespace logitless {
 /// read. An id may stand in a row more than once: each of its entries has its value. A row without entries
 /// takes no part: its states are not read, and it costs nothing.
 struct IdSets {
-  Targets ids;                       ///< [E] or [N, K]; Targets(data, N, K, row_stride) takes rows that are apart
+  ConstTensor ids;                   ///< [E] or [N, K], of any strides
   std::span<const int64_t> offsets;  ///< [N + 1], from 0 to E, never falling; empty: ids is [N, K]
   std::span<const int64_t> counts;   ///< [N], each in [0, K]; empty: K in every row; not with offsets
 
   IdSets() = default;
   /// Takes CSR.
-  IdSets(Targets ids_, std::span<const int64_t> offsets_) : ids(ids_), offsets(offsets_) {}
+  IdSets(ConstTensor ids_, std::span<const int64_t> offsets_) : ids(ids_), offsets(offsets_) {}
   /// Takes [N, K].
-  explicit IdSets(Targets ids_) : ids(ids_) {}
+  explicit IdSets(ConstTensor ids_) : ids(ids_) {}
   /// Takes [N, K] whose rows have the first `counts_` entries.
-  static IdSets padded(Targets ids_, std::span<const int64_t> counts_) {
+  static IdSets padded(ConstTensor ids_, std::span<const int64_t> counts_) {
     IdSets sets(ids_);
     sets.counts = counts_;
     return sets;
   }
 
   /// Returns how many entries there are: E, or N · K.
-  int64_t entries() const { return ids.size; }
+  int64_t entries() const { return ids.count(); }
 };
 
 /// What the probabilities of a row sum to 1 over.

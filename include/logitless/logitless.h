@@ -4,7 +4,6 @@
 /// and the C API, c_api.h.
 #pragma once
 
-#include "logitless/backward.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/distillation.h"
@@ -12,6 +11,7 @@
 #include "logitless/dtype.h"
 #include "logitless/environment.h"
 #include "logitless/error.h"
+#include "logitless/gradients.h"
 #include "logitless/id_sets.h"
 #include "logitless/logits.h"
 #include "logitless/names.h"
@@ -23,7 +23,7 @@
 #include "logitless/run.h"
 #include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 #include "logitless/version.h"
 #include "logitless/workspace.h"

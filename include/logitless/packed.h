@@ -1,12 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Matrices whose numbers are packed: integers with scales, bitsandbytes' NF4, and what GGUF files hold heads
+/// Heads whose numbers are packed: integers with scales, bitsandbytes' NF4, and what GGUF files hold heads
 /// in. They are read as the float32 numbers that the format's own project unpacks, to the bit.
 #pragma once
 
 #include <array>
 #include <cstdint>
-#include <optional>
 
 #include "logitless/names.h"
 
@@ -15,14 +14,14 @@ namespace logitless {
 /// How the numbers of a row are packed. Those whose names begin with q are the formats of GGUF, whose blocks
 /// of a row follow one another.
 enum class Packing {
-  kInt8,  ///< 8-bit integers, each multiplied with the scale of its group: PackedMatrix::scales
+  kInt8,  ///< 8-bit integers, each multiplied with the scale of its group: LmHead::scales
   kQ8_0,  ///< blocks of 32 numbers
   kQ4_0,  ///< blocks of 32 numbers
   kQ4K,   ///< blocks of 256 numbers
   kQ5K,   ///< blocks of 256 numbers
   kQ6K,   ///< blocks of 256 numbers
   /// 4-bit codes of bitsandbytes' NF4, two a byte and the first one in its upper half. A number is what the
-  /// format's table has for its code, multiplied with the scale of its group (absmax): PackedMatrix::scales.
+  /// format's table has for its code, multiplied with the scale of its group (absmax): LmHead::scales.
   kNf4,
 };
 
@@ -57,24 +56,7 @@ constexpr PackedBlock block_of(Packing packing) {
   return {};
 }
 
-/// Tells whether the scales stand beside the numbers, in PackedMatrix::scales, and not among them.
+/// Tells whether the scales stand beside the numbers, in LmHead::scales, and not among them.
 constexpr bool has_scales_apart(Packing packing) { return packing == Packing::kInt8 || packing == Packing::kNf4; }
-
-/// A packed matrix.
-struct PackedMatrix {
-  const void* data = nullptr;        ///< row 0
-  Packing packing = Packing::kInt8;  ///< of all rows
-  int64_t rows = 0;                  ///< may be 0
-  int64_t cols = 0;                  ///< positive, and a multiple of the numbers of a block
-  /// From one row to the next, in bytes. Left out, the rows follow one another.
-  std::optional<int64_t> row_bytes = {};
-  /// Of kInt8 and kNf4: [rows, cols / group]; otherwise null.
-  const float* scales = nullptr;
-  /// Of kInt8 and kNf4: how many numbers of a row share a scale, a divisor of cols, even for kNf4; 0: all.
-  int64_t group = 0;
-
-  /// Tells whether there is one.
-  bool given() const { return data || rows != 0 || cols != 0; }
-};
 
 }  // namespace logitless

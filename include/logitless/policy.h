@@ -14,7 +14,7 @@
 #include "logitless/id_sets.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
@@ -153,19 +153,19 @@ struct PolicyResult {
 /// use is an error (docs/losses.md, 1.9), except for the parameters of sapo, vespo, dro, topr and the
 /// covariances, whose defaults are in place for every loss type.
 ///
-/// Vectors are float32, float64, bfloat16 or float16. Nothing that belongs to a token under a false mask is
-/// ever read. The sequences are those of the logits.
+/// What is [N] may be [B, T]. All but chosen_ids are float32, float64, bfloat16 or float16, and contiguous.
+/// Nothing that belongs to a token under a false mask is ever read. The sequences are those of the logits.
 struct LOGITLESS_API PolicyLoss {
   using Result = PolicyResult;                         ///< what its verbs return
   static constexpr const char* kName = "policy_loss";  ///< on every surface
-  Targets chosen_ids = {};          ///< [N]: the token id that was sampled at each position of hidden
-  ConstVector advantages = {};      ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
-  ConstVector old_logps = {};       ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
-  ConstVector ref_logps = {};       ///< [N], exactly when beta != 0
-  ConstVector sampling_logps = {};  ///< [N], or empty; NaN: unknown
-  ConstVector teacher_logps = {};   ///< [N], exactly when teacher_weight != 0
+  ConstTensor chosen_ids = {};      ///< [N] or [B, T]: the token id that was sampled at each position of hidden
+  ConstTensor advantages = {};      ///< [B] or [N], as advantages_per says; empty: all 0, only with a teacher
+  ConstTensor old_logps = {};       ///< [N], or empty: on-policy, the ratio is 1 and its gradient flows
+  ConstTensor ref_logps = {};       ///< [N], exactly when beta != 0
+  ConstTensor sampling_logps = {};  ///< [N], or empty; NaN: unknown
+  ConstTensor teacher_logps = {};   ///< [N], exactly when teacher_weight != 0
   /// [B]: a sequence is a good one where this is above 0. Exactly for topr and positive_nll_weight.
-  ConstVector scores = {};
+  ConstTensor scores = {};
   std::span<const uint8_t> mask = {};               ///< [N], 0 = the token takes no part; empty: all do
   EntriesPer advantages_per = EntriesPer::kBySize;  ///< what `advantages` has an entry for
   /// The token ids that the sampler kept at each position (its top-k or top-p mask), the chosen one among

@@ -12,9 +12,10 @@
 #include <vector>
 
 #include "logitless/context.h"
+#include "logitless/logits.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
@@ -80,20 +81,6 @@ inline constexpr std::array kNamesOf<SequenceLogps> = {"sums", "averages"};
 /// Tells whether the loss compares with a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLossType loss);
 
-/// What the reference model says of the same tokens: `logps`, or `hidden` and `head`. To give both is
-/// an error.
-struct Reference {
-  /// It has the sum of log-probabilities of each sequence (their average, if the options' ref_logps_are says
-  /// so), or the log-probability of each token of the hidden states, as logps_per says. Its type is float32,
-  /// float64, bfloat16 or float16. Entries of tokens and sequences that take no part are not read.
-  ConstVector logps;
-  /// The reference's own hidden states of the same tokens (its H may differ): they and its head are
-  /// run forward in the same call, with the same targets and options.
-  HiddenStates hidden;
-  LmHead head;                                 ///< the reference's, of the same vocabulary
-  EntriesPer logps_per = EntriesPer::kBySize;  ///< what `logps` has an entry for
-};
-
 /// Means over the pairs that take part, and NaN when there are none.
 struct PreferenceMetrics {
   int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
@@ -123,8 +110,16 @@ struct PreferenceResult {
 struct LOGITLESS_API PreferenceLoss {
   using Result = PreferenceResult;                         ///< what its verbs return
   static constexpr const char* kName = "preference_loss";  ///< on every surface
-  Targets targets = {};                                    ///< [N]
-  Reference reference = {};                                ///< needed exactly when a loss needs one
+  ConstTensor targets = {};                                ///< token ids, [N] or [B, T], int32 or int64
+  /// What the reference model says of the sequences, needed exactly when a loss needs one, in one of two
+  /// forms. Either ref_logps, float32, float64, bfloat16 or float16: the sum of log-probabilities of each
+  /// sequence (their average, if ref_logps_are says so), or the log-probability of each token, as
+  /// ref_logps_per says. Entries of tokens and sequences that take no part are not read.
+  ConstTensor ref_logps = {};
+  EntriesPer ref_logps_per = EntriesPer::kBySize;  ///< what ref_logps has an entry for
+  /// Or the reference's own hidden states of the same tokens (its H may differ) and its head, of the same
+  /// vocabulary: they are run forward in the same call, with the same targets and options.
+  Logits reference = {};
   /// The weighted sum of these, of which there is at least one, is the loss.
   std::vector<PreferenceLossType> loss_type = {PreferenceLossType::kSigmoid};
   /// One finite weight for each of `loss_type`; empty: all are 1. A loss of weight 0 adds nothing but asks
@@ -133,7 +128,7 @@ struct LOGITLESS_API PreferenceLoss {
   double beta = 0.1;              ///< positive and finite
   double label_smoothing = 0;     ///< in [0, 1); only where one of the losses has a use for it
   bool average_log_prob = false;  ///< a sequence's mean log-probability instead of its sum
-  /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
+  /// What ref_logps holds if it has one entry per sequence, whatever average_log_prob says.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
   double discopop_tau = 0.05;  ///< positive and finite
   double simpo_gamma = 0.5;    ///< finite
@@ -186,25 +181,27 @@ struct KtoResult {
 struct LOGITLESS_API KtoLoss {
   using Result = KtoResult;                         ///< what its verbs return
   static constexpr const char* kName = "kto_loss";  ///< on every surface
-  Targets targets = {};                             ///< [N]
+  ConstTensor targets = {};                         ///< token ids, [N] or [B, T], int32 or int64
   std::span<const uint8_t> labels = {};             ///< [B]: not 0 = desirable; a2po may have none
-  Reference reference = {};                         ///< needed; logps [B] or [N]
+  ConstTensor ref_logps = {};                       ///< as in PreferenceLoss; it or the reference is needed
+  EntriesPer ref_logps_per = EntriesPer::kBySize;   ///< what ref_logps has an entry for
+  Logits reference = {};                            ///< in place of ref_logps
   /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
   /// equal length, taken as they are: averages with average_log_prob. The baseline is the mean of their
   /// differences, and 0 where that is below 0 or both are empty. For kto only.
-  ConstVector kl_logps = {};
-  ConstVector kl_ref_logps = {};  ///< those of the reference
+  ConstTensor kl_logps = {};
+  ConstTensor kl_ref_logps = {};  ///< those of the reference
   /// [B]: factors of the losses, >= 0, or empty: all are 1. Only those of sequences that take part are read.
-  ConstVector sequence_weights = {};
+  ConstTensor sequence_weights = {};
   /// [B]: what a2po fits, reward − value; exactly for a2po. Only those of sequences that take part are read.
-  ConstVector reward_targets = {};
+  ConstTensor reward_targets = {};
   KtoLossType loss_type = KtoLossType::kKto;  ///< which
   double beta = 0.1;                          ///< positive and finite
   double desirable_weight = 1.0;              ///< >= 0, finite
   double undesirable_weight = 1.0;            ///< >= 0, finite
   double bco_delta = 0;                       ///< bco: what rewards are compared with, the mean of past ones; finite
   bool average_log_prob = false;              ///< a sequence's mean log-probability instead of its sum
-  /// What Reference::logps holds if it has one entry per sequence, whatever average_log_prob says.
+  /// What ref_logps holds if it has one entry per sequence, whatever average_log_prob says.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
   /// Which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};

@@ -25,6 +25,7 @@
 #include "logitless/cross_entropy.h"
 #include "logitless/distillation.h"
 #include "logitless/export.h"
+#include "logitless/gradients.h"
 #include "logitless/id_sets.h"
 #include "logitless/logits.h"
 #include "logitless/plan.h"

@@ -17,7 +17,7 @@
 #include "logitless/id_sets.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
@@ -43,12 +43,13 @@ inline constexpr std::array kNamesOf<OutsideSet> = {"tail", "truncated", "renorm
 struct SetTeacher {
   /// Each row has an id at most once. A row without ids takes no part.
   IdSets sets;
-  /// log t, [E] or [N, K] as `sets` has it, of any type: never above 0, and -inf for a probability of 0. The
-  /// student's temperature does not change them: take them at the temperature that the loss is to have.
-  ConstVector logps;
+  /// log t, [E] or [N, K] as `sets` has it, of any float type: never above 0, and -inf for a probability of
+  /// 0. The student's temperature does not change them: take them at the temperature that the loss is to
+  /// have.
+  ConstTensor logps;
   /// log(1 − T) of each row, [N], which is then not taken from `logps`; it goes with kTail only. It keeps the
   /// digits that 1 − T does not have where T is nearly 1.
-  ConstVector outside_logps;
+  ConstTensor outside_logps;
 };
 
 /// Means over the tokens that take part; NaN stands for what was not computed.
@@ -83,9 +84,9 @@ struct LOGITLESS_API SetDistillation {
   using Result = SetDistillationResult;                          ///< what its verbs return
   static constexpr const char* kName = "set_distillation_loss";  ///< on every surface
   SetTeacher teacher = {};                                       ///< at the ids of each row
-  /// [N], or empty: they say which rows take part besides the sets, and what the hard cross-entropy is
-  /// against.
-  Targets targets = {};
+  /// [N] or [B, T], or none: they say which rows take part besides the sets, and what the hard cross-entropy
+  /// is against.
+  ConstTensor targets = {};
   Divergence loss_type = Divergence::kForwardKl;  ///< between student and teacher
   OutsideSet outside = OutsideSet::kTail;         ///< see there
   /// The student's temperature, which scales logits. With targets, it says which rows take part.

@@ -14,7 +14,7 @@
 #include "logitless/cross_entropy.h"
 #include "logitless/id_sets.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 #include "logitless/token_stats.h"
 
 namespace logitless {
@@ -29,16 +29,17 @@ namespace logitless {
 /// rows whose set is empty, and entries behind a row's count.
 struct SoftTargets {
   IdSets sets;          ///< sparse
-  ConstVector weights;  ///< [E] or [N, K], as `sets` has it, of any type; empty: the targets are dense
+  ConstTensor weights;  ///< [E] or [N, K], as `sets` has it, of any float type; none: the targets are dense
   /// [N, V] that the caller holds, dense; float32, or float64 for float64 hidden states (as the sums are).
-  ConstMatrix rows;
+  /// Its rows are contiguous.
+  ConstTensor rows;
   std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
 
   SoftTargets() = default;
   /// Takes sparse targets.
-  SoftTargets(IdSets sets_, ConstVector weights_) : sets(sets_), weights(weights_) {}
+  SoftTargets(IdSets sets_, ConstTensor weights_) : sets(sets_), weights(weights_) {}
   /// Takes dense targets.
-  explicit SoftTargets(ConstMatrix rows_) : rows(rows_) {}
+  explicit SoftTargets(ConstTensor rows_) : rows(rows_) {}
 };
 
 /// What is worth logging besides the loss, without loss_scale; NaN stands for what was not asked for.

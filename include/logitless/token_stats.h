@@ -24,7 +24,7 @@
 #include "logitless/context.h"
 #include "logitless/names.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
+#include "logitless/tensor.h"
 
 namespace logitless {
 
@@ -228,7 +228,7 @@ struct LOGITLESS_API TokenStatistics {
   static constexpr const char* kName = "token_stats";  ///< on every surface
   /// [N]. With none (size 0) every row takes part, and nothing is of a target: logp is 0, and rank and
   /// outside are refused.
-  Targets targets = {};
+  ConstTensor targets = {};
   TokenOptions token = {};    ///< which rows take part, and how log-probabilities are taken
   StatsRequest request = {};  ///< what is computed beyond logp and lse
 };
@@ -239,7 +239,7 @@ struct LOGITLESS_API TokenStatistics {
 struct LOGITLESS_API CustomLoss {
   using Result = TokenStatisticsResult;                ///< what its verbs return
   static constexpr const char* kName = "custom_loss";  ///< on every surface
-  Targets targets = {};                                ///< [N]
+  ConstTensor targets = {};                            ///< token ids, [N] or [B, T], int32 or int64
   TokenOptions token = {};                             ///< which rows take part, and how log-probabilities are taken
   TokenLoss* loss = nullptr;                           ///< must be there
 };

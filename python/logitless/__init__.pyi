@@ -106,7 +106,7 @@ def cross_entropy(
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
     dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
     num_items_in_batch: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
@@ -210,7 +210,7 @@ def policy_loss(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     importance_sampling_level: Literal['token', 'sequence'] = 'token',
     epsilon_low: Optional[float] = None, epsilon_high: Optional[float] = None,
     delta: Optional[float] = None, log_ratio_clamp: Optional[float] = 20.0, beta: float = 0.0,
@@ -383,10 +383,9 @@ def preference_loss(
     reward_alpha: float = 0.0, nll_weight: Optional[float] = None, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    loss_scale: float = 1.0, want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
-    tolerance: float = 0.001, seed: int = 0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, loss_scale: float = 1.0,
+    want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
     """A loss of pairs, loss_type=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then
     the rejected ones.
@@ -511,10 +510,9 @@ def kto_loss(
     ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    loss_scale: float = 1.0, want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
-    tolerance: float = 0.001, seed: int = 0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, loss_scale: float = 1.0,
+    want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Result:
     """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
     1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
@@ -624,7 +622,7 @@ def soft_cross_entropy(
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
     loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -723,8 +721,8 @@ def set_distillation_loss(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
@@ -828,7 +826,7 @@ def id_logps(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> IdLogps:
     """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
     with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
@@ -896,7 +894,7 @@ def id_logps_backward(
     normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
@@ -974,9 +972,7 @@ def distillation_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None,
-    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    teacher_bias: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
     teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
@@ -992,11 +988,12 @@ def distillation_loss(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
-    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
-    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
+    teacher_temperature: Optional[float] = None,
+    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
+    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
+    hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
@@ -1030,7 +1027,6 @@ def distillation_loss(
         lora_states (floats [N, R]): hidden states times lora_a, if they are known.
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        teacher_round_logits_to: rounds the teacher's raw logits to this type.
         teacher_bias (floats [V]): added to the logits.
         teacher_layout: the axes of teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
@@ -1059,6 +1055,7 @@ def distillation_loss(
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
+        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
         beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
@@ -1107,8 +1104,8 @@ def token_stats(
     logits: Optional[ArrayLike] = None, ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    entropy: bool = False, cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
+    cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
 ) -> TokenStats:
     """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
@@ -1230,7 +1227,7 @@ def plan(
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
     dft: bool = False, class_weights: Optional[ArrayLike] = None, loss_scale: float = 1.0,
     num_items_in_batch: Optional[float] = None, want_accuracy: bool = False, want_entropy: bool = False,
@@ -1285,7 +1282,7 @@ def plan(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     importance_sampling_level: Literal['token', 'sequence'] = 'token',
     epsilon_low: Optional[float] = None, epsilon_high: Optional[float] = None,
     delta: Optional[float] = None, log_ratio_clamp: Optional[float] = 20.0, beta: float = 0.0,
@@ -1366,10 +1363,9 @@ def plan(
     reward_alpha: float = 0.0, nll_weight: Optional[float] = None, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    loss_scale: float = 1.0, want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
-    tolerance: float = 0.001, seed: int = 0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, loss_scale: float = 1.0,
+    want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
     """What a call would run, and the memory that it would take. Nothing is computed.
 
@@ -1426,10 +1422,9 @@ def plan(
     ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    loss_scale: float = 1.0, want_entropy: bool = False,
-    backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
-    tolerance: float = 0.001, seed: int = 0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, loss_scale: float = 1.0,
+    want_entropy: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
     """What a call would run, and the memory that it would take. Nothing is computed.
 
@@ -1474,7 +1469,7 @@ def plan(
     weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
     loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -1526,8 +1521,8 @@ def plan(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
@@ -1573,7 +1568,7 @@ def plan(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> Plan:
     """What a call would run, and the memory that it would take. Nothing is computed.
 
@@ -1611,8 +1606,8 @@ def plan(
     logits: Optional[ArrayLike] = None, ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    entropy: bool = False, cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
+    cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
     cross_weights: Optional[ArrayLike] = None, outside: bool = False, square_sum: bool = False,
 ) -> Plan:
     """What a call would run, and the memory that it would take. Nothing is computed.
@@ -1649,9 +1644,7 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None,
-    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    teacher_bias: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
     teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
@@ -1667,11 +1660,12 @@ def plan(
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
-    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
-    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
+    teacher_temperature: Optional[float] = None,
+    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
+    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
+    hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
     want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',

@@ -253,7 +253,7 @@ for _function, _task, _lists in (
 ):
     _rows = arguments_of("token_stats" if _task == "token" else _task, gradients=True)
     _names = ["layout", "softcap"]
-    _names += ["teacher_layout", "teacher_softcap", "teacher_round_logits_to"] if _task == "distillation_loss" else []
+    _names += ["teacher_layout", "teacher_softcap"] if _task == "distillation_loss" else []
     _names += [name for name, row in options_of(_task, *_lists).items() if not isinstance(row[1], Array)]
     _without = _WITHOUT if _task in ("cross_entropy", "token") and _lists else (*_WITHOUT, "ignore_index", "shift")
     if _task in ("set_distillation_loss", "distillation_loss"):

@@ -19,15 +19,15 @@ def distillation_loss(
     context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0, teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
-    teacher_round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
-    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
-    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
-    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
+    teacher_temperature: Optional[float] = None,
+    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
+    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
+    hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
     num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -59,7 +59,6 @@ def distillation_loss(
         softcap: c of c · tanh(logits / c); 0 for none.
         teacher_layout: the axes of teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
-        teacher_round_logits_to: rounds the teacher's raw logits to this type.
         loss_type: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -67,6 +66,7 @@ def distillation_loss(
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
+        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
         beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
@@ -107,7 +107,7 @@ def id_logps(
     context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
     temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> Array:
@@ -159,7 +159,7 @@ def linear_cross_entropy(
     layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
     dft: bool = False, loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -239,8 +239,8 @@ def set_distillation_loss(
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
-    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
@@ -317,7 +317,7 @@ def soft_cross_entropy(
     context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
     loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -379,7 +379,7 @@ def token_logps(
     layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Union[int, Array] = 0,
 ) -> tuple[Array, Array]:
@@ -431,7 +431,7 @@ def topk_logps(
     context: Optional[Context] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     softcap: float = 0.0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['float32', 'bfloat16', 'float64', 'float16']] = None,
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> tuple[Array, Array]:
     """The ids of the k largest logits of each token, int32, and their log-probabilities over the whole vocabulary: both
     [..., k], by falling logit, of equal ones the lower id first. k is 1 to 256. Behind the end of a smaller vocabulary

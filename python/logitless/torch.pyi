@@ -29,12 +29,13 @@ def distillation_loss(
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    teacher_temperature: Optional[float] = None, beta: float = 0.5, skew: float = 0.1,
-    forward_weight: float = 0.5, acceptance_decay: float = 3.0, divergence_weight: float = 1.0,
-    temperature_squared: bool = False, hard_weight: float = 0.0, hard_temperature: float = 1.0,
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens', loss_scale: float = 1.0,
-    want_entropy: bool = False, want_agreement: bool = False,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
+    teacher_temperature: Optional[float] = None,
+    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
+    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
+    hard_temperature: float = 1.0, mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    loss_scale: float = 1.0, want_entropy: bool = False, want_agreement: bool = False,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
@@ -77,6 +78,7 @@ def distillation_loss(
         temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
+        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
         beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
@@ -119,7 +121,7 @@ def id_logps(
     dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
     normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Tensor:
@@ -184,7 +186,7 @@ def kto_loss(
     bco_delta: float = 0.0, average_log_prob: bool = False,
     ref_logps_are: Literal['sums', 'averages'] = 'sums', ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     loss_scale: float = 1.0, want_entropy: bool = False, ref_softcap: float = 0.0,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -268,8 +270,8 @@ def linear_cross_entropy(
     offsets: Optional[Tensor] = None, return_stats: bool = False, group: Any = None,
     context: Optional[Context] = None, softcap: float = 0.0, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    z_loss: float = 0.0, dft: bool = False, loss_scale: float = 1.0,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None, z_loss: float = 0.0,
+    dft: bool = False, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None,
 ) -> Any:
@@ -357,7 +359,7 @@ def policy_loss(
     loss_type: Literal['grpo', 'bnpo', 'dr_grpo', 'dapo', 'cispo', 'sapo', 'luspo', 'vespo', 'reinforce', 'rloo', 'ppo', 'importance_sampling', 'dppo', 'gmpo', 'dro', 'topr', 'clip_cov', 'kl_cov'] = 'grpo',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     importance_sampling_level: Literal['token', 'sequence'] = 'token',
     epsilon_low: Optional[float] = None, epsilon_high: Optional[float] = None,
     delta: Optional[float] = None, log_ratio_clamp: Optional[float] = 20.0, beta: float = 0.0,
@@ -508,7 +510,7 @@ def preference_loss(
     reward_alpha: float = 0.0, nll_weight: Optional[float] = None, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     loss_scale: float = 1.0, want_entropy: bool = False, ref_softcap: float = 0.0,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -597,8 +599,8 @@ def set_distillation_loss(
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
-    beta: float = 0.5, skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, divergence_weight: float = 1.0,
     temperature_squared: bool = False, hard_weight: float = 0.0,
     mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens', loss_scale: float = 1.0,
     tail_floor: float = 0.0, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
@@ -683,7 +685,7 @@ def soft_cross_entropy(
     num_items_in_batch: Union[float, Tensor, None] = None, temperatures: Optional[Tensor] = None,
     dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
     temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     subtract_entropy: bool = False, loss_scale: float = 1.0,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
@@ -750,7 +752,7 @@ def token_logps(
     temperatures: Optional[Tensor] = None, dtype: Optional[torch.dtype] = None,
     vocab_ids: Optional[Tensor] = None, group: Any = None, ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Union[Tensor, tuple[Tensor, ...]]:
@@ -807,7 +809,7 @@ def topk_logps(
     bias: Optional[Tensor] = None, softcap: float = 0.0, temperatures: Optional[Tensor] = None,
     dtype: Optional[torch.dtype] = None, vocab_ids: Optional[Tensor] = None, group: Any = None,
     temperature: float = 1.0, temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Union[Literal['float32', 'bfloat16', 'float64', 'float16'], None, torch.dtype] = None,
+    round_logits_to: Union[Literal['bfloat16', 'float16'], None, torch.dtype] = None,
     context: Optional[Context] = None,
 ) -> tuple[Tensor, Tensor]:
     """The ids of the k largest logits of each row of hidden, int64, and their log-probabilities: both of shape

@@ -182,8 +182,8 @@ void Arrays::mark_sequences(const Array& array, const char* name) {
 }
 
 void Arrays::check(const Logits& logits, std::span<const char* const> needed) const {
-  const auto& [hidden, head, finished, is_given] = logits;
-  const int64_t tokens = is_given ? finished.tokens() : hidden.tokens();
+  const ConstTensor& rows_of = logits.is_given() ? logits.finished : logits.hidden;
+  const int64_t tokens = rows_of.rows();
   for (const auto& [name, rows] : empty_) {
     if (tokens == 0 || rows == tokens) continue;
     const bool is_needed =
@@ -191,9 +191,9 @@ void Arrays::check(const Logits& logits, std::span<const char* const> needed) co
     refuse(name, " has no elements, and the call has ", tokens, " tokens",
            is_needed ? "" : ": leave it out if it is not meant");
   }
-  const int64_t batch = is_given ? finished.batch : hidden.sequences;
+  const int64_t batch = rows_of.axes == 3 ? rows_of.sizes[0] : 1;
   if (batch <= 1) return;
-  const int64_t time = is_given ? finished.time : hidden.states.rows / batch;
+  const int64_t time = rows_of.sizes[1];
   for (const auto& [name, rows, cols] : sequences_) {
     if (rows == batch && cols == time) continue;
     refuse(name, " has shape [", rows, ", ", cols, "]: it must be [", batch, ", ", time, "], the leading axes of ",
@@ -203,10 +203,6 @@ void Arrays::check(const Logits& logits, std::span<const char* const> needed) co
 
 namespace {
 
-constexpr Axes kVector = {1, 1}, kMatrix = {2, 2};
-constexpr Axes kTokens = {1, 2};  // [N] or [B, T]
-constexpr Axes kRows = {2, 3};    // the same with one axis more
-
 [[noreturn]] void refuse_strides(const Array& array, const char* name) {
   std::string strides;
   for (size_t i = 0; i < array.axes(); ++i) strides += (i ? ", " : "") + std::to_string(array.stride(i));
@@ -214,47 +210,28 @@ constexpr Axes kRows = {2, 3};    // the same with one axis more
 }
 
 // The strides of rows and sequences go to the library as they are, which checks them.
-template <class View>
-View matrix_of(const Array& array, const char* name, bool* transposed, bool prefer_transposed = false) {
-  const bool straight = array.follows(1) && !(prefer_transposed && array.follows(0));
-  if (!straight && !(transposed && array.follows(0))) refuse_strides(array, name);
-  if (transposed) *transposed = !straight;
-  const size_t row = straight ? 0 : 1, col = 1 - row;
-  return View(array.data, array.dtype, array.size(row), array.size(col), array.stride(row));
-}
-
-// Finds rows and sequences of [N, C] or [B, T, C].
-struct Batched {
-  int64_t batch = 1, time = 0, cols = 0, row_stride = 0;
-  std::optional<int64_t> batch_stride;
-};
-
-Batched batched(const Array& array, const char* name) {
-  const size_t last = array.axes() - 1;
-  if (!array.follows(last)) refuse_strides(array, name);
-  Batched out;
-  out.time = array.size(last - 1);
-  out.cols = array.size(last);
-  out.row_stride = array.stride(last - 1);
-  if (last == 2) out.batch = array.size(0);
-  if (out.batch > 1) out.batch_stride = array.stride(0);
+Tensor tensor_of(const Array& array) {
+  Tensor out;
+  out.data = array.data;
+  out.dtype = array.dtype;
+  out.axes = static_cast<int>(array.axes());
+  for (size_t i = 0; i < array.axes(); ++i) {
+    out.sizes[i] = array.size(i);
+    out.strides[i] = array.stride(i);
+  }
   return out;
-}
-
-template <class View>
-View logits_of(const Array& array, const char* name) {
-  const Batched b = batched(array, name);
-  return View(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
 }
 
 }  // namespace
 
-ConstMatrix Arrays::matrix(nb::handle object, const char* name, bool* transposed) {
-  return matrix_of<ConstMatrix>(floating(object, name, kMatrix), name, transposed);
+Tensor Arrays::tensor(nb::handle object, const char* name, Axes axes, bool writable, bool either) {
+  const Array array = floating(object, name, axes, writable);
+  if (!array.follows(array.axes() - 1) && !(either && array.follows(0))) refuse_strides(array, name);
+  return tensor_of(array);
 }
 
-PackedMatrix Arrays::packed(nb::handle object, const char* name, Packing packing, nb::handle scales,
-                            const char* scales_name) {
+void Arrays::packed(nb::handle object, const char* name, nb::handle scales, const char* scales_name, LmHead& out) {
+  const Packing packing = out.packing.value();
   const bool integers = packing == Packing::kInt8;
   const Array kept = keep(object, name, kMatrix);
   const nb::ndarray<nb::ro>& rows = kept.view;
@@ -273,72 +250,26 @@ PackedMatrix Arrays::packed(nb::handle object, const char* name, Packing packing
     refuse(name, " has rows of ", bytes, " bytes, which is no multiple of ", block.bytes, ", the block of ",
            name_of(packing));
   }
-  PackedMatrix out;
-  out.data = kept.data;
-  out.packing = packing;
-  out.rows = static_cast<int64_t>(rows.shape(0));
-  out.cols = bytes / block.bytes * block.numbers;
-  if (rows.shape(0) > 1) out.row_bytes = rows.stride(0);
-  if (!scales) return out;
+  const int64_t entries = kept.size(0), cols = bytes / block.bytes * block.numbers;
+  out.weight = tensor_of(kept);
+  out.weight.dtype = DType::kUInt8;
+  if (!scales) return;
   const Array of_groups = floating(scales, scales_name, {1, 2});
   const size_t axes = of_groups.axes();
   if (of_groups.dtype != DType::kFloat32) refuse(scales_name, " is ", name_of(of_groups.dtype), ": it must be float32");
-  if (of_groups.size(0) != out.rows) {
+  if (of_groups.size(0) != entries) {
     refuse(scales_name, " has shape ", shape_of(of_groups.view),
-           ": it must have one or several numbers for each of the ", out.rows, " rows of ", name);
+           ": it must have one or several numbers for each of the ", entries, " rows of ", name);
   }
   const int64_t groups = axes == 2 ? of_groups.size(1) : 1;
-  const bool follow = of_groups.follows(axes - 1) && (axes == 1 || out.rows < 2 || of_groups.stride(0) == groups);
+  const bool follow = of_groups.follows(axes - 1) && (axes == 1 || entries < 2 || of_groups.stride(0) == groups);
   if (!follow) refuse(scales_name, " has strides: make it contiguous");
-  if (groups == 0 || out.cols % groups != 0) {
-    refuse(scales_name, " has ", groups, " numbers a row, which is no divisor of ", out.cols,
-           ", the numbers of a row of ", name);
+  if (groups == 0 || cols % groups != 0) {
+    refuse(scales_name, " has ", groups, " numbers a row, which is no divisor of ", cols, ", the numbers of a row of ",
+           name);
   }
-  out.scales = static_cast<const float*>(of_groups.data);
-  out.group = out.cols / groups;
-  return out;
-}
-
-Matrix Arrays::output(nb::handle object, const char* name, bool transposed) {
-  const Array array = floating(object, name, kMatrix, true);
-  if (!array.follows(transposed ? 0 : 1) && array.follows(transposed ? 1 : 0)) {
-    refuse(name, " and weight stand in memory the other way round: give both alike");
-  }
-  bool also = transposed;
-  return matrix_of<Matrix>(array, name, transposed ? &also : nullptr, transposed);
-}
-
-ConstVector Arrays::vector(nb::handle object, const char* name) {
-  const Array array = floating(object, name, kVector);
-  if (!array.follows(0)) refuse_strides(array, name);
-  return ConstVector(array.data, array.dtype, array.size(0));
-}
-
-Vector Arrays::vector_output(nb::handle object, const char* name) {
-  const Array array = floating(object, name, kVector, true);
-  if (!array.follows(0)) refuse_strides(array, name);
-  return Vector(array.data, array.dtype, array.size(0));
-}
-
-HiddenStates Arrays::hidden(nb::handle object, const char* name) {
-  const Array array = floating(object, name, kRows);
-  const Batched b = batched(array, name);
-  return HiddenStates(array.data, array.dtype, b.batch, b.time, b.cols, b.batch_stride, b.row_stride);
-}
-
-Matrix Arrays::d_hidden(nb::handle object, const char* name, std::optional<int64_t>& batch_stride) {
-  const Array array = floating(object, name, kRows, true);
-  const Batched b = batched(array, name);
-  batch_stride = b.batch_stride;
-  return Matrix(array.data, array.dtype, b.batch * b.time, b.cols, b.row_stride);
-}
-
-FinishedLogits Arrays::logits(nb::handle object, const char* name) {
-  return logits_of<FinishedLogits>(floating(object, name, kRows), name);
-}
-
-LogitsGradient Arrays::d_logits(nb::handle object, const char* name) {
-  return logits_of<LogitsGradient>(floating(object, name, kRows, true), name);
+  out.scales = tensor_of(of_groups);
+  out.group = cols / groups;
 }
 
 namespace {
@@ -406,47 +337,38 @@ nb::object Arrays::token_ids(nb::handle object, const char* name) {
   return to_numpy(ids).attr("reshape")(shape);
 }
 
-Targets Arrays::targets(nb::handle object, const char* name) {
+ConstTensor Arrays::targets(nb::handle object, const char* name) {
   const Array array = keep(object, name, kTokens);
   mark_sequences(array, name);
   return ids_of(array, name);
 }
 
-Targets Arrays::ids(nb::handle object, const char* name, bool with_offsets) {
+ConstTensor Arrays::ids(nb::handle object, const char* name, bool with_offsets) {
   const Array array = keep(object, name, kTokens);
   if (array.view.size() == 0 && !with_offsets) mark_empty(name, array.axes() == 2 ? array.size(0) : -1);
   ids_shape_.assign(array.view.shape_ptr(), array.view.shape_ptr() + array.axes());
   return ids_of(array, name);
 }
 
-Targets Arrays::ids_of(const Array& array, const char* name) {
+ConstTensor Arrays::ids_of(const Array& array, const char* name) {
   using Code = nb::dlpack::dtype_code;
   const bool is32 = is(array.view.dtype(), Code::Int, 32), is64 = is(array.view.dtype(), Code::Int, 64);
-  const size_t last = array.axes() - 1;
-  const int64_t time = array.size(last), batch = last == 1 ? array.size(0) : 1;
-  int64_t stride = array.stride(last);
-  std::optional<int64_t> batch_stride;
-  if (last == 1) batch_stride = array.stride(0);
-  const void* data = array.data;
-  if (!is32 && !is64) {
-    data = copy_integers(array, name).data();
-    stride = 1;
-    batch_stride.reset();
-  }
-  Targets out = is32 ? Targets(static_cast<const int32_t*>(data), batch, time, batch_stride, stride)
-                     : Targets(static_cast<const int64_t*>(data), batch, time, batch_stride, stride);
-  if (last == 0) out.time = 0;  // one sequence, or as many as hidden has
+  ConstTensor out = tensor_of(array);
+  out.dtype = is32 ? DType::kInt32 : DType::kInt64;
+  if (is32 || is64) return out;
+  out.data = copy_integers(array, name).data();
+  out.strides = {out.axes == 2 ? out.sizes[1] : 1, 1, 0};
   return out;
 }
 
-ConstVector Arrays::entries(nb::handle object, const char* name) {
+ConstTensor Arrays::entries(nb::handle object, const char* name) {
   const Array array = floating(object, name, kTokens);
   if (array.axes() == 2 && !std::equal(ids_shape_.begin(), ids_shape_.end(), array.view.shape_ptr(),
                                        array.view.shape_ptr() + array.axes())) {
     refuse(name, " has shape ", shape_of(array.view), ": it must have that of ids, or 1 axis");
   }
   if (!is_contiguous(array)) refuse_strides(array, name);
-  return ConstVector(array.data, array.dtype, static_cast<int64_t>(array.view.size()));
+  return ConstTensor(array.data, array.dtype, {static_cast<int64_t>(array.view.size())});
 }
 
 template <class T>

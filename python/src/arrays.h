@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "logitless/logits.h"
-#include "logitless/tensors.h"
 
 namespace logitless::python {
 
@@ -37,36 +36,28 @@ struct Array {
 struct Axes {
   size_t least, most;
 };
+inline constexpr Axes kVector = {1, 1}, kMatrix = {2, 2};
+inline constexpr Axes kTokens = {1, 2};  // [N] or [B, T]
+inline constexpr Axes kRows = {2, 3};    // the same with one axis more
 
 /// Keeps the arrays of one call, and finds views of them. A name is the argument's, for messages: what is no
 /// array is a TypeError, and one that does not fit a ValueError. A view of an array without elements has a data pointer
 /// that is not null: the array is given.
 class Arrays {
  public:
-  /// [rows, cols], or its transpose, which `transposed` then tells (null: it may not be).
-  ConstMatrix matrix(nb::handle object, const char* name, bool* transposed = nullptr);
+  /// Numbers of any floating-point type, whose rows are contiguous, or with `either` the elements of one of two axes.
+  Tensor tensor(nb::handle object, const char* name, Axes axes, bool writable = false, bool either = false);
   /// The rows of a packed matrix: [rows, bytes] of uint8, or of int8 [rows, cols]. Packings int8 and nf4 have
   /// scales, [rows] or [rows, groups] of float32.
-  PackedMatrix packed(nb::handle object, const char* name, Packing packing, nb::handle scales, const char* scales_name);
-  /// The same of an output, the way round that is asked for.
-  Matrix output(nb::handle object, const char* name, bool transposed = false);
-  ConstVector vector(nb::handle object, const char* name);
-  Vector vector_output(nb::handle object, const char* name);
-  /// [N, H] or [B, T, H], of hidden states.
-  HiddenStates hidden(nb::handle object, const char* name);
-  /// The same for d_hidden; sets the step from one sequence to the next where there are several.
-  Matrix d_hidden(nb::handle object, const char* name, std::optional<int64_t>& batch_stride);
+  void packed(nb::handle object, const char* name, nb::handle scales, const char* scales_name, LmHead& out);
   /// [N] or [B, T] of token ids; integers other than int32 and int64 are copied.
-  Targets targets(nb::handle object, const char* name);
+  ConstTensor targets(nb::handle object, const char* name);
   /// [E], or without offsets [N, K], of the same.
-  Targets ids(nb::handle object, const char* name, bool with_offsets);
+  ConstTensor ids(nb::handle object, const char* name, bool with_offsets);
   /// Numbers of any floating-point type for ids, of their shape or in one row.
-  ConstVector entries(nb::handle object, const char* name);
+  ConstTensor entries(nb::handle object, const char* name);
   /// The shape of ids; no axes where there are none.
   const std::vector<int64_t>& ids_shape() const { return ids_shape_; }
-  /// [B, T, V] or [N, V].
-  FinishedLogits logits(nb::handle object, const char* name);
-  LogitsGradient d_logits(nb::handle object, const char* name);
 
   /// A copy in NumPy of token ids of any axes.
   nb::object token_ids(nb::handle object, const char* name);
@@ -93,7 +84,7 @@ class Arrays {
   // Returns what nanobind imports as the array, after checking what neither DLPack nor the buffer protocol says of it.
   nb::object importable(nb::handle object, const char* name, bool writable);
   Array floating(nb::handle object, const char* name, Axes axes, bool writable = false);
-  Targets ids_of(const Array& array, const char* name);
+  ConstTensor ids_of(const Array& array, const char* name);
   std::span<const int64_t> copy_integers(const Array& array, const char* name);
   void mark_sequences(const Array& array, const char* name);
 

@@ -93,11 +93,11 @@ using GivenUpstream = std::conditional_t<kHasLoss<Task>, const std::vector<doubl
 
 inline std::span<const double> upstream_of(Arrays&, const std::vector<double>& given) { return given; }
 inline std::span<const double> upstream_of(Arrays& arrays, nb::handle given) {
-  const ConstVector entries = arrays.entries(given, "upstream");
+  const ConstTensor entries = arrays.entries(given, "upstream");
   if (entries.dtype != DType::kFloat64) {
     throw InvalidInput(std::string("upstream is ") + name_of(entries.dtype) + ": it must be float64");
   }
-  return {static_cast<const double*>(entries.data), static_cast<size_t>(entries.size)};
+  return {static_cast<const double*>(entries.data), static_cast<size_t>(entries.count())};
 }
 inline TokenGrads upstream_of(Arrays& arrays, nb::dict given) {
   Keywords columns(std::move(given), "grads");

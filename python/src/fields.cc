@@ -3,6 +3,7 @@
 #include <concepts>
 
 #include "core/field_text.h"
+#include "core/tensors.h"
 #include "tasks.h"
 
 namespace logitless::python {
@@ -25,7 +26,7 @@ nb::dict describe(const std::string& value) { return described("str", nb::cast(v
 template <Named Enum>
 nb::dict describe(Enum value) {
   nb::dict out = described("name", nb::cast(name_of(value)));
-  out["choices"] = nb::cast(std::vector<std::string>(kNamesOf<Enum>.begin(), kNamesOf<Enum>.end()));
+  out["choices"] = nb::cast(std::vector<std::string>(choices_of<Enum>().begin(), choices_of<Enum>().end()));
   return out;
 }
 template <class T>
@@ -53,9 +54,6 @@ nb::dict describe(const std::span<const T>&) {
                                                 : "ids array",
                    nb::none());
 }
-nb::dict describe(const ConstVector&) { return described("numbers array", nb::none()); }
-nb::dict describe(const ConstMatrix&) { return described("float32 array", nb::none()); }
-nb::dict describe(const Targets&) { return described("ids array", nb::none()); }
 nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
 
 // What the names of arguments begin with that make up a structure; null for what is one argument.
@@ -66,11 +64,17 @@ constexpr const char* kPrefixOf<IdSets> = "id_";  // of a task's own sets
 template <>
 constexpr const char* kPrefixOf<SoftTargets> = "";
 template <>
-constexpr const char* kPrefixOf<Reference> = "ref_";
-template <>
-constexpr const char* kPrefixOf<Teacher> = "teacher_";
-template <>
 constexpr const char* kPrefixOf<SetTeacher> = "teacher_";
+
+template <class T>
+nb::dict described_member(std::string_view name, const T& member) {
+  if constexpr (std::is_same_v<T, ConstTensor>) {
+    const char* kind = core::has_ids(name) ? "ids array" : name == "rows" ? "float32 array" : "numbers array";
+    return described(kind, nb::none());
+  } else {
+    return describe(member);
+  }
+}
 
 // Adds the arguments of a field, by the names under which take() reads them.
 template <class T>
@@ -84,8 +88,10 @@ void add_arguments(nb::dict& out, const Field& field, const T& member, const std
       add_arguments(out, Field(part.name, part.range, meaning, part.shape), of_part, begin);
     };
     visit_fields(FieldsOf<T>(), add, member);
+  } else if constexpr (std::is_same_v<T, Logits>) {
+    return;  // Models have arguments of their own.
   } else {
-    nb::dict one = describe(member);
+    nb::dict one = described_member(name, member);
     one["range"] = field.range.text;
     one["meaning"] = field.meaning;
     if (*field.shape) one["shape"] = field.shape;

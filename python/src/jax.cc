@@ -79,7 +79,8 @@ void run_token_logps_grad(const JaxCall& call) {
   // An entropy that nobody uses has zeros, and needs none of what they are multiplied with.
   if (std::all_of(grads.entropy.begin(), grads.entropy.end(), [](double g) { return g == 0; })) grads.entropy.clear();
   const bool exact = outputs.backward.mode == BackwardMode::kExact;
-  const Context context = call.context(exact && !outputs.wants_head() && grads.entropy.empty());
+  const bool of_head = outputs.d_weight.given() || outputs.d_bias.given() || outputs.d_lora_b.given();
+  const Context context = call.context(exact && !of_head && grads.entropy.empty());
   const TokenStatistics task = token_statistics(call);
   backward(context, call.logits, task, forward(context, call.logits, task), grads, outputs);
 }
@@ -144,15 +145,15 @@ void write_attributes(List list, const Structure& options, const std::string& pr
   visit_flat(list, write, options);
 }
 
-// What of a teacher's head is no array.
-void take_teacher_head(Keywords& keywords, nb::dict& out) {
-  Teacher teacher;
-  keywords.take("teacher_layout", teacher.head.layout);
-  keywords.take("teacher_softcap", teacher.head.softcap);
-  keywords.take("teacher_round_logits_to", teacher.round_logits_to);
-  out["teacher_layout"] = name_of(teacher.head.layout);
-  out["teacher_softcap"] = teacher.head.softcap;
-  if (teacher.round_logits_to) out["teacher_round_logits_to"] = name_of(*teacher.round_logits_to);
+// What of a head is no array.
+void take_head(Keywords& keywords, const std::string& prefix, nb::dict& out) {
+  const std::string layout_name = prefix + "layout", softcap_name = prefix + "softcap";
+  HeadLayout layout = HeadLayout::kVocabHidden;
+  double softcap = LmHead().softcap;
+  keywords.take(layout_name.c_str(), layout);
+  keywords.take(softcap_name.c_str(), softcap);
+  out[layout_name.c_str()] = name_of(layout);
+  out[softcap_name.c_str()] = softcap;
 }
 
 }  // namespace
@@ -167,12 +168,8 @@ void define_jax_targets(nb::module_& m) {
         Keywords keywords(std::move(given), task.c_str());
         Arrays arrays;
         nb::dict out;
-        LmHead head;
-        keywords.take("layout", head.layout);
-        keywords.take("softcap", head.softcap);
-        out["layout"] = name_of(head.layout);
-        out["softcap"] = head.softcap;
-        if (task == "distillation_loss") take_teacher_head(keywords, out);
+        take_head(keywords, "", out);
+        if (task == "distillation_loss") take_head(keywords, "teacher_", out);
         write_attributes(FieldsOf<BackwardOptions>(), take_backward(keywords), "backward.", out);
         with_list(task == "token_logps" ? "token" : task, [&](auto list, auto& options) {
           take_fields(keywords, arrays, list, options);

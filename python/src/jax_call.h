@@ -17,8 +17,10 @@
 
 #include "caller_names.h"
 #include "core/fields.h"
+#include "core/matrices.h"
 #include "logitless/error.h"
 #include "logitless/run.h"
+#include "options.h"
 
 namespace logitless::python {
 
@@ -80,8 +82,7 @@ struct View {
     rows = buffer.dimensions()[0];
     cols = buffer.dimensions()[1];
   }
-  ConstMatrix read() const { return ConstMatrix(data, dtype, rows, cols); }
-  Matrix written() const { return Matrix(data, dtype, rows, cols); }
+  operator Tensor() const { return {data, dtype, {rows, cols}}; }
 };
 
 template <class T>
@@ -165,7 +166,7 @@ class JaxCall {
     const View states(argument(kHidden), "hidden");
     int64_t sequences = 1;
     attributes_.read("sequences", sequences);
-    logits = Logits::of(HiddenStates(states.read(), sequences), head_at(kHeadPlaces, ""));
+    logits = Logits::of(batched(states, sequences), head_at(kHeadPlaces, ""));
   }
 
   Logits logits;
@@ -206,11 +207,12 @@ class JaxCall {
   /// result has no elements is not wanted.
   Gradients gradients(size_t first) const {
     Gradients out;
-    out.d_hidden = output(first, "d_hidden");
-    out.d_weight = output(first + 1, "d_weight");
+    const Tensor d_hidden = output(first, "d_hidden"), d_weight = output(first + 1, "d_weight");
+    if (d_hidden.given()) out.d_hidden = batched(d_hidden, logits.hidden.sizes[0]);
+    out.d_weight = layout("") == HeadLayout::kHiddenVocab ? transposed(d_weight) : d_weight;
     const ffi::AnyBuffer bias = result(first + 2);
     const auto entries = static_cast<int64_t>(bias.element_count());
-    if (entries > 0) out.d_bias = Vector(bias.untyped_data(), dtype_of(bias.element_type(), "d_bias"), entries);
+    if (entries > 0) out.d_bias = Tensor(bias.untyped_data(), dtype_of(bias.element_type(), "d_bias"), {entries});
     out.d_lora_states = output(first + 3, "d_lora_states");
     out.d_lora_b = output(first + 4, "d_lora_b");
     out.backward = attributes_.all<BackwardOptions>("backward.");
@@ -239,17 +241,17 @@ class JaxCall {
   // long as this call.
   LmHead head_at(const HeadPlaces& at, const std::string& prefix) const {
     LmHead out;
-    std::optional<Packing> packing;
-    attributes_.read(prefix + "packing", packing);
-    if (packing) {
-      out.packed = packed(at, *packing);
+    attributes_.read(prefix + "packing", out.packing);
+    if (out.packing) {
+      refuse_layout_of_packed(prefix + "layout", layout(prefix));
+      set_packed(at, out);
     } else {
-      out.weight = matrix(at.weight, (prefix + "weight").c_str());
+      const ConstTensor weight = matrix(at.weight, (prefix + "weight").c_str());
+      out.weight = layout(prefix) == HeadLayout::kHiddenVocab ? transposed(weight) : weight;
     }
-    attributes_.read(prefix + "layout", out.layout);
     attributes_.read(prefix + "softcap", out.softcap);
     out.bias = vector(at.bias, (prefix + "bias").c_str());
-    out.ids = kept_ids(at.ids);
+    out.vocab_ids = kept_ids(at.ids);
     if (argument(at.lora_b).element_count() > 0) {
       out.lora.states = matrix(at.lora_states, (prefix + "lora_states").c_str());
       out.lora.b = matrix(at.lora_b, (prefix + "lora_b").c_str());
@@ -257,27 +259,37 @@ class JaxCall {
     return out;
   }
   // Argument i as one row of numbers, or as a matrix; without elements it is not given.
-  ConstVector vector(size_t i, const char* name) const {
+  ConstTensor vector(size_t i, const char* name) const {
     const ffi::AnyBuffer in = argument(i);
     if (in.element_count() == 0) return {};
-    return ConstVector(in.untyped_data(), dtype_of(in.element_type(), name), static_cast<int64_t>(in.element_count()));
+    return ConstTensor(in.untyped_data(), dtype_of(in.element_type(), name),
+                       {static_cast<int64_t>(in.element_count())});
   }
-  ConstMatrix matrix(size_t i, const char* name) const { return View(argument(i), name).read(); }
-  template <class... Sizes>
-  static Targets ids(const ffi::AnyBuffer& in, const char* name, Sizes... sizes) {
-    if (in.element_type() == ffi::DataType::S32) return {static_cast<const int32_t*>(in.untyped_data()), sizes...};
-    if (in.element_type() == ffi::DataType::S64) return {static_cast<const int64_t*>(in.untyped_data()), sizes...};
+  Tensor matrix(size_t i, const char* name) const { return View(argument(i), name); }
+  // Returns rows [N, H] as sequences of equal length.
+  static Tensor batched(const Tensor& rows, int64_t sequences) {
+    return {rows.data, rows.dtype, {sequences, sequences == 0 ? 0 : rows.sizes[0] / sequences, rows.sizes[1]}};
+  }
+  HeadLayout layout(const std::string& prefix) const {
+    HeadLayout layout = HeadLayout::kVocabHidden;
+    attributes_.read(prefix + "layout", layout);
+    return layout;
+  }
+  template <size_t A>
+  static ConstTensor ids(const ffi::AnyBuffer& in, const char* name, const int64_t (&sizes)[A]) {
+    if (in.element_type() == ffi::DataType::S32) return {in.untyped_data(), DType::kInt32, sizes};
+    if (in.element_type() == ffi::DataType::S64) return {in.untyped_data(), DType::kInt64, sizes};
     throw InvalidInput(std::string(name) + " must be int32 or int64");
   }
 
   // Read a task's own arguments, in the order that jax.cc lists.
-  void take(Targets& out) const {
+  void take(ConstTensor& out) const {
     const ffi::AnyBuffer in = argument(kTargets);
-    out = ids(in, "targets", static_cast<int64_t>(in.element_count()));
+    out = ids(in, "targets", {static_cast<int64_t>(in.element_count())});
   }
   void take(IdSets& out) const {
     const ffi::AnyBuffer in = argument(kMore);
-    out = IdSets(ids(in, "ids", in.dimensions()[0], in.dimensions()[1]));
+    out = IdSets(ids(in, "ids", {in.dimensions()[0], in.dimensions()[1]}));
   }
   void take(SoftTargets& out) const {
     const ffi::AnyBuffer mask = argument(kMore + 3);
@@ -294,37 +306,31 @@ class JaxCall {
     out.logps = vector(kMore + 1, "teacher_logps");
     out.outside_logps = vector(kMore + 2, "teacher_outside_logps");
   }
-  void take(Teacher& out) const {
-    const ConstMatrix finished = matrix(kMore + 3, "teacher_logits");
-    if (finished.cols > 0) {
-      out.logits = FinishedLogits(finished.data, finished.dtype, 1, finished.rows, finished.cols);
+  void take(Logits& out) const {
+    const Tensor finished = matrix(kMore + 3, "teacher_logits");
+    if (finished.sizes[1] > 0) {
+      out = Logits::given(finished);
     } else {
-      out.hidden = HiddenStates(matrix(kMore, "teacher_hidden"), logits.hidden.sequences);
-      out.head = head_at(kTeacherPlaces, "teacher_");
+      out = Logits::of(batched(matrix(kMore, "teacher_hidden"), logits.hidden.sizes[0]),
+                       head_at(kTeacherPlaces, "teacher_"));
     }
-    attributes_.read("teacher_round_logits_to", out.round_logits_to);
   }
 
-  Matrix output(size_t i, const char* name) const {
+  Tensor output(size_t i, const char* name) const {
     const ffi::AnyBuffer out = result(i);
-    return out.element_count() > 0 ? View(out, name).written() : Matrix();
+    return out.element_count() > 0 ? Tensor(View(out, name)) : Tensor();
   }
 
   // What has been checked of it is in logitless.jax.
-  PackedMatrix packed(const HeadPlaces& at, Packing packing) const {
+  void set_packed(const HeadPlaces& at, LmHead& out) const {
     const ffi::AnyBuffer bytes = argument(at.weight);
-    const ConstVector scales = vector(at.scales, "scales");
-    const PackedBlock block = block_of(packing);
-    PackedMatrix out;
-    out.data = bytes.untyped_data();
-    out.packing = packing;
-    out.rows = bytes.dimensions()[0];
-    out.cols = bytes.dimensions()[1] / block.bytes * block.numbers;
-    if (scales.size > 0) {
-      out.scales = static_cast<const float*>(scales.data);
-      out.group = out.rows * out.cols / scales.size;
+    const int64_t entries = bytes.dimensions()[0], row_bytes = bytes.dimensions()[1];
+    const PackedBlock block = block_of(*out.packing);
+    out.weight = ConstTensor(bytes.untyped_data(), DType::kUInt8, {entries, row_bytes});
+    out.scales = vector(at.scales, "scales");
+    if (out.scales.given()) {
+      out.group = entries * (row_bytes / block.bytes * block.numbers) / out.scales.count();
     }
-    return out;
   }
   // JAX has int32 unless it is told otherwise, and a head int64.
   std::span<const int64_t> kept_ids(size_t i) const {

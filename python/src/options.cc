@@ -93,7 +93,7 @@ void take(Keywords& keywords, Arrays& arrays, const char*, SoftTargets& out) {
   }
   take(keywords, arrays, kTaskSets, out.sets);
   if (weights) out.weights = arrays.entries(weights, "weights");
-  if (rows) out.rows = arrays.matrix(rows, "probabilities");
+  if (rows) out.rows = arrays.tensor(rows, "probabilities", kMatrix);
   take(keywords, arrays, "mask", out.mask);
 }
 
@@ -103,27 +103,24 @@ void take(Keywords& keywords, Arrays& arrays, const char*, SetTeacher& out) {
   take(keywords, arrays, "teacher_outside_logps", out.outside_logps);
 }
 
-void take(Keywords& keywords, Arrays& arrays, const char*, Reference& out) {
-  take(keywords, arrays, "ref_logps", out.logps);
-  keywords.take("ref_logps_per", out.logps_per);
-  if (const nb::handle hidden = keywords.find("ref_hidden")) out.hidden = arrays.hidden(hidden, "ref_hidden");
-  if (keywords.find("ref_weight")) out.head = take_head(keywords, arrays, "ref_", nullptr);
-}
-
-void take(Keywords& keywords, Arrays& arrays, const char*, Teacher& out) {
+void take(Keywords& keywords, Arrays& arrays, const char* key, Logits& out) {
+  if (std::string_view(key) == "reference") {
+    if (const nb::handle hidden = keywords.find("ref_hidden")) out.hidden = arrays.tensor(hidden, "ref_hidden", kRows);
+    if (keywords.find("ref_weight")) out.head = take_head(keywords, arrays, "ref_");
+    return;
+  }
   if (const nb::handle logits = keywords.find("teacher_logits")) {
     if (keywords.find("teacher_hidden") || keywords.find("teacher_weight")) {
       throw InvalidInput("teacher_logits is given, and teacher_hidden or teacher_weight beside it");
     }
-    out.logits = arrays.logits(logits, "teacher_logits");
-  } else {
-    const nb::handle hidden = keywords.find("teacher_hidden");
-    if (!hidden)
-      throw InvalidInput("teacher_hidden is missing: give teacher_hidden and teacher_weight, or teacher_logits");
-    out.hidden = arrays.hidden(hidden, "teacher_hidden");
-    out.head = take_head(keywords, arrays, "teacher_", nullptr);
+    out.finished = arrays.tensor(logits, "teacher_logits", kRows);
+    return;
   }
-  keywords.take("teacher_round_logits_to", out.round_logits_to);
+  const nb::handle hidden = keywords.find("teacher_hidden");
+  if (!hidden)
+    throw InvalidInput("teacher_hidden is missing: give teacher_hidden and teacher_weight, or teacher_logits");
+  out.hidden = arrays.tensor(hidden, "teacher_hidden", kRows);
+  out.head = take_head(keywords, arrays, "teacher_");
 }
 
 ContextOptions take_context_options(Keywords& keywords) {
@@ -138,46 +135,60 @@ ContextOptions take_context_options(Keywords& keywords) {
   return out;
 }
 
-LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* transposed) {
-  const auto name = [&](const char* key) { return std::string(prefix) + key; };
-  const std::string weight = name("weight"), layout = name("layout"), bias = name("bias"), softcap = name("softcap");
+namespace {
+
+// Returns a head or its gradient, [V, H], of an array that is one, or [H, V] where `layout` says so.
+Tensor head_tensor(Arrays& arrays, nb::handle given, const char* name, HeadLayout layout, bool writable) {
+  const Tensor tensor = arrays.tensor(given, name, kMatrix, writable, /*either=*/true);
+  return layout == HeadLayout::kHiddenVocab ? transposed(tensor) : tensor;
+}
+
+HeadLayout take_layout(Keywords& keywords, const std::string& prefix) {
+  HeadLayout layout = HeadLayout::kVocabHidden;
+  keywords.take((prefix + "layout").c_str(), layout);
+  return layout;
+}
+
+}  // namespace
+
+void refuse_layout_of_packed(const std::string& name, HeadLayout layout) {
+  if (layout == HeadLayout::kVocabHidden) return;
+  throw InvalidInput(name + " = " + name_of(layout) +
+                     " does not go with a packed weight, whose rows are vocabulary entries");
+}
+
+LmHead take_head(Keywords& keywords, Arrays& arrays, const std::string& prefix) {
+  const auto name = [&](const char* key) { return prefix + key; };
+  const std::string weight = name("weight");
   const nb::handle given = keywords.find(weight.c_str());
   if (!given) throw InvalidInput(weight + " is missing");
-  HeadLayout stated = HeadLayout::kVocabHidden;
-  keywords.take(layout.c_str(), stated);
-  bool flipped = false;
+  const HeadLayout layout = take_layout(keywords, prefix);
   LmHead out;
-  std::optional<Packing> packing;
-  keywords.take(name("packing").c_str(), packing);
-  if (packing) {
-    out.packed =
-        arrays.packed(given, weight.c_str(), *packing, keywords.find(name("scales").c_str()), name("scales").c_str());
+  keywords.take(name("packing").c_str(), out.packing);
+  if (out.packing) {
+    refuse_layout_of_packed(name("layout"), layout);
+    arrays.packed(given, weight.c_str(), keywords.find(name("scales").c_str()), name("scales").c_str(), out);
   } else {
-    out.weight = arrays.matrix(given, weight.c_str(), &flipped);
+    out.weight = head_tensor(arrays, given, weight.c_str(), layout, /*writable=*/false);
   }
-  out.layout = stated;
   const std::string vocab_ids = name("vocab_ids");
   if (const nb::handle ids = keywords.find(vocab_ids.c_str())) {
-    out.ids = arrays.span<int64_t>(ids, vocab_ids.c_str());
-    if (out.ids.empty() && out.stored_entries() > 0) {
+    out.vocab_ids = arrays.span<int64_t>(ids, vocab_ids.c_str());
+    if (out.vocab_ids.empty() && out.stored_entries() > 0) {
       throw InvalidInput(vocab_ids + " has no elements: a call is over at least one entry of " + weight);
     }
   }
-  // A transposed view is the other layout as it stands.
-  if (flipped) out.layout = stated == HeadLayout::kVocabHidden ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden;
-  if (transposed) *transposed = flipped;
-  if (const nb::handle b = keywords.find(bias.c_str())) out.bias = arrays.vector(b, bias.c_str());
-  keywords.take(softcap.c_str(), out.softcap);
-  const std::string lora_a = name("lora_a"), lora_b = name("lora_b");
-  if (const nb::handle a = keywords.find(lora_a.c_str())) out.lora.a = arrays.matrix(a, lora_a.c_str());
-  if (const nb::handle b = keywords.find(lora_b.c_str())) out.lora.b = arrays.matrix(b, lora_b.c_str());
+  const auto take = [&](const char* key, Axes axes, ConstTensor& to) {
+    if (const nb::handle array = keywords.find(name(key).c_str())) to = arrays.tensor(array, name(key).c_str(), axes);
+  };
+  take("bias", kVector, out.bias);
+  keywords.take(name("softcap").c_str(), out.softcap);
+  take("lora_a", kMatrix, out.lora.a);
+  take("lora_b", kMatrix, out.lora.b);
+  take("lora_states", kMatrix, out.lora.states);
   keywords.take(name("lora_scale").c_str(), out.lora.scale);
-  const std::string lora_states = name("lora_states");
-  if (const nb::handle states = keywords.find(lora_states.c_str())) {
-    out.lora.states = arrays.matrix(states, lora_states.c_str());
-  }
-  if (out.lora.b.data && !out.lora.a.data && !out.lora.states.data) {
-    throw InvalidInput(lora_b + " is given, but neither " + lora_a + " nor " + lora_states);
+  if (out.lora.b.given() && !out.lora.a.given() && !out.lora.states.given()) {
+    throw InvalidInput(name("lora_b") + " is given, but neither " + name("lora_a") + " nor " + name("lora_states"));
   }
   return out;
 }
@@ -196,14 +207,17 @@ BackwardOptions take_backward(Keywords& keywords) {
 CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs) {
   CallTensors out;
   Gradients& gradients = out.gradients;
-  bool accumulate = false, transposed = false;
+  bool accumulate = false;
   if (outputs) keywords.take("accumulate", accumulate);
   gradients.backward = take_backward(keywords);
-  if (const nb::handle logits = keywords.find("logits")) {
-    out.logits = Logits::given(arrays.logits(logits, "logits"));
-    if (const nb::handle to = outputs ? keywords.find("d_logits") : nb::handle()) {
-      gradients.d_logits = arrays.d_logits(to, "d_logits");
+  const auto take_output = [&](const char* key, Axes axes, Tensor& to) {
+    if (const nb::handle array = outputs ? keywords.find(key) : nb::handle()) {
+      to = arrays.tensor(array, key, axes, /*writable=*/true);
     }
+  };
+  if (const nb::handle logits = keywords.find("logits")) {
+    out.logits = Logits::given(arrays.tensor(logits, "logits", kRows));
+    take_output("d_logits", kRows, gradients.d_logits);
     if (accumulate) throw InvalidInput("accumulate = True: the gradient of logits is overwritten");
     if (gradients.backward.mode != BackwardMode::kExact) {
       throw InvalidInput(std::string("backward = ") + name_of(gradients.backward.mode) +
@@ -213,27 +227,26 @@ CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs) {
   }
   const nb::handle hidden = keywords.find("hidden");
   if (!hidden) throw InvalidInput("hidden is missing: give hidden and weight, or logits");
-  out.logits.hidden = arrays.hidden(hidden, "hidden");
-  take(keywords, arrays, "offsets", out.logits.hidden.offsets);
-  out.logits.head = take_head(keywords, arrays, "", &transposed);
+  out.logits.hidden = arrays.tensor(hidden, "hidden", kRows);
+  take(keywords, arrays, "offsets", out.logits.offsets);
+  out.logits.head = take_head(keywords, arrays, "");
   if (!outputs) return out;
-  if (const nb::handle to = keywords.find("d_hidden")) {
-    gradients.d_hidden = arrays.d_hidden(to, "d_hidden", gradients.d_hidden_batch_stride);
+  const HeadLayout layout = take_layout(keywords, "");
+  take_output("d_hidden", kRows, gradients.d_hidden);
+  if (const nb::handle to = keywords.find("d_weight")) {
+    gradients.d_weight = head_tensor(arrays, to, "d_weight", layout, /*writable=*/true);
   }
-  if (const nb::handle to = keywords.find("d_weight")) gradients.d_weight = arrays.output(to, "d_weight", transposed);
-  if (const nb::handle to = keywords.find("d_bias")) gradients.d_bias = arrays.vector_output(to, "d_bias");
+  take_output("d_bias", kVector, gradients.d_bias);
   if (const nb::handle sink = keywords.find("weight_sink")) {
     if (!PyCallable_Check(sink.ptr())) {
       const nb::object type = sink.type().attr("__name__");
       nb::raise_type_error("weight_sink is a %s: it must be a function", nb::str(type).c_str());
     }
-    gradients.weight_sink = sink_of(sink, transposed);
+    gradients.weight_sink = sink_of(sink, layout == HeadLayout::kHiddenVocab);
   }
-  if (const nb::handle to = keywords.find("d_lora_a")) gradients.d_lora_a = arrays.output(to, "d_lora_a");
-  if (const nb::handle to = keywords.find("d_lora_b")) gradients.d_lora_b = arrays.output(to, "d_lora_b");
-  if (const nb::handle to = keywords.find("d_lora_states")) {
-    gradients.d_lora_states = arrays.output(to, "d_lora_states");
-  }
+  take_output("d_lora_a", kMatrix, gradients.d_lora_a);
+  take_output("d_lora_b", kMatrix, gradients.d_lora_b);
+  take_output("d_lora_states", kMatrix, gradients.d_lora_states);
   if (accumulate) {
     gradients.d_hidden_mode = gradients.d_weight_mode = gradients.d_bias_mode = gradients.d_lora_mode =
         WriteMode::kAccumulate;

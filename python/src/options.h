@@ -14,6 +14,7 @@
 
 #include "arrays.h"
 #include "core/fields.h"
+#include "core/matrices.h"
 #include "logitless/logits.h"
 #include "logitless/workspace.h"
 
@@ -117,17 +118,13 @@ T Keywords::cast(const char* key, nb::handle value) const {
 }
 
 /// Takes arrays: what is left out, or None, is an empty one.
-inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstVector& out) {
+inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstTensor& out) {
   const nb::handle value = keywords.find(key);
   if (!value) return;
-  out = arrays.vector(value, key);
-  if (out.size == 0) arrays.mark_empty(key);
-}
-inline void take(Keywords& keywords, Arrays& arrays, const char* key, Targets& out) {
-  const nb::handle value = keywords.find(key);
-  if (!value) return;
-  out = arrays.targets(value, key);
-  if (out.size == 0) arrays.mark_empty(key);
+  const std::string_view name = key;
+  const bool is_ids = name == "targets" || name == "chosen_ids";
+  out = is_ids ? arrays.targets(value, key) : arrays.tensor(value, key, kVector);
+  if (out.count() == 0) arrays.mark_empty(key);
 }
 template <class T>
 void take(Keywords& keywords, Arrays& arrays, const char* key, std::span<const T>& out) {
@@ -143,11 +140,9 @@ void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out);
 void take(Keywords& keywords, Arrays& arrays, const char* key, SoftTargets& out);
 /// Takes ids, teacher_logps and teacher_outside_logps.
 void take(Keywords& keywords, Arrays& arrays, const char* key, SetTeacher& out);
-/// Takes ref_logps, or ref_hidden and a head whose names begin with ref_.
-void take(Keywords& keywords, Arrays& arrays, const char* key, Reference& out);
-/// Takes teacher_hidden, teacher_weight and what else belongs to that head, or teacher_logits; and
-/// teacher_round_logits_to.
-void take(Keywords& keywords, Arrays& arrays, const char* key, Teacher& out);
+/// Takes, for the key "reference", ref_hidden and a head whose names begin with ref_; else teacher_hidden,
+/// teacher_weight and what else belongs to that head, or teacher_logits.
+void take(Keywords& keywords, Arrays& arrays, const char* key, Logits& out);
 /// Takes anything else.
 template <class T>
 void take(Keywords& keywords, Arrays&, const char* key, T& out) {
@@ -180,8 +175,11 @@ nb::dict dict_of(const Structure& from) {
 }
 
 /// Takes weight, layout, bias, softcap, packing, scales, vocab_ids, lora_a, lora_b, lora_scale and lora_states, under
-/// names that begin with `prefix`. Tells whether the weight is a transposed view.
-LmHead take_head(Keywords& keywords, Arrays& arrays, const char* prefix, bool* transposed);
+/// names that begin with `prefix`.
+LmHead take_head(Keywords& keywords, Arrays& arrays, const std::string& prefix);
+
+/// Throws InvalidInput unless a packed weight is [V, bytes]; `name` is that of the layout.
+void refuse_layout_of_packed(const std::string& name, HeadLayout layout);
 
 /// Takes how gradients are made: backward, noise, theta, tolerance and seed.
 BackwardOptions take_backward(Keywords& keywords);

@@ -108,9 +108,8 @@ struct Read {
     }
     take_fields(keywords, arrays, TensorsOf<Task>(), task);
     take_fields(keywords, arrays, FieldsOf<Task>(), task);
-    const auto& [hidden, head, finished, is_given] = call.logits;
-    type_of_results =
-        (is_given ? finished.dtype : hidden.states.dtype) == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    const ConstTensor& rows = call.logits.is_given() ? call.logits.finished : call.logits.hidden;
+    type_of_results = rows.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     if (!is_backward) keywords.take("dtype", type_of_results);
     keywords.check_all_known();
     arrays.check(call.logits, needed);

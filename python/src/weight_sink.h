@@ -16,20 +16,23 @@
 namespace logitless::python {
 
 /// Calls callable(first, count, tile). The tile owns its memory. It is the part of the gradient of those token ids in
-/// the shape of the weight as it was given: `transposed` tells that the head stands in memory the other way round.
-inline WeightGradientSink sink_of(nb::handle callable, bool transposed) {
+/// the shape of the weight as it was given: [count, H], or [H, count] if `hidden_vocab`.
+inline WeightGradientSink sink_of(nb::handle callable, bool hidden_vocab) {
   // The library copies the sink without Python's lock: such copies count no references. Calls come from threads of
   // OpenMP's.
   auto kept = std::make_shared<const nb::object>(nb::borrow(callable));
-  return [kept = std::move(kept), transposed](int64_t first, int64_t count, const ConstMatrix& tile) {
+  return [kept = std::move(kept), hidden_vocab](int64_t first, int64_t count, const ConstTensor& given) {
     const nb::gil_scoped_acquire acquire;
+    // Rows that are contiguous are copied one by one.
+    const bool turned = given.strides[1] != 1;
+    const ConstTensor tile = turned ? transposed(given) : given;
     const auto call = [&]<class T>(const T* data) {
-      const Column<T> copy(static_cast<size_t>(tile.rows * tile.cols));
-      for (int64_t row = 0; row < tile.rows; ++row) {
-        std::copy_n(data + row * tile.stride, tile.cols, copy.data + row * tile.cols);
+      const Column<T> copy(static_cast<size_t>(tile.count()));
+      for (int64_t row = 0; row < tile.sizes[0]; ++row) {
+        std::copy_n(data + row * tile.strides[0], tile.sizes[1], copy.data + row * tile.sizes[1]);
       }
-      const nb::object array = copy.array.attr("reshape")(tile.rows, tile.cols);
-      (*kept)(first, count, transposed ? nb::object(array.attr("T")) : array);
+      const nb::object array = copy.array.attr("reshape")(tile.sizes[0], tile.sizes[1]);
+      (*kept)(first, count, turned != hidden_vocab ? nb::object(array.attr("T")) : array);
     };
     if (tile.dtype == DType::kFloat64) {
       call(static_cast<const double*>(tile.data));

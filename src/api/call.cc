@@ -34,67 +34,93 @@ std::shared_ptr<ranks::Meeting> meet(const Context& context) {
 }
 
 // Throws InvalidInput where gradients are wanted that finished logits do not have.
-void check_of_finished(const Gradients& outputs) {
-  for (const auto& [name, data] : {std::pair<const char*, const void*>("d_hidden", outputs.d_hidden.data),
-                                   {"d_weight", outputs.d_weight.data},
-                                   {"d_bias", outputs.d_bias.data},
-                                   {"d_lora_a", outputs.d_lora_a.data},
-                                   {"d_lora_b", outputs.d_lora_b.data},
-                                   {"d_lora_states", outputs.d_lora_states.data}}) {
-    if (data) core::fail(name, " is set, but finished logits have no hidden states and no head");
+void check_of_finished(const Gradients& gradients) {
+  for (const auto& [name, given] : {std::pair<const char*, bool>("d_hidden", gradients.d_hidden.given()),
+                                    {"d_weight", gradients.d_weight.given()},
+                                    {"d_bias", gradients.d_bias.given()},
+                                    {"d_lora_a", gradients.d_lora_a.given()},
+                                    {"d_lora_b", gradients.d_lora_b.given()},
+                                    {"d_lora_states", gradients.d_lora_states.given()}}) {
+    if (given) core::fail(name, " is set, but finished logits have no hidden states and no head");
   }
-  if (outputs.weight_sink) core::fail("weight_sink is set, but finished logits have no head");
-  if (outputs.backward.mode != BackwardMode::kExact) {
-    core::fail("backward.mode = ", name_of(outputs.backward.mode),
+  if (gradients.weight_sink) core::fail("weight_sink is set, but finished logits have no head");
+  if (gradients.backward.mode != BackwardMode::kExact) {
+    core::fail("backward.mode = ", name_of(gradients.backward.mode),
                ": finished logits have no head that it would save products with");
   }
 }
 
+// Throws InvalidInput where finished logits stand beside hidden states or a head.
+void check_one_source(const Logits& logits) {
+  if (!logits.is_given()) return;
+  if (!logits.hidden.given() && !logits.head.given() && logits.head.softcap == 0 && logits.offsets.empty()) return;
+  core::fail("logits are given, and hidden states or a head beside them: there are one or the other");
+}
+
+TeacherMatrices matrices_of(const Teacher& teacher) {
+  const Logits& logits = teacher.logits;
+  TeacherMatrices out;
+  out.round_logits_to = teacher.round_logits_to;
+  try {
+    check_one_source(logits);
+    out.hidden = core::hidden_of(logits);
+    out.head = core::head_of(logits.head);
+  } catch (const InvalidInput& error) {
+    core::fail("teacher: ", error.what());
+  }
+  if (logits.is_given()) out.logits = core::logits_of("teacher.logits", logits.finished);
+  return out;
+}
+
 }  // namespace
 
-Call::FromHidden Call::from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
-                                   const Gradients& outputs) {
+Call::FromHidden Call::from_hidden(const Logits& logits, const Teacher* teacher, const Gradients& gradients) {
   const Ranks& ranks = context_.options().ranks;
-  if (outputs.d_logits.data) core::fail("d_logits is set, but the logits are of hidden states and a head");
-  FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs};
-  if (teacher) problem::add_teacher(*teacher, ranks.cuts_vocab(), source.tensors);
+  const HiddenStates hidden = core::hidden_of(logits);
+  const HeadMatrices head = core::head_of(logits.head);
+  FromHidden source{problem::check_tensors(hidden, head, ranks.cuts_vocab()), outputs_};
+  core::set_gradients(gradients, head.layout, outputs_);
+  if (gradients.d_logits.given()) core::fail("d_logits is set, but the logits are of hidden states and a head");
+  std::optional<TeacherMatrices> beside;
+  if (teacher) problem::add_teacher(beside.emplace(matrices_of(*teacher)), ranks.cuts_vocab(), source.tensors);
   if (!meeting_) return source;
-  shared_ =
-      ranks::share(*meeting_, ranks, {head, teacher && !teacher->has_logits() ? &teacher->head : nullptr}, outputs);
+  shared_ = ranks::share(*meeting_, ranks, {head, beside && !beside->has_logits() ? &beside->head : nullptr}, outputs_);
   if (!shared_.cut) return source;
   source.tensors.shape.vocab_size = shared_.cut->vocab_size;
   source.tensors.shape.first_entry = shared_.cut->first_entry;
   return source;
 }
 
-Call::FromLogits Call::from_logits(const FinishedLogits& logits, const Teacher* teacher, const Gradients& outputs) {
-  check_of_finished(outputs);
+Call::FromLogits Call::from_logits(const Logits& logits, const Teacher* teacher, const Gradients& gradients) {
+  check_one_source(logits);
+  check_of_finished(gradients);
   if (context_.options().ranks.cuts_vocab()) {
     core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
   }
-  FromLogits source{problem::check_tensors(logits), outputs.d_logits};
-  if (teacher) problem::add_teacher(*teacher, source.tensors);
+  core::set_gradients(gradients, HeadLayout::kVocabHidden, outputs_);
+  FromLogits source{problem::check_tensors(core::logits_of("logits", logits.finished)), outputs_.d_logits};
+  if (teacher) problem::add_teacher(matrices_of(*teacher), source.tensors);
   if (meeting_) shared_ = ranks::share(*meeting_);
   return source;
 }
 
 std::variant<Call::FromHidden, Call::FromLogits> Call::source_of(const Logits& logits, const Teacher* teacher,
-                                                                 const Gradients& outputs) {
-  if (logits.is_given) return from_logits(logits.finished, teacher, outputs);
-  return from_hidden(logits.hidden, logits.head, teacher, outputs);
+                                                                 const Gradients& gradients) {
+  if (logits.is_given()) return from_logits(logits, teacher, gradients);
+  return from_hidden(logits, teacher, gradients);
 }
 
-Call::Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& outputs)
+Call::Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& gradients)
     : scope_(store_of(context)),
       context_(context),
       meeting_(meet(context)),
-      source_(ranks::together(meeting_.get(), [&] { return source_of(logits, teacher, outputs); })) {}
-Call::Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head)
+      source_(ranks::together(meeting_.get(), [&] { return source_of(logits, teacher, gradients); })) {}
+Call::Call(const Call& whole, const char* name, const Logits& logits)
     : scope_(core::current_store()),
       context_(whole.context_),
       part_(name),
       meeting_(whole.meeting_),
-      source_(from_hidden(hidden, head, nullptr, kNoGradients)) {
+      source_(from_hidden(logits, nullptr, kNoGradients)) {
   if (meeting_) stated_.emplace(*meeting_);
 }
 
@@ -111,8 +137,9 @@ const core::Array<int64_t>& Call::sequence_offsets() const {
                     source_);
 }
 
-core::Array<int64_t> Call::target_ids(const Targets& targets, const TokenOptions& options) const {
-  return problem::resolve_targets(targets, options, sequence_offsets(), shape().vocab_size, shape().rows_name);
+core::Array<int64_t> Call::target_ids(const ConstTensor& targets, const TokenOptions& options) const {
+  return problem::resolve_targets(core::targets_of("targets", targets), options, sequence_offsets(), shape().vocab_size,
+                                  shape().rows_name);
 }
 
 void Call::set_task(problem::Task task, core::Array<core::ByteRange> reads) {

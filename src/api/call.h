@@ -12,11 +12,11 @@
 #include "api/stated.h"
 #include "core/checks.h"
 #include "core/store.h"
+#include "core/tensors.h"
 #include "logitless/context.h"
 #include "logitless/divergence.h"
 #include "logitless/logits.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
@@ -32,6 +32,12 @@ inline constexpr stats::Returned kStatistics = {.stats = true, .expected = true}
 /// What a call without gradients hands over.
 inline const Gradients kNoGradients = {};
 
+/// The logits of a teacher, and what they are rounded to.
+struct Teacher {
+  const Logits& logits;
+  std::optional<DType> round_logits_to;
+};
+
 /// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
 /// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
 /// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is
@@ -42,9 +48,9 @@ inline const Gradients kNoGradients = {};
 class Call {
  public:
   /// Takes logits, those of a teacher beside them (null: none), and where their gradients go.
-  Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& outputs);
+  Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& gradients);
   /// Is a part of `whole`, which messages call `name`: what it throws ends that one.
-  Call(const Call& whole, const char* name, const HiddenStates& hidden, const LmHead& head);
+  Call(const Call& whole, const char* name, const Logits& logits);
 
   const problem::Shape& shape() const;
   /// Returns the whole problem, which there is after set_task().
@@ -52,7 +58,7 @@ class Call {
   /// Returns the offsets of the sequences of the rows, [B + 1].
   const core::Array<int64_t>& sequence_offsets() const;
   /// Returns problem::resolve_targets() of these rows.
-  core::Array<int64_t> target_ids(const Targets& targets, const TokenOptions& options) const;
+  core::Array<int64_t> target_ids(const ConstTensor& targets, const TokenOptions& options) const;
   /// Sums over the whole batch, of which this call has a part where ranks share it.
   ranks::Totals totals() const { return shared_.totals; }
   const Context& context() const { return context_; }
@@ -112,7 +118,7 @@ class Call {
     const Outputs& outputs;
     std::optional<Problem> problem = {};  // once there is a task, and all is checked
   };
-  using FromHidden = Source<problem::HiddenTensors, problem::HiddenProblem, Gradients>;
+  using FromHidden = Source<problem::HiddenTensors, problem::HiddenProblem, GradientMatrices>;
   using FromLogits = Source<problem::LogitsTensors, problem::LogitsProblem, LogitsGradient>;
 
   void state_problem() const;
@@ -121,10 +127,9 @@ class Call {
   void meet_data() const;
   void add_parts(Plan& plan) const;
   std::variant<FromHidden, FromLogits> source_of(const Logits& logits, const Teacher* teacher,
-                                                 const Gradients& outputs);
-  FromHidden from_hidden(const HiddenStates& hidden, const LmHead& head, const Teacher* teacher,
-                         const Gradients& outputs);
-  FromLogits from_logits(const FinishedLogits& logits, const Teacher* teacher, const Gradients& outputs);
+                                                 const Gradients& gradients);
+  FromHidden from_hidden(const Logits& logits, const Teacher* teacher, const Gradients& gradients);
+  FromLogits from_logits(const Logits& logits, const Teacher* teacher, const Gradients& gradients);
 
   core::StoreScope scope_;  // It comes first, because the others take their memory from it.
   const Context& context_;
@@ -133,6 +138,7 @@ class Call {
   std::optional<ranks::Meeting::Scope> stated_;  // what a part states is forgotten with it
   ranks::Shared shared_;
   core::Array<core::ByteRange> reads_;
+  GradientMatrices outputs_;  // to which the source refers
   std::variant<FromHidden, FromLogits> source_;
   size_t workspace_of_parts_ = 0, least_workspace_of_parts_ = 0, blas_bytes_of_parts_ = 0;
 };

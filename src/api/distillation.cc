@@ -14,17 +14,17 @@ struct api::Steps<Distillation> {
 
   const Distillation& task;
 
-  const Teacher& teacher() const { return task.teacher; }
+  Teacher teacher() const { return {task.teacher, task.teacher_round_logits_to}; }
   loss::DistillationLoss make_loss(Call& call) const {
     const int64_t tokens = call.shape().tokens;
     loss::check_distillation_options(task, task.targets, tokens);
     // Without targets every row takes part, whatever it is said to predict.
     core::Array<int64_t> ids(static_cast<size_t>(tokens), 0);
-    if (task.targets.size != 0 || tokens == 0) ids = call.target_ids(task.targets, task.token);
+    if (task.targets.count() != 0 || tokens == 0) ids = call.target_ids(task.targets, task.token);
     problem::Task made = loss::distillation_task(task);
     if (task.hard_weight != 0) problem::check_scale("hard_temperature", task.hard_temperature, call.shape().dtype);
     if (task.teacher_temperature) made.divergence->teacher_name = "teacher_temperature";
-    made.divergence->teacher_rounding = task.teacher.round_logits_to;
+    made.divergence->teacher_rounding = task.teacher_round_logits_to;
     loss::SequenceTokens sequences = loss::read_sequences(call.sequence_offsets(), ids);
     made.picks = problem::target_picks(std::move(ids));
     call.set_task(std::move(made), {core::range_of("targets", task.targets)});

@@ -26,10 +26,10 @@ struct api::Steps<PolicyLoss> {
     const problem::TokenProblem& problem = call.problem();
     call.state_tokens([&](ranks::Statement& statement) {
       state_vector(statement, "advantages", problem, loss.advantages());
-      state_vector(statement, "old_logps", problem, task.old_logps);
-      state_vector(statement, "ref_logps", problem, task.ref_logps);
-      state_vector(statement, "sampling_logps", problem, task.sampling_logps);
-      state_vector(statement, "teacher_logps", problem, task.teacher_logps);
+      state_tensor(statement, "old_logps", problem, task.old_logps);
+      state_tensor(statement, "ref_logps", problem, task.ref_logps);
+      state_tensor(statement, "sampling_logps", problem, task.sampling_logps);
+      state_tensor(statement, "teacher_logps", problem, task.teacher_logps);
       statement.say_array("scores", std::span(loss.good_sequences()));
     });
     return loss;

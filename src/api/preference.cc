@@ -13,7 +13,7 @@ namespace logitless {
 namespace api {
 namespace {
 
-loss::SequenceTokens read_sequences(const Call& call, const Targets& targets, const TokenOptions& token) {
+loss::SequenceTokens read_sequences(const Call& call, const ConstTensor& targets, const TokenOptions& token) {
   return loss::read_sequences(call.sequence_offsets(), call.target_ids(targets, token));
 }
 
@@ -48,8 +48,9 @@ struct Steps<PreferenceLoss> {
                  " sequences: pairs need an even number, the chosen ones first");
     }
     loss::SequenceTokens tokens = read_sequences(call, task.targets, task.token);
-    api::check_reference(task.reference, task.ref_logps_are, tokens, call.shape());
-    const bool needed = needs_reference(), given = api::is_given(task.reference);
+    const api::Reference reference = api::reference_of(task);
+    api::check_reference(reference, tokens, call.shape());
+    const bool needed = needs_reference(), given = api::is_given(reference);
     if (given && !needed) core::fail("reference is given but no loss uses it");
     if (needed && !given && tokens.tokens() > 0) {
       const auto first = std::find_if(task.loss_type.begin(), task.loss_type.end(), logitless::needs_reference);
@@ -57,22 +58,21 @@ struct Steps<PreferenceLoss> {
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
     // Where each sequence is one token, its sum is the token's, and no token is beyond the shorter one.
-    if (task.ld_alpha && needed && task.reference.logps.size != tokens.tokens() &&
-        api::is_sums(task.reference, tokens)) {
-      core::fail("reference.logps has one entry a sequence, and ld_alpha = ", *task.ld_alpha,
+    if (task.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
+      core::fail("ref_logps has one entry a sequence, and ld_alpha = ", *task.ld_alpha,
                  " weighs tokens: it must have one a token");
     }
     loss::PairLoss loss(task, std::move(tokens), call.totals());
-    set_task(call, loss, task.token, task.reference, {core::range_of("targets", task.targets)});
+    set_task(call, loss, task.token, reference, {core::range_of("targets", task.targets)});
     return loss;
   }
   void prepare(Call& call, loss::PairLoss& loss) const {
     if (!needs_reference()) return;
     loss.set_reference(
-        api::reference_sums(call, task.reference, task.ref_logps_are, loss.tokens(), task.token, loss.token_weights()));
+        api::reference_sums(call, api::reference_of(task), loss.tokens(), task.token, loss.token_weights()));
   }
   void plan_parts(Call& call, const loss::PairLoss& loss) const {
-    if (needs_reference()) api::plan_reference(call, task.reference, loss.tokens(), task.token);
+    if (needs_reference()) api::plan_reference(call, api::reference_of(task), loss.tokens(), task.token);
   }
   Plan backward(Call& call, const loss::PairLoss&, const Forward<PreferenceLoss>& forward,
                 const Upstream& upstream) const {
@@ -90,13 +90,14 @@ struct Steps<KtoLoss> {
   loss::SequenceLoss make_loss(Call& call) const {
     loss::check_kto_options(task);
     loss::SequenceTokens tokens = read_sequences(call, task.targets, task.token);
-    api::check_reference(task.reference, task.ref_logps_are, tokens, call.shape());
-    if (!api::is_given(task.reference) && tokens.tokens() > 0) {
+    const api::Reference reference = api::reference_of(task);
+    api::check_reference(reference, tokens, call.shape());
+    if (!api::is_given(reference) && tokens.tokens() > 0) {
       core::fail("reference is not given but ", name_of(task.loss_type),
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
     loss::SequenceLoss loss(task, std::move(tokens), call.shape().rows_name, call.totals());
-    set_task(call, loss, task.token, task.reference,
+    set_task(call, loss, task.token, reference,
              {core::range_of("targets", task.targets),
               core::range_of("labels", task.labels.data(), task.labels.size_bytes()),
               core::range_of("kl_logps", task.kl_logps), core::range_of("kl_ref_logps", task.kl_ref_logps),
@@ -106,15 +107,16 @@ struct Steps<KtoLoss> {
     return loss;
   }
   void prepare(Call& call, loss::SequenceLoss& loss) const {
-    loss.set_reference(api::reference_sums(call, task.reference, task.ref_logps_are, loss.tokens(), task.token));
+    loss.set_reference(api::reference_sums(call, api::reference_of(task), loss.tokens(), task.token));
   }
   void plan_parts(Call& call, const loss::SequenceLoss& loss) const {
-    api::plan_reference(call, task.reference, loss.tokens(), task.token);
+    api::plan_reference(call, api::reference_of(task), loss.tokens(), task.token);
   }
   void state_batch(ranks::Statement& statement, const loss::SequenceTokens& tokens) const {
     statement.say_values("labels", static_cast<int64_t>(task.labels.size()),
                          [&](int64_t s) { return int64_t{task.labels[static_cast<size_t>(s)] != 0}; });
-    const auto say = [&](const char* name, const ConstVector& values, const auto& counts) {
+    const auto say = [&](const char* name, const ConstTensor& given, const auto& counts) {
+      const ConstVector values = core::vector_of(name, given);
       statement.say_values(name, values.size, [&](int64_t i) { return counts(i) ? core::read(values, i) : 0; });
     };
     const auto all = [](int64_t) { return true; };

@@ -21,24 +21,23 @@ using core::fail;
 constexpr int64_t kMappedApart = int64_t{32} << 20;
 
 // Lists the parts of the other form of a reference, and whether each is there.
-std::array<std::pair<std::string_view, bool>, 5> parts_of_model(const Reference& reference) {
-  const LmHead& head = reference.head;
-  const ConstMatrix& states = reference.hidden.states;
-  // Of no token they may have no memory.
-  return {{{"reference.hidden", states.data || states.cols != 0},
-           {"reference.head", head.weight.data || head.packed.given()},
-           {"reference.head.bias", head.bias.data != nullptr},
-           {"reference.head.ids", !head.ids.empty()},
-           {"reference.head.lora", head.lora.given()}}};
+std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& model) {
+  const LmHead& head = model.head;
+  return {{{"reference.hidden", model.hidden.given()},
+           {"reference.weight", head.weight.given()},
+           {"reference.bias", head.bias.given()},
+           {"reference.vocab_ids", !head.vocab_ids.empty()},
+           {"reference.lora", head.lora.given()},
+           {"reference.logits", model.is_given()}}};
 }
 
 // States the logps of tokens, or of sequences, that take part.
 void state_logps(ranks::Statement& statement, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
                  const ConstVector& logps) {
   if (logps.size == 0 || logps.size == problem.tokens) {
-    return state_vector(statement, "reference.logps", problem, logps);
+    return state_vector(statement, "ref_logps", problem, logps);
   }
-  statement.say_values("reference.logps", logps.size,
+  statement.say_values("ref_logps", logps.size,
                        [&](int64_t s) { return tokens.count(s) > 0 ? core::read(logps, s) : 0; });
 }
 
@@ -49,10 +48,10 @@ auto with_model(const Call& whole, const Reference& reference, const loss::Seque
   if (whole.context().options().ranks.slice) {
     fail(
         "reference.hidden is given beside ranks.slice, which gathers the statistics of one model: compute the "
-        "reference's log-probabilities first, and give reference.logps");
+        "reference's log-probabilities first, and give ref_logps");
   }
   try {
-    Call call(whole, "reference.", reference.hidden, reference.head);
+    Call call(whole, "reference.", reference.model);
     call.set_task({.options = token, .request = {}, .picks = problem::target_picks(tokens.targets)});
     return work(call);
   } catch (const InvalidInput& error) {
@@ -63,42 +62,42 @@ auto with_model(const Call& whole, const Reference& reference, const loss::Seque
 }  // namespace
 
 bool is_given(const Reference& reference) {
-  const auto parts = parts_of_model(reference);
+  const auto parts = parts_of_model(reference.model);
   return reference.logps.size != 0 ||
          std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.second; });
 }
 
-void check_reference(const Reference& reference, SequenceLogps meaning, const loss::SequenceTokens& tokens,
-                     const problem::Shape& shape) {
+void check_reference(const Reference& reference, const loss::SequenceTokens& tokens, const problem::Shape& shape) {
   const ConstVector& logps = reference.logps;
   if (logps.size != 0) {
-    for (const auto& [name, given] : parts_of_model(reference)) {
-      if (given) fail("reference.logps and ", name, " are both set: one of the two is enough");
+    for (const auto& [name, given] : parts_of_model(reference.model)) {
+      if (given) fail("ref_logps and ", name, " are both set: one of the two is enough");
     }
-    core::check_vector("reference.logps", logps.data, logps.dtype, logps.size);
-    loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
+    loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
   } else if (is_given(reference)) {
-    if (reference.hidden.tokens() != shape.tokens) {
-      fail("reference.hidden has ", reference.hidden.tokens(), " rows but ", shape.rows_name, " has ", shape.tokens);
+    const Logits& model = reference.model;
+    if (model.is_given()) fail("reference is of finished logits: it is of hidden states and a head, or ref_logps");
+    if (model.hidden.rows() != shape.tokens) {
+      fail("reference.hidden has ", model.hidden.rows(), " rows but ", shape.rows_name, " has ", shape.tokens);
     }
-    if (reference.head.vocab_size() != shape.entries) {
-      fail("reference.head has ", reference.head.vocab_size(), " vocabulary entries but lm_head has ", shape.entries);
+    if (model.head.vocab_size() != shape.entries) {
+      fail("reference.weight has ", model.head.vocab_size(), " vocabulary entries but ", shape.vocab_name, " has ",
+           shape.entries);
     }
   }
-  if (meaning == SequenceLogps::kSums || is_sums(reference, tokens) || tokens.tokens() == 0) return;
-  fail("ref_logps_are = ", name_of(meaning), " is set but ",
-       logps.size != 0 ? "reference.logps has one entry a token" : "reference.logps is not given");
+  if (reference.logps_are == SequenceLogps::kSums || is_sums(reference, tokens) || tokens.tokens() == 0) return;
+  fail("ref_logps_are = ", name_of(reference.logps_are), " is set but ",
+       logps.size != 0 ? "ref_logps has one entry a token" : "ref_logps is not given");
 }
 
 bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
   const ConstVector& logps = reference.logps;
   return logps.size != 0 &&
-         !loss::is_per_token("reference.logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
+         !loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
 }
 
-core::Array<double> reference_sums(Call& whole, const Reference& reference, SequenceLogps meaning,
-                                   const loss::SequenceTokens& tokens, const TokenOptions& token,
-                                   std::span<const double> weights) {
+core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
+                                   const TokenOptions& token, std::span<const double> weights) {
   core::Array<double> sums(tokens.counts.size(), 0);
   // Ranks of a batch run the model's part together, those without a token too.
   if (!is_given(reference)) return sums;
@@ -107,8 +106,8 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, Sequ
   if (is_sums(reference, tokens)) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {
       if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
-      const double tokens_of_entry = meaning == SequenceLogps::kAverages ? tokens.count(s) : 1;
-      sums[static_cast<size_t>(s)] = tokens_of_entry * loss::finite_entry("reference.logps", logps, s);
+      const double tokens_of_entry = reference.logps_are == SequenceLogps::kAverages ? tokens.count(s) : 1;
+      sums[static_cast<size_t>(s)] = tokens_of_entry * loss::finite_entry("ref_logps", logps, s);
     }
     return sums;
   }
@@ -124,7 +123,7 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, Sequ
   for (int64_t row = 0; row < tokens.tokens(); ++row) {
     const auto i = static_cast<size_t>(row);
     if (tokens.targets[i] == problem::kNoTarget) continue;
-    const double logp = logps.size == 0 ? model.stats.logp[i] : loss::finite_entry("reference.logps", logps, row);
+    const double logp = logps.size == 0 ? model.stats.logp[i] : loss::finite_entry("ref_logps", logps, row);
     sums[static_cast<size_t>(tokens.sequence[i])] += loss::weighted(weights.empty() ? 1 : weights[i], logp);
   }
   return sums;
@@ -137,9 +136,14 @@ void plan_reference(Call& whole, const Reference& reference, const loss::Sequenc
 }
 
 core::Array<core::ByteRange> ranges_of(const Reference& reference) {
-  core::Array<core::ByteRange> ranges = {problem::range_of("reference.hidden", reference.hidden)};
-  ranges.push_back(core::range_of("reference.logps", reference.logps));
-  problem::append_reads(reference.head, reference.head.bias, "reference.head", "reference.head.bias", ranges);
+  core::Array<core::ByteRange> ranges = {core::range_of("ref_logps", reference.logps)};
+  try {
+    const HeadMatrices head = core::head_of(reference.model.head);
+    ranges.push_back(problem::range_of("reference.hidden", core::hidden_of(reference.model)));
+    problem::append_reads(head, head.bias, "reference.weight", "reference.bias", ranges);
+  } catch (const InvalidInput& error) {
+    fail("reference: ", error.what());
+  }
   return ranges;
 }
 

@@ -23,7 +23,7 @@ struct api::Steps<SetDistillation> {
       core::fail("outside = renormalised cannot run: ranks.vocab, ranks.slices or ranks.slice cuts the vocabulary");
     }
     core::Array<int64_t> ids;
-    if (task.targets.size != 0) ids = call.target_ids(task.targets, task.token);
+    if (task.targets.count() != 0) ids = call.target_ids(task.targets, task.token);
     loss::SetRows rows = loss::check_set_teacher(task.teacher, shape, ids, task);
     // Which rows take part; what they predict does not matter here.
     core::Array<int64_t> active(static_cast<size_t>(shape.tokens), problem::kNoTarget);

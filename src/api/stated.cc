@@ -45,9 +45,9 @@ void state_sample(ranks::Statement& statement, const std::string& name, const pr
 
 // States what all ranks have of a head's LoRA. Its states are compared if `tokens` is not null: ranks then
 // have the same tokens.
-void state_lora(ranks::Statement& statement, const LmHead& head, const std::string& of,
+void state_lora(ranks::Statement& statement, const HeadMatrices& head, const std::string& of,
                 const problem::TokenProblem* tokens) {
-  const LoraAdapter& lora = head.lora;
+  const LoraMatrices& lora = head.lora;
   const ConstMatrix& first = lora.has_states() ? lora.states : lora.a;
   const char* const kind = lora.has_states() ? "states of " : "a of ";
   statement.say(of + "lora", lora.given() ? kind + text_of(first.dtype) : "none");
@@ -58,7 +58,7 @@ void state_lora(ranks::Statement& statement, const LmHead& head, const std::stri
 }
 
 // States what a head is, of which `entries` vocabulary entries are here.
-void state_head(ranks::Statement& statement, const LmHead& head, int64_t entries, const std::string& name,
+void state_head(ranks::Statement& statement, const HeadMatrices& head, int64_t entries, const std::string& name,
                 const std::string& of) {
   statement.say(of + "the size of " + name, entries);
   state_lora(statement, head, of, nullptr);
@@ -79,7 +79,7 @@ void state_head(ranks::Statement& statement, const LmHead& head, int64_t entries
 }
 
 // States what all ranks know of hidden states and the head they meet.
-void state_states(ranks::Statement& statement, DType dtype, int64_t hidden_size, const LmHead& head,
+void state_states(ranks::Statement& statement, DType dtype, int64_t hidden_size, const HeadMatrices& head,
                   const std::string& of) {
   statement.say(of + "hidden.dtype", dtype);
   statement.say(of + "hidden_size", hidden_size);
@@ -114,7 +114,7 @@ void state_tokens(ranks::Statement& statement, const HiddenProblem& problem, con
 
 void state_teacher_tokens(ranks::Statement& statement, const HiddenProblem& problem) {
   state_teacher(statement, problem);
-  statement.say("teacher.round_logits_to", problem.divergence->teacher_rounding);
+  statement.say("teacher_round_logits_to", problem.divergence->teacher_rounding);
   state_vector(statement, "temperatures", problem, problem.divergence->student.each);
   if (!problem.teacher) return;
   state_sample(statement, "teacher.hidden", problem, problem::rows_of(*problem.teacher));
@@ -124,7 +124,7 @@ void state_teacher_tokens(ranks::Statement& statement, const HiddenProblem& prob
 void state_head(ranks::Statement& statement, const HiddenProblem& problem, const std::string& of) {
   state_states(statement, problem.dtype, problem.hidden_size, problem.head, of);
   statement.say(of + "the size of the vocabulary", problem.vocab_size);
-  state_head(statement, problem.head, problem.entries, "lm_head", of);
+  state_head(statement, problem.head, problem.entries, "weight", of);
 }
 
 void state_teacher_head(ranks::Statement& statement, const HiddenProblem& problem) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/fields.h"
+#include "core/tensors.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
 #include "ranks/meeting.h"
@@ -34,6 +35,11 @@ void state_options(ranks::Statement& statement, const Options& options) {
 /// that is not given has no values.
 void state_vector(ranks::Statement& statement, std::string name, const problem::TokenProblem& problem,
                   const ConstVector& values);
+inline void state_tensor(ranks::Statement& statement, std::string name, const problem::TokenProblem& problem,
+                         const ConstTensor& values) {
+  const ConstVector vector = core::vector_of(name, values);
+  state_vector(statement, std::move(name), problem, vector);
+}
 inline void state_vector(ranks::Statement& statement, std::string name, const problem::TokenProblem& problem,
                          std::span<const double> values) {
   state_vector(statement, std::move(name), problem, ConstVector(values.data(), static_cast<int64_t>(values.size())));

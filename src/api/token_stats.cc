@@ -62,7 +62,7 @@ struct Steps<TokenStatistics> {
 
  private:
   problem::RowPicks picks(const Call& call) const {
-    if (task.targets.size != 0 || call.shape().tokens == 0) {
+    if (task.targets.count() != 0 || call.shape().tokens == 0) {
       return problem::target_picks(call.target_ids(task.targets, task.token));
     }
     problem::check_no_targets(task.token, "without targets every row takes part");

@@ -45,11 +45,11 @@ TokenLoss* token_loss(Loss& loss) {
 }
 
 template <Task T>
-const Teacher* teacher_of(const Steps<T>& steps) {
+std::optional<Teacher> teacher_of(const Steps<T>& steps) {
   if constexpr (requires { steps.teacher(); }) {
-    return &steps.teacher();
+    return steps.teacher();
   } else {
-    return nullptr;
+    return {};
   }
 }
 
@@ -109,7 +109,8 @@ template <Task T, class Work>
 auto with_call(const Context& context, const Logits& logits, const T& task, const Gradients& gradients,
                std::span<const double> also, const Work& work) {
   const Steps<T> steps{task};
-  Call whole(context, logits, teacher_of(steps), gradients);
+  const std::optional<Teacher> teacher = teacher_of(steps);
+  Call whole(context, logits, teacher ? &*teacher : nullptr, gradients);
   return whole.complete([&](Call& call) {
     call.state(T::kName, task);
     if (!also.empty()) call.reads(core::range_of("upstream", also.data(), also.size_bytes()));

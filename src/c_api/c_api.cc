@@ -40,18 +40,18 @@ class CallbackCommunicator final : public Communicator {
 
 std::string_view text_of(const char* text, const char* name) { return &there(text, name); }
 
-record::Tensor tensor_of(const logitless_tensor& in) {
-  record::Tensor out;
+Tensor tensor_of(const logitless_tensor& in) {
+  Tensor out;
   out.data = in.data;
-  out.element = static_cast<record::Element>(in.dtype);
+  out.dtype = static_cast<DType>(in.dtype);
   out.axes = in.axes;
   std::copy_n(in.sizes, 3, out.sizes.begin());
   std::copy_n(in.strides, 3, out.strides.begin());
   return out;
 }
 
-logitless_tensor tensor_of(const record::Tensor& in) {
-  logitless_tensor out = {in.data, static_cast<int32_t>(in.element), in.axes, {}, {}};
+logitless_tensor tensor_of(const ConstTensor& in) {
+  logitless_tensor out = {const_cast<void*>(in.data), static_cast<int32_t>(in.dtype), in.axes, {}, {}};
   std::copy_n(in.sizes.begin(), 3, out.sizes);
   std::copy_n(in.strides.begin(), 3, out.strides);
   return out;
@@ -99,14 +99,14 @@ bool take(const record::Value& value, logitless_call&, int64_t& out) {
   return integer && (out = *integer, true);
 }
 bool take(const record::Value& value, logitless_call& call, const char*& out) {
-  if (std::holds_alternative<record::Tensor>(value)) return false;
+  if (std::holds_alternative<Tensor>(value)) return false;
   if (const auto* text = std::get_if<std::string_view>(&value)) call.text = *text;
   if (const auto* number = std::get_if<double>(&value)) call.text = logitless::text_of(*number);
   if (const auto* integer = std::get_if<int64_t>(&value)) call.text = logitless::text_of(*integer);
   return out = call.text.c_str(), true;
 }
 bool take(const record::Value& value, logitless_call&, logitless_tensor& out) {
-  const auto* tensor = std::get_if<record::Tensor>(&value);
+  const auto* tensor = std::get_if<Tensor>(&value);
   return tensor && (out = tensor_of(*tensor), true);
 }
 
@@ -209,13 +209,8 @@ logitless_status logitless_set_loss(logitless_call* call, logitless_evaluate eva
 logitless_status logitless_set_weight_sink(logitless_call* call, logitless_weight_sink sink, void* user) {
   return setting(call, "a weight sink", [&](record::Record& record, std::string_view) {
     if (!sink) return record.set_weight_sink(nullptr);
-    record.set_weight_sink([=](int64_t first, int64_t count, const ConstMatrix& tile) {
-      const auto dtype = static_cast<int32_t>(tile.dtype);
-      logitless_tensor view = {const_cast<void*>(tile.data), dtype, 2, {tile.rows, tile.cols, 0}, {tile.stride, 1, 0}};
-      if (call->record->stands_transposed()) {
-        std::swap(view.sizes[0], view.sizes[1]);
-        std::swap(view.strides[0], view.strides[1]);
-      }
+    record.set_weight_sink([=](int64_t first, int64_t count, const ConstTensor& tile) {
+      const logitless_tensor view = tensor_of(tile);
       call_back("weight_sink", [&] { return sink(user, first, count, &view); });
     });
   });

@@ -35,7 +35,7 @@ void check_strides(std::string_view name, MemberName batch_stride, MemberName ro
 }
 
 void check_aligned(std::string_view name, const void* data, size_t bytes, std::string_view type) {
-  if (reinterpret_cast<uintptr_t>(data) % bytes == 0) return;
+  if ((reinterpret_cast<uintptr_t>(data) & (bytes - 1)) == 0) return;  // bytes is a power of two
   fail(name, ".data = ", data, " is not aligned to its element type ", type);
 }
 
@@ -47,30 +47,17 @@ void check_sizes(std::string_view name, const void* data, int64_t rows, int64_t 
   if (rows > 0 && !data) fail(name, ".data is null");
 }
 
-void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols) {
-  check_sizes(name, data, rows, cols);
-  check_named(".dtype", dtype, name);
-  check_aligned(name, data, size_of(dtype), name_of(dtype));
-}
-
 void check_blas_stride(MemberName row_stride, const BatchedRows& rows) {
   if (rows.time < 2 || rows.row_stride <= kMostRows) return;
   fail(row_stride, " = ", rows.row_stride, " is above ", kMostRows, ", the BLAS's limit");
 }
 
-void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride) {
-  check_shape(name, data, dtype, rows, cols);
+void check_matrix(std::string_view name, const void* data, int64_t rows, int64_t cols, int64_t stride) {
+  check_sizes(name, data, rows, cols);
   const MemberName row_stride = {name, "stride"};
   const BatchedRows places = {1, rows, cols, 0, stride};
   check_strides(name, row_stride, row_stride, places);
   check_blas_stride(row_stride, places);
-}
-
-void check_vector(std::string_view name, const void* data, DType dtype, int64_t size) {
-  if (size < 0) fail(name, ".size = ", size, " is negative");
-  if (size > 0 && !data) fail(name, ".data is null");
-  check_named(".dtype", dtype, name);
-  check_aligned(name, data, size_of(dtype), name_of(dtype));
 }
 
 void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name) {

@@ -12,8 +12,8 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/matrices.h"
 #include "logitless/error.h"
-#include "logitless/tensors.h"
 
 namespace logitless::core {
 
@@ -26,7 +26,7 @@ template <class... Parts>
   throw InvalidInput(message.str());
 }
 
-/// A member of an argument, as messages name it: "lm_head.stride". The two are joined when they are written,
+/// A member of an argument, as messages name it: "weight.stride". The two are joined when they are written,
 /// so that a call without a mistake allocates nothing.
 struct MemberName {
   std::string_view of;  // empty: the member stands alone
@@ -51,10 +51,8 @@ inline constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
 /// Checks rows, columns and pointer of a matrix that a BLAS multiplies; without elements the pointer may be
 /// null.
 void check_sizes(std::string_view name, const void* data, int64_t rows, int64_t cols);
-/// Checks the same, and where it stands.
-void check_shape(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols);
 /// Does the same, and checks the stride of a matrix whose rows make no sequences.
-void check_matrix(std::string_view name, const void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride);
+void check_matrix(std::string_view name, const void* data, int64_t rows, int64_t cols, int64_t stride);
 /// Throws unless the stride from row to row, where there is one, is within what a BLAS takes.
 void check_blas_stride(MemberName row_stride, const BatchedRows& rows);
 /// Throws unless `data` stands where an element of `bytes` bytes may; `type` is what messages call it.
@@ -66,7 +64,6 @@ void check_aligned(std::string_view name, std::span<const T> values) {
       std::is_floating_point_v<T> ? (sizeof(T) == 8 ? "float64" : "float32") : (sizeof(T) == 8 ? "int64" : "int32");
   check_aligned(name, values.data(), sizeof(T), kType);
 }
-void check_vector(std::string_view name, const void* data, DType dtype, int64_t size);
 /// Checks strides, pointer and number of ids, of which there must be one for each of the `rows` rows of
 /// `rows_name`.
 void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name);

@@ -9,11 +9,24 @@
 #include <cstdint>
 #include <optional>
 #include <ranges>
+#include <span>
 #include <string>
 
 #include "core/fields.h"
 
 namespace logitless {
+
+/// Returns the names that an option of this type takes.
+template <Named Enum>
+constexpr std::span<const char* const> choices_of() {
+  return kNamesOf<Enum>;
+}
+/// An option names an element type only to round logits to it.
+inline constexpr const char* kRoundings[] = {name_of(DType::kBFloat16), name_of(DType::kFloat16)};
+template <>
+constexpr std::span<const char* const> choices_of<DType>() {
+  return kRoundings;
+}
 
 /// Returns "true" or "false".
 template <std::same_as<bool> Bool>

@@ -14,11 +14,11 @@
 #include <type_traits>
 
 #include "core/field.h"
-#include "logitless/backward.h"
 #include "logitless/context.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/distillation.h"
 #include "logitless/environment.h"
+#include "logitless/gradients.h"
 #include "logitless/id_sets.h"
 #include "logitless/plan.h"
 #include "logitless/policy.h"
@@ -186,6 +186,8 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher_temperature", kPositive,
               "divides the teacher's capped logits; unset it is the student's temperature, or temperatures"),
         s.teacher_temperature...);
+  visit(Field("teacher_round_logits_to", "raw logits of the teacher are rounded to this type"),
+        s.teacher_round_logits_to...);
   visit(Field("beta", kShare, "β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL"), s.beta...);
   visit(Field("skew", kShare, "λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture"),
         s.skew...);
@@ -361,6 +363,10 @@ void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+  visit(Field("ref_logps", "the reference's log-probabilities, per sequence or per token", "[B] or [N]"),
+        s.ref_logps...);
+  visit(Field("ref_logps_per", "whether the reference's log-probabilities are per sequence or per token"),
+        s.ref_logps_per...);
   visit(Field("reference"), s.reference...);
 }
 
@@ -369,6 +375,10 @@ template <class Visit, class... S>
 void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
   visit(Field("labels", "1 is desirable", "[B]"), s.labels...);
+  visit(Field("ref_logps", "the reference's log-probabilities, per sequence or per token", "[B] or [N]"),
+        s.ref_logps...);
+  visit(Field("ref_logps_per", "whether the reference's log-probabilities are per sequence or per token"),
+        s.ref_logps_per...);
   visit(Field("reference"), s.reference...);
   visit(Field("kl_logps", "log-probabilities of the mismatched answers; for kto", "[B or other]"), s.kl_logps...);
   visit(Field("kl_ref_logps", "the reference's, for kto", "as kl_logps"), s.kl_ref_logps...);
@@ -429,19 +439,6 @@ void visit_fields(FieldsOf<SoftTargets>, const Visit& visit, S&&... s) {
   visit(Field("weights", "their probabilities; weights of one id add up", "as ids"), s.weights...);
   visit(Field("rows", "in place of ids and weights; float64 if hidden is", "[N, V]"), s.rows...);
   visit(Field("mask", "0 excludes a token", "[N] or [B, T]"), s.mask...);
-}
-
-/// Calls visit(field, members...) for each of Reference but its model.
-template <class Visit, class... S>
-void visit_fields(FieldsOf<Reference>, const Visit& visit, S&&... s) {
-  visit(Field("logps", "the reference's log-probabilities, per sequence or per token", "[B] or [N]"), s.logps...);
-  visit(Field("logps_per", "whether the reference's log-probabilities are per sequence or per token"), s.logps_per...);
-}
-
-/// Calls visit(field, members...) for each of Teacher but its models.
-template <class Visit, class... S>
-void visit_fields(FieldsOf<Teacher>, const Visit& visit, S&&... s) {
-  visit(Field("round_logits_to", "rounds the teacher's raw logits to this type"), s.round_logits_to...);
 }
 
 /// Calls visit(field, members...) for each of SetTeacher's tensors.

@@ -9,7 +9,7 @@ namespace logitless::core {
 
 void check_packed(std::string_view name, const PackedMatrix& matrix) {
   const auto packing = static_cast<size_t>(matrix.packing);
-  if (packing >= kNamesOf<Packing>.size()) fail(name, ".packing = ", packing, " is none");
+  if (packing >= kNamesOf<Packing>.size()) fail("packing = ", packing, " is none");
   check_sizes(name, matrix.data, matrix.rows, matrix.cols);
   const PackedBlock block = block_of(matrix.packing);
   if (matrix.cols % block.numbers != 0) {
@@ -21,20 +21,19 @@ void check_packed(std::string_view name, const PackedMatrix& matrix) {
   }
   if (has_scales_apart(matrix.packing)) {
     if (matrix.group < 0 || (matrix.group > 0 && matrix.cols % matrix.group != 0)) {
-      fail(name, ".group = ", matrix.group, " must be 0 or a divisor of ", name, ".cols = ", matrix.cols);
+      fail("group = ", matrix.group, " must be 0 or a divisor of the ", matrix.cols, " numbers of a row of ", name);
     }
     if (matrix.group % block.numbers != 0) {
-      fail(name, ".group = ", matrix.group, " is no multiple of ", block.numbers, ", the block of ",
-           name_of(matrix.packing));
+      fail("group = ", matrix.group, " is no multiple of ", block.numbers, ", the block of ", name_of(matrix.packing));
     }
     if (!matrix.scales && matrix.rows > 0) {
-      fail(name, ".scales is null, but ", name_of(matrix.packing), " needs them");
+      fail("scales is null, but ", name_of(matrix.packing), " needs them");
     }
-    check_aligned(std::string(name) + ".scales", matrix.scales, sizeof(float), "float32");
+    check_aligned("scales", matrix.scales, sizeof(float), "float32");
   } else {
-    if (matrix.scales) fail(name, ".scales is set, but ", name_of(matrix.packing), " has its own");
+    if (matrix.scales) fail("scales is set, but ", name_of(matrix.packing), " has its own");
     if (matrix.group != 0) {
-      fail(name, ".group = ", matrix.group, " is set, but ", name_of(matrix.packing), " has no groups");
+      fail("group = ", matrix.group, " is set, but ", name_of(matrix.packing), " has no groups");
     }
   }
   int64_t bytes = 0, of_scales = 0;

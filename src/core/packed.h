@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/matrices.h"
 #include "logitless/packed.h"
 
 namespace logitless::core {

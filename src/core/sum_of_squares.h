@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "logitless/tensors.h"
+#include "core/matrices.h"
 
 namespace logitless::core {
 

@@ -25,8 +25,9 @@ double read(const ConstVector& values, int64_t i) {
       }
       return bits >> 15 ? -value : value;
     }
+    default:
+      return 0;
   }
-  return 0;
 }
 
 void fill_zero(const Matrix& m) {

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "logitless/tensors.h"
+#include "core/matrices.h"
 
 namespace logitless::core {
 

@@ -203,8 +203,8 @@ void few_rows_f32(const FewRowsArgs<float>& args) {
       return few_rows_of<float, bfloat16>(args);
     case DType::kFloat32:
       return few_rows_of<float, float>(args);
-    case DType::kFloat64:
-      break;  // Its sums are float64.
+    default:
+      break;  // Sums of float64 are float64.
   }
 }
 

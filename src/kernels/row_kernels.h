@@ -303,8 +303,7 @@ struct RowKernels {
         return widen_f16(static_cast<const float16*>(from), count, to);
       case DType::kBFloat16:
         return widen_bf16(static_cast<const bfloat16*>(from), count, to);
-      case DType::kFloat32:
-      case DType::kFloat64:
+      default:
         break;  // They are read as they are.
     }
   }
@@ -330,8 +329,7 @@ struct RowKernels {
           return round_f16(from, count, accumulate, static_cast<float16*>(to));
         case DType::kBFloat16:
           return round_bf16(from, count, accumulate, static_cast<bfloat16*>(to));
-        case DType::kFloat32:
-        case DType::kFloat64:
+        default:
           break;  // Sums are written to them as they are.
       }
     }

@@ -11,8 +11,8 @@
 
 #include "core/checks.h"
 #include "core/store.h"
+#include "core/tensors.h"
 #include "core/views.h"
-#include "logitless/tensors.h"
 #include "problem/token_problem.h"
 
 namespace logitless::loss {

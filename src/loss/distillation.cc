@@ -19,7 +19,7 @@ bool shares_softmax(const Distillation& options) {
 
 }  // namespace
 
-void check_distillation_options(const Distillation& options, const Targets& targets, int64_t tokens) {
+void check_distillation_options(const Distillation& options, const ConstTensor& targets, int64_t tokens) {
   core::check_fields(options);
   check_divergence_options(options, targets, tokens);
   if (options.hard_weight == 0 && options.hard_temperature != Distillation().hard_temperature) {

@@ -18,7 +18,7 @@ namespace logitless::loss {
 
 /// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or these
 /// targets, which are of `tokens` rows.
-void check_distillation_options(const Distillation& options, const Targets& targets, int64_t tokens);
+void check_distillation_options(const Distillation& options, const ConstTensor& targets, int64_t tokens);
 
 /// Returns what is computed of the logits for these options: everything of a task but its picks and what is
 /// the teacher's own.

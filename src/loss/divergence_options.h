@@ -3,9 +3,9 @@
 #pragma once
 
 #include "core/checks.h"
+#include "core/matrices.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/divergence.h"
-#include "logitless/tensors.h"
 #include "loss/token_mean.h"
 #include "problem/token_problem.h"
 
@@ -37,7 +37,7 @@ double divergence_parameter(const Options& options) {
 /// Throws InvalidInput for what has no meaning with the divergence, its reduction, or targets that are not
 /// there; the call has `tokens` rows.
 template <class Options>
-void check_divergence_options(const Options& options, const Targets& targets, int64_t tokens) {
+void check_divergence_options(const Options& options, const ConstTensor& targets, int64_t tokens) {
   using core::fail;
   const Options defaults;
   const Divergence kind = options.loss_type;
@@ -55,8 +55,8 @@ void check_divergence_options(const Options& options, const Targets& targets, in
     fail("token.temperature_meaning = ", name_of(options.token.temperature_meaning),
          ": a divergence is of distributions, whose logits the temperature scales");
   }
-  if (targets.size == 0 && tokens > 0) problem::check_no_targets(options.token, "there are no targets");
-  if (options.hard_weight != 0 && targets.size == 0 && tokens > 0) {
+  if (targets.count() == 0 && tokens > 0) problem::check_no_targets(options.token, "there are no targets");
+  if (options.hard_weight != 0 && targets.count() == 0 && tokens > 0) {
     fail("hard_weight = ", options.hard_weight, " needs targets");
   }
   check_mean(mean_options(options));

@@ -21,10 +21,10 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
   if (static_cast<int64_t>(options.labels.size()) != sequences && !(fits && options.labels.empty())) {
     fail("labels has ", options.labels.size(), " entries but ", rows_name, " holds ", sequences, " sequences");
   }
-  core::check_vector("kl_logps", options.kl_logps.data, options.kl_logps.dtype, options.kl_logps.size);
-  core::check_vector("kl_ref_logps", options.kl_ref_logps.data, options.kl_ref_logps.dtype, options.kl_ref_logps.size);
-  if (options.kl_logps.size != options.kl_ref_logps.size) {
-    fail("kl_logps has ", options.kl_logps.size, " entries but kl_ref_logps has ", options.kl_ref_logps.size);
+  const ConstVector kl_logps = core::vector_of("kl_logps", options.kl_logps);
+  const ConstVector kl_ref_logps = core::vector_of("kl_ref_logps", options.kl_ref_logps);
+  if (kl_logps.size != kl_ref_logps.size) {
+    fail("kl_logps has ", kl_logps.size, " entries but kl_ref_logps has ", kl_ref_logps.size);
   }
   if (options.labels.empty() && sequences > 0) {
     for (const auto& [name, weight] : {std::pair("desirable_weight", options.desirable_weight),
@@ -32,14 +32,14 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
       if (weight != 1) fail(name, " = ", weight, " is set but labels is empty");
     }
   }
-  if (options.kl_logps.size != 0 && options.loss_type != KtoLossType::kKto) {
+  if (kl_logps.size != 0 && options.loss_type != KtoLossType::kKto) {
     fail("kl_logps is given but has no meaning for ", name_of(options.loss_type));
   }
   if (options.bco_delta != 0 && options.loss_type != KtoLossType::kBco) {
     fail("bco_delta = ", options.bco_delta, " has no meaning for ", name_of(options.loss_type));
   }
-  const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to, bool is_weight) {
-    core::check_vector(name, values.data, values.dtype, values.size);
+  const auto take = [&](std::string_view name, const ConstTensor& given, core::Array<double>& to, bool is_weight) {
+    const ConstVector values = core::vector_of(name, given);
     if (values.size != sequences)
       fail(name, " has ", values.size, " entries but ", name_of(options.loss_type), " needs one a sequence (",
            sequences, ")");
@@ -51,15 +51,15 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
       to[static_cast<size_t>(s)] = value;
     }
   };
-  if (options.sequence_weights.size != 0) take("sequence_weights", options.sequence_weights, weights_, true);
+  if (options.sequence_weights.count() != 0) take("sequence_weights", options.sequence_weights, weights_, true);
   if (fits) take("reward_targets", options.reward_targets, targets_, false);
-  if (!fits && options.reward_targets.size != 0) {
+  if (!fits && options.reward_targets.count() != 0) {
     fail("reward_targets is given but has no meaning for ", name_of(options.loss_type));
   }
-  for (int64_t j = 0; j < options.kl_logps.size; ++j) {
-    kl_ += finite_entry("kl_logps", options.kl_logps, j) - finite_entry("kl_ref_logps", options.kl_ref_logps, j);
+  for (int64_t j = 0; j < kl_logps.size; ++j) {
+    kl_ += finite_entry("kl_logps", kl_logps, j) - finite_entry("kl_ref_logps", kl_ref_logps, j);
   }
-  double kl_count = static_cast<double>(options.kl_logps.size);
+  double kl_count = static_cast<double>(kl_logps.size);
   desirable_.assign(static_cast<size_t>(sequences), true);
   for (size_t s = 0; s < options.labels.size(); ++s) desirable_[s] = options.labels[s] != 0;
   for (const int64_t count : tokens_.counts) active_ += count > 0;

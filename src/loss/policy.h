@@ -25,7 +25,7 @@ void check_policy_options(const PolicyLoss& options);
 /// Tells whether probabilities are over the sampler's kept ids.
 inline bool has_kept(const PolicyLoss& task) {
   const IdSets& kept = task.kept;
-  return kept.ids.data32 || kept.ids.data64 || kept.ids.size != 0 || !kept.offsets.empty() || !kept.counts.empty();
+  return kept.ids.given() || !kept.offsets.empty() || !kept.counts.empty();
 }
 
 /// Tells whether a correction takes the ratio of a whole sequence.

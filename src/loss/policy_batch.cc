@@ -5,6 +5,7 @@
 
 #include "core/check_fields.h"
 #include "core/store.h"
+#include "core/tensors.h"
 #include "loss/batch.h"
 #include "loss/policy.h"
 #include "problem/id_sets.h"
@@ -15,12 +16,6 @@ namespace {
 
 void check_meaning(bool given, bool used, std::string_view name, const PolicyLoss& options) {
   if (given && !used) core::fail(name, " is set but has no meaning for loss_type ", name_of(options.loss_type));
-}
-
-void check_size(std::string_view name, const ConstVector& values, int64_t tokens, std::string_view rows_name) {
-  core::check_vector(name, values.data, values.dtype, values.size);
-  if (values.size == tokens) return;
-  core::fail(name, " has ", values.size, " entries but ", rows_name, " has ", tokens, " rows");
 }
 
 void check_aggregation(const PolicyLoss& o) {
@@ -52,7 +47,7 @@ bool reads_scores(const PolicyLoss& options) {
 
 void check_teacher(const PolicyLoss& o) {
   using core::fail;
-  const bool given = o.teacher_logps.size != 0;
+  const bool given = o.teacher_logps.count() != 0;
   if (o.teacher_weight == 0) {
     if (given) fail("teacher_logps is given but teacher_weight = 0");
     if (o.teacher_against != PolicyLoss().teacher_against) {
@@ -61,9 +56,9 @@ void check_teacher(const PolicyLoss& o) {
     if (o.teacher_discount != 0) fail("teacher_discount = ", o.teacher_discount, " is set but teacher_weight = 0");
     return;
   }
-  if (o.chosen_ids.size == 0) return;
+  if (o.chosen_ids.count() == 0) return;
   if (!given) fail("teacher_weight = ", o.teacher_weight, " needs teacher_logps");
-  if (o.teacher_against == TeacherAgainst::kSampling && o.sampling_logps.size == 0) {
+  if (o.teacher_against == TeacherAgainst::kSampling && o.sampling_logps.count() == 0) {
     fail("teacher_against = sampling needs sampling_logps");
   }
 }
@@ -111,27 +106,27 @@ void check_policy_options(const PolicyLoss& o) {
   if (o.kl_estimator != PolicyLoss().kl_estimator && o.beta == 0) {
     fail("kl_estimator = ", name_of(o.kl_estimator), " is set but beta = 0");
   }
-  if (o.beta != 0 && o.ref_logps.size == 0 && o.chosen_ids.size != 0) {
+  if (o.beta != 0 && o.ref_logps.count() == 0 && o.chosen_ids.count() != 0) {
     fail("beta = ", o.beta, " needs ref_logps");
   }
-  if (o.beta == 0 && o.ref_logps.size != 0) fail("ref_logps is given but beta = 0");
+  if (o.beta == 0 && o.ref_logps.count() != 0) fail("ref_logps is given but beta = 0");
   const bool corrects = o.sampler_correction != SamplerCorrection::kNone;
-  if (corrects && o.sampling_logps.size == 0 && o.chosen_ids.size != 0) {
+  if (corrects && o.sampling_logps.count() == 0 && o.chosen_ids.count() != 0) {
     fail("sampler_correction = ", name_of(o.sampler_correction), " needs sampling_logps");
   }
   const bool against_sampler = o.teacher_weight != 0 && o.teacher_against == TeacherAgainst::kSampling;
   const bool penalises = o.sampler_penalty != 0, drops = o.m2_threshold.has_value();
-  if (o.sampling_logps.size == 0 && o.chosen_ids.size != 0) {
+  if (o.sampling_logps.count() == 0 && o.chosen_ids.count() != 0) {
     if (penalises) fail("sampler_penalty = ", o.sampler_penalty, " needs sampling_logps");
     if (drops) fail("m2_threshold = ", *o.m2_threshold, " needs sampling_logps");
   }
   const bool is_used = corrects || o.off_policy_mask_threshold || against_sampler || penalises || drops;
-  if (o.sampling_logps.size != 0 && !is_used) {
+  if (o.sampling_logps.count() != 0 && !is_used) {
     fail("sampling_logps is given but no sampler_correction, off_policy_mask_threshold, teacher_against, ",
          "sampler_penalty or m2_threshold uses it");
   }
   check_teacher(o);
-  if (o.scores.size != 0 && !reads_scores(o)) {
+  if (o.scores.count() != 0 && !reads_scores(o)) {
     fail("scores is given but loss_type ", name_of(o.loss_type), " does not read it and positive_nll_weight = 0");
   }
   if (has_kept(o) && (o.want_entropy || o.entropy_bonus != 0 || o.top_entropy_quantile < 1)) {
@@ -155,13 +150,12 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
   using core::fail;
   check_policy_options(options);
   const int64_t n = offsets.back();
-  const Targets& ids = options.chosen_ids;
+  const Targets ids = core::targets_of("chosen_ids", options.chosen_ids);
   core::check_targets("chosen_ids", ids, n, rows_name);
   if (!options.mask.empty() && static_cast<int64_t>(options.mask.size()) != n) {
     fail("mask has ", options.mask.size(), " entries but ", rows_name, " has ", n, " rows");
   }
-  const ConstVector& advantages = options.advantages;
-  core::check_vector("advantages", advantages.data, advantages.dtype, advantages.size);
+  const ConstVector advantages = core::vector_of("advantages", options.advantages);
   sequence_ = sequence_of_rows(offsets);
   const bool taught = options.teacher_weight != 0;
   const bool no_advantages = taught && advantages.size == 0;
@@ -169,21 +163,23 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
                                                           sequence_, static_cast<int64_t>(offsets.size()) - 1);
   advantage_per_token_ = taught || one_a_token;
   const auto size = static_cast<size_t>(n);
-  const auto take = [&](std::string_view name, const ConstVector& values, core::Array<double>& to) {
-    if (values.size == 0) return;
-    check_size(name, values, n, rows_name);
+  const auto take = [&](std::string_view name, const ConstTensor& given, core::Array<double>& to) {
+    const ConstVector values = core::vector_of(name, given);
+    if (values.size == 0) return values;
+    if (values.size != n) fail(name, " has ", values.size, " entries but ", rows_name, " has ", n, " rows");
     to.assign(size, 0);
+    return values;
   };
-  take("old_logps", options.old_logps, old_);
-  take("ref_logps", options.ref_logps, ref_);
-  take("sampling_logps", options.sampling_logps, sampling_);
-  take("teacher_logps", options.teacher_logps, teacher_);
+  const ConstVector old = take("old_logps", options.old_logps, old_);
+  const ConstVector ref = take("ref_logps", options.ref_logps, ref_);
+  const ConstVector sampling = take("sampling_logps", options.sampling_logps, sampling_);
+  const ConstVector teacher = take("teacher_logps", options.teacher_logps, teacher_);
   const auto sequences = static_cast<int64_t>(offsets.size()) - 1;
   const bool scored = reads_scores(options);
+  const ConstVector scores = core::vector_of("scores", options.scores);
   if (scored) {
-    core::check_vector("scores", options.scores.data, options.scores.dtype, options.scores.size);
-    if (options.scores.size != sequences) {
-      fail("scores has ", options.scores.size, " entries but ",
+    if (scores.size != sequences) {
+      fail("scores has ", scores.size, " entries but ",
            options.positive_nll_weight != 0 ? "positive_nll_weight" : name_of(options.loss_type),
            " needs one a sequence (", sequences, ")");
     }
@@ -201,16 +197,16 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
     }
     targets_[i] = ids[row];
     if (!no_advantages) advantage_[i] = finite_entry("advantages", advantages, one_a_token ? row : sequence_[i]);
-    if (!old_.empty()) old_[i] = finite_entry("old_logps", options.old_logps, row);
-    if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", options.ref_logps, row);
-    if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", options.sampling_logps, row, true);
-    if (!teacher_.empty()) teacher_[i] = finite_entry("teacher_logps", options.teacher_logps, row);
+    if (!old_.empty()) old_[i] = finite_entry("old_logps", old, row);
+    if (!ref_.empty()) ref_[i] = finite_entry("ref_logps", ref, row);
+    if (!sampling_.empty()) sampling_[i] = finite_entry("sampling_logps", sampling, row, true);
+    if (!teacher_.empty()) teacher_[i] = finite_entry("teacher_logps", teacher, row);
     Sequence& sequence = sequences_[static_cast<size_t>(sequence_[i])];
     sequence.tokens += 1;
     ++tokens_;
     if (!scored) continue;
     uint8_t& good = good_[static_cast<size_t>(sequence_[i])];
-    if (sequence.tokens == 1) good = finite_entry("scores", options.scores, sequence_[i]) > 0;
+    if (sequence.tokens == 1) good = finite_entry("scores", scores, sequence_[i]) > 0;
     good_tokens_ += good;
   }
   if (!options.count_empty_sequences) {

@@ -18,7 +18,7 @@
 namespace logitless::loss {
 
 /// Throws InvalidInput for an option that is out of its range, or has no meaning with the others.
-void check_set_options(const SetDistillation& options, const Targets& targets, int64_t tokens);
+void check_set_options(const SetDistillation& options, const ConstTensor& targets, int64_t tokens);
 
 /// Returns what is read of a teacher.
 core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher);

@@ -31,10 +31,9 @@ double rounding_of(DType dtype) {
       return 0x1p-11;
     case DType::kFloat32:
       return 0x1p-24;
-    case DType::kFloat64:
-      break;
+    default:
+      return 0x1p-53;
   }
-  return 0x1p-53;
 }
 
 // Tells whether the divergence is infinite where the student has mass and the teacher none.
@@ -60,6 +59,11 @@ double check_logp(const ConstVector& logps, int64_t row, int64_t entry, int64_t 
        " must be a log-probability: at most 0, and no probability");
 }
 
+// What the teacher has beside its sets.
+struct Vectors {
+  ConstVector logps, outside_logps;
+};
+
 // One row on its way from the caller's entries to picks.
 struct Row {
   int64_t row = 0;
@@ -69,7 +73,7 @@ struct Row {
 };
 
 // Returns log of the row's mass, and appends its picks.
-double add_row(const SetTeacher& teacher, const problem::SetPicks& sets, const Row& of, SetRows& out) {
+double add_row(const Vectors& teacher, const problem::SetPicks& sets, const Row& of, SetRows& out) {
   double largest = kNothing, sum = 0;
   const auto add = [&](int64_t id, double logp) {
     if (of.target == id) out.target[static_cast<size_t>(of.row)] = static_cast<int64_t>(out.picks.ids.size());
@@ -97,7 +101,7 @@ double add_row(const SetTeacher& teacher, const problem::SetPicks& sets, const R
 }
 
 // Sets what the options make of a row whose mass is e^log_mass.
-void finish_row(const SetTeacher& teacher, const SetDistillation& options, const Row& of, int64_t vocab_size,
+void finish_row(const Vectors& teacher, const SetDistillation& options, const Row& of, int64_t vocab_size,
                 double log_mass, SetRows& out) {
   const auto r = static_cast<size_t>(of.row);
   const double mass = std::exp(log_mass);
@@ -132,25 +136,24 @@ void finish_row(const SetTeacher& teacher, const SetDistillation& options, const
   out.outside[r] = outside;
 }
 
-void check_vectors(const SetTeacher& teacher, const problem::Shape& shape, OutsideSet rule) {
-  const ConstVector& logps = teacher.logps;
-  core::check_vector("teacher.logps", logps.data, logps.dtype, logps.size);
+Vectors check_vectors(const SetTeacher& teacher, const problem::Shape& shape, OutsideSet rule) {
+  const ConstVector logps = core::vector_of("teacher.logps", teacher.logps, {"as teacher.sets.ids", core::kFloats});
   if (logps.size != teacher.sets.entries()) {
     fail("teacher.logps has ", logps.size, " entries but teacher.sets.ids has ", teacher.sets.entries());
   }
-  const ConstVector& outside = teacher.outside_logps;
-  core::check_vector("teacher.outside_logps", outside.data, outside.dtype, outside.size);
+  const ConstVector outside = core::vector_of("teacher.outside_logps", teacher.outside_logps);
   if (outside.size != 0 && rule != OutsideSet::kTail) {
     fail("teacher.outside_logps is given, but outside = ", name_of(rule), " does not read it");
   }
   if (outside.size != 0 && outside.size != shape.tokens) {
     fail("teacher.outside_logps has ", outside.size, " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
   }
+  return {logps, outside};
 }
 
 }  // namespace
 
-void check_set_options(const SetDistillation& options, const Targets& targets, int64_t tokens) {
+void check_set_options(const SetDistillation& options, const ConstTensor& targets, int64_t tokens) {
   core::check_fields(options);
   const Divergence kind = options.loss_type;
   if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) {
@@ -187,11 +190,11 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
     for (size_t row = 0; row < n; ++row) mask[row] = ids[row] != kNoTarget;
   }
   const problem::SetPicks sets = problem::set_picks(teacher.sets, shape, mask);
-  check_vectors(teacher, shape, options.outside);
+  const Vectors vectors = check_vectors(teacher, shape, options.outside);
   SetRows out;
   out.masses.assign(n, 0);
   if (options.outside == OutsideSet::kTail) out.outside.assign(n, 0);
-  if (teacher.outside_logps.size == 0) out.rounding = rounding_of(teacher.logps.dtype);
+  if (vectors.outside_logps.size == 0) out.rounding = rounding_of(vectors.logps.dtype);
   if (options.hard_weight != 0) out.target.assign(n, 0);
   out.picks.rows = sets.picks.rows;
   out.picks.offsets.push_back(0);
@@ -200,7 +203,7 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
     if (of.begin < of.end) {
       of.first_entry = *std::min_element(sets.entries.begin() + of.begin, sets.entries.begin() + of.end);
       if (options.hard_weight != 0) of.target = ids[static_cast<size_t>(row)];
-      finish_row(teacher, options, of, shape.vocab_size, add_row(teacher, sets, of, out), out);
+      finish_row(vectors, options, of, shape.vocab_size, add_row(vectors, sets, of, out), out);
     }
     out.picks.offsets.push_back(static_cast<int64_t>(out.picks.ids.size()));
   }

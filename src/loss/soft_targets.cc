@@ -25,10 +25,9 @@ double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
        " must be finite and at least 0: it is a probability, and no logarithm");
 }
 
-bool is_given(const ConstMatrix& rows) { return rows.data || rows.rows != 0 || rows.cols != 0; }
-bool is_given(const SoftTargets& targets) {
-  return targets.weights.data || targets.weights.size != 0 || targets.sets.ids.size != 0 ||
-         !targets.sets.offsets.empty() || !targets.sets.counts.empty();
+bool is_sparse(const SoftTargets& targets) {
+  return targets.weights.given() || targets.sets.ids.given() || !targets.sets.offsets.empty() ||
+         !targets.sets.counts.empty();
 }
 
 // Fills what a row's weights become; those of one id add up.
@@ -56,8 +55,7 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
 
 SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy) {
   problem::SetPicks picks = problem::set_picks(targets.sets, shape, targets.mask);
-  const ConstVector& weights = targets.weights;
-  core::check_vector("targets.weights", weights.data, weights.dtype, weights.size);
+  const ConstVector weights = core::vector_of("targets.weights", targets.weights, {"as sets.ids", core::kFloats});
   if (weights.size != targets.sets.entries()) {
     fail("targets.weights has ", weights.size, " entries but targets.sets.ids has ", targets.sets.entries());
   }
@@ -123,9 +121,9 @@ void read_rows(const ConstMatrix& given, std::span<const int64_t> rows, bool wan
 }
 
 SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
-  const ConstMatrix given = core::with_used_stride(targets.rows);
+  const ConstMatrix given = core::with_used_stride(core::matrix_of("targets.rows", targets.rows, "[N, V]"));
   problem::check_mask(targets.mask, shape);
-  core::check_matrix("targets.rows", given.data, given.dtype, given.rows, given.cols, given.stride);
+  core::check_matrix("targets.rows", given.data, given.rows, given.cols, given.stride);
   if (given.rows != shape.tokens || given.cols != shape.vocab_size) {
     fail("targets.rows is [", given.rows, ", ", given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size,
          "]: a row for each of ", shape.rows_name, ", with the whole vocabulary");
@@ -173,14 +171,14 @@ core::Array<core::ByteRange> ranges_of(const SoftTargets& targets) {
 }
 
 SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
-  if (is_given(targets) && is_given(targets.rows)) {
+  if (is_sparse(targets) && targets.rows.given()) {
     fail("targets.rows is set, and so are targets.sets or targets.weights: targets are dense or sparse");
   }
-  if (!is_given(targets) && !is_given(targets.rows) && shape.tokens > 0) {
+  if (!is_sparse(targets) && !targets.rows.given() && shape.tokens > 0) {
     fail("targets is empty: it needs rows, or sets and weights");
   }
-  return is_given(targets.rows) ? check_dense(targets, shape, wants_entropy, threads)
-                                : check_sparse(targets, shape, wants_entropy);
+  return targets.rows.given() ? check_dense(targets, shape, wants_entropy, threads)
+                              : check_sparse(targets, shape, wants_entropy);
 }
 
 SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows,

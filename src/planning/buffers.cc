@@ -69,7 +69,7 @@ sink::Sizes sink_sizes(const RunPlan& run) {
   return sizes;
 }
 
-sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outputs, int threads) {
+sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const GradientMatrices& outputs, int threads) {
   const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
   return stats::with_tile_types(problem, [&](auto types) {
     using Sum = typename decltype(types)::Sum;
@@ -143,7 +143,7 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
 
 template <class Types>
 ExpectedSums<Types>::ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
-                                  const Source& source, const RunPlan& run, const Gradients& outputs)
+                                  const Source& source, const RunPlan& run, const GradientMatrices& outputs)
     : max(arena.take<double>(run.plan.chunk_rows)) {
   const bool in_hidden = run.expected_rows == ExpectedRowsIn::kHidden;
   const sink::Sizes sizes = sink_sizes(run);
@@ -173,7 +173,7 @@ ExpectedBuffers<Types>::ExpectedBuffers(core::Arena& arena, const problem::Token
 }
 
 template <class Sum>
-SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const sink::SinkInputs& inputs, const Gradients& outputs,
+SettleBuffers<Sum>::SettleBuffers(core::Arena& arena, const sink::SinkInputs& inputs, const GradientMatrices& outputs,
                                   const RunPlan& run)
     : threads(static_cast<size_t>(run.plan.threads)) {
   const HiddenProblem& problem = inputs.problem;
@@ -257,7 +257,7 @@ SegmentBuffers<Types>::SegmentBuffers(core::Arena& arena, const problem::TokenPr
 }
 
 template <class Logit>
-stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const LmHead& head) {
+stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const HeadMatrices& head) {
   const ConstVector& bias = head.bias;
   if (!bias.data || bias.dtype == DTypeOf<Logit>::value) return {static_cast<const Logit*>(bias.data), head.softcap};
   Logit* out = arena.take<Logit>(bias.size);
@@ -311,7 +311,7 @@ size_t measured(const Measure& measure) {
 }  // namespace
 
 size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
-                   const Work& work, const RunPlan& run, const Gradients& outputs) {
+                   const Work& work, const RunPlan& run, const GradientMatrices& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
       using Types = decltype(types);
@@ -362,7 +362,7 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
 }
 
 size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
-                     DType gradient, int threads, const Gradients& outputs) {
+                     DType gradient, int threads, const GradientMatrices& outputs) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
       using Types = decltype(types);
@@ -389,13 +389,13 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   });
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                           \
-  template struct ForwardBuffers<Types>;                                                                       \
-  template struct BackwardBuffers<Types>;                                                                      \
-  template struct DenseBuffers<Types>;                                                                         \
-  template stats::HeadShape<Types::Logit> head_shape(core::Arena&, const kernels::RowKernels*, const LmHead&); \
-  template Types::Logit* take_chunk(core::Arena&, const Source&, const RunPlan&);                              \
-  template fold::RowWalk<Types>::Sizes dense_walk_sizes<Types>(DType, int);                                    \
+#define LOGITLESS_INSTANTIATE(Types)                                                                                 \
+  template struct ForwardBuffers<Types>;                                                                             \
+  template struct BackwardBuffers<Types>;                                                                            \
+  template struct DenseBuffers<Types>;                                                                               \
+  template stats::HeadShape<Types::Logit> head_shape(core::Arena&, const kernels::RowKernels*, const HeadMatrices&); \
+  template Types::Logit* take_chunk(core::Arena&, const Source&, const RunPlan&);                                    \
+  template fold::RowWalk<Types>::Sizes dense_walk_sizes<Types>(DType, int);                                          \
   template fold::RowWalk<Types>::Sizes sweep_sizes<Types>(const LogitsProblem&, const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

@@ -97,7 +97,7 @@ struct ExpectedSums {
 
   /// Where the sums stand in neither d_hidden nor the workspace, they are given a place later.
   ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
-               const Source& source, const RunPlan& run, const Gradients& outputs);
+               const Source& source, const RunPlan& run, const GradientMatrices& outputs);
 };
 
 /// The buffers of the walk that sums expected rows: tiles become the terms of the sums in place.
@@ -130,7 +130,8 @@ struct SettleBuffers {
   Sum* lora_states = nullptr;  // [chunk_rows, r]: scale · dU
   std::optional<sink::BehindLora<Sum>> behind;
 
-  SettleBuffers(core::Arena& arena, const sink::SinkInputs& inputs, const Gradients& outputs, const RunPlan& run);
+  SettleBuffers(core::Arena& arena, const sink::SinkInputs& inputs, const GradientMatrices& outputs,
+                const RunPlan& run);
 };
 
 /// Segments are worked on in waves of so many, or of so many rows of them, whichever are fewer; one segment's
@@ -199,7 +200,7 @@ struct SegmentBuffers {
 /// Returns what a head makes of its products, with its bias in the type of the logits. `kernels` widens
 /// it, and is null where the arena only measures.
 template <class Logit>
-stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const LmHead& head);
+stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const HeadMatrices& head);
 /// Returns the same of the teacher's head, or nothing where there is none.
 template <class Logit>
 stats::HeadShape<Logit> teacher_shape(core::Arena& arena, const kernels::RowKernels* kernels,
@@ -225,7 +226,7 @@ struct DenseBuffers {
                int threads);
 };
 /// Returns what the sinks of plan dense need to know of it.
-sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const Gradients& outputs, int threads);
+sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const GradientMatrices& outputs, int threads);
 /// Calls use(sink) with each sink of plan dense. They take their memory one after the other, and so share it.
 template <class Sum, class Use>
 void for_each_in_turn(core::Arena& arena, sink::Sinks<Sum> sinks, const Use& use) {
@@ -246,9 +247,9 @@ typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, c
 
 /// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
-                   const Work& work, const RunPlan& run, const Gradients& outputs);
+                   const Work& work, const RunPlan& run, const GradientMatrices& outputs);
 size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
-                     DType gradient, int threads, const Gradients& outputs);
+                     DType gradient, int threads, const GradientMatrices& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
 
 }  // namespace logitless::planning

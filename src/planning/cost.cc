@@ -9,7 +9,7 @@ constexpr double kCachedBytes = 16 << 20;
 
 }  // namespace
 
-bool keeping_pays(const source::Source& source, const Gradients& outputs, int times, const RunPlan& one) {
+bool keeping_pays(const source::Source& source, const GradientMatrices& outputs, int times, const RunPlan& one) {
   const auto area = [](int64_t rows, int64_t columns) {
     return static_cast<double>(rows) * static_cast<double>(columns);
   };

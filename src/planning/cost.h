@@ -2,7 +2,7 @@
 // What plans cost: no thread count, and no timing, has a part in it.
 #pragma once
 
-#include "logitless/tensors.h"
+#include "core/matrices.h"
 #include "planning/run_plan.h"
 #include "source/source.h"
 
@@ -12,6 +12,6 @@ namespace logitless::planning {
 /// gradient is written in its place, and read by the products of that; caches take in what is written first.
 /// Each chunk but one reads the head again, and reads and writes d_weight. Others are computed again `times`
 /// times: for their gradients, and for a second walk.
-bool keeping_pays(const source::Source& source, const Gradients& outputs, int times, const RunPlan& one);
+bool keeping_pays(const source::Source& source, const GradientMatrices& outputs, int times, const RunPlan& one);
 
 }  // namespace logitless::planning

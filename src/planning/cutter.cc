@@ -51,7 +51,7 @@ std::span<const int64_t> rows_of(const HiddenProblem& problem, const Work& work)
 }  // namespace
 
 Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Work& work,
-               const Gradients& outputs)
+               const GradientMatrices& outputs)
     : context_(context),
       problem_(problem),
       source_(problem),

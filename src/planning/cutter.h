@@ -20,7 +20,8 @@ using problem::HiddenProblem;
 /// The arguments of the constructor must outlive it.
 class Cutter {
  public:
-  Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Work& work, const Gradients& outputs);
+  Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Work& work,
+         const GradientMatrices& outputs);
 
   /// Returns how many rows are cut: all that a forward pass had, so that those that are left find their
   /// places.
@@ -53,7 +54,7 @@ class Cutter {
   const HiddenProblem& problem_;
   const Source source_;
   const Work& work_;
-  const Gradients& outputs_;
+  const GradientMatrices& outputs_;
   std::span<const int64_t> rows_;
   const gemm::Backend& gemm_;
   bool weight_apart_;  // a callback gets each tile of d_weight once, and a narrow type is rounded once

@@ -29,7 +29,7 @@ int64_t slots_of(int64_t threads) { return threads == 1 ? 1 : 2 * threads; }
 class Planner {
  public:
   Planner(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-          const Gradients& outputs)
+          const GradientMatrices& outputs)
       : wanted_(context.options.plan),
         has_divergence_(problem.divergence.has_value()),
         walks_twice_(problem.request.rank),
@@ -247,7 +247,7 @@ class Planner {
   const bool walks_twice_;  // whatever the plan, so that kept logits save a product
   const int threads_;
   const Work& work_;
-  const Gradients& outputs_;
+  const GradientMatrices& outputs_;
   const Cutter cutter_;
   size_t budget_;  // that plans must fit in
   TileCap cap_ = {};
@@ -273,7 +273,7 @@ Work without_segments(const Work& work) {
 }  // namespace
 
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-                    const Gradients& outputs) {
+                    const GradientMatrices& outputs) {
   const Work exact = without_segments(work);
   const auto choose = [&] {
     if (work.chooses_segments) {
@@ -287,7 +287,7 @@ RunPlan choose_plan(const detail::ContextState& context, int threads, const Hidd
 }
 
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-                       const Gradients& outputs) {
+                       const GradientMatrices& outputs) {
   const Work exact = without_segments(work);
   return Planner(context, threads, problem, exact, outputs).least().plan.workspace_bytes;
 }

@@ -25,17 +25,17 @@ void check_one_pass(const ContextOptions& options, const Work& work);
 /// either (the message names the least budget that is accepted), or when a plan that was asked for cannot
 /// run. Plan dense is not planned here.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-                    const Gradients& outputs);
+                    const GradientMatrices& outputs);
 
 /// Returns the least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; it does
 /// not depend on the threads. It takes several times as long as a plan: every size of tile down to the
 /// smallest is planned.
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-                       const Gradients& outputs);
+                       const GradientMatrices& outputs);
 
 /// Returns what plan dense takes, whatever the budget. It throws InvalidInput where that plan cannot run.
 Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                const Gradients& outputs);
+                const GradientMatrices& outputs);
 
 /// Plans `work` on finished logits, for `threads` threads or as many as the budget holds the scratch of. It
 /// throws InvalidInput when it does not hold that of one thread, or when plan one_pass was asked for and

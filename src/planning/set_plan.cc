@@ -12,7 +12,7 @@ namespace logitless::planning {
 namespace {
 
 size_t measure(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
-               const Gradients& outputs, int team) {
+               const GradientMatrices& outputs, int team) {
   return stats::with_tile_types(problem, [&](auto types) {
     using T = typename decltype(types)::Sum;
     core::Arena arena;
@@ -68,7 +68,7 @@ Plan make_plan(const detail::ContextState& context, int threads, const problem::
 
 template <class T>
 SetBuffers<T>::SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const source::Source& source,
-                          const Work& work, const Gradients& outputs, const fold::SetRows<T>& rows, int team)
+                          const Work& work, const GradientMatrices& outputs, const fold::SetRows<T>& rows, int team)
     : threads(static_cast<size_t>(team)) {
   const int64_t most = problem.most_picks();
   int64_t widest = 0;
@@ -123,7 +123,7 @@ template struct SetLogitsBuffers<float>;
 template struct SetLogitsBuffers<double>;
 
 Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
-              const Gradients& outputs) {
+              const GradientMatrices& outputs) {
   Plan plan = make_plan(context, threads, problem, work,
                         [&](int team) { return measure(context, problem, work, outputs, team); });
   plan.hidden_size = plan.hidden_block = problem.hidden_size;
@@ -142,7 +142,7 @@ Plan set_plan(const detail::ContextState& context, int threads, const problem::L
 }
 
 size_t least_set_workspace(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
-                           const Gradients& outputs) {
+                           const GradientMatrices& outputs) {
   return measure(context, problem, work, outputs, 1);
 }
 size_t least_set_workspace(const detail::ContextState& context, const problem::LogitsProblem& problem) {

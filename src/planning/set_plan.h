@@ -51,20 +51,20 @@ struct SetBuffers {
   T* d_states = nullptr;        // [active rows, r]: gradients of a LoRA's states
 
   SetBuffers(core::Arena& arena, const problem::HiddenProblem& problem, const source::Source& source, const Work& work,
-             const Gradients& outputs, const fold::SetRows<T>& rows, int team);
+             const GradientMatrices& outputs, const fold::SetRows<T>& rows, int team);
 };
 
 /// Plans `work` for `threads` threads, or as many as the budget holds the scratch of. Throws InvalidInput
 /// when it does not hold that of one, or for plan dense.
 Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
-              const Gradients& outputs);
+              const GradientMatrices& outputs);
 /// Does the same for finished logits.
 Plan set_plan(const detail::ContextState& context, int threads, const problem::LogitsProblem& problem,
               const Work& work);
 
 /// Return the least ContextOptions::workspace_bytes of the same call.
 size_t least_set_workspace(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
-                           const Gradients& outputs);
+                           const GradientMatrices& outputs);
 size_t least_set_workspace(const detail::ContextState& context, const problem::LogitsProblem& problem);
 
 /// Takes the memory of a call on finished logits, for each thread of a team.

@@ -48,7 +48,7 @@ void set_team(int threads, const LogitsProblem& problem, SweepPlan& run) {
 }  // namespace
 
 Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                const Gradients& outputs) {
+                const GradientMatrices& outputs) {
   Plan plan;
   plan.kind = PlanKind::kDense;
   plan.tokens = plan.row_tile = plan.chunk_rows = problem.tokens;

@@ -19,39 +19,33 @@ namespace {
 using core::fail;
 
 // Checks a packed weight, which stands in place of a matrix.
-void check_packed(const LmHead& head) {
+void check_packed(const HeadMatrices& head) {
   const PackedMatrix& packed = head.packed;
-  if (head.weight.data || head.weight.rows != 0 || head.weight.cols != 0) {
-    fail("lm_head has a weight and a packed one: at most one may be given");
-  }
-  if (head.layout != HeadLayout::kVocabHidden) {
-    fail("layout = ", name_of(head.layout), " does not go with a packed weight, whose rows are vocabulary entries");
-  }
-  core::check_packed("lm_head", packed);
+  core::check_packed("weight", packed);
 }
 
-void check_ids(const LmHead& head) {
-  core::check_aligned("lm_head.ids", head.ids);
+void check_ids(const HeadMatrices& head) {
+  core::check_aligned("vocab_ids", head.ids);
   const auto count = static_cast<int64_t>(head.ids.size());
-  if (count > core::kMostRows) fail("lm_head.ids has ", count, " entries, which is above ", core::kMostRows);
+  if (count > core::kMostRows) fail("vocab_ids has ", count, " entries, which is above ", core::kMostRows);
   for (size_t k = 0; k < head.ids.size(); ++k) {
     if (head.ids[k] >= 0 && head.ids[k] < head.stored_entries()) continue;
-    fail("lm_head.ids[", k, "] = ", head.ids[k], " is no entry of a vocabulary of ", head.stored_entries());
+    fail("vocab_ids[", k, "] = ", head.ids[k], " is no entry of a vocabulary of ", head.stored_entries());
   }
 }
 
-void check_lora(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
-  const LoraAdapter& lora = head.lora;
+void check_lora(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
+  const LoraMatrices& lora = head.lora;
   if (!lora.given()) return;
   if (lora.has_states()) {
     const ConstMatrix& states = lora.states;
-    core::check_matrix("lora.states", states.data, states.dtype, states.rows, states.cols, states.stride);
+    core::check_matrix("lora.states", states.data, states.rows, states.cols, states.stride);
     if (lora.a.data) fail("lora.a and lora.states are both set: states stand in place of hidden · aᵀ");
     if (states.rows != tokens) fail("lora.states has ", states.rows, " rows but hidden has ", tokens);
     if (lora.scale != 1) fail("lora.scale = ", lora.scale, " must be 1 with lora.states: scale these");
     check_sum_type("lora.states", states.dtype, hidden.dtype, "hidden");
   } else {
-    core::check_matrix("lora.a", lora.a.data, lora.a.dtype, lora.a.rows, lora.a.cols, lora.a.stride);
+    core::check_matrix("lora.a", lora.a.data, lora.a.rows, lora.a.cols, lora.a.stride);
     if (lora.a.rows == 0) fail("lora.a.rows = 0 must be positive");
     if (lora.a.cols != hidden.cols) fail("lora.a has ", lora.a.cols, " columns but hidden has ", hidden.cols);
     check_sum_type("lora.a", lora.a.dtype, hidden.dtype, "hidden");
@@ -60,7 +54,7 @@ void check_lora(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, b
     fail("lora.b has ", lora.b.rows, " rows but the vocabulary has ", head.stored_entries());
   }
   if (!may_be_empty || lora.b.rows > 0) {
-    core::check_matrix("lora.b", lora.b.data, lora.b.dtype, lora.b.rows, lora.b.cols, lora.b.stride);
+    core::check_matrix("lora.b", lora.b.data, lora.b.rows, lora.b.cols, lora.b.stride);
     if (lora.b.cols != lora.rank()) {
       fail("lora.b has ", lora.b.cols, " columns but lora.", lora.has_states() ? "states" : "a", " has ", lora.rank(),
            lora.has_states() ? " columns" : " rows");
@@ -73,31 +67,27 @@ void check_lora(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, b
   }
 }
 
-void check_head(const LmHead& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
-  core::check_named("layout", head.layout);
+void check_head(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
   if (head.packed.given()) {
     check_packed(head);
-    if (head.packed.rows == 0 && !may_be_empty) fail("lm_head.rows = 0 must be positive");
+    if (head.packed.rows == 0 && !may_be_empty) fail("weight.rows = 0 must be positive");
     if (core::sums_in_double(hidden.dtype)) {
-      fail("hidden is float64, but lm_head is packed (", name_of(head.packed.packing),
+      fail("hidden is float64, but weight is packed (", name_of(head.packed.packing),
            "): it goes with float32, bfloat16 and float16");
     }
   } else {
     if (!may_be_empty || head.vocab_size() != 0) {
-      core::check_matrix("lm_head", head.weight.data, head.weight.dtype, head.weight.rows, head.weight.cols,
-                         head.weight.stride);
-      if (head.weight.rows == 0) fail("lm_head.rows = 0 must be positive");
+      core::check_matrix("weight", head.weight.data, head.weight.rows, head.weight.cols, head.weight.stride);
+      if (head.weight.rows == 0) fail("weight.rows = 0 must be positive");
     }
-    check_sum_type("lm_head", head.weight.dtype, hidden.dtype, "hidden");
+    check_sum_type("weight", head.weight.dtype, hidden.dtype, "hidden");
   }
   check_ids(head);
   if (head.hidden_size() != hidden.cols) {
-    const bool hidden_vocab = head.layout == HeadLayout::kHiddenVocab;
-    fail("lm_head has ", head.hidden_size(), hidden_vocab ? " rows" : " columns", " but hidden has ", hidden.cols,
-         " columns: with layout ", hidden_vocab ? "hidden_vocab" : "vocab_hidden", " they must be equal");
+    fail("weight is [", head.stored_entries(), ", ", head.hidden_size(), "] but hidden has ", hidden.cols,
+         " columns: weight is [V, H], and hidden [N, H]");
   }
   if (head.bias.data || head.bias.size != 0) {
-    core::check_vector("bias", head.bias.data, head.bias.dtype, head.bias.size);
     if (head.bias.size != head.stored_entries()) {
       fail("bias has ", head.bias.size, " entries but the vocabulary has ", head.stored_entries());
     }
@@ -167,14 +157,14 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
 }
 
 void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
-  core::check_shape(name, out.data, out.dtype, out.rows, out.cols);
+  core::check_sizes(name, out.data, out.rows, out.cols);
   if (out.rows != in.rows || out.cols != in.cols) {
     fail(name, " is [", out.rows, ", ", out.cols, "] but ", input_name, " is [", in.rows, ", ", in.cols, "]");
   }
   check_output_type(name, out.dtype, in.dtype, input_name);
 }
 
-void check_d_hidden(const HiddenProblem& problem, const Gradients& outputs) {
+void check_d_hidden(const HiddenProblem& problem, const GradientMatrices& outputs) {
   if (!outputs.d_hidden.data) return;
   check_output_shape("d_hidden", outputs.d_hidden, problem.hidden, "hidden");
   if (problem.sequences == 0 && problem.tokens > 0) {
@@ -191,12 +181,12 @@ core::ByteRange range_of(std::string_view name, const HiddenStates& hidden) {
   return core::range_of(name, hidden.states.data, hidden.states.dtype, places_of(hidden));
 }
 
-core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs) {
+core::BatchedRows d_hidden_places(const HiddenProblem& problem, const GradientMatrices& outputs) {
   const Matrix& out = outputs.d_hidden;
   return core::batched_rows(out.rows, out.cols, out.stride, problem.sequences, outputs.d_hidden_batch_stride);
 }
 
-core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs) {
+core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const GradientMatrices& outputs) {
   const Matrix& d_hidden = outputs.d_hidden;
   return {core::range_of("d_hidden", d_hidden.data, d_hidden.dtype, d_hidden_places(problem, outputs)),
           core::range_of("d_weight", outputs.d_weight),
@@ -220,9 +210,9 @@ std::shared_ptr<const core::Array<std::byte>> chosen(const ConstVector& vector, 
 
 }  // namespace
 
-HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty) {
+HiddenTensors check_tensors(const HiddenStates& hidden, const HeadMatrices& head, bool may_be_empty) {
   const ConstMatrix& states = hidden.states;
-  core::check_shape("hidden", states.data, states.dtype, states.rows, states.cols);
+  core::check_sizes("hidden", states.data, states.rows, states.cols);
   check_head(head, states, hidden.tokens(), may_be_empty);
   HiddenTensors tensors;
   tensors.sequence_offsets = sequence_offsets(hidden);
@@ -249,9 +239,9 @@ HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool
   return tensors;
 }
 
-void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tensors) {
+void add_teacher(const TeacherMatrices& teacher, bool may_be_empty, HiddenTensors& tensors) {
   if (teacher.has_logits()) {
-    check_teacher_logits(teacher, tensors.shape, "lm_head", may_be_empty);
+    check_teacher_logits(teacher, tensors.shape, may_be_empty);
     tensors.operands.teacher_logits = teacher.logits;
     return;
   }
@@ -266,7 +256,7 @@ void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tenso
     fail("teacher.hidden has ", of_teacher.tokens, " rows but ", shape.rows_name, " has ", shape.tokens);
   }
   if (of_teacher.entries != shape.entries) {
-    fail("teacher.head has ", of_teacher.entries, " vocabulary entries but lm_head has ", shape.entries,
+    fail("teacher.weight has ", of_teacher.entries, " vocabulary entries but weight has ", shape.entries,
          ": student and teacher must share one vocabulary");
   }
   check_sum_type("teacher.hidden", of_teacher.dtype, shape.dtype, shape.rows_name);
@@ -285,7 +275,7 @@ void append_reads(const StatesAndHead& of, const std::array<std::string_view, 4>
 
 }  // namespace
 
-void append_reads(const LmHead& head, const ConstVector& bias, std::string_view name, std::string_view bias_name,
+void append_reads(const HeadMatrices& head, const ConstVector& bias, std::string_view name, std::string_view bias_name,
                   core::Array<core::ByteRange>& reads) {
   reads.push_back(core::range_of(name, head.weight));
   if (head.packed.given()) {
@@ -299,12 +289,11 @@ void append_reads(const LmHead& head, const ConstVector& bias, std::string_view 
   reads.push_back(core::range_of(bias_name, bias));
 }
 
-core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients&) {
+core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const GradientMatrices&) {
   core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
-  append_reads(problem, {"hidden", "hidden.offsets", "lm_head", "bias"}, reads);
+  append_reads(problem, {"hidden", "offsets", "weight", "bias"}, reads);
   if (problem.teacher) {
-    append_reads(*problem.teacher, {"teacher.hidden", "teacher.hidden.offsets", "teacher.head", "teacher.head.bias"},
-                 reads);
+    append_reads(*problem.teacher, {"teacher.hidden", "teacher.offsets", "teacher.weight", "teacher.bias"}, reads);
   }
   if (problem.teacher_logits) reads.push_back(range_of("teacher.logits", *problem.teacher_logits));
   return reads;
@@ -312,13 +301,13 @@ core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradie
 
 namespace {
 
-void check_d_lora(const HiddenProblem& problem, const Gradients& outputs) {
-  const LoraAdapter& lora = problem.head.lora;
+void check_d_lora(const HiddenProblem& problem, const GradientMatrices& outputs) {
+  const LoraMatrices& lora = problem.head.lora;
   const auto check = [&](std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {
     if (!out.data) return;
     if (!in.data && in.cols == 0) fail(name, " is set but the head has no ", input_name);
     check_output_shape(name, out, in, input_name);
-    core::check_matrix(name, out.data, out.dtype, out.rows, out.cols, out.stride);
+    core::check_matrix(name, out.data, out.rows, out.cols, out.stride);
   };
   check("d_lora_a", outputs.d_lora_a, lora.a, "lora.a");
   check("d_lora_states", outputs.d_lora_states, lora.states, "lora.states");
@@ -327,7 +316,7 @@ void check_d_lora(const HiddenProblem& problem, const Gradients& outputs) {
   if (problem.entries > 0 || !lora.given()) check("d_lora_b", outputs.d_lora_b, of_entries, "lora.b");
 }
 
-void check_modes(const Gradients& outputs) {
+void check_modes(const GradientMatrices& outputs) {
   core::check_named("d_hidden_mode", outputs.d_hidden_mode);
   core::check_named("d_weight_mode", outputs.d_weight_mode);
   core::check_named("d_bias_mode", outputs.d_bias_mode);
@@ -336,25 +325,24 @@ void check_modes(const Gradients& outputs) {
 
 }  // namespace
 
-void check_outputs(const HiddenProblem& problem, const Gradients& outputs) {
+void check_outputs(const HiddenProblem& problem, const GradientMatrices& outputs) {
   core::check_fields(outputs.backward, "backward.");
   check_modes(outputs);
   check_d_hidden(problem, outputs);
   check_d_lora(problem, outputs);
   if (problem.head.packed.given() && (outputs.d_weight.data || outputs.weight_sink)) {
-    fail(outputs.weight_sink ? "weight_sink" : "d_weight", " is set but lm_head is packed (",
+    fail(outputs.weight_sink ? "weight_sink" : "d_weight", " is set but weight is packed (",
          name_of(problem.head.packed.packing), "): it is frozen");
   }
   if (outputs.d_weight.data && problem.entries > 0) {
     ConstMatrix shape = problem.head.weight;
     (problem.head.layout == HeadLayout::kHiddenVocab ? shape.cols : shape.rows) = problem.entries;
-    check_output_shape("d_weight", outputs.d_weight, shape, "lm_head");
+    check_output_shape("d_weight", outputs.d_weight, shape, "weight");
     const Matrix& out = outputs.d_weight;
-    core::check_matrix("d_weight", out.data, out.dtype, out.rows, out.cols, out.stride);
+    core::check_matrix("d_weight", out.data, out.rows, out.cols, out.stride);
     if (outputs.weight_sink) fail("d_weight and weight_sink are both set: at most one may be");
   }
   if (outputs.d_bias.data && problem.entries > 0) {
-    core::check_vector("d_bias", outputs.d_bias.data, outputs.d_bias.dtype, outputs.d_bias.size);
     if (!problem.head.bias.data) fail("d_bias is set but the head has no bias");
     if (outputs.d_bias.size != problem.entries) {
       fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.entries);

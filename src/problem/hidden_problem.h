@@ -13,8 +13,8 @@
 
 #include "core/batched_rows.h"
 #include "core/checks.h"
+#include "core/matrices.h"
 #include "core/store.h"
-#include "logitless/tensors.h"
 #include "problem/logits_problem.h"
 #include "problem/token_problem.h"
 
@@ -26,10 +26,10 @@ struct StatesAndHead {
   int64_t sequences = 0;             // of equal length; 0: they are packed
   std::span<const int64_t> offsets;  // of packed ones, as the caller has them
   core::BatchedRows hidden_places;
-  LmHead head;  // the vocabulary entries that are here; its bias has one number for each of them
+  HeadMatrices head;  // the vocabulary entries that are here; its bias has one number for each of them
   int64_t hidden_size = 0;
   ConstVector given_bias;                                          // as the caller has it
-  std::shared_ptr<const core::Array<std::byte>> chosen_bias = {};  // what LmHead::ids choose of it
+  std::shared_ptr<const core::Array<std::byte>> chosen_bias = {};  // what LmHead::vocab_ids choose of it
 };
 
 /// What the logits of a call are made of, and those of a teacher over the same rows and vocabulary entries,
@@ -44,9 +44,9 @@ struct HiddenProblem : TokenProblem, HiddenOperands {};
 
 /// Returns the tensors, checked. A head without vocabulary entries is one of a rank (`may_be_empty`). Throws
 /// InvalidInput for anything that breaks the contracts of tensors.h.
-HiddenTensors check_tensors(const HiddenStates& hidden, const LmHead& head, bool may_be_empty = false);
+HiddenTensors check_tensors(const HiddenStates& hidden, const HeadMatrices& head, bool may_be_empty = false);
 /// Checks a teacher beside `tensors` and puts it there. Throws InvalidInput.
-void add_teacher(const Teacher& teacher, bool may_be_empty, HiddenTensors& tensors);
+void add_teacher(const TeacherMatrices& teacher, bool may_be_empty, HiddenTensors& tensors);
 
 /// Returns the whole problem, apart from the outputs. Throws InvalidInput for a task that is wrong.
 inline HiddenProblem resolve(const HiddenTensors& tensors, Task task) {
@@ -57,17 +57,17 @@ inline HiddenProblem resolve(const HiddenTensors& tensors, Task task) {
 core::ByteRange range_of(std::string_view name, const HiddenStates& hidden);
 
 /// Appends what is read of a head that messages call `name`, and of its bias as the caller has it.
-void append_reads(const LmHead& head, const ConstVector& bias, std::string_view name, std::string_view bias_name,
+void append_reads(const HeadMatrices& head, const ConstVector& bias, std::string_view name, std::string_view bias_name,
                   core::Array<core::ByteRange>& reads);
 /// Returns everything that the call reads except the targets.
-core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const Gradients& outputs);
+core::Array<core::ByteRange> reads_of(const HiddenProblem& problem, const GradientMatrices& outputs);
 /// Returns what may be written.
-core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradients& outputs);
+core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const GradientMatrices& outputs);
 
 /// Tells where the rows of d_hidden stand.
-core::BatchedRows d_hidden_places(const HiddenProblem& problem, const Gradients& outputs);
+core::BatchedRows d_hidden_places(const HiddenProblem& problem, const GradientMatrices& outputs);
 
 /// Throws InvalidInput for outputs of the wrong shape, type or strides.
-void check_outputs(const HiddenProblem& problem, const Gradients& outputs);
+void check_outputs(const HiddenProblem& problem, const GradientMatrices& outputs);
 
 }  // namespace logitless::problem

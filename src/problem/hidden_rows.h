@@ -47,7 +47,7 @@ Rows<AnyMatrix> matrix_rows(const AnyMatrix& matrix) {
 }
 
 /// Returns the rows of d_hidden, or none where it is not wanted.
-inline Rows<Matrix> d_hidden_rows(const HiddenProblem& problem, const Gradients& outputs) {
+inline Rows<Matrix> d_hidden_rows(const HiddenProblem& problem, const GradientMatrices& outputs) {
   Rows<Matrix> rows = {outputs.d_hidden, {}, problem.tokens, problem.hidden_size, outputs.d_hidden.dtype};
   if (rows.matrix.data) rows.places = d_hidden_places(problem, outputs);
   return rows;

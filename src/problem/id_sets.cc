@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "core/batched_rows.h"
+#include "core/tensors.h"
 
 namespace logitless::problem {
 namespace {
@@ -18,7 +18,7 @@ struct RowEntries {
   int64_t end = 0;
 };
 
-void check_offsets(const IdSets& sets, const Shape& shape, std::string_view name) {
+void check_offsets(const IdSets& sets, int64_t entries, const Shape& shape, std::string_view name) {
   const std::span<const int64_t> offsets = sets.offsets;
   core::check_aligned(std::string(name) + ".offsets", offsets);
   if (!sets.counts.empty()) fail(name, ".offsets and ", name, ".counts are both set: counts are for ids of [N, K]");
@@ -33,24 +33,21 @@ void check_offsets(const IdSets& sets, const Shape& shape, std::string_view name
            "] = ", offsets[row - 1]);
     }
   }
-  if (offsets.back() != sets.ids.size) {
+  if (offsets.back() != entries) {
     fail(name, ".offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of ", name, ".ids, ",
-         sets.ids.size);
+         entries);
   }
 }
 
 // Returns K of [N, K].
 int64_t check_counts(const IdSets& sets, const Shape& shape, std::string_view name) {
-  const int64_t entries = sets.ids.size;
-  if (shape.tokens == 0 ? entries != 0 : entries % shape.tokens != 0) {
-    fail(name, ".ids has ", entries, " entries, which is no multiple of the ", shape.tokens, " rows of ",
-         shape.rows_name, ": without ", name, ".offsets it is [N, K]");
-  }
-  const int64_t each = shape.tokens == 0 ? 0 : entries / shape.tokens;
+  const ConstTensor& ids = sets.ids;
   // Only the shape says how many entries a row has: a size alone would be believed, whatever it is.
-  if (shape.tokens > 0 && sets.ids.time != each) {
-    fail(name, ".ids.time = ", sets.ids.time, " must be K = ", each, ": without ", name, ".offsets, ids are [N, K]");
+  if (ids.count() > 0 && (ids.axes != 2 || ids.sizes[0] != shape.tokens)) {
+    fail(name, ".ids has ", ids.axes == 2 ? ids.sizes[0] : ids.count(), ids.axes == 2 ? " rows" : " entries", " but ",
+         shape.rows_name, " has ", shape.tokens, " rows: without ", name, ".offsets it is [N, K]");
   }
+  const int64_t each = ids.axes == 2 ? ids.sizes[1] : 0;
   const std::span<const int64_t> counts = sets.counts;
   core::check_aligned(std::string(name) + ".counts", counts);
   if (!counts.empty() && static_cast<int64_t>(counts.size()) != shape.tokens) {
@@ -65,11 +62,11 @@ int64_t check_counts(const IdSets& sets, const Shape& shape, std::string_view na
 }
 
 // Appends the picks of a row.
-void add_row(const IdSets& sets, const Shape& shape, std::string_view name, int64_t row, const RowEntries& entries,
+void add_row(const Targets& ids, const Shape& shape, std::string_view name, int64_t row, const RowEntries& entries,
              core::Array<std::pair<int64_t, int64_t>>& scratch, SetPicks& out) {
   scratch.clear();
   for (int64_t entry = entries.begin; entry < entries.end; ++entry) {
-    const int64_t id = sets.ids[entry];
+    const int64_t id = ids[entry];
     if (id < 0 || id >= shape.vocab_size) {
       fail(name, ".ids of row ", row, ", entry ", entry - entries.begin, ", = ", id, " is outside [0, ",
            shape.vocab_size, ")");
@@ -93,12 +90,14 @@ void check_mask(std::span<const uint8_t> mask, const Shape& shape) {
 
 SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask, std::string_view name) {
   check_mask(mask, shape);
-  if (sets.ids.size < 0) fail(name, ".ids.size = ", sets.ids.size, " is negative");
-  core::check_targets(std::string(name) + ".ids", sets.ids, sets.ids.size, shape.rows_name);
+  const std::string ids_name = std::string(name) + ".ids";
+  const Targets ids =
+      core::targets_of(ids_name, sets.ids, {"[entries] or [N, K]", core::kIds, 1, 2, core::Order::kAny});
+  core::check_targets(ids_name, ids, ids.size, shape.rows_name);
   const bool by_offsets = !sets.offsets.empty();
   int64_t each = 0;
   if (by_offsets) {
-    check_offsets(sets, shape, name);
+    check_offsets(sets, ids.size, shape, name);
   } else {
     each = check_counts(sets, shape, name);
   }
@@ -120,7 +119,7 @@ SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8
   for (int64_t row = 0; row < shape.tokens; ++row) {
     const RowEntries entries = entries_of(row);
     if (entries.end > entries.begin) {
-      add_row(sets, shape, name, row, entries, scratch, out);
+      add_row(ids, shape, name, row, entries, scratch, out);
       out.picks.rows.push_back(row);
     }
     out.picks.offsets.push_back(static_cast<int64_t>(out.picks.ids.size()));

@@ -59,34 +59,30 @@ LogitsTensors check_tensors(const FinishedLogits& logits) {
   shape.tokens = logits.tokens();
   shape.vocab_size = shape.entries = logits.vocab;
   shape.dtype = logits.dtype;
-  shape.rows_name = "logits";
+  shape.rows_name = shape.vocab_name = "logits";
   tensors.sequence_offsets.reserve(static_cast<size_t>(logits.batch + 1));
   for (int64_t b = 0; b <= logits.batch; ++b) tensors.sequence_offsets.push_back(b * logits.time);
   return tensors;
 }
 
-void check_teacher_logits(const Teacher& teacher, const Shape& shape, std::string_view vocab_name, bool may_be_empty) {
+void check_teacher_logits(const TeacherMatrices& teacher, const Shape& shape, bool may_be_empty) {
   const FinishedLogits& logits = teacher.logits;
-  const LmHead& head = teacher.head;
-  if (teacher.hidden.states.cols != 0 || head.given() || head.softcap != 0) {
-    fail("teacher has logits, and hidden states or a head beside them: it has one or the other");
-  }
   if (!may_be_empty || logits.vocab != 0) check_view("teacher.logits", logits);
   if (logits.tokens() != shape.tokens) {
     fail("teacher.logits has ", logits.tokens(), " rows but ", shape.rows_name, " has ", shape.tokens);
   }
   if (logits.vocab != shape.entries) {
-    fail("teacher.logits has ", logits.vocab, " vocabulary entries but ", vocab_name, " has ", shape.entries,
+    fail("teacher.logits has ", logits.vocab, " vocabulary entries but ", shape.vocab_name, " has ", shape.entries,
          ": student and teacher must share one vocabulary");
   }
   check_sum_type("teacher.logits", logits.dtype, shape.dtype, shape.rows_name);
 }
 
-void add_teacher(const Teacher& teacher, LogitsTensors& tensors) {
+void add_teacher(const TeacherMatrices& teacher, LogitsTensors& tensors) {
   if (!teacher.has_logits()) {
     fail("teacher has no logits: beside a student of finished logits, a teacher's are finished too");
   }
-  check_teacher_logits(teacher, tensors.shape, "logits", false);
+  check_teacher_logits(teacher, tensors.shape, false);
   tensors.operands.teacher_logits = teacher.logits;
 }
 
@@ -102,19 +98,19 @@ core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const Logits
 }
 
 core::Array<core::ByteRange> writes_of(const LogitsProblem&, const LogitsGradient& dlogits) {
-  return {core::range_of("dlogits", dlogits.data, dlogits.dtype, rows_of(dlogits))};
+  return {core::range_of("d_logits", dlogits.data, dlogits.dtype, rows_of(dlogits))};
 }
 
 void check_outputs(const LogitsProblem& problem, const LogitsGradient& out) {
   const FinishedLogits& in = problem.logits;
   if (!out.data) return;
-  check_view("dlogits", out);
+  check_view("d_logits", out);
   if (out.batch != in.batch || out.time != in.time || out.vocab != in.vocab) {
-    fail("dlogits is [", out.batch, ", ", out.time, ", ", out.vocab, "] but logits is [", in.batch, ", ", in.time, ", ",
-         in.vocab, "]");
+    fail("d_logits is [", out.batch, ", ", out.time, ", ", out.vocab, "] but logits is [", in.batch, ", ", in.time,
+         ", ", in.vocab, "]");
   }
-  check_output_type("dlogits", out.dtype, in.dtype, "logits");
-  core::check_rows_apart("dlogits.batch_stride", "row_stride", rows_of(out));
+  check_output_type("d_logits", out.dtype, in.dtype, "logits");
+  core::check_rows_apart("d_logits.batch_stride", "row_stride", rows_of(out));
 }
 
 }  // namespace logitless::problem

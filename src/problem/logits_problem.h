@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "core/checks.h"
+#include "core/matrices.h"
 #include "core/store.h"
 #include "logitless/divergence.h"
-#include "logitless/tensors.h"
 #include "problem/token_problem.h"
 
 namespace logitless::problem {
@@ -26,11 +26,11 @@ struct LogitsProblem : TokenProblem, LogitsOperands {};
 
 /// Returns the logits, checked. Throws InvalidInput.
 LogitsTensors check_tensors(const FinishedLogits& logits);
-/// Checks finished logits of a teacher beside those of this shape, whose vocabulary messages call that of
-/// `vocab_name`; a rank may have no part of it (`may_be_empty`). Throws InvalidInput.
-void check_teacher_logits(const Teacher& teacher, const Shape& shape, std::string_view vocab_name, bool may_be_empty);
+/// Checks finished logits of a teacher beside those of this shape; a rank may have no part of the vocabulary
+/// (`may_be_empty`). Throws InvalidInput.
+void check_teacher_logits(const TeacherMatrices& teacher, const Shape& shape, bool may_be_empty);
 /// Checks a teacher beside `tensors` and puts it there. Throws InvalidInput.
-void add_teacher(const Teacher& teacher, LogitsTensors& tensors);
+void add_teacher(const TeacherMatrices& teacher, LogitsTensors& tensors);
 
 /// Returns what is read of logits that messages call `name`.
 core::ByteRange range_of(std::string_view name, const FinishedLogits& logits);

@@ -65,7 +65,7 @@ void check_divergence(const TokenProblem& problem) {
   const DivergenceTask& task = *problem.divergence;
   check_temperatures(problem, "temperature", task.student);
   check_temperatures(problem, task.teacher_name, task.teacher);
-  if (task.teacher_rounding) check_rounding("teacher.round_logits_to", *task.teacher_rounding);
+  if (task.teacher_rounding) check_rounding("teacher_round_logits_to", *task.teacher_rounding);
 }
 
 void check_cross(const TokenProblem& problem) {

@@ -10,9 +10,9 @@
 #include <string_view>
 
 #include "core/checks.h"
+#include "core/matrices.h"
 #include "core/store.h"
 #include "logitless/divergence.h"
-#include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
 namespace logitless::problem {
@@ -77,11 +77,12 @@ struct DivergenceTask {
 /// What the tensors of a call say of its logits [tokens, vocab_size].
 struct Shape {
   int64_t tokens = 0;
-  int64_t vocab_size = 0;                 // of the whole vocabulary, which targets, weights and losses mean
-  int64_t first_entry = 0;                // of those whose logits are here
-  int64_t entries = 0;                    // whose logits are here: all, but where ranks share them
-  DType dtype = DType::kFloat32;          // type of hidden, or of the logits
-  std::string_view rows_name = "hidden";  // what messages call the tensor that has the rows
+  int64_t vocab_size = 0;                  // of the whole vocabulary, which targets, weights and losses mean
+  int64_t first_entry = 0;                 // of those whose logits are here
+  int64_t entries = 0;                     // whose logits are here: all, but where ranks share them
+  DType dtype = DType::kFloat32;           // type of hidden, or of the logits
+  std::string_view rows_name = "hidden";   // what messages call the tensor that has the rows
+  std::string_view vocab_name = "weight";  // and the one that has the vocabulary
 };
 
 /// The tensors of a call, checked before its task is: the operands that its logits come from, their shape and

@@ -55,12 +55,12 @@ int64_t exchanges_of(const Group& group, const Matrix& out) {
 
 }  // namespace
 
-void check_sums(const Gradients& outputs, const Shared& shared) {
+void check_sums(const GradientMatrices& outputs, const Shared& shared) {
   if (!shared.weight_ranks || !outputs.weight_sink) return;
   core::fail("weight_sink is set and ranks.sum_d_weight too: a sink gets this rank's part");
 }
 
-BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
                      const Shared& shared, int64_t early_chunks)
     : context_(context), group_(shared.weight_ranks), in_double_(problem.in_double()), threads_(context.threads()) {
   if (!group_) return;

@@ -17,7 +17,7 @@
 namespace logitless::ranks {
 
 /// Throws InvalidInput where outputs cannot be summed.
-void check_sums(const Gradients& outputs, const Shared& shared);
+void check_sums(const GradientMatrices& outputs, const Shared& shared);
 /// Finished logits have no head.
 inline void check_sums(const LogitsGradient&, const Shared&) {}
 
@@ -28,7 +28,7 @@ class BatchSums {
   /// Meets the ranks before gradients are made. Throws RankError where these have outputs of other sizes or
   /// types. `early_chunks`: so many chunks does this rank make, if it calls reached() in the last one; else
   /// 0. All that is given must outlive this.
-  BatchSums(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+  BatchSums(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
             const Shared& shared, int64_t early_chunks);
   BatchSums(const Context& context, const problem::LogitsProblem&, const LogitsGradient&, const Shared&, int64_t)
       : context_(context) {}

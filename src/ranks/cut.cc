@@ -5,12 +5,12 @@
 
 namespace logitless::ranks {
 
-HeadTypes head_types(const Heads& heads, const Gradients& outputs) {
-  const LmHead& head = heads.head;
+HeadTypes head_types(const Heads& heads, const GradientMatrices& outputs) {
+  const HeadMatrices& head = heads.head;
   const auto type_of = [](const auto& tensor) { return tensor.data ? static_cast<int64_t>(tensor.dtype) : -1; };
   HeadTypes types;
   types.entries = head.vocab_size();
-  const auto types_of = [&](const LmHead& of) -> HeadTypes::Of {
+  const auto types_of = [&](const HeadMatrices& of) -> HeadTypes::Of {
     return {static_cast<int64_t>(of.weight.dtype),
             static_cast<int64_t>(of.layout),
             type_of(of.bias),
@@ -37,9 +37,9 @@ Cut cut_of_slice(Group& group, const Ranks& ranks, const HeadTypes& types) {
     core::fail("ranks.slice is set beside other ranks or slices: it meets nobody");
   }
   const VocabSlice& slice = *ranks.slice;
-  if (types.entries == 0) core::fail("lm_head has no vocabulary entries");
+  if (types.entries == 0) core::fail("weight has no vocabulary entries");
   if (slice.first < 0 || slice.vocab_size < types.entries || slice.first > slice.vocab_size - types.entries) {
-    core::fail("ranks.slice begins at ", slice.first, " and lm_head has ", types.entries,
+    core::fail("ranks.slice begins at ", slice.first, " and weight has ", types.entries,
                " vocabulary entries: this is no part of a vocabulary of ", slice.vocab_size);
   }
   Cut cut;
@@ -61,11 +61,11 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
   for (size_t s = 0; s < mine.size(); ++s) {
     if (mine[s] < 0) core::fail("ranks.slices[", s, "] = ", mine[s], " must not be negative");
     if (__builtin_add_overflow(sum, mine[s], &sum)) {
-      core::fail("ranks.slices[", s, "] = ", mine[s], " makes a sum that does not fit 64 bits, but lm_head has ",
+      core::fail("ranks.slices[", s, "] = ", mine[s], " makes a sum that does not fit 64 bits, but weight has ",
                  types.entries, " vocabulary entries");
     }
   }
-  if (sum != types.entries) core::fail("ranks.slices has ", sum, " vocabulary entries but lm_head has ", types.entries);
+  if (sum != types.entries) core::fail("ranks.slices has ", sum, " vocabulary entries but weight has ", types.entries);
 
   Cut cut;
   cut.group = &group;
@@ -79,7 +79,7 @@ Cut agree_on_cut(Group& group, const Ranks& ranks, const HeadTypes& types) {
     const auto from = all.begin() + static_cast<ptrdiff_t>(r * most);
     cut.entries.insert(cut.entries.end(), from, from + static_cast<ptrdiff_t>(cut.slices[r]));
   }
-  if (cut.most_entries() == 0) core::fail("lm_head has no vocabulary entries on any rank");
+  if (cut.most_entries() == 0) core::fail("weight has no vocabulary entries on any rank");
   const size_t own = cut.first_slice(group.rank());
   for (size_t s = 0; s < cut.entries.size(); ++s) {
     if (s == own) cut.first_entry = cut.vocab_size;

@@ -5,16 +5,16 @@
 #include <cstdint>
 #include <span>
 
+#include "core/matrices.h"
 #include "core/store.h"
-#include "logitless/tensors.h"
 #include "ranks/meeting.h"
 
 namespace logitless::ranks {
 
 /// The heads of a call: the teacher's is null where there is none.
 struct Heads {
-  const LmHead& head;
-  const LmHead* teacher = nullptr;
+  const HeadMatrices& head;
+  const HeadMatrices* teacher = nullptr;
 };
 
 /// What planning needs to know of a rank's head and its gradients: types, as numbers, or -1 for
@@ -59,7 +59,7 @@ struct Cut {
   }
 };
 
-HeadTypes head_types(const Heads& heads, const Gradients& outputs);
+HeadTypes head_types(const Heads& heads, const GradientMatrices& outputs);
 
 /// Returns the cut of `ranks.slice`, a slice that meets nobody. Throws InvalidInput where it is no part of
 /// its vocabulary, and where there are ranks to meet.

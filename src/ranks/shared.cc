@@ -9,7 +9,7 @@ Shared share(Meeting& meeting) {
   return shared;
 }
 
-Shared share(Meeting& meeting, const Ranks& ranks, const Heads& heads, const Gradients& outputs) {
+Shared share(Meeting& meeting, const Ranks& ranks, const Heads& heads, const GradientMatrices& outputs) {
   Shared shared = share(meeting);
   if (ranks.data && ranks.sum_d_weight) shared.weight_ranks = &meeting.data;
   if (!ranks.cuts_vocab()) return shared;

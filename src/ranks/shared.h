@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "core/matrices.h"
 #include "logitless/ranks.h"
-#include "logitless/tensors.h"
 #include "ranks/cut.h"
 #include "ranks/meeting.h"
 #include "ranks/totals.h"
@@ -25,6 +25,6 @@ struct Shared {
 Shared share(Meeting& meeting);
 /// Returns what a call on hidden states shares, once all ranks have agreed on how the vocabulary is cut.
 /// Throws InvalidInput where the ranks' slices are wrong.
-Shared share(Meeting& meeting, const Ranks& ranks, const Heads& heads, const Gradients& outputs);
+Shared share(Meeting& meeting, const Ranks& ranks, const Heads& heads, const GradientMatrices& outputs);
 
 }  // namespace logitless::ranks

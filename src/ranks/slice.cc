@@ -22,8 +22,8 @@ HiddenProblem problem_of_slice(const HiddenProblem& problem, int64_t first, int6
   return out;
 }
 
-Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t first, int64_t count) {
-  Gradients out = outputs;
+GradientMatrices outputs_of_slice(const GradientMatrices& outputs, HeadLayout layout, int64_t first, int64_t count) {
+  GradientMatrices out = outputs;
   out.d_weight = source::Layout(layout).entries_of(outputs.d_weight, first, count);
   out.d_bias = source::entries_of(outputs.d_bias, first, count);
   out.d_lora_b = source::Layout(HeadLayout::kVocabHidden).entries_of(outputs.d_lora_b, first, count);
@@ -39,7 +39,7 @@ Gradients outputs_of_slice(const Gradients& outputs, HeadLayout layout, int64_t 
   return out;
 }
 
-void set_sums(const HiddenProblem& problem, void* sums, Gradients& outputs) {
+void set_sums(const HiddenProblem& problem, void* sums, GradientMatrices& outputs) {
   outputs.d_hidden = Matrix(sums, problem.sum_type(), problem.tokens, problem.hidden_size);
 }
 

@@ -9,9 +9,9 @@
 #include <span>
 
 #include "core/arena.h"
+#include "core/matrices.h"
 #include "core/store.h"
 #include "kernels/row_kernels.h"
-#include "logitless/tensors.h"
 #include "problem/hidden_rows.h"
 #include "ranks/cut.h"
 

@@ -20,16 +20,17 @@ using problem::HiddenProblem;
 struct Planned {
   HiddenProblem problem;
   planning::Work work;
-  Gradients outputs;
+  GradientMatrices outputs;
 
-  Planned(const Cut& cut, const HiddenProblem& whole, const planning::Work& wanted, const Gradients& wanted_outputs)
+  Planned(const Cut& cut, const HiddenProblem& whole, const planning::Work& wanted,
+          const GradientMatrices& wanted_outputs)
       : problem(whole), work(wanted) {
     const HeadTypes& types = cut.types;
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
     const int64_t entries = problem.entries = cut.most_entries(), h = problem.hidden_size;
     const auto plan_head = [&](const HeadTypes::Of& given, problem::StatesAndHead& of) {
       const double softcap = of.head.softcap;
-      of.head = LmHead();
+      of.head = HeadMatrices();
       of.head.softcap = softcap;
       of.head.layout = static_cast<HeadLayout>(given.layout);
       const source::Layout layout(of.head.layout);
@@ -73,7 +74,7 @@ std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(stat
 // States the plan and the outputs. Throws RankError where ranks plan different work, or were given different
 // things.
 void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem& problem, const planning::Work& work,
-              const Gradients& outputs) {
+              const GradientMatrices& outputs) {
   if (!cut.group->is_shared()) return;
   const Heads heads = {problem.head, problem.teacher ? &problem.teacher->head : nullptr};
   const HeadTypes types = problem.entries > 0 ? head_types(heads, outputs) : cut.types;
@@ -93,7 +94,7 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
     is(lora, (states ? "states of " : "") + name_of_type(states ? of.lora_states : of.lora_a) + " and " +
                  name_of_type(of.lora_b) + " of rank " + std::to_string(of.lora_rank));
   };
-  head_is("lm_head", "the layout of lm_head", "bias", "lora", types.head);
+  head_is("weight", "the layout of weight", "bias", "lora", types.head);
   if (problem.teacher)
     head_is("teacher.head", "the layout of teacher.head", "teacher.head.bias", "teacher.head.lora", types.teacher);
   is("d_weight", name_of_type(types.d_weight));
@@ -126,7 +127,7 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
 
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
                                      const HiddenProblem& problem, const planning::Work& work,
-                                     const Gradients& outputs) {
+                                     const GradientMatrices& outputs) {
   const Planned planned(cut, problem, work, outputs);
   planning::RunPlan run = planning::choose_plan(context, threads, planned.problem, planned.work, planned.outputs);
   agree_on(run, cut, problem, work, outputs);
@@ -134,7 +135,8 @@ planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int th
 }
 
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
-                              const HiddenProblem& problem, const planning::Work& work, const Gradients& outputs) {
+                              const HiddenProblem& problem, const planning::Work& work,
+                              const GradientMatrices& outputs) {
   const Planned planned(cut, problem, work, outputs);
   return planning::least_workspace(context, threads, planned.problem, planned.work, planned.outputs);
 }

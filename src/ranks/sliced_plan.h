@@ -15,11 +15,11 @@ namespace logitless::ranks {
 /// Plans `work` for all slices of the cut. Throws RankError where ranks do not do the same work.
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
                                      const problem::HiddenProblem& problem, const planning::Work& work,
-                                     const Gradients& outputs);
+                                     const GradientMatrices& outputs);
 /// Returns the least budget of a slice with which choose_sliced_plan() accepts the same call.
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
                               const problem::HiddenProblem& problem, const planning::Work& work,
-                              const Gradients& outputs);
+                              const GradientMatrices& outputs);
 /// Returns what this rank, with its own slices, runs of such a plan.
 Plan plan_of_rank(const Cut& cut, const problem::HiddenProblem& problem, const planning::RunPlan& run);
 

@@ -11,9 +11,11 @@
 #include <vector>
 
 #include "core/field.h"
-#include "record/tensor.h"
+#include "core/tensors.h"
 
 namespace logitless::record {
+
+using core::Role;
 
 /// The value of a key or a result.
 using Value = std::variant<int64_t, double, std::string_view, Tensor>;

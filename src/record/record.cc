@@ -27,21 +27,22 @@ class Record::Busy {
 Record::Record(const char* task, const Context& context) : keys_(task), given_(context), used_(context) {}
 
 void Record::add_common(std::span<const char* const> needs) {
-  static const Model kModel;
-  static const Wanted kWanted;
+  static const Logits kModel;
+  static const Gradients kWanted;
   static const bool kNo = false;
   add_model(model_, "");
-  keys_.add("logits", model_.logits, kModel.logits, Field(""), kLogitsRole);
+  keys_.add("logits", model_.finished, kModel.finished, Field(""), core::kLogitsRole);
   const auto add = [&](const char* name, Tensor& member, const Role& role) {
-    keys_.add(name, member, kModel.hidden, Field(""), role);
+    keys_.add(name, member, kWanted.d_hidden, Field(""), role);
   };
-  add("d_hidden", wanted_.d_hidden, {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows});
-  add("d_weight", wanted_.d_weight, {"[V, H], which stands as weight does", kFloats, 2, 2, Order::kEither});
-  add("d_bias", wanted_.d_bias, {"[V]", kFloats, 1, 1});
-  add("d_lora_a", wanted_.d_lora_a, {"[r, H]", kFloats, 2, 2, Order::kRows});
-  add("d_lora_b", wanted_.d_lora_b, {"[V, r]", kFloats, 2, 2, Order::kRows});
-  add("d_lora_states", wanted_.d_lora_states, {"[N, r]", kFloats, 2, 2, Order::kRows});
-  add("d_logits", wanted_.d_logits, kLogitsRole);
+  constexpr auto kRows = [](const char* shape) { return Role{shape, core::kFloats, 2, 2, core::Order::kRows}; };
+  add("d_hidden", wanted_.d_hidden, core::kHiddenRole);
+  add("d_weight", wanted_.d_weight, {"[V, H], which stands as weight does", core::kFloats, 2, 2, core::Order::kEither});
+  add("d_bias", wanted_.d_bias, core::kEntriesRole);
+  add("d_lora_a", wanted_.d_lora_a, kRows("[r, H]"));
+  add("d_lora_b", wanted_.d_lora_b, kRows("[V, r]"));
+  add("d_lora_states", wanted_.d_lora_states, kRows("[N, r]"));
+  add("d_logits", wanted_.d_logits, core::kLogitsRole);
   const Field mode("", "whether the gradient is added to what is there");
   keys_.add("d_hidden_mode", wanted_.d_hidden_mode, kWanted.d_hidden_mode, mode);
   keys_.add("d_weight_mode", wanted_.d_weight_mode, kWanted.d_weight_mode, mode);
@@ -60,16 +61,29 @@ void Record::add_common(std::span<const char* const> needs) {
   }
 }
 
-void Record::add_model(Model& model, const std::string& prefix) {
-  static const Model kModel;
-  visit_model([&](const char* name, const Role& role, Tensor& member,
-                  const Tensor& by_default) { keys_.add(prefix + name, member, by_default, Field(""), role); },
-              model, kModel);
-  keys_.add(prefix + "softcap", model.softcap, kModel.softcap, Field("", "c of c · tanh(logits / c); 0 for none"));
-  keys_.add(prefix + "lora_scale", model.lora_scale, kModel.lora_scale,
-            Field("", "multiplies the LoRA's part of the logits"));
-  keys_.add(prefix + "packing", model.packing, kModel.packing, Field("", "how weight is packed"));
-  keys_.add(prefix + "group", model.group, kModel.group, Field("", "numbers that share a scale, of int8 and nf4"));
+void Record::add_model(Logits& model, const std::string& prefix) {
+  static const Logits kModel;
+  const LmHead& none = kModel.head;
+  LmHead& head = model.head;
+  const auto add = [&](const char* name, auto& member, const auto& by_default, const char* meaning,
+                       const Role& role = {}) {
+    keys_.add(prefix + name, member, by_default, Field("", meaning), role);
+  };
+  constexpr auto kRows = [](const char* shape) { return Role{shape, core::kFloats, 2, 2, core::Order::kRows}; };
+  constexpr auto kPlaces = [](const char* shape) { return Role{shape, core::only(DType::kInt64), 1, 1}; };
+  add("hidden", model.hidden, kModel.hidden, "hidden states", core::kHiddenRole);
+  add("offsets", model.offsets, kModel.offsets, "where packed sequences begin, and the end", kPlaces("[B + 1]"));
+  add("weight", head.weight, none.weight, "the LM head", core::kWeightRole);
+  add("bias", head.bias, none.bias, "added to the raw logits", core::kEntriesRole);
+  add("vocab_ids", head.vocab_ids, none.vocab_ids, "the rows of weight that the call is over", kPlaces("[entries]"));
+  add("lora_a", head.lora.a, none.bias, "of a LoRA beside weight", kRows("[r, H]"));
+  add("lora_b", head.lora.b, none.bias, "of a LoRA beside weight", kRows("[V, r]"));
+  add("lora_states", head.lora.states, none.bias, "hidden · lora_aᵀ, in place of lora_a", kRows("[N, r]"));
+  add("lora_scale", head.lora.scale, none.lora.scale, "multiplies the LoRA's part of the logits");
+  add("softcap", head.softcap, none.softcap, "c of c · tanh(logits / c); 0 for none");
+  add("packing", head.packing, none.packing, "how weight is packed");
+  add("scales", head.scales, none.scales, "of int8 and nf4", core::kScalesRole);
+  add("group", head.group, none.group, "numbers that share a scale, of int8 and nf4; 0: a whole row");
 }
 
 void Record::add_slices() {
@@ -77,7 +91,8 @@ void Record::add_slices() {
   static const std::span<const uint8_t> kNone;
   keys_.add("slice_first", slice_.first, kSlice.first, Field("", "the first vocabulary entry of this slice"));
   keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size, Field("", "V of all slices together"));
-  keys_.add("gathered", gathered_, kNone, Field(""), {"[ranks · N, bytes], all slices", only(Element::kUInt8), 1, 3});
+  keys_.add("gathered", gathered_, kNone, Field(""),
+            {"[ranks · N, bytes], all slices", core::only(DType::kUInt8), 1, 3});
 }
 
 void Record::set(std::string_view name, const Value& value) {
@@ -88,7 +103,6 @@ void Record::unset(std::string_view name) {
   const Busy busy(*this);
   keys_.unset(name);
 }
-bool Record::stands_transposed() const { return head_of(model_, "").layout == HeadLayout::kHiddenVocab; }
 void Record::set_weight_sink(WeightGradientSink sink) {
   const Busy busy(*this);
   wanted_.weight_sink = std::move(sink);
@@ -118,42 +132,11 @@ const Context& Record::context() {
   return used_;
 }
 
-Logits Record::source() const {
-  if (model_.logits.axes > 0) {
-    const auto refuse = [](const char* key, bool given) {
-      if (given) fail("logits and ", key, " are both set: logits are of no head");
-    };
-    visit_model([&](const char* key, const Role&, const Tensor& tensor) { refuse(key, tensor.axes > 0); }, model_);
-    refuse("softcap", model_.softcap != 0), refuse("packing", model_.packing.has_value());
-    return Logits::given(logits_of(model_.logits));
-  }
-  return Logits::of(hidden_of(model_), head_of(model_, ""));
-}
-
-Gradients Record::outputs(const Logits& from) const {
-  Gradients to;
-  if (from.is_given) {
-    for (const auto& [key, out] : wanted_.of_hidden()) {
-      if (out->axes > 0) fail(key, " is set, but logits have no head: their gradient is d_logits");
-    }
-    if (wanted_.weight_sink) fail("a weight sink is set, but logits have no head");
-    if (wanted_.backward.mode != BackwardMode::kExact) {
-      fail("backward_mode = ", name_of(wanted_.backward.mode),
-           ": finished logits have no head that it would save products with");
-    }
-    to.d_logits = logits_gradient_of(wanted_.d_logits);
-  } else {
-    if (wanted_.d_logits.axes > 0) fail("d_logits is set, but logits is not");
-    to = gradients_of(wanted_, from.head);
-  }
-  return to;
-}
-
 void Record::check_needs() const {
   const auto missing = [&](const std::string& what) { fail(keys_.owner(), " needs ", what, ", which is not set"); };
-  const bool states = model_.hidden.axes > 0;
-  if (!states && model_.logits.axes == 0) missing("hidden and weight, or logits");
-  if (states && model_.weight.axes == 0) missing("weight");
+  const bool states = model_.hidden.given();
+  if (!states && !model_.is_given()) missing("hidden and weight, or logits");
+  if (states && !model_.head.weight.given()) missing("weight");
   for (const Need& need : needs_) {
     if (!*need.one && !*need.other) missing(need.name + (need.or_name.empty() ? "" : " or " + need.or_name));
   }
@@ -178,10 +161,9 @@ void Record::forget() {
 void Record::run() {
   const Busy busy(*this);
   check_needs();
-  take_other();
+  take_loss();
   forget();
-  const Logits from = source();
-  do_run(context(), from, outputs(from));
+  do_run(context(), model_, wanted_);
   left_ = Left::kResult;
   plan_ = &plan_of_result();
 }
@@ -189,9 +171,9 @@ void Record::run() {
 void Record::forward() {
   const Busy busy(*this);
   check_needs();
-  take_other();
+  take_loss();
   forget();
-  do_forward(context(), source());
+  do_forward(context(), model_);
   left_ = Left::kForward;
   plan_ = &plan_of_result();
 }
@@ -200,28 +182,25 @@ void Record::backward() {
   const Busy busy(*this);
   if (left_ != Left::kForward) fail(keys_.owner(), ": backward needs what forward has left, and it has not run");
   check_needs();
-  take_other();
-  const Logits from = source();
-  planned_ = do_backward(context(), from, outputs(from));
+  take_loss();
+  planned_ = do_backward(context(), model_, wanted_);
   plan_ = &planned_;
 }
 
 void Record::plan() {
   const Busy busy(*this);
   check_needs();
-  take_other();
-  const Logits from = source();
-  planned_ = do_plan(context(), from, outputs(from));
+  take_loss();
+  planned_ = do_plan(context(), model_, wanted_);
   plan_ = &planned_;
 }
 
 void Record::slice() {
   const Busy busy(*this);
   check_needs();
-  const Logits from = source();
-  if (from.is_given) fail("logits is set: finished logits are not split");
-  folded_ = do_slice(context(), from);
-  folded_rows_ = from.hidden.tokens();
+  if (model_.is_given()) fail("logits is set: finished logits are not split");
+  folded_ = do_slice(context(), model_);
+  folded_rows_ = model_.hidden.rows();
 }
 
 // Visits all results there are; tells whether there are any.

@@ -41,8 +41,6 @@ class Record {
   void set(std::string_view name, const Value& value);
   void unset(std::string_view name);
   bool has_key(std::string_view name) const { return keys_.has(name); }
-  /// Tells whether the weight is stored as [H, V].
-  bool stands_transposed() const;
   /// Sets the receiver of d_weight in tiles; null: none.
   void set_weight_sink(WeightGradientSink sink);
   void set_loss(Evaluate evaluate);
@@ -71,8 +69,8 @@ class Record {
   virtual Plan do_backward(const Context& context, const Logits& from, const Gradients& to) = 0;
   virtual Plan do_plan(const Context& context, const Logits& from, const Gradients& to) = 0;
   virtual std::vector<std::byte> do_slice(const Context& context, const Logits& from) = 0;
-  /// Gives the task its teacher or reference.
-  virtual void take_other() {}
+  /// Gives the task its loss.
+  virtual void take_loss() {}
   virtual bool takes_loss() const = 0;
   virtual bool evaluates() const = 0;  ///< whether its loss is being evaluated
   virtual const Plan& plan_of_result() const = 0;
@@ -80,12 +78,12 @@ class Record {
 
   /// Adds the keys that all tasks share. `needs` are the keys that this task needs (tasks.h).
   void add_common(std::span<const char* const> needs);
-  void add_model(Model& model, const std::string& prefix);
+  void add_model(Logits& model, const std::string& prefix);
   void add_slices();
 
   Keys keys_;
-  Model model_, other_;  ///< the policy or student, and its teacher or reference
-  Wanted wanted_;
+  Logits model_;  ///< the policy or student
+  Gradients wanted_;
   Evaluate evaluate_;
 
  private:
@@ -97,8 +95,6 @@ class Record {
   };
 
   const Context& context();
-  Logits source() const;
-  Gradients outputs(const Logits& from) const;
   void check_needs() const;
   std::string need_of(std::string_view name) const;
   bool visit_all(const Visit& visit) const;

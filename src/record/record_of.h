@@ -45,7 +45,7 @@ struct CallbackLoss final : TokenLoss {
 
 /// ∂L/∂statistic, as the keys d_logp, d_lse, ... give it.
 struct StatisticsGradients {
-  ConstVector logp, lse, entropy, cross, outside;
+  ConstTensor logp, lse, entropy, cross, outside;
 };
 
 template <Task T>
@@ -54,11 +54,11 @@ class RecordOf final : public Record {
   explicit RecordOf(const Context& context) : Record(T::kName, context) {
     static const T kTask;
     keys_.add_all(task_, kTask);
-    if constexpr (requires { task_.reference; }) add_model(other_, "reference.");
-    if constexpr (requires { task_.teacher.logits; }) {
-      static const Tensor kNone;
-      add_model(other_, "teacher.");
-      keys_.add("teacher.logits", other_.logits, kNone, Field(""), kLogitsRole);
+    if constexpr (requires { task_.reference; }) add_model(task_.reference, "reference.");
+    if constexpr (requires { task_.teacher.finished; }) {
+      static const ConstTensor kNone;
+      add_model(task_.teacher, "teacher.");
+      keys_.add("teacher.logits", task_.teacher.finished, kNone, Field(""), core::kLogitsRole);
     }
     add_upstream();
     if constexpr (SlicedTask<T>) add_slices();
@@ -74,8 +74,8 @@ class RecordOf final : public Record {
 
   void add_upstream() {
     if constexpr (kStatistics) {
-      static const ConstVector kNone;
-      const auto add = [&](const Field& field, ConstVector& member) {
+      static const ConstTensor kNone;
+      const auto add = [&](const Field& field, ConstTensor& member) {
         keys_.add(std::string("d_") + field.name, member, kNone, field);
       };
       visit_fields(FieldsOf<TokenGrads>(), add, given_);
@@ -98,16 +98,7 @@ class RecordOf final : public Record {
 
   bool takes_loss() const override { return kCustom; }
   bool evaluates() const override { return loss_.stats != nullptr; }
-  void take_other() override {
-    if constexpr (requires { task_.reference; }) {
-      task_.reference.hidden = hidden_of(other_);
-      task_.reference.head = head_of(other_, "reference.");
-    }
-    if constexpr (requires { task_.teacher.logits; }) {
-      task_.teacher.hidden = hidden_of(other_);
-      task_.teacher.head = head_of(other_, "teacher.");
-      task_.teacher.logits = other_.logits.axes > 0 ? logits_of(other_.logits) : FinishedLogits();
-    }
+  void take_loss() override {
     if constexpr (kCustom) {
       if (!evaluate_) core::fail("custom_loss needs a loss, which is not set");
       loss_.call = &evaluate_;
@@ -152,8 +143,9 @@ class RecordOf final : public Record {
   TokenGrads grads() const {
     TokenGrads out;
     const int64_t tokens = plan_of_result().tokens;
-    const auto take = [&](const Field& field, const ConstVector& from, std::vector<double>& to) {
-      if (!from.data) return;
+    const auto take = [&](const Field& field, const ConstTensor& given, std::vector<double>& to) {
+      const ConstVector from = core::vector_of(field.name, given);
+      if (!given.given()) return;
       if (from.size != tokens) core::fail("d_", field.name, " has ", from.size, " entries, not ", tokens);
       for (int64_t i = 0; i < from.size; ++i) to.push_back(core::read(from, i));
     };

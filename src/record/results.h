@@ -13,15 +13,10 @@ namespace logitless::record {
 
 template <class T>
 Tensor tensor_of(const std::vector<T>& column) {
-  Tensor tensor;
-  tensor.data = const_cast<T*>(column.data());
-  tensor.element = std::is_same_v<T, double>    ? Element::kFloat64
-                   : std::is_same_v<T, int64_t> ? Element::kInt64
-                                                : Element::kUInt8;
-  tensor.axes = 1;
-  tensor.sizes[0] = static_cast<int64_t>(column.size());
-  tensor.strides[0] = 1;
-  return tensor;
+  constexpr DType kType = std::is_same_v<T, double>    ? DType::kFloat64
+                          : std::is_same_v<T, int64_t> ? DType::kInt64
+                                                       : DType::kUInt8;
+  return Tensor(const_cast<T*>(column.data()), kType, {static_cast<int64_t>(column.size())});
 }
 
 template <std::integral T>

@@ -17,7 +17,7 @@ constexpr auto needs_of() {
   if constexpr (std::is_same_v<T, PolicyLoss>) {
     return std::array{"chosen_ids"};
   } else if constexpr (std::is_same_v<T, KtoLoss>) {
-    return std::array{"targets", "reference.logps|reference.hidden"};
+    return std::array{"targets", "ref_logps|reference.hidden"};
   } else if constexpr (std::is_same_v<T, SoftCrossEntropy>) {
     return std::array{"sets.ids|rows"};
   } else if constexpr (std::is_same_v<T, Distillation>) {

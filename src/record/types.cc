@@ -57,7 +57,23 @@ std::vector<std::string_view> entries_of(std::string_view text) {
 Tensor tensor_in(const Key& key, const Value& value) {
   const auto* tensor = std::get_if<Tensor>(&value);
   if (!tensor) refuse(key, value);
-  return checked(key.name, *tensor, key.role);
+  Tensor taken = *tensor;
+  const auto axes = static_cast<size_t>(std::clamp(taken.axes, 0, 3));
+  // Strides that are all 0 stand for those of contiguous elements.
+  if (std::all_of(taken.strides.begin(), taken.strides.begin() + axes, [](int64_t stride) { return stride == 0; })) {
+    int64_t step = 1;
+    for (size_t i = axes; i-- > 0;) {
+      taken.strides[i] = step;
+      step = logitless::detail::saturated_product(step, taken.sizes[i]);
+    }
+  }
+  // Offsets and the like are read before their number is compared with that of the tokens.
+  constexpr int64_t kMostPlaces = std::numeric_limits<int32_t>::max();
+  if (key.role.elements == core::only(DType::kInt64) && taken.count() > kMostPlaces) {
+    core::fail(key.name, " has ", taken.count(), " entries, which is above ", kMostPlaces);
+  }
+  core::check_tensor(key.name, taken, key.role);
+  return taken;
 }
 
 }  // namespace logitless::record

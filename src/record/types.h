@@ -47,7 +47,7 @@ std::vector<std::string_view> entries_of(std::string_view text);
 template <Named Enum>
 std::string names_of() {
   std::string text;
-  for (const Enum value : all_of<Enum>()) text += (text.empty() ? "" : ", ") + std::string(name_of(value));
+  for (const char* name : choices_of<Enum>()) text += (text.empty() ? "" : ", ") + std::string(name);
   return text;
 }
 
@@ -81,11 +81,11 @@ std::string kind_of(Is<std::vector<T>>, const Key&) {
   }
 }
 inline std::string kind_of(Is<OneOrEach>, const Key& key) {
-  return "a number, or a tensor " + std::string(key.role.shape) + " of " + elements_text(key.role);
+  return "a number, or a tensor " + std::string(key.role.shape) + " of " + core::elements_text(key.role);
 }
 template <class T>  // a view
 std::string kind_of(Is<T>, const Key& key) {
-  return "a tensor " + std::string(key.role.shape) + " of " + elements_text(key.role);
+  return "a tensor " + std::string(key.role.shape) + " of " + core::elements_text(key.role);
 }
 
 // How a member is set.
@@ -151,10 +151,10 @@ void assign(const Key& key, const Value& value, std::vector<T>& to) {
 
 /// Returns the tensor after its checks.
 Tensor tensor_in(const Key& key, const Value& value);
-inline void assign(const Key& key, const Value& value, Tensor& to) { to = tensor_in(key, value); }
-inline void assign(const Key& key, const Value& value, ConstVector& to) { to = vector_of(tensor_in(key, value)); }
-inline void assign(const Key& key, const Value& value, ConstMatrix& to) { to = matrix_of(tensor_in(key, value)); }
-inline void assign(const Key& key, const Value& value, Targets& to) { to = targets_of(tensor_in(key, value)); }
+template <class Void>
+void assign(const Key& key, const Value& value, BasicTensor<Void>& to) {
+  to = tensor_in(key, value);
+}
 template <class T>
 void assign(const Key& key, const Value& value, std::span<const T>& to) {
   const Tensor tensor = tensor_in(key, value);
@@ -175,21 +175,17 @@ inline void assign(const Key& key, const Value& value, OneOrEach& to) {
 template <class T>
 inline constexpr Role kRoleOf = {};
 template <>
-inline constexpr Role kRoleOf<Targets> = {"", kIds, 1, 2, Order::kAny};
+inline constexpr Role kRoleOf<ConstTensor> = {"", core::kFloats};
 template <>
-inline constexpr Role kRoleOf<ConstVector> = {"", kFloats};
+inline constexpr Role kRoleOf<std::span<const uint8_t>> = {"", core::only(DType::kUInt8)};
 template <>
-inline constexpr Role kRoleOf<ConstMatrix> = {"", kFloats, 2, 2, Order::kRows};
+inline constexpr Role kRoleOf<std::span<const int64_t>> = {"", core::only(DType::kInt64), 1, 1};
 template <>
-inline constexpr Role kRoleOf<std::span<const uint8_t>> = {"", only(Element::kUInt8)};
+inline constexpr Role kRoleOf<std::span<const float>> = {"", core::only(DType::kFloat32), 1, 1};
 template <>
-inline constexpr Role kRoleOf<std::span<const int64_t>> = {"", only(Element::kInt64), 1, 1};
+inline constexpr Role kRoleOf<std::span<const double>> = {"", core::only(DType::kFloat64)};
 template <>
-inline constexpr Role kRoleOf<std::span<const float>> = {"", only(Element::kFloat32), 1, 1};
-template <>
-inline constexpr Role kRoleOf<std::span<const double>> = {"", only(Element::kFloat64)};
-template <>
-inline constexpr Role kRoleOf<OneOrEach> = {"", only(Element::kFloat64)};
+inline constexpr Role kRoleOf<OneOrEach> = {"", core::only(DType::kFloat64)};
 
 /// Tells whether the keys of a structure's members have no prefix.
 template <class T>
@@ -227,8 +223,8 @@ void Keys::add(std::string name, T& member, const T& by_default, const Field& fi
 template <class Structure>
 void Keys::add_all(Structure& structure, const Structure& by_default, const std::string& prefix, const char* meaning) {
   const auto add_member = [&]<class T>(const Field& field, T& member, const T& of_default) {
-    if constexpr (std::is_same_v<T, Workspace*>) {
-      return;  // Calls have their own.
+    if constexpr (std::is_same_v<T, Workspace*> || std::is_same_v<T, Logits>) {
+      return;  // Calls have their own, and models their own keys.
     } else if constexpr (kIsFlat<T>) {
       add_all(member, of_default, prefix);
     } else if constexpr (requires {
@@ -238,7 +234,12 @@ void Keys::add_all(Structure& structure, const Structure& by_default, const std:
       add_all(member, of_default, prefix + field.name + ".", field.meaning);
     } else {
       const char* own = *field.meaning ? field.meaning : meaning;
-      add(prefix + field.name, member, of_default, Field(field.name, field.range, own, field.shape));
+      Role role;
+      if constexpr (std::is_same_v<T, ConstTensor>) {
+        if (core::has_ids(field.name)) role = core::kIdsRole;
+        if (std::string_view(field.name) == "rows") role = core::kRowsRole;
+      }
+      add(prefix + field.name, member, of_default, Field(field.name, field.range, own, field.shape), role);
     }
   };
   visit_members<Structure>(add_member, structure, by_default);

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/matrices.h"
 #include "core/parallel.h"
 #include "core/views.h"
 #include "kernels/row_kernels.h"
-#include "logitless/tensors.h"
 #include "sink/sink.h"
 #include "sink/store_sums.h"
 

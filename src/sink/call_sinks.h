@@ -6,9 +6,9 @@
 #include <optional>
 #include <span>
 
+#include "core/matrices.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
-#include "logitless/tensors.h"
 #include "problem/hidden_problem.h"
 #include "problem/hidden_rows.h"
 #include "sink/bias_sink.h"
@@ -34,7 +34,7 @@ template <class Sum>
 class CallSinks {
  public:
   /// All that is given must outlive this.
-  CallSinks(const SinkInputs& inputs, const Gradients& outputs, const Sizes& sizes) {
+  CallSinks(const SinkInputs& inputs, const GradientMatrices& outputs, const Sizes& sizes) {
     const kernels::RowKernels& kernels = inputs.kernels;
     const source::Product& product = inputs.source.products().front();
     const bool hidden = outputs.wants_d_hidden() && !sizes.states_elsewhere;
@@ -95,7 +95,7 @@ class CallSinks {
   std::optional<LoraSink<Sum>> lora_;
   std::optional<HiddenSink<Sum>> lora_states_;
   std::optional<WeightSink<Sum>> lora_b_;
-  const WeightGradientSink no_callback_ = {};
+  const WeightTileSink no_callback_ = {};
   static constexpr size_t kMost = 8;  // A call makes no allocation for its list.
   std::array<Sink<Sum>*, kMost> all_ = {};
   size_t count_ = 0;

@@ -6,10 +6,10 @@
 #include <span>
 
 #include "core/integers.h"
+#include "core/matrices.h"
 #include "core/parallel.h"
 #include "core/views.h"
 #include "kernels/row_kernels.h"
-#include "logitless/tensors.h"
 #include "problem/hidden_rows.h"
 #include "sink/kept_residuals.h"
 #include "sink/sink.h"

@@ -26,8 +26,8 @@
 namespace logitless::sink {
 
 /// Tells whether some gradient stands behind dU.
-inline bool needs_lora_states(const problem::HiddenProblem& problem, const Gradients& outputs) {
-  const LoraAdapter& lora = problem.head.lora;
+inline bool needs_lora_states(const problem::HiddenProblem& problem, const GradientMatrices& outputs) {
+  const LoraMatrices& lora = problem.head.lora;
   return lora.given() && !lora.has_states() && (outputs.wants_d_hidden() || outputs.d_lora_a.data);
 }
 
@@ -47,11 +47,11 @@ class BehindLora {
 
   /// All that is given must outlive this.
   BehindLora(const kernels::RowKernels& kernels, const gemm::Backend& gemm, const problem::HiddenProblem& problem,
-             const Gradients& outputs, int threads)
+             const GradientMatrices& outputs, int threads)
       : kernels_(kernels),
         gemm_(gemm),
         scale_(static_cast<Sum>(problem.head.lora.scale)),
-        a_(LmHead(problem.head.lora.a)),
+        a_(HeadMatrices(problem.head.lora.a)),
         states_(problem::rows_of(problem)),
         breaks_(states_.breaks()),
         out_(core::with_used_stride(outputs.d_lora_a)),
@@ -197,7 +197,7 @@ class LoraSink final : public Sink<Sum> {
  public:
   /// `hidden` is the sink of d_hidden, or null. All that is given must outlive this.
   LoraSink(const kernels::RowKernels& kernels, const gemm::Backend& gemm, const problem::HiddenProblem& problem,
-           const source::Product& product, const Gradients& outputs, HiddenSink<Sum>* hidden, const Sizes& sizes)
+           const source::Product& product, const GradientMatrices& outputs, HiddenSink<Sum>* hidden, const Sizes& sizes)
       : Sink<Sum>(ChainOf::kRowBlock),
         hidden_(hidden),
         states_(kernels, product.head,

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/matrices.h"
 #include "kernels/row_kernels.h"
-#include "logitless/tensors.h"
 
 namespace logitless::sink {
 

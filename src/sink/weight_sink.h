@@ -5,10 +5,10 @@
 #include <cstdint>
 
 #include "core/integers.h"
+#include "core/matrices.h"
 #include "core/parallel.h"
 #include "core/views.h"
 #include "kernels/row_kernels.h"
-#include "logitless/tensors.h"
 #include "sink/kept_residuals.h"
 #include "sink/sink.h"
 #include "sink/store_sums.h"
@@ -25,7 +25,7 @@ enum class SumsIn {
 /// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a
 /// callback.
 template <class Sum>
-bool is_summed_apart(const Gradients& outputs) {
+bool is_summed_apart(const GradientMatrices& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
 }
 
@@ -35,7 +35,7 @@ class WeightSink final : public Sink<Sum> {
  public:
   /// Where `callback` is empty, `out` has the head's shape.
   WeightSink(const kernels::RowKernels& kernels, const source::Product& product, const Matrix& out, WriteMode mode,
-             const WeightGradientSink& callback, SumsIn sums_in, const Sizes& sizes)
+             const WeightTileSink& callback, SumsIn sums_in, const Sizes& sizes)
       : Sink<Sum>(ChainOf::kVocabTile),
         kernels_(kernels),
         product_(product),
@@ -162,7 +162,7 @@ class WeightSink final : public Sink<Sum> {
   Matrix place_;  // where parts are added up, unless they are in tiles
   const WriteMode mode_;
   const bool whole_apart_;
-  const WeightGradientSink& callback_;
+  const WeightTileSink& callback_;
   const Sizes sizes_;
   const int64_t cols_;        // of the states
   const int64_t components_;  // that one task adds to

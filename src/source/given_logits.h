@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
+#include "core/matrices.h"
 #include "core/views.h"
 #include "kernels/row_kernels.h"
-#include "logitless/tensors.h"
 #include "problem/logits_problem.h"
 
 namespace logitless::source {

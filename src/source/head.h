@@ -9,11 +9,11 @@
 #include <span>
 #include <type_traits>
 
+#include "core/matrices.h"
 #include "core/packed.h"
 #include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/gemm.h"
-#include "logitless/tensors.h"
 #include "source/multiplier.h"
 #include "source/unpack.h"
 
@@ -58,8 +58,8 @@ AnyVector entries_of(const AnyVector& vector, int64_t first, int64_t count) {
 }
 
 /// Returns vocabulary entries [first, first + count) of a head.
-inline LmHead slice(const LmHead& head, int64_t first, int64_t count) {
-  LmHead out = head;
+inline HeadMatrices slice(const HeadMatrices& head, int64_t first, int64_t count) {
+  HeadMatrices out = head;
   out.bias = entries_of(head.bias, first, count);
   if (!head.ids.empty()) {
     out.ids = head.ids.subspan(static_cast<size_t>(first), static_cast<size_t>(count));
@@ -78,7 +78,7 @@ inline LmHead slice(const LmHead& head, int64_t first, int64_t count) {
 /// one into the scratch of a product.
 class Head {
  public:
-  explicit Head(const LmHead& head)
+  explicit Head(const HeadMatrices& head)
       : weight_(core::with_used_stride(head.weight)),
         packed_(head.packed),
         ids_(head.ids),

@@ -22,7 +22,7 @@ constexpr int64_t kRows = 128;
 // x aᵀ is made as logits are, by a source whose head is a.
 Source source_of(const StatesAndHead& of) {
   core::Array<Product> products;
-  products.push_back({States(problem::rows_of(of)), Head(LmHead(of.head.lora.a))});
+  products.push_back({States(problem::rows_of(of)), Head(HeadMatrices(of.head.lora.a))});
   return Source(std::move(products));
 }
 
@@ -94,7 +94,7 @@ void* take_states(core::Arena& arena, const HiddenProblem& problem, const States
 }
 
 problem::Rows<ConstMatrix> rows_of(const HiddenProblem& problem, const StatesAndHead& of, const void* made) {
-  const LoraAdapter& lora = of.head.lora;
+  const LoraMatrices& lora = of.head.lora;
   if (lora.has_states()) return problem::matrix_rows(lora.states);
   return problem::matrix_rows(ConstMatrix(made, problem.sum_type(), problem.tokens, lora.rank()));
 }
@@ -115,8 +115,8 @@ problem::Rows<ConstMatrix> LoraStates::of_teacher(const HiddenProblem& problem) 
   return rows_of(problem, *problem.teacher, of_teacher_);
 }
 
-LmHead lora_head(const LmHead& head) {
-  LmHead out(head.lora.b);
+HeadMatrices lora_head(const HeadMatrices& head) {
+  HeadMatrices out(head.lora.b);
   out.ids = head.ids;
   return out;
 }

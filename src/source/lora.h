@@ -38,6 +38,6 @@ class LoraStates {
 };
 
 /// Returns a LoRA's b as a head: logits = U bᵀ.
-LmHead lora_head(const LmHead& head);
+HeadMatrices lora_head(const HeadMatrices& head);
 
 }  // namespace logitless::source

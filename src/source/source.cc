@@ -15,7 +15,7 @@ Source::Source(const problem::HiddenProblem& problem, const LoraStates& loras) :
   if (has_lora_) products_.push_back({States(loras.of_call(problem)), Head(lora_head(problem.head))});
   if (problem.teacher_logits) teacher_ = GivenLogits(*problem.teacher_logits);
   if (problem.teacher) {
-    const LmHead& head = problem.teacher->head;
+    const HeadMatrices& head = problem.teacher->head;
     products_.push_back({States(problem::rows_of(*problem.teacher)), Head(head), 1});
     if (head.lora.given()) products_.push_back({States(loras.of_teacher(problem)), Head(lora_head(head)), 1});
   }

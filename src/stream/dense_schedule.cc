@@ -21,7 +21,7 @@ class DenseSchedule final : public Schedule {
  public:
   using Sum = typename Types::Sum;
   using Logit = typename Types::Logit;
-  DenseSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
+  DenseSchedule(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
                 const Plan& plan)
       : context_(context),
         problem_(problem),
@@ -128,7 +128,7 @@ class DenseSchedule final : public Schedule {
 }  // namespace
 
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                         const Gradients& outputs, const Plan& plan) {
+                                         const GradientMatrices& outputs, const Plan& plan) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
     return core::make_shared<DenseSchedule<decltype(types)>>(context, problem, outputs, plan);
   });

@@ -114,7 +114,7 @@ std::string_view no_expected_rows(const problem::HiddenProblem& problem, const T
 }
 
 template <class Types>
-ExpectedRowSums<Types>::ExpectedRowSums(core::Arena& arena, const Pass<Types>& pass, const Gradients& outputs)
+ExpectedRowSums<Types>::ExpectedRowSums(core::Arena& arena, const Pass<Types>& pass, const GradientMatrices& outputs)
     : pass_(pass), outputs_(outputs) {
   if (!pass.run.sums_expected_rows()) return;
   sums_.emplace(arena, *pass.context.kernels, pass.problem, pass.source, pass.run, outputs);
@@ -280,7 +280,7 @@ void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, cons
   if (g.cross_scale != 0) {
     for (int64_t c = 0; c < width(); ++c) mine.total[c] += g.cross_scale * buffers.mean[c];
   }
-  const LoraAdapter& lora = problem.head.lora;
+  const LoraMatrices& lora = problem.head.lora;
   if (lora.given() && !lora.has_states()) settle_behind_lora(mine, lora_states);
   for (int64_t c = 0; c < width(); ++c) mine.sums[c] = static_cast<Sum>(mine.total[c]);
   const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, outputs_);
@@ -295,8 +295,8 @@ void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, cons
 // is null.
 template <class Types>
 void ExpectedRowSums<Types>::settle_behind_lora(const typename Buffers::PerThread& mine, Sum* lora_states) const {
-  const LoraAdapter& lora = pass_.problem.head.lora;
-  const source::Head a{LmHead(lora.a)};
+  const LoraMatrices& lora = pass_.problem.head.lora;
+  const source::Head a{HeadMatrices(lora.a)};
   const double* const d_states = mine.total + pass_.problem.hidden_size;
   for (int64_t k = 0; k < a.entries(); ++k) {
     const double factor = lora.scale * d_states[k];

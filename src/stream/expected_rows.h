@@ -35,7 +35,7 @@ class ExpectedRowSums {
   using Sum = typename Types::Sum;
 
   /// Takes what lives as long as the call. What is given must outlive this.
-  ExpectedRowSums(core::Arena& arena, const Pass<Types>& pass, const Gradients& outputs);
+  ExpectedRowSums(core::Arena& arena, const Pass<Types>& pass, const GradientMatrices& outputs);
 
   /// Visits all tiles for the first time: hands each to the folds of the first walk, and sums.
   void walk(core::Arena& arena, fold::CallFolds<Types>& folds, stats::Columns& columns);
@@ -62,7 +62,7 @@ class ExpectedRowSums {
   void settle_behind_lora(const typename Buffers::PerThread& mine, Sum* lora_states) const;
 
   const Pass<Types>& pass_;
-  const Gradients& outputs_;
+  const GradientMatrices& outputs_;
   std::optional<planning::ExpectedSums<Types>> sums_;  // where this call makes them
 };
 

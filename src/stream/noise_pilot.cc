@@ -70,7 +70,7 @@ class Pilot {
   using Sum = typename Types::Sum;
   using Buffers = planning::SegmentBuffers<Types>;
 
-  Pilot(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, SegmentWave<Types>& wave,
+  Pilot(const Pass<Types>& pass, const GradientMatrices& outputs, const Weighed& weighed, SegmentWave<Types>& wave,
         Buffers& buffers)
       : pass_(pass), outputs_(outputs), weighed_(weighed), wave_(wave), buffers_(buffers) {}
 
@@ -382,7 +382,7 @@ class Pilot {
   static constexpr double kLeastLeft = 0.05;
 
   const Pass<Types>& pass_;
-  const Gradients& outputs_;
+  const GradientMatrices& outputs_;
   const Weighed& weighed_;
   SegmentWave<Types>& wave_;
   Buffers& buffers_;
@@ -400,14 +400,14 @@ class Pilot {
 }  // namespace
 
 template <class Types>
-NoiseFound find_theta(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, double noise,
+NoiseFound find_theta(const Pass<Types>& pass, const GradientMatrices& outputs, const Weighed& weighed, double noise,
                       SegmentWave<Types>& wave, planning::SegmentBuffers<Types>& buffers) {
   return Pilot<Types>(pass, outputs, weighed, wave, buffers).find(noise);
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                                \
-  template NoiseFound find_theta(const Pass<Types>&, const Gradients&, const Weighed&, double, SegmentWave<Types>&, \
-                                 planning::SegmentBuffers<Types>&);
+#define LOGITLESS_INSTANTIATE(Types)                                                                  \
+  template NoiseFound find_theta(const Pass<Types>&, const GradientMatrices&, const Weighed&, double, \
+                                 SegmentWave<Types>&, planning::SegmentBuffers<Types>&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)

@@ -18,9 +18,9 @@
 #include <cstdint>
 #include <span>
 
+#include "core/matrices.h"
 #include "core/random_bits.h"
 #include "fold/segment_masses.h"
-#include "logitless/tensors.h"
 #include "planning/buffers.h"
 #include "stream/segment_wave.h"
 
@@ -43,7 +43,7 @@ struct NoiseFound {
 };
 
 template <class Types>
-NoiseFound find_theta(const Pass<Types>& pass, const Gradients& outputs, const Weighed& weighed, double noise,
+NoiseFound find_theta(const Pass<Types>& pass, const GradientMatrices& outputs, const Weighed& weighed, double noise,
                       SegmentWave<Types>& wave, planning::SegmentBuffers<Types>& buffers);
 
 /// Returns what the gradients of a pair of this mass are multiplied with where it is drawn, which it is with

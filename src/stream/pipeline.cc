@@ -100,15 +100,15 @@ planning::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
 }
 
 // Says whether expected rows can become d_hidden, of which only products have any.
-void judge_expected_rows(const HiddenProblem& problem, const Gradients& outputs, const TokenLoss::GradsFilled& filled,
-                         planning::Work& work) {
+void judge_expected_rows(const HiddenProblem& problem, const GradientMatrices& outputs,
+                         const TokenLoss::GradsFilled& filled, planning::Work& work) {
   work.no_expected_rows =
       work.backward && !outputs.wants_d_hidden() ? "d_hidden is not wanted" : no_expected_rows(problem, filled);
 }
 void judge_expected_rows(const LogitsProblem&, const LogitsGradient&, const TokenLoss::GradsFilled&, planning::Work&) {}
 
 // Says whether gradients are to be made of chosen segments. Throws InvalidInput where they cannot.
-void judge_segments(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
+void judge_segments(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
                     const Shared& shared, const TokenLoss::GradsFilled& filled, planning::Work& work) {
   const BackwardOptions& options = outputs.backward;
   if (!work.backward || options.mode == BackwardMode::kExact) return;
@@ -153,7 +153,7 @@ size_t expected_elements(const HiddenProblem& problem) {
 }
 size_t expected_elements(const LogitsProblem&) { return 0; }
 
-bool is_wanted(const Gradients& outputs) { return outputs.any(); }
+bool is_wanted(const GradientMatrices& outputs) { return outputs.any(); }
 bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
 
 bool is_dense(const Context& context) { return context.options().plan == PlanKind::kDense; }
@@ -162,8 +162,8 @@ void check_is_tiled(const Context& context) {
   if (is_dense(context)) core::fail("plan = dense cannot run: ranks.vocab or ranks.slices is set");
 }
 
-Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
-               const planning::Work& work) {
+Plan plan_work(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
+               const Shared& shared, const planning::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
     Plan plan = planning::set_plan(state, context.threads(), problem, work, outputs);
@@ -198,8 +198,9 @@ Plan plan_work(const Context& context, const LogitsProblem& problem, const Logit
   return plan;
 }
 
-std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem, const Gradients& outputs,
-                                        const Shared& shared, const planning::Work& work, Plan& plan) {
+std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem,
+                                        const GradientMatrices& outputs, const Shared& shared,
+                                        const planning::Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
     plan = planning::set_plan(state, context.threads(), problem, work, outputs);
@@ -356,7 +357,7 @@ Plan plan_any(const Context& context, const Problem& problem, const Outputs& out
 
 }  // namespace
 
-Ran run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
+Ran run(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs, const Shared& shared,
         TokenLoss* loss, stats::Returned returned) {
   return run_any(context, problem, outputs, shared, loss, returned);
 }
@@ -365,8 +366,8 @@ Ran run(const Context& context, const LogitsProblem& problem, const LogitsGradie
   return run_any(context, problem, outputs, shared, loss, returned);
 }
 
-Plan run_gradients(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
-                   const TokenStats& stats, const TokenGrads& grads) {
+Plan run_gradients(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
+                   const Shared& shared, const TokenStats& stats, const TokenGrads& grads) {
   return run_any_gradients(context, problem, outputs, shared, stats, grads);
 }
 Plan run_gradients(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
@@ -374,8 +375,8 @@ Plan run_gradients(const Context& context, const LogitsProblem& problem, const L
   return run_any_gradients(context, problem, outputs, shared, stats, grads);
 }
 
-Plan plan_run(const Context& context, const HiddenProblem& problem, const Gradients& outputs, const Shared& shared,
-              const TokenLoss* loss, stats::Returned returned) {
+Plan plan_run(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
+              const Shared& shared, const TokenLoss* loss, stats::Returned returned) {
   return plan_any(context, problem, outputs, shared, loss, returned);
 }
 Plan plan_run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, const Shared& shared,

@@ -3,10 +3,10 @@
 // gradient -> sink.
 #pragma once
 
+#include "core/matrices.h"
 #include "logitless/context.h"
 #include "logitless/logits.h"
 #include "logitless/plan.h"
-#include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 #include "problem/hidden_problem.h"
 #include "problem/logits_problem.h"
@@ -25,20 +25,20 @@ struct Ran : stats::Columns {
 
 /// Computes the statistics, evaluates the loss unless it is null, and makes the gradients that `outputs`
 /// wants, or those of another rank. `returned` says which columns the caller will move out of the result.
-Ran run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+Ran run(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
         const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
 Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
         const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
 
 /// Makes the gradients from statistics and token gradients, and returns the plan that ran. It throws
 /// InvalidInput where entries are missing.
-Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
                    const ranks::Shared& shared, const TokenStats& stats, const TokenGrads& grads);
 Plan run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
                    const ranks::Shared& shared, const TokenStats& stats, const TokenGrads& grads);
 
 /// Returns the plan of run().
-Plan plan_run(const Context& context, const problem::HiddenProblem& problem, const Gradients& outputs,
+Plan plan_run(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
               const ranks::Shared& shared, const TokenLoss* loss, stats::Returned returned);
 Plan plan_run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
               const ranks::Shared& shared, const TokenLoss* loss, stats::Returned returned);

@@ -64,18 +64,18 @@ class SliceSchedule : public Schedule {
 
 /// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                             const Gradients& outputs, planning::RunPlan run);
+                                             const GradientMatrices& outputs, planning::RunPlan run);
 /// Runs ranks::choose_sliced_plan() on this rank's slices.
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                          const Gradients& outputs, const ranks::Cut& cut,
+                                          const GradientMatrices& outputs, const ranks::Cut& cut,
                                           const planning::RunPlan& run);
 std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                         const Gradients& outputs, const Plan& plan);
+                                         const GradientMatrices& outputs, const Plan& plan);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                           const LogitsGradient& dlogits, const planning::SweepPlan& run);
 /// These run planning::set_plan().
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                       const Gradients& outputs, const planning::Work& work, const Plan& plan);
+                                       const GradientMatrices& outputs, const planning::Work& work, const Plan& plan);
 std::shared_ptr<Schedule> set_logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                               const LogitsGradient& dlogits, const Plan& plan);
 

@@ -42,7 +42,7 @@ std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, co
 }
 
 template <class Types>
-SegmentGradients<Types>::SegmentGradients(const Pass<Types>& pass, const Gradients& outputs,
+SegmentGradients<Types>::SegmentGradients(const Pass<Types>& pass, const GradientMatrices& outputs,
                                           const fold::CallMasses& masses)
     : pass_(pass),
       outputs_(outputs),
@@ -227,9 +227,9 @@ template <class Types>
 double SegmentGradients<Types>::bound_of_entries() const {
   const std::span<const source::Product> products = pass_.source.differentiated();
   const double of_weight = longest_entry(products.front().head);
-  const LoraAdapter& lora = pass_.problem.head.lora;
+  const LoraMatrices& lora = pass_.problem.head.lora;
   if (!lora.given() || lora.has_states()) return of_weight;
-  const source::Head a = source::Head(LmHead(lora.a));
+  const source::Head a = source::Head(HeadMatrices(lora.a));
   core::Array<double> stored(static_cast<size_t>(a.components()));  // of any type
   core::Array<Sum> wide(static_cast<size_t>(a.components()));
   double squares = 0;

@@ -30,7 +30,7 @@ class SegmentGradients {
   using Logit = typename Types::Logit;
 
   /// What is given must outlive this.
-  SegmentGradients(const Pass<Types>& pass, const Gradients& outputs, const fold::CallMasses& masses);
+  SegmentGradients(const Pass<Types>& pass, const GradientMatrices& outputs, const fold::CallMasses& masses);
 
   /// Chooses the segments of the rows that have a gradient. False: they are so many that exact gradients cost
   /// less.
@@ -52,7 +52,7 @@ class SegmentGradients {
   double bound_of_entries() const;
 
   const Pass<Types>& pass_;
-  const Gradients& outputs_;
+  const GradientMatrices& outputs_;
   const fold::SegmentMasses& softmax_masses_;
   const fold::SegmentMasses& masses_;  // of the pairs: those of the softmax, or with a teacher those of both
   const sink::CallSinks<Sum> sinks_;

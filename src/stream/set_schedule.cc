@@ -42,7 +42,7 @@ class SetSchedule final : public Schedule {
  public:
   using PerThread = typename planning::SetBuffers<T>::PerThread;
 
-  SetSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
+  SetSchedule(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
               const planning::Work& work, const Plan& plan)
       : kernels_(*context.kernels),
         problem_(problem),
@@ -314,7 +314,7 @@ class SetSchedule final : public Schedule {
 
   const kernels::RowKernels& kernels_;
   const HiddenProblem& problem_;
-  const Gradients& outputs_;
+  const GradientMatrices& outputs_;
   const int team_;
   const fold::SetRows<T> rows_;
   core::Arena arena_;
@@ -327,7 +327,7 @@ class SetSchedule final : public Schedule {
 }  // namespace
 
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                       const Gradients& outputs, const planning::Work& work, const Plan& plan) {
+                                       const GradientMatrices& outputs, const planning::Work& work, const Plan& plan) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
     return core::make_shared<SetSchedule<typename decltype(types)::Sum>>(context, problem, outputs, work, plan);
   });

@@ -19,7 +19,7 @@ namespace {
 
 class SlicedSchedule final : public Schedule {
  public:
-  SlicedSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
+  SlicedSchedule(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
                  const ranks::Cut& cut, const planning::RunPlan& run)
       : context_(context),
         problem_(problem),
@@ -104,7 +104,7 @@ class SlicedSchedule final : public Schedule {
  private:
   struct Slice {
     std::shared_ptr<const HiddenProblem> problem;
-    std::shared_ptr<const Gradients> outputs;
+    std::shared_ptr<const GradientMatrices> outputs;
     std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no vocabulary entries
 
     bool has_gradients() const { return schedule && outputs->any(); }
@@ -118,9 +118,9 @@ class SlicedSchedule final : public Schedule {
 
   void make_slice(int64_t first, int64_t entries, Slice& slice) {
     slice.problem = core::make_shared<const HiddenProblem>(ranks::problem_of_slice(problem_, first, entries));
-    Gradients outputs = ranks::outputs_of_slice(outputs_, problem_.head.layout, first, entries);
+    GradientMatrices outputs = ranks::outputs_of_slice(outputs_, problem_.head.layout, first, entries);
     give_sums(slices_.size() - 1, outputs);
-    slice.outputs = core::make_shared<const Gradients>(std::move(outputs));
+    slice.outputs = core::make_shared<const GradientMatrices>(std::move(outputs));
     planning::RunPlan run = plan_;
     run.grid.vocab_size = entries;
     run.grid.stretches = std::min(run.grid.stretches, run.grid.vocab_tiles());
@@ -128,7 +128,7 @@ class SlicedSchedule final : public Schedule {
   }
 
   // Lets what has no vocabulary entries be sums of a slice.
-  void give_sums(size_t slice, Gradients& outputs) {
+  void give_sums(size_t slice, GradientMatrices& outputs) {
     if (hidden_sums_.in_place()) {
       outputs.d_hidden = outputs_.d_hidden;
       outputs.d_hidden_batch_stride = outputs_.d_hidden_batch_stride;
@@ -193,7 +193,7 @@ class SlicedSchedule final : public Schedule {
 
   const detail::ContextState& context_;
   const HiddenProblem& problem_;
-  const Gradients& outputs_;
+  const GradientMatrices& outputs_;
   const ranks::Cut& cut_;
   ranks::Group& group_;
   const planning::RunPlan plan_;
@@ -208,7 +208,7 @@ class SlicedSchedule final : public Schedule {
 }  // namespace
 
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                          const Gradients& outputs, const ranks::Cut& cut,
+                                          const GradientMatrices& outputs, const ranks::Cut& cut,
                                           const planning::RunPlan& run) {
   return core::make_shared<SlicedSchedule>(context, problem, outputs, cut, run);
 }

@@ -29,7 +29,7 @@ class TileSchedule final : public SliceSchedule {
  public:
   using Sum = typename Types::Sum;
 
-  TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const Gradients& outputs,
+  TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
                planning::RunPlan run)
       : run_(std::move(run)),
         arena_(run_.plan.workspace_bytes),
@@ -157,7 +157,7 @@ class TileSchedule final : public SliceSchedule {
 }  // namespace
 
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                             const Gradients& outputs, planning::RunPlan run) {
+                                             const GradientMatrices& outputs, planning::RunPlan run) {
   return stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) -> std::shared_ptr<SliceSchedule> {
     return core::make_shared<TileSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
   });

@@ -12,6 +12,7 @@
 #include "c_api/call.h"
 #include "logitless/c_api.h"
 #include "record/record_of.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 
@@ -22,18 +23,11 @@ inline logitless_tensor tensor(const void* data, int32_t dtype, std::vector<int6
   std::copy(strides.begin(), strides.end(), out.strides);
   return out;
 }
-template <class AnyMatrix>
-logitless_tensor matrix_tensor(const AnyMatrix& m) {
-  return tensor(m.data, static_cast<int32_t>(m.dtype), {m.rows, m.cols}, {m.stride, 1});
-}
-template <class AnyVector>
-logitless_tensor vector_tensor(const AnyVector& v) {
-  return tensor(v.data, static_cast<int32_t>(v.dtype), {v.size});
-}
-inline logitless_tensor transposed(logitless_tensor t) {
-  std::swap(t.sizes[0], t.sizes[1]);
-  std::swap(t.strides[0], t.strides[1]);
-  return t;
+inline logitless_tensor c_tensor(const ConstTensor& t) {
+  logitless_tensor out = {const_cast<void*>(t.data), static_cast<int32_t>(t.dtype), t.axes, {}, {}};
+  std::copy(t.sizes.begin(), t.sizes.end(), out.sizes);
+  std::copy(t.strides.begin(), t.strides.end(), out.strides);
+  return out;
 }
 template <class T>
 logitless_tensor span_tensor(std::span<const T> values) {
@@ -43,15 +37,6 @@ logitless_tensor span_tensor(std::span<const T> values) {
                                                      : LOGITLESS_UINT8;
   return tensor(values.data(), dtype, {static_cast<int64_t>(values.size())});
 }
-/// Of logits, hidden states and their gradients: [B, T, last].
-inline logitless_tensor batched(const void* data, DType dtype, int64_t batch, int64_t time, int64_t last,
-                                int64_t batch_stride, int64_t row_stride) {
-  return tensor(data, static_cast<int32_t>(dtype), {batch, time, last}, {batch_stride, row_stride, 1});
-}
-inline logitless_tensor logits_tensor(const auto& l) {
-  return batched(l.data, l.dtype, l.batch, l.time, l.vocab, l.batch_stride, l.row_stride);
-}
-
 class CCall {
  public:
   explicit CCall(const std::string& task, const logitless_context* context = nullptr)
@@ -95,68 +80,29 @@ class CCall {
   void put(const std::string& name, const std::span<const T>& values) {
     if (values.data()) put(name, span_tensor(values));
   }
-  void put(const std::string& name, const ConstVector& vector) {
-    if (vector.data) put(name, vector_tensor(vector));
+  void put(const std::string& name, const ConstTensor& t) {
+    if (t.given()) put(name, c_tensor(t));
   }
-  void put(const std::string& name, const ConstMatrix& matrix) {
-    if (matrix.data) put(name, matrix_tensor(matrix));
-  }
-  void put(const std::string& name, const Targets& t) {
-    if (!t.data32 && !t.data64) return;
-    const void* data = t.data32 ? static_cast<const void*>(t.data32) : t.data64;
-    const int32_t dtype = t.data32 ? LOGITLESS_INT32 : LOGITLESS_INT64;
-    const auto whole = t.time == 0 ? tensor(data, dtype, {t.size}, {t.stride})
-                                   : tensor(data, dtype, {t.size / t.time, t.time}, {t.batch_stride, t.stride});
-    put(name, whole);
-  }
-  void put(const std::string& name, const HiddenStates& h) {
-    const ConstMatrix& s = h.states;
-    if (!s.data) return;
-    if (h.sequences == 1 && !h.batch_stride) {
-      put(name, matrix_tensor(s));
-    } else {
-      const int64_t time = s.rows / h.sequences;
-      put(name,
-          batched(s.data, s.dtype, h.sequences, time, s.cols, h.batch_stride.value_or(time * s.stride), s.stride));
-    }
-    put(name.substr(0, name.size() - 6) + "offsets", h.offsets);
-  }
-  void put(const std::string& prefix, const LmHead& head) {
-    const bool turned = head.layout == HeadLayout::kHiddenVocab;
-    if (head.weight.data) {
-      put(prefix + "weight", turned ? transposed(matrix_tensor(head.weight)) : matrix_tensor(head.weight));
-    }
-    if (head.packed.given()) {
-      const PackedMatrix& p = head.packed;
-      const PackedBlock block = block_of(p.packing);
-      put(prefix + "weight", tensor(p.data, LOGITLESS_UINT8, {p.rows, p.cols / block.numbers * block.bytes}));
-      put(prefix + "packing", p.packing);
-      put(prefix + "group", p.group);
-      const int64_t groups = p.group == 0 ? 1 : p.cols / p.group;
-      if (p.scales) put(prefix + "scales", tensor(p.scales, LOGITLESS_FLOAT32, {p.rows, groups}));
-    }
+  void put(const std::string&, const Logits&) {}  // give() has them
+  void put(const std::string& prefix, const logitless::LmHead& head) {
+    put(prefix + "weight", head.weight);
+    if (head.packing) put(prefix + "packing", *head.packing), put(prefix + "group", head.group);
+    put(prefix + "scales", head.scales);
     put(prefix + "bias", head.bias);
     if (head.softcap != 0) put(prefix + "softcap", head.softcap);
-    put(prefix + "ids", head.ids);
+    put(prefix + "vocab_ids", head.vocab_ids);
     put(prefix + "lora_a", head.lora.a);
     put(prefix + "lora_b", head.lora.b);
     put(prefix + "lora_states", head.lora.states);
     if (head.lora.scale != 1) put(prefix + "lora_scale", head.lora.scale);
   }
-  void put(const std::string& prefix, const Gradients& g, HeadLayout layout) {
-    if (g.d_hidden.data) {
-      const int64_t step = g.d_hidden_batch_stride.value_or(0);
-      const Matrix& m = g.d_hidden;
-      if (step == 0) put(prefix + "d_hidden", matrix_tensor(m));
-      if (step != 0)
-        put(prefix + "d_hidden", batched(m.data, m.dtype, sequences, m.rows / sequences, m.cols, step, m.stride));
-    }
-    const auto d_weight = matrix_tensor(g.d_weight);
-    if (g.d_weight.data) put(prefix + "d_weight", layout == HeadLayout::kHiddenVocab ? transposed(d_weight) : d_weight);
-    if (g.d_bias.data) put(prefix + "d_bias", vector_tensor(g.d_bias));
-    if (g.d_lora_a.data) put(prefix + "d_lora_a", matrix_tensor(g.d_lora_a));
-    if (g.d_lora_b.data) put(prefix + "d_lora_b", matrix_tensor(g.d_lora_b));
-    if (g.d_lora_states.data) put(prefix + "d_lora_states", matrix_tensor(g.d_lora_states));
+  void put(const std::string& prefix, const logitless::Gradients& g) {
+    put(prefix + "d_hidden", g.d_hidden);
+    put(prefix + "d_weight", g.d_weight);
+    put(prefix + "d_bias", g.d_bias);
+    put(prefix + "d_lora_a", g.d_lora_a);
+    put(prefix + "d_lora_b", g.d_lora_b);
+    put(prefix + "d_lora_states", g.d_lora_states);
     put(prefix + "d_hidden_mode", g.d_hidden_mode), put(prefix + "d_weight_mode", g.d_weight_mode);
     put(prefix + "d_bias_mode", g.d_bias_mode), put(prefix + "d_lora_mode", g.d_lora_mode);
     const auto put_backward = [&](const Field& field, const auto& value) {
@@ -181,30 +127,19 @@ class CCall {
       }
     };
     record::visit_members<Structure>(put_member, structure);
-    if constexpr (requires { structure.reference; }) {
-      if (structure.reference.hidden.states.data) {
-        put("reference.hidden", structure.reference.hidden), put("reference.", structure.reference.head);
-      }
-    }
-    if constexpr (requires { structure.teacher.logits; }) {
-      put("teacher.hidden", structure.teacher.hidden), put("teacher.", structure.teacher.head);
-      if (structure.teacher.has_logits()) put("teacher.logits", logits_tensor(structure.teacher.logits));
-    }
+    if constexpr (requires { structure.reference; }) give(structure.reference, "reference.");
+    if constexpr (requires { structure.teacher.finished; }) give(structure.teacher, "teacher.");
   }
-  void give(const Logits& from) {
-    if (from.is_given) {
-      put("logits", logits_tensor(from.finished));
-    } else {
-      put("hidden", from.hidden), put("", from.head);
-    }
+  void give(const Logits& from, const std::string& prefix = "") {
+    put(prefix + "logits", from.finished);
+    put(prefix + "hidden", from.hidden);
+    put(prefix + "offsets", from.offsets);
+    if (from.head.given()) put(prefix, from.head);
   }
-  void give(const Gradients& to, const Logits& from) {
-    sequences = from.hidden.sequences;
-    if (!from.is_given) put("", to, from.head.layout);
-    if (to.d_logits.data) put("d_logits", logits_tensor(to.d_logits));
+  void give(const logitless::Gradients& to, const Logits& from) {
+    if (!from.is_given()) put("", to);
+    put("d_logits", to.d_logits);
   }
-
-  int64_t sequences = 1;  ///< of d_hidden
 
  private:
   static void expect_ok(logitless_status status) { EXPECT_EQ(status, LOGITLESS_OK) << logitless_last_error(); }

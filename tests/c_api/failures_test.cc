@@ -95,7 +95,7 @@ TEST(CMessages, NameTheMistake) {
       {"cross_entropy", [](Small& s) { return s.set("hidden", s.hidden.data(), LOGITLESS_FLOAT32, 1, kTokens); },
        "hidden must be a tensor [N, H] or [B, T, H] of floats, not of 1 axis"},
       {"cross_entropy", [](Small& s) { return s.set("hidden", nullptr, LOGITLESS_FLOAT32, 2, kTokens, kHidden); },
-       "hidden.data is NULL, but it has 24 elements"},
+       "hidden.data is null, but it has 24 elements"},
       {"cross_entropy",
        [](Small& s) {
          return s.set("hidden", reinterpret_cast<char*>(s.hidden.data()) + 1, LOGITLESS_FLOAT32, 2, 2, kHidden);
@@ -128,9 +128,9 @@ TEST(CMessages, NameTheMistake) {
       {"cross_entropy", [](Small& s) { return s.set("hidden", s.hidden.data(), 0, 2, 2, kHidden); },
        "targets has 6 entries but hidden has 2 rows"},
       {"cross_entropy", [](Small& s) { return s.set("logits", s.hidden.data(), 0, 2, kTokens, kHidden); },
-       "logits and hidden are both set"},
+       "logits are given, and hidden states or a head beside them"},
       {"cross_entropy", [](Small& s) { return s.set("d_logits", s.hidden.data(), 0, 2, kTokens, kHidden); },
-       "d_logits is set, but logits is not"},
+       "d_logits is set, but the logits are of hidden states"},
       {"cross_entropy", [](Small& s) { return logitless_set_text(s.call, "packing", "q4_0"); },
        "packing = q4_0, but weight is float32"},
       {"cross_entropy", [](Small& s) { return s.set("weight", s.weight.data(), LOGITLESS_UINT8, 2, kVocab, 4); },

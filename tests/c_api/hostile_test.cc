@@ -111,7 +111,7 @@ struct World {
     give(prefix + "bias", floats[2].data(), LOGITLESS_FLOAT32, {vocab});
     give(prefix + "lora_a", floats[3].data(), LOGITLESS_FLOAT32, {2, kHidden});
     give(prefix + "lora_b", floats[4].data(), LOGITLESS_FLOAT32, {vocab, 2});
-    give(prefix + "ids", chosen.data(), LOGITLESS_INT64, {vocab});
+    give(prefix + "vocab_ids", chosen.data(), LOGITLESS_INT64, {vocab});
   }
   void give_ids(const std::string& name) { give(name, ids.data(), LOGITLESS_INT64, {kBatch, kTime}); }
   void give_sets(const std::string& name) {
@@ -122,8 +122,8 @@ struct World {
     if (kind == Kind::kModels) return give_model(prefix);
     if (prefix == "teacher.")
       return give("teacher.logits", floats[5].data(), LOGITLESS_FLOAT32, {kBatch, kTime, vocab});
-    give(prefix + "logps", floats[5].data(), LOGITLESS_FLOAT32, {kTokens});
-    keys[prefix + "logps_per"] = {.kind = Setting::kText, .text = "token"};
+    give("ref_logps", floats[5].data(), LOGITLESS_FLOAT32, {kTokens});
+    keys["ref_logps_per"] = {.kind = Setting::kText, .text = "token"};
   }
   void give_task(const std::string& task) {
     if (task == "cross_entropy" || task == "preference_loss" || task == "kto_loss" || task == "token_stats") {

@@ -9,12 +9,13 @@
 #include "support/inputs.h"
 #include "support/option_cases.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
 
-Logits source_of(const FromHidden& from) { return Logits::of(from.states(), from.head()); }
-Logits source_of(const Inputs& inputs) { return Logits::of(inputs.hidden_view(), inputs.head_view()); }
+Logits source_of(const FromHidden& from) { return logits_of(from.states(), from.head()); }
+Logits source_of(const Inputs& inputs) { return logits_of(inputs.hidden_view(), inputs.head_view()); }
 Logits source_of(const FromLogits& from) {
   return Logits::given(FinishedLogits(from.data.data(), kBatch, kTime, kVocab));
 }
@@ -36,7 +37,7 @@ void expect_results(logitless_call* call, const Result& result) {
       int64_t got = 0;
       ASSERT_EQ(logitless_get_integer(call, name.c_str(), &got), LOGITLESS_OK) << logitless_last_error();
       EXPECT_EQ(got, *integer);
-    } else if (const auto* column = std::get_if<record::Tensor>(&wanted)) {
+    } else if (const auto* column = std::get_if<Tensor>(&wanted)) {
       logitless_tensor got;
       const logitless_status status = logitless_get_tensor(call, name.c_str(), &got);
       if (column->count() == 0) {
@@ -46,7 +47,7 @@ void expect_results(logitless_call* call, const Result& result) {
       }
       ++tensors;
       ASSERT_EQ(status, LOGITLESS_OK) << logitless_last_error();
-      EXPECT_EQ(got.dtype, static_cast<int32_t>(column->element));
+      EXPECT_EQ(got.dtype, static_cast<int32_t>(column->dtype));
       const int64_t count = got.sizes[0] * (got.axes > 1 ? got.sizes[1] : 1);
       ASSERT_EQ(count, column->count());
       EXPECT_EQ(std::memcmp(got.data, column->data, static_cast<size_t>(count) * 8), 0);
@@ -113,14 +114,14 @@ void expect_bits(const Task& task, const Logits& from, const Make& make) {
   CCall call(Task::kName);
   call.give(from), call.give(task);
   const Context context;
-  const Gradients to = cxx.outputs();
+  const logitless::Gradients to = gradients_of(cxx.outputs(), from);
 
   ASSERT_EQ(logitless_forward(call), LOGITLESS_OK) << logitless_last_error();
   const auto left = forward(context, from, task);
   expect_results(call, left.result);
   EXPECT_EQ(plan_text(call), left.result.plan.describe());
 
-  call.give(c.outputs(), from);
+  call.give(gradients_of(c.outputs(), from), from);
   const auto upstream = upstream_for(call, task);
   ASSERT_EQ(logitless_backward(call), LOGITLESS_OK) << logitless_last_error();
   EXPECT_EQ(plan_text(call), backward(context, from, task, left, upstream, to).describe());
@@ -148,7 +149,11 @@ struct HiddenMemory {
 };
 struct LogitsMemory {
   FromLogits::Outputs memory;
-  Gradients outputs() { return gradients_of(memory.views()); }
+  Gradients outputs() {
+    Gradients out;
+    out.d_logits = memory.views();
+    return out;
+  }
   const std::vector<float>& values() const { return memory.values(); }
 };
 template <class Task>
@@ -198,12 +203,12 @@ TEST(CTasks, PreferenceLossesHaveTheBitsOfCxx) {
     using enum PreferenceLossType;
     if (loss == kRobust || loss == kExoPair) task.label_smoothing = 0.1;
     task.targets = batch.targets();
-    task.reference = batch.reference_for(task);
+    set_reference(task, batch.reference_for(task));
     expect_bits(batch, task);
   }
   PreferenceLoss task;
   task.targets = batch.targets();
-  task.reference = batch.reference_model();
+  set_reference(task, batch.reference_model());
   expect_bits(batch, task, false);
 }
 
@@ -234,10 +239,10 @@ TEST(CTasks, DistillationsHaveTheBitsOfCxx) {
   const FromLogits finished;
   Distillation task;
   task.targets = batch.targets();
-  task.teacher = Teacher(batch.other.states(), batch.other.head());
+  task.teacher = logits_of(batch.other.states(), batch.other.head());
   task.want_agreement = task.want_entropy = true;
   expect_bits(batch, task, false);
-  task.teacher = Teacher(source_of(finished).finished);
+  task.teacher = source_of(finished);
   task.hard_weight = 0.5;
   task.reduction = Reduction::kNone;
   expect_bits(batch, task);
@@ -338,13 +343,16 @@ TEST(CTasks, HeadsHaveTheBitsOfCxx) {
   };
   Logits from = source_of(inputs);
   from.head = {};
-  from.head.packed = {numbers.data(), Packing::kInt8, 2 * spec.vocab, spec.hidden, {}, scales.data(), spec.hidden / 2};
-  from.head.ids = ids;
-  from.head.bias = {bias.data(), 2 * spec.vocab};
+  from.head.weight = ConstTensor(numbers.data(), DType::kUInt8, {2 * spec.vocab, spec.hidden});
+  from.head.packing = Packing::kInt8;
+  from.head.scales = scales;
+  from.head.group = spec.hidden / 2;
+  from.head.vocab_ids = ids;
+  from.head.bias = bias;
   expect_bits(task, from, [&] { return Memory{.memory = GradientOutputs(inputs, {}), .packed = true}; });
   from = source_of(inputs);
   const std::vector<float> a(36, 0.01F), b(450, 0.02F);
-  from.head.lora = {{a.data(), 3, 12}, {b.data(), 150, 3}, 0.5};
+  from.head.lora = {view(a.data(), {3, 12}), view(b.data(), {150, 3}), 0.5};
   expect_bits(task, from, [&] { return Memory{.memory = GradientOutputs(inputs, {}), .packed = false}; });
 }
 
@@ -371,7 +379,7 @@ TEST(CTasks, GradientsOfChosenSegmentsHaveTheBitsOfCxx) {
     const auto make = [&] { return Memory{GradientOutputs(inputs, {}), backward}; };
     expect_bits(task, from, make);
     auto memory = make();
-    run(Context(), from, task, memory.outputs());
+    run(Context(), from, task, gradients_of(memory.outputs(), from));
     distinct.insert(memory.values());
   };
   using enum BackwardMode;
@@ -471,19 +479,17 @@ void visit_leaves(Structure& structure, const std::string& prefix, const Visit& 
                                FieldsOf<Plain>(), [](const Field&, auto&) {}, member);
                          }) {
       visit_leaves(member, prefix + field.name + ".", visit);
-    } else {
+    } else if constexpr (!std::is_same_v<Plain, Logits>) {
       visit(prefix + field.name, member);
     }
   };
   record::visit_members<std::remove_const_t<Structure>>(visit_member, structure);
 }
 
-std::string shown(const ConstVector& v) { return text_of(reinterpret_cast<uintptr_t>(v.data)) + " " + text_of(v.size); }
-std::string shown(const ConstMatrix& m) {
-  return text_of(reinterpret_cast<uintptr_t>(m.data)) + " " + text_of(m.rows) + " " + text_of(m.stride);
-}
-std::string shown(const Targets& t) {
-  return text_of(reinterpret_cast<uintptr_t>(t.data64)) + " " + text_of(t.size) + " " + text_of(t.time);
+std::string shown(const ConstTensor& t) {
+  std::string text = text_of(reinterpret_cast<uintptr_t>(t.data)) + " " + text_of(t.dtype);
+  for (size_t i = 0; i < 3; ++i) text += " " + text_of(t.sizes[i]) + " " + text_of(t.strides[i]);
+  return text;
 }
 template <class T>
 std::string shown(const std::span<const T>& s) {
@@ -506,22 +512,28 @@ const std::vector<double> kSomeNumbers(64);
 const std::vector<int64_t> kSomeIds(64);
 const std::vector<uint8_t> kSomeBytes(64);
 template <class T>
-auto others_of(const T& value) {
+auto others_of(const std::string&, const T& value) {
   return other_values(value);
 }
 template <Named Enum>
-auto others_of(const Enum& value) {
+auto others_of(const std::string&, const Enum& value) {
   std::vector<Enum> others;
   for (const Enum other : all_of<Enum>()) {
     if (other != value) others.push_back(other);
   }
   return others;
 }
-std::vector<ConstVector> others_of(const ConstVector&) { return {{kSomeNumbers.data(), 5}}; }
-std::vector<ConstMatrix> others_of(const ConstMatrix&) { return {{kSomeNumbers.data(), 3, 5, 7}}; }
-std::vector<Targets> others_of(const Targets&) { return {{kSomeIds.data(), 3, 4, 5}}; }
-std::vector<std::span<const uint8_t>> others_of(const std::span<const uint8_t>&) { return {kSomeBytes}; }
-std::vector<std::span<const int64_t>> others_of(const std::span<const int64_t>&) { return {kSomeIds}; }
+std::vector<ConstTensor> others_of(const std::string& name, const ConstTensor&) {
+  if (name == "rows") return {view(kSomeNumbers.data(), {3, 5}, {7, 1})};
+  const bool is_ids = name == "targets" || name.ends_with("ids");
+  return {is_ids ? view(kSomeIds.data(), {3, 4}, {5, 1}) : view(kSomeNumbers.data(), {5})};
+}
+std::vector<std::span<const uint8_t>> others_of(const std::string&, const std::span<const uint8_t>&) {
+  return {kSomeBytes};
+}
+std::vector<std::span<const int64_t>> others_of(const std::string&, const std::span<const int64_t>&) {
+  return {kSomeIds};
+}
 
 template <class Task>
 void every_key_arrives() {
@@ -533,7 +545,7 @@ void every_key_arrives() {
   visit_leaves(by_default, "", [&]<class T>(const std::string& name, const T& value) {
     SCOPED_TRACE(name);
     ++keys;
-    for (const auto& other : others_of(value)) {
+    for (const auto& other : others_of(name, value)) {
       Task changed;
       visit_leaves(changed, "", [&]<class At>(const std::string& at, At& member) {
         if constexpr (std::is_same_v<At, T>) {

@@ -10,6 +10,7 @@
 #include "logitless/cross_entropy.h"
 #include "support/calls.h"
 #include "support/inputs.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -19,6 +19,7 @@
 #include "support/inputs.h"
 #include "support/rank_of_task.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -20,6 +20,7 @@
 #include "support/calls.h"
 #include "support/coupled_loss.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

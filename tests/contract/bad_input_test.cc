@@ -9,6 +9,7 @@
 #include "support/calls.h"
 #include "support/refusal.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -90,7 +91,7 @@ TEST(BadInput, TheCallThatTheCasesSpoilIsGood) {
 TEST(BadInput, Pointers) {
   expect_refused_everywhere({
       {"hidden", [](Call& c) { c.hidden.states.data = nullptr; }, {"hidden", "null"}},
-      {"lm_head", [](Call& c) { c.head.weight.data = nullptr; }, {"lm_head", "null"}},
+      {"weight", [](Call& c) { c.head.weight.data = nullptr; }, {"weight", "null"}},
       {"targets", [](Call& c) { c.targets.data64 = nullptr; }, {"targets", "null"}},
       {"bias", [](Call& c) { c.head.bias.data = nullptr; }, {"bias", "null"}},
   });
@@ -116,14 +117,10 @@ TEST(BadInput, Shapes) {
     };
   };
   expect_refused_everywhere({
-      {"H of hidden_vocab",
-       head_of(HeadLayout::kHiddenVocab, 3, 5),
-       {"lm_head has 3 rows but hidden has 4 columns", "hidden_vocab"}},
-      {"H of vocab_hidden",
-       head_of(HeadLayout::kVocabHidden, 5, 3),
-       {"lm_head has 3 columns but hidden has 4 columns", "vocab_hidden"}},
+      {"H of hidden_vocab", head_of(HeadLayout::kHiddenVocab, 3, 5), {"weight is [5, 3] but hidden has 4 columns"}},
+      {"H of vocab_hidden", head_of(HeadLayout::kVocabHidden, 5, 3), {"weight is [5, 3] but hidden has 4 columns"}},
       {"H = 0", [](Call& c) { c.hidden.states.cols = c.head.weight.rows = 0; }, {"hidden", "0", "positive"}},
-      {"V = 0", [](Call& c) { c.head.weight.cols = 0; }, {"lm_head", "0", "positive"}},
+      {"V = 0", [](Call& c) { c.head.weight.cols = 0; }, {"weight", "0", "positive"}},
       {"negative tokens", [](Call& c) { c.hidden.states.rows = c.targets.size = -1; }, {"hidden", "-1", "negative"}},
       {"targets", [](Call& c) { c.targets.size = 5; }, {"targets has 5", "6"}},
       {"bias", [](Call& c) { c.head.bias.size = 4; }, {"bias has 4", "5"}},
@@ -137,9 +134,9 @@ TEST(BadInput, Shapes) {
          c.options.token.temperatures = c.doubles = {1, 2, 3};
        },
        {"temperatures", "3", "6"}},
-      {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"hidden has 6 rows", "4 sequences"}},
-      {"no sequence", [](Call& c) { c.hidden.sequences = 0; }, {"sequences = 0", "positive", "6 rows"}},
-      {"fewer than no sequence", [](Call& c) { c.hidden.sequences = -1; }, {"sequences = -1", "negative"}},
+      {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"targets has 6 entries but hidden has 4 rows"}},
+      {"no sequence", [](Call& c) { c.hidden.sequences = 0; }, {"targets has 6 entries but hidden has 0 rows"}},
+      {"fewer than no sequence", [](Call& c) { c.hidden.sequences = -1; }, {"hidden.sizes[0] = -1 is negative"}},
       {"too many sequences without rows",
        [](Call& c) {
          c.hidden.states.rows = 0;
@@ -161,7 +158,7 @@ TEST(BadInput, Shapes) {
 TEST(BadInput, Strides) {
   expect_refused_everywhere({
       {"hidden", [](Call& c) { c.hidden.states.stride = 3; }, {"hidden", "stride", "3", "4"}},
-      {"lm_head", [](Call& c) { c.head.weight.stride = 4; }, {"lm_head", "stride", "4", "5"}},
+      {"weight", [](Call& c) { c.head.weight.stride = 4; }, {"weight", "stride", "4", "5"}},
       {"d_hidden", [](Call& c) { c.gradients.d_hidden.stride = 0; }, {"d_hidden", "stride", "0", "4"}},
       {"d_weight", [](Call& c) { c.gradients.d_weight.stride = 1; }, {"d_weight", "stride", "1", "5"}},
   });
@@ -242,9 +239,8 @@ TEST(BadInput, Types) {
 TEST(BadInput, ValuesThatAreNoEnumerators) {
   expect_refused_everywhere({
       {"hidden", [](Call& c) { c.hidden.states.dtype = DType{9}; }, {"hidden.dtype = 9"}},
-      {"lm_head", [](Call& c) { c.head.weight.dtype = DType{4}; }, {"lm_head.dtype = 4"}},
+      {"weight", [](Call& c) { c.head.weight.dtype = DType{9}; }, {"weight.dtype = 9"}},
       {"bias", [](Call& c) { c.head.bias.dtype = DType{-1}; }, {"bias.dtype = -1"}},
-      {"layout", [](Call& c) { c.head.layout = HeadLayout{5}; }, {"layout = 5"}},
       {"reduction", [](Call& c) { c.options.reduction = Reduction{7}; }, {"reduction = 7"}},
       {"meaning",
        [](Call& c) { c.options.token.temperature_meaning = TemperatureMeaning{9}; },
@@ -260,9 +256,9 @@ TEST(BadInput, Overlaps) {
       {"d_hidden over hidden",
        [=](Call& c) { c.gradients.d_hidden.data = data_of(c.hidden.states); },
        {"d_hidden", "overlaps", "hidden"}},
-      {"d_weight over lm_head",
+      {"d_weight over weight",
        [=](Call& c) { c.gradients.d_weight.data = data_of(c.head.weight); },
-       {"d_weight", "overlaps", "lm_head"}},
+       {"d_weight", "overlaps", "weight"}},
       {"d_bias over bias",
        [](Call& c) { c.gradients.d_bias.data = const_cast<void*>(c.head.bias.data); },
        {"d_bias", "overlaps", "bias"}},
@@ -300,7 +296,7 @@ TEST(BadInput, Overlaps) {
          c.hidden.offsets = std::span<const int64_t>(c.integers).first(2);
          c.gradients.d_hidden.data = c.integers.data();
        },
-       {"d_hidden", "overlaps", "hidden.offsets"}},
+       {"d_hidden", "overlaps", "offsets"}},
   });
 }
 

@@ -15,6 +15,7 @@
 #include "support/coupled_loss.h"
 #include "support/refusal.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

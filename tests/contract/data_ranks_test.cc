@@ -12,6 +12,7 @@
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -13,6 +13,7 @@
 #include "determinism_cases.h"
 #include "support/calls.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

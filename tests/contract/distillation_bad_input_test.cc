@@ -11,6 +11,7 @@
 #include "support/calls.h"
 #include "support/distillation_case.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -79,17 +80,17 @@ TEST(DistillationBadInput, Teachers) {
          c.teacher.head.weight.rows = 8;
          c.teacher.head.bias.size = 8;
        },
-       {"teacher.head has 8 vocabulary entries but lm_head has 9"}},
+       {"teacher.weight has 8 vocabulary entries but weight has 9"}},
       {"a larger vocabulary",
        [](Call& c) {
          c.head.weight.rows = 8;
          c.head.bias = {};
          c.gradients = {};
        },
-       {"teacher.head has 9 vocabulary entries but lm_head has 8"}},
+       {"teacher.weight has 9 vocabulary entries but weight has 8"}},
       {"student and teacher swapped",
        [](Call& c) { std::swap(c.head, c.teacher.head); },
-       {"lm_head has 3 columns but hidden has 4"}},
+       {"weight is [9, 3] but hidden has 4"}},
       {"other rows",
        [](Call& c) {
          c.teacher.hidden.states.rows = 5;
@@ -99,17 +100,17 @@ TEST(DistillationBadInput, Teachers) {
       {"no teacher", [](Call& c) { c.teacher = {}; }, {"teacher: "}},
       {"states of another width",
        [](Call& c) { c.teacher.hidden.states.cols = 2; },
-       {"teacher: lm_head has 3 columns but hidden has 2"}},
+       {"teacher: weight is [9, 3] but hidden has 2"}},
       {"a bias of another size",
        [](Call& c) { c.teacher.head.bias.size = 8; },
        {"teacher: bias has 8 entries but the vocabulary has 9"}},
       {"softcap", [](Call& c) { c.teacher.head.softcap = -1; }, {"teacher: softcap = -1"}},
       {"rounding",
        [](Call& c) { c.teacher.round_logits_to = DType::kFloat32; },
-       {"teacher.round_logits_to = float32 must be bfloat16 or float16"}},
+       {"teacher_round_logits_to = float32 must be bfloat16 or float16"}},
       {"an output over its weight",
        [](Call& c) { c.gradients.d_weight.data = const_cast<void*>(c.teacher.head.weight.data); },
-       {"d_weight", "teacher.head"}},
+       {"d_weight", "teacher.weight"}},
   });
   DistillationSpec spec = Call::spec();
   spec.teacher.dtype = DType::kFloat64;

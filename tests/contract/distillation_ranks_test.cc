@@ -11,6 +11,7 @@
 #include "support/calls.h"
 #include "support/distillation_case.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -11,6 +11,7 @@
 #include "logitless/logitless.h"
 #include "support/calls.h"
 #include "support/distillation_case.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -14,6 +14,7 @@
 #include "logitless/token_stats.h"
 #include "support/calls.h"
 #include "support/inputs.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

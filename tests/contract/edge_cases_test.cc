@@ -9,6 +9,7 @@
 #include "support/calls.h"
 #include "support/problem.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

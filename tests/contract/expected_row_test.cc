@@ -18,6 +18,7 @@
 #include "support/every_task.h"
 #include "support/refusal.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

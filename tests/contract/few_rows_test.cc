@@ -14,6 +14,7 @@
 #include "support/calls.h"
 #include "support/inputs.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -10,6 +10,7 @@
 #include "logitless/logitless.h"
 #include "support/calls.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -46,7 +47,7 @@ struct Call {
     SoftTargets result;
     if (has_weights) {
       result.sets = sets();
-      result.weights = {weights.data(), static_cast<int64_t>(weights.size())};
+      result.weights = weights;
     }
     if (has_rows) result.rows = ConstMatrix(rows.data(), rows_type, 3, rows_entries);
     result.mask = mask;

@@ -9,6 +9,7 @@
 
 #include "support/calls.h"
 #include "support/set_problem.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

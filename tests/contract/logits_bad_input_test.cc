@@ -11,6 +11,7 @@
 #include "logitless/logitless.h"
 #include "support/calls.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -56,21 +57,21 @@ TEST(LogitsBadInput, PointersAndShapes) {
   expect_refused({
       {"logits", [](Call& c) { c.logits.data = nullptr; }, {"logits.data", "null"}},
       {"targets", [](Call& c) { c.targets.data64 = nullptr; }, {"targets", "null"}},
-      {"batch", [](Call& c) { c.logits.batch = -2; }, {"logits.batch", "-2", "negative"}},
-      {"time", [](Call& c) { c.logits.time = -3; }, {"logits.time", "-3", "negative"}},
+      {"batch", [](Call& c) { c.logits.batch = -2; }, {"logits.sizes[0] = -2 is negative"}},
+      {"time", [](Call& c) { c.logits.time = -3; }, {"logits.sizes[1] = -3 is negative"}},
       {"vocab", [](Call& c) { c.logits.vocab = 0; }, {"logits.vocab", "0", "positive"}},
       {"targets' size", [](Call& c) { c.targets.size = 5; }, {"targets", "5", "logits has 6 rows"}},
-      {"dlogits' time", [](Call& c) { c.dlogits.time = 2; }, {"dlogits is [2, 2, 5]", "logits is [2, 3, 5]"}},
-      {"dlogits' batch", [](Call& c) { c.dlogits.batch = 1; }, {"dlogits is [1, 3, 5]"}},
-      {"dlogits' vocab",
+      {"d_logits' time", [](Call& c) { c.dlogits.time = 2; }, {"d_logits is [2, 2, 5]", "logits is [2, 3, 5]"}},
+      {"d_logits' batch", [](Call& c) { c.dlogits.batch = 1; }, {"d_logits is [1, 3, 5]"}},
+      {"d_logits' vocab",
        [](Call& c) { c.dlogits.vocab = c.dlogits.row_stride = 4; },
-       {"dlogits is [2, 3, 4]", "logits is [2, 3, 5]"}},
+       {"d_logits is [2, 3, 4]", "logits is [2, 3, 5]"}},
       {"alignment",
        [](Call& c) { c.logits.data = reinterpret_cast<const char*>(c.memory.data()) + 2; },
        {"logits.data", "aligned", "float32"}},
       {"too many rows",
        [](Call& c) { c.logits.batch = c.logits.time = int64_t{1} << 40; },
-       {"logits.batch = 1099511627776", "2147483647"}},
+       {"logits has more elements"}},
       {"too many sequences without rows",
        [](Call& c) {
          c.logits.batch = int64_t{1} << 40;
@@ -84,66 +85,68 @@ TEST(LogitsBadInput, Strides) {
   expect_refused({
       {"rows", [](Call& c) { c.logits.row_stride = 4; }, {"logits.row_stride = 4", "5 elements"}},
       {"sequences", [](Call& c) { c.logits.batch_stride = 4; }, {"logits.batch_stride = 4", "5 elements"}},
-      {"negative", [](Call& c) { c.logits.row_stride = -5; }, {"logits.row_stride = -5"}},
-      {"rows of dlogits", [](Call& c) { c.dlogits.row_stride = 3; }, {"dlogits.row_stride = 3"}},
+      {"negative", [](Call& c) { c.logits.row_stride = -5; }, {"logits.strides[1] = -5 is negative"}},
+      {"rows of dlogits", [](Call& c) { c.dlogits.row_stride = 3; }, {"d_logits.row_stride = 3"}},
       {"sequences of dlogits that overlap",
        [](Call& c) { c.dlogits.batch_stride = 14; },
-       {"dlogits.batch_stride = 14", "overlap", "15"}},
+       {"d_logits.batch_stride = 14", "overlap", "15"}},
       {"positions of dlogits that overlap",
        [](Call& c) {
          c.dlogits.batch_stride = 5;
          c.dlogits.row_stride = 9;
        },
-       {"dlogits.batch_stride = 5", "row_stride = 9", "10"}},
+       {"d_logits.batch_stride = 5", "row_stride = 9", "10"}},
   });
 }
 
 TEST(LogitsBadInput, Types) {
   expect_refused({
-      {"float64 gradient of float32", [](Call& c) { c.dlogits.dtype = DType::kFloat64; }, {"dlogits is float64"}},
+      {"float64 gradient of float32", [](Call& c) { c.dlogits.dtype = DType::kFloat64; }, {"d_logits is float64"}},
       {"float16 gradient of float32",
        [](Call& c) { c.dlogits.dtype = DType::kFloat16; },
-       {"dlogits is float16", "must be float32"}},
+       {"d_logits is float16", "must be float32"}},
       {"bfloat16 gradient of float16",
        [](Call& c) {
          c.logits.dtype = DType::kFloat16;
          c.dlogits.dtype = DType::kBFloat16;
        },
-       {"dlogits is bfloat16", "float32", "float16"}},
-      {"float32 gradient of float64", [](Call& c) { c.logits.dtype = DType::kFloat64; }, {"dlogits is float32"}},
+       {"d_logits is bfloat16", "float32", "float16"}},
+      {"float32 gradient of float64", [](Call& c) { c.logits.dtype = DType::kFloat64; }, {"d_logits is float32"}},
       {"rounding", [](Call& c) { c.options.token.round_logits_to = DType::kFloat32; }, {"round_logits_to", "float32"}},
   });
 }
 
 TEST(LogitsBadInput, Overlaps) {
   expect_refused({
-      {"one element further", [](Call& c) { c.dlogits.data = c.memory.data() + 1; }, {"dlogits", "overlaps", "logits"}},
-      {"the last element", [](Call& c) { c.dlogits.data = c.memory.data() + 29; }, {"dlogits", "overlaps", "logits"}},
+      {"one element further",
+       [](Call& c) { c.dlogits.data = c.memory.data() + 1; },
+       {"d_logits", "overlaps", "logits"}},
+      {"the last element", [](Call& c) { c.dlogits.data = c.memory.data() + 29; }, {"d_logits", "overlaps", "logits"}},
       {"other strides in place",
        [](Call& c) {
          c.dlogits.data = c.memory.data();
          c.dlogits.row_stride = 6;
          c.dlogits.batch_stride = 18;
        },
-       {"dlogits", "overlaps", "logits"}},
+       {"d_logits", "overlaps", "logits"}},
       {"another type in place",
        [](Call& c) {
          c.logits.dtype = DType::kFloat16;
          c.dlogits.data = c.memory.data();
        },
-       {"dlogits", "overlaps", "logits"}},
+       {"d_logits", "overlaps", "logits"}},
       {"in place with rows that overlap",
        [](Call& c) {
          c.dlogits.data = c.memory.data();
          c.dlogits.batch_stride = c.logits.batch_stride = 7;
        },
-       {"dlogits.batch_stride = 7", "overlap"}},
+       {"d_logits.batch_stride = 7", "overlap"}},
       {"targets",
        [](Call& c) { c.targets.data64 = reinterpret_cast<const int64_t*>(c.written.data() + 20); },
        {"targets"}},
       {"class weights",
        [](Call& c) { c.options.class_weights = std::span<const float>(c.written.data() + 28, 5); },
-       {"dlogits", "overlaps", "class_weights"}},
+       {"d_logits", "overlaps", "class_weights"}},
   });
 }
 
@@ -208,20 +211,21 @@ TEST(LogitsBadInput, GradientsOfTheOtherKind) {
   const CrossEntropy task = {.targets = c.targets};
   float number = 0;
   const auto refused = [&](std::initializer_list<std::string> words, const auto& spoil) {
-    Gradients gradients = gradients_of(c.dlogits);
+    logitless::Gradients gradients = gradients_of(c.dlogits);
     spoil(gradients);
     expect_invalid_input(words, [&] { run(context, Logits::given(c.logits), task, gradients); });
   };
-  refused({"d_hidden is set"}, [&](Gradients& g) { g.d_hidden = {&number, 1, 1}; });
-  refused({"d_weight is set"}, [&](Gradients& g) { g.d_weight = {&number, 1, 1}; });
-  refused({"d_bias is set"}, [&](Gradients& g) { g.d_bias = {&number, 1}; });
-  refused({"d_lora_a is set"}, [&](Gradients& g) { g.d_lora_a = {&number, 1, 1}; });
-  refused({"d_lora_b is set"}, [&](Gradients& g) { g.d_lora_b = {&number, 1, 1}; });
-  refused({"d_lora_states is set"}, [&](Gradients& g) { g.d_lora_states = {&number, 1, 1}; });
-  refused({"weight_sink is set"}, [](Gradients& g) { g.weight_sink = [](int64_t, int64_t, ConstMatrix) {}; });
-  refused({"backward.mode = sampled"}, [](Gradients& g) { g.backward.mode = BackwardMode::kSampled; });
+  refused({"d_hidden is set"}, [&](logitless::Gradients& g) { g.d_hidden = view(&number, {1, 1}); });
+  refused({"d_weight is set"}, [&](logitless::Gradients& g) { g.d_weight = view(&number, {1, 1}); });
+  refused({"d_bias is set"}, [&](logitless::Gradients& g) { g.d_bias = view(&number, {1}); });
+  refused({"d_lora_a is set"}, [&](logitless::Gradients& g) { g.d_lora_a = view(&number, {1, 1}); });
+  refused({"d_lora_b is set"}, [&](logitless::Gradients& g) { g.d_lora_b = view(&number, {1, 1}); });
+  refused({"d_lora_states is set"}, [&](logitless::Gradients& g) { g.d_lora_states = view(&number, {1, 1}); });
+  refused({"weight_sink is set"},
+          [](logitless::Gradients& g) { g.weight_sink = [](int64_t, int64_t, const ConstTensor&) {}; });
+  refused({"backward.mode = sampled"}, [](logitless::Gradients& g) { g.backward.mode = BackwardMode::kSampled; });
   const std::vector<float> hidden(6 * 2), weight(5 * 2);
-  const Logits product = Logits::of(ConstMatrix(hidden.data(), 6, 2), ConstMatrix(weight.data(), c.logits.vocab, 2));
+  const Logits product = Logits::of(view(hidden.data(), {6, 2}), view(weight.data(), {c.logits.vocab, 2}));
   expect_invalid_input({"d_logits is set"}, [&] { run(context, product, task, gradients_of(c.dlogits)); });
 }
 

@@ -15,6 +15,7 @@
 #include "support/logits_tester.h"
 #include "support/policy_tester.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

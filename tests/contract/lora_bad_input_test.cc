@@ -13,6 +13,7 @@
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -80,19 +81,19 @@ TEST(LoraBadInput, NothingIsIgnored) {
   Teacher teacher;
   teacher.logits = FinishedLogits(logits.data(), kBatch, kTime, kVocab);
   adapted.give(teacher.head);
-  expect_invalid_input({"teacher has logits, and hidden states or a head beside them"},
+  expect_invalid_input({"teacher: logits are given, and hidden states or a head beside them"},
                        [&] { distillation_loss(Context(), source.states(), source.head(), teacher, batch.targets()); });
   const std::vector<int64_t> ids = {1, 2};
   Reference with_lora = batch.reference(), with_ids = with_lora;
   adapted.give(with_lora.head);
   with_ids.head.ids = ids;
   const auto refused = [&](const Reference& reference, const char* what) {
-    expect_invalid_input({std::string("reference.logps and reference.head.") + what + " are both set"}, [&] {
+    expect_invalid_input({std::string("ref_logps and reference.") + what + " are both set"}, [&] {
       preference_loss(Context(), source.states(), source.head(), batch.targets(), reference, {});
     });
   };
   refused(with_lora, "lora");
-  refused(with_ids, "ids");
+  refused(with_ids, "vocab_ids");
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "support/adapted_head.h"
 #include "support/calls.h"
 #include "support/every_task.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -14,6 +14,7 @@
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -170,7 +171,7 @@ TEST(LoraRanks, ThatHoldOtherThingsAreTold) {
   told(false, "lora.a", with_a);
   std::vector<std::vector<int64_t>> ids(2);
   for (int64_t k = 0; k < kVocab; ++k) ids[0].push_back(k), ids[1].push_back(k == 5 ? 6 : k);
-  told(false, "lm_head.ids", [&](int rank) {
+  told(false, "weight.ids", [&](int rank) {
     LmHead head = adapted.head();
     head.ids = ids[static_cast<size_t>(rank)];
     return head;
@@ -178,7 +179,7 @@ TEST(LoraRanks, ThatHoldOtherThingsAreTold) {
   const std::vector<int8_t> numbers(kVocab * kHidden, 3);
   std::vector<std::vector<float>> scales(2, std::vector<float>(kVocab, 0.5F));
   scales[1][0] = 0.25F;
-  told(false, "lm_head.scales", [&](int rank) {
+  told(false, "weight.scales", [&](int rank) {
     LmHead head;
     head.packed.data = numbers.data();
     head.packed.rows = kVocab;

@@ -12,7 +12,7 @@
 #include "logitless/token_stats.h"
 #include "support/calls.h"
 
-namespace logitless {
+namespace logitless::testing {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -109,4 +109,4 @@ TEST(Outside, AGradientNeedsItsStatistics) {
 }
 
 }  // namespace
-}  // namespace logitless
+}  // namespace logitless::testing

@@ -12,6 +12,7 @@
 #include "support/policy_cases.h"
 #include "support/refusal.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -168,9 +169,9 @@ TEST(PolicyBadInput, Sizes) {
          c.hidden.offsets = c.offsets = {0, 4, 7};
        },
        {"offsets[2] = 7", "6"}},
-      {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"hidden has 6 rows", "4 sequences"}},
-      {"d_hidden", [](Call& c) { c.gradients.d_hidden.rows = 5; }, {"d_hidden is [5, 4]", "[6, 4]"}},
-      {"lm_head", [](Call& c) { c.head.weight.rows = 3; }, {"lm_head has 3 rows", "4 columns"}},
+      {"batch", [](Call& c) { c.hidden.sequences = 4; }, {"chosen_ids has 6 entries but hidden has 4 rows"}},
+      {"d_hidden", [](Call& c) { c.gradients.d_hidden.rows = 5; }, {"d_hidden is [4, 4]", "[6, 4]"}},
+      {"weight", [](Call& c) { c.head.weight.rows = 3; }, {"weight is [5, 3]", "4 columns"}},
   });
 }
 

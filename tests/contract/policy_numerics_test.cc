@@ -13,6 +13,7 @@
 #include "support/calls.h"
 #include "support/policy_cases.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -39,7 +39,7 @@ TEST(PreferenceBadInput, Sequences) {
   };
   expect_refused_by({run_preference}, of_pairs);
   const std::vector<BadCase> of_both = {
-      {"batch", [](Call& c) { c.hidden.sequences = 8; }, {"12 rows", "8 sequences"}},
+      {"batch", [](Call& c) { c.hidden.sequences = 8; }, {"targets has 12 entries but hidden has 8 rows"}},
       {"offsets",
        [](Call& c) {
          c.hidden.offsets = c.integers = {0, 5, 11};
@@ -55,8 +55,8 @@ TEST(PreferenceBadInput, Sequences) {
        },
        {"targets[7] = 5", "[0, 5)", "ignore_index (-100)"}},
       {"hidden", [](Call& c) { c.hidden.states.data = nullptr; }, {"hidden", "null"}},
-      {"lm_head", [](Call& c) { c.head.weight.rows = 3; }, {"lm_head has 3 rows", "4"}},
-      {"d_hidden", [](Call& c) { c.gradients.d_hidden.rows = 6; }, {"d_hidden is [6, 4]", "[12, 4]"}},
+      {"weight", [](Call& c) { c.head.weight.rows = 3; }, {"weight is [5, 3]", "4"}},
+      {"d_hidden", [](Call& c) { c.gradients.d_hidden.rows = 6; }, {"d_hidden is [4, 4]", "[12, 4]"}},
       {"workspace", [](Call& c) { c.context.workspace_bytes = 10; }, {"workspace_bytes = 10"}},
   };
   expect_refused_by({run_preference, run_kto}, of_both);
@@ -245,30 +245,30 @@ TEST(PreferenceBadInput, Overlaps) {
   const std::vector<BadCase> of_both = {
       {"targets", [](Call& c) { c.write_over(c.targets.data64); }, {"d_hidden", "overlaps", "targets"}},
       {"hidden", [](Call& c) { c.write_over(c.hidden.states.data); }, {"d_hidden", "overlaps", "hidden"}},
-      {"reference.logps",
+      {"ref_logps",
        [](Call& c) {
          c.reference.logps = ConstVector(c.doubles.data(), 4);
          c.write_over(c.doubles.data());
        },
-       {"d_hidden", "overlaps", "reference.logps"}},
+       {"d_hidden", "overlaps", "ref_logps"}},
       {"reference.hidden",
        [](Call& c) {
          c.use_model();
          c.write_over(c.reference.hidden.states.data);
        },
        {"d_hidden", "overlaps", "reference.hidden"}},
-      {"reference.head",
+      {"reference.weight",
        [](Call& c) {
          c.use_model();
          c.write_over(c.reference.head.weight.data);
        },
-       {"d_hidden", "overlaps", "reference.head"}},
+       {"d_hidden", "overlaps", "reference.weight"}},
       {"the reference's bias",
        [](Call& c) {
          c.use_model();
          c.gradients.d_bias.data = const_cast<void*>(c.reference.head.bias.data);
        },
-       {"d_bias", "overlaps", "reference.head"}},
+       {"d_bias", "overlaps", "reference.bias"}},
   };
   expect_refused_by({run_preference, run_kto}, of_both);
   const std::vector<BadCase> of_kto = {

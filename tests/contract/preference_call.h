@@ -15,6 +15,7 @@
 #include "support/preference_cases.h"
 #include "support/refusal.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -10,6 +10,7 @@
 
 #include "support/calls.h"
 #include "support/preference_tester.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -14,6 +14,7 @@
 #include "support/calls.h"
 #include "support/rank_of_task.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -86,18 +87,18 @@ TEST(RankErrors, EndTogetherWhereOneIsWrong) {
        [](GivenToRank& g) {
          g.context.ranks.slices = {30, 8};
        },
-       "ranks.slices has 38 vocabulary entries but lm_head has 37"},
+       "ranks.slices has 38 vocabulary entries but weight has 37"},
       {"a negative slice",
        [](GivenToRank& g) {
          g.context.ranks.slices = {40, -3};
        },
        "ranks.slices[1] = -3"},
-      {"a null head", [](GivenToRank& g) { g.source.entries = -1; }, "lm_head.rows = -1"},
+      {"a null head", [](GivenToRank& g) { g.source.entries = -1; }, "weight.sizes[0] = -1"},
       {"the budget", [](GivenToRank& g) { g.context.workspace_bytes = 1; }, "workspace_bytes = 1 is too small"},
       {"plan dense", [](GivenToRank& g) { g.context.plan = PlanKind::kDense; }, "plan = dense cannot run"},
       {"temperature", [](GivenToRank& g) { g.options.token.temperature = -1; }, "temperature = -1"},
       {"d_weight of all vocabulary entries", [](GivenToRank& g) { g.gradients.d_weight.rows = kVocab; },
-       "d_weight is [101, 7] but lm_head is [37, 7]"},
+       "d_weight is [101, 7] but weight is [37, 7]"},
   };
   for (const Mistake& mistake : mistakes) {
     expect_one_ends_all(mistake, [](GivenToRank& given, int) {
@@ -381,7 +382,7 @@ TEST(RankErrors, NameTheArrayOfABatchThatDiffers) {
              given.batch.kto(given.batch.reference()), {}, given.gradients);
   };
   expect_noticed({"a label", [](GivenToRank& g) { g.batch.labels[2] = 1; }, "labels", kDiffer}, kto);
-  expect_noticed({"a reference", [](GivenToRank& g) { g.batch.sums[3] = -2; }, "reference.logps", kDiffer}, kto);
+  expect_noticed({"a reference", [](GivenToRank& g) { g.batch.sums[3] = -2; }, "ref_logps", kDiffer}, kto);
   expect_noticed(
       {"a reference's hidden states", [](GivenToRank& g) { g.batch.model.hidden[2] = 9; }, "reference.hidden", kDiffer},
       [](GivenToRank& given) {
@@ -429,7 +430,7 @@ TEST(RankErrors, OfABatchNameWhatDiffers) {
         if (gradients.d_bias.data) gradients.d_bias.size = 90;
       },
       "the size of the vocabulary", "rank 0 has 101 where rank 1 has 90");
-  expect([](FromHidden& source, auto&, auto&, auto&) { source.weight[3] = 1; }, "lm_head", kDiffer);
+  expect([](FromHidden& source, auto&, auto&, auto&) { source.weight[3] = 1; }, "weight", kDiffer);
   expect([](auto&, auto&, auto&, Gradients& gradients) { gradients.d_weight = {}; }, "d_weight",
          "rank 0 has [101, 7] float32 where rank 1 has none");
 }

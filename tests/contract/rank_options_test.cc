@@ -10,6 +10,7 @@
 #include "support/option_cases.h"
 #include "support/rank_of_task.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -10,6 +10,7 @@
 
 #include "preference_call.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -60,29 +61,29 @@ TEST(ReferenceBadInput, References) {
          c.use_model();
          c.reference.logps = logps;
        },
-       {"reference.logps", "reference.hidden", "both"}},
+       {"ref_logps", "reference.hidden", "both"}},
       {"hidden states beside numbers",
        [](Call& c) { c.reference.hidden = c.model.hidden_view(); },
-       {"reference.logps", "reference.hidden", "both"}},
+       {"ref_logps", "reference.hidden", "both"}},
       {"a head beside numbers",
        [](Call& c) { c.reference.head = c.model.head_view(); },
-       {"reference.logps", "reference.head", "both"}},
+       {"ref_logps", "reference.weight", "both"}},
       {"a bias beside numbers",
        [](Call& c) { c.reference.head.bias = c.model.head_view().bias; },
-       {"reference.logps", "reference.head.bias", "both"}},
-      {"one too few", numbers(3), {"reference.logps has 3", "4", "12"}},
-      {"one too many", numbers(13), {"reference.logps has 13", "4", "12"}},
-      {"a pair's number", numbers(2), {"reference.logps has 2", "4", "12"}},
-      {"null", [](Call& c) { c.reference.logps.data = nullptr; }, {"reference.logps", "null"}},
-      {"negative size", [](Call& c) { c.reference.logps.size = -4; }, {"reference.logps", "-4"}},
-      {"NaN of a sequence", entry(4, 2, kNaN), {"reference.logps[2] = nan", "finite"}},
-      {"infinity of a sequence", entry(4, 0, -kInfinity), {"reference.logps[0] = -inf", "finite"}},
-      {"NaN of a token", entry(12, 11, kNaN), {"reference.logps[11] = nan", "finite"}},
-      {"rows", model([](Reference& r) { r.hidden.states.rows = 9; }), {"reference.hidden has 9", "12"}},
-      {"entries", model([](Reference& r) { r.head.weight.cols = 4; }), {"reference.head has 4", "5"}},
+       {"ref_logps", "reference.bias", "both"}},
+      {"one too few", numbers(3), {"ref_logps has 3", "4", "12"}},
+      {"one too many", numbers(13), {"ref_logps has 13", "4", "12"}},
+      {"a pair's number", numbers(2), {"ref_logps has 2", "4", "12"}},
+      {"null", [](Call& c) { c.reference.logps.data = nullptr; }, {"ref_logps", "null"}},
+      {"negative size", [](Call& c) { c.reference.logps.size = -4; }, {"ref_logps", "-4"}},
+      {"NaN of a sequence", entry(4, 2, kNaN), {"ref_logps[2] = nan", "finite"}},
+      {"infinity of a sequence", entry(4, 0, -kInfinity), {"ref_logps[0] = -inf", "finite"}},
+      {"NaN of a token", entry(12, 11, kNaN), {"ref_logps[11] = nan", "finite"}},
+      {"rows", model([](Reference& r) { r.hidden.states.rows = 8; }), {"reference.hidden has 8", "12"}},
+      {"entries", model([](Reference& r) { r.head.weight.cols = 4; }), {"reference.weight has 4", "5"}},
       {"width", model([](Reference& r) { r.hidden.states.cols = 6; }), {"reference", "6", "12"}},
-      {"no head", model([](Reference& r) { r.head = {}; }), {"reference.head"}},
-      {"null head", model([](Reference& r) { r.head.weight.data = nullptr; }), {"reference", "head", "null"}},
+      {"no head", model([](Reference& r) { r.head = {}; }), {"reference.weight"}},
+      {"null head", model([](Reference& r) { r.head.weight.data = nullptr; }), {"reference: weight.data is null"}},
       {"no hidden states", model([](Reference& r) { r.hidden = {}; }), {"reference.hidden"}},
       {"stride", model([](Reference& r) { r.hidden.states.stride = 2; }), {"reference", "stride", "2", "12"}},
       {"bias", model([](Reference& r) { r.head.bias.size = 3; }), {"reference", "bias has 3", "5"}},
@@ -114,9 +115,9 @@ TEST(ReferenceBadInput, AveragesNeedOneEntryPerSequence) {
   const auto without = [=](Call& c) { averages(c), c.use_loss(L::kSimpo, 0); };
   expect_refused_by({run_preference, run_kto},
                     {{"one per token", of_tokens, {"ref_logps_are = averages", "has one entry a token"}},
-                     {"a model", of_model, {"ref_logps_are = averages", "reference.logps is not given"}}});
+                     {"a model", of_model, {"ref_logps_are = averages", "ref_logps is not given"}}});
   expect_refused_by({run_preference},
-                    {{"no reference", without, {"ref_logps_are = averages", "reference.logps is not given"}}});
+                    {{"no reference", without, {"ref_logps_are = averages", "ref_logps is not given"}}});
 }
 
 // Packed sequences of 0, 2, 0 and 2 tokens: four numbers are what the caller says.
@@ -130,7 +131,7 @@ TEST(ReferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
   call.reference.logps = ConstVector(sums.data(), 4);
   KtoLoss options;
   options.beta = 1;
-  const std::vector<std::string> parts = {"reference.logps has 4 entries", "reference.logps_per"};
+  const std::vector<std::string> parts = {"ref_logps has 4 entries", "ref_logps_per"};
   expect_refused(call, parts, [&] { kto_loss(Context(), call.hidden, call.head, call.kto_batch(), options); });
   expect_refused(call, parts, [&] {
     preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
@@ -155,7 +156,7 @@ TEST(ReferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
   call.hidden.offsets = {};
   call.hidden.sequences = 2;
   call.reference.logps_per = EntriesPer::kSequence;
-  expect_refused(call, {"reference.logps has 4 entries", "one a sequence (2)"}, [&] {
+  expect_refused(call, {"ref_logps has 4 entries", "one a sequence (2)"}, [&] {
     preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
   });
 }

@@ -9,6 +9,7 @@
 
 #include "logitless/logitless.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

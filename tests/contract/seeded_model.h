@@ -7,6 +7,7 @@
 
 #include "logitless/logitless.h"
 #include "support/every_task.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

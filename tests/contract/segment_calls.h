@@ -15,6 +15,7 @@
 #include "seeded_model.h"
 #include "support/calls.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

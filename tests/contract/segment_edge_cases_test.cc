@@ -15,6 +15,7 @@
 #include "logitless/logitless.h"
 #include "segment_calls.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -16,6 +16,7 @@
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

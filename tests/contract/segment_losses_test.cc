@@ -13,6 +13,7 @@
 #include "logitless/logitless.h"
 #include "segment_calls.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -131,8 +132,7 @@ TEST(SegmentLosses, TheMeanOfSoftTargetsIsExact) {
     expect_unbiased(
         model,
         [&](const Context& context, const Gradients& gradients) {
-          const SoftTargets targets(IdSets(Targets(ids.data(), model.tokens, 2)),
-                                    {weights.data(), static_cast<int64_t>(weights.size())});
+          const SoftTargets targets(IdSets(Targets(ids.data(), model.tokens, 2)), weights);
           return soft_cross_entropy(context, model.hidden_states(), model.head(), targets, {}, gradients).plan;
         },
         0.25);

@@ -33,7 +33,7 @@ TEST(SetDistillationBadInput, RefusesWhatIsWrongAndWritesNothing) {
       {"which is more than 1",
        [](SetCase& c, SetTeacher&, O&, Targets&) { c.logps[1] = c.logps[2] = c.logps[3] = -0.1; }},
       {"is outside [0, 37)", [](SetCase& c, SetTeacher&, O&, Targets&) { c.ids[2] = 37; }},
-      {"teacher.logps has", [](SetCase&, SetTeacher& t, O&, Targets&) { --t.logps.size; }},
+      {"teacher.logps has", [](SetCase&, SetTeacher& t, O&, Targets&) { --t.logps.sizes[0]; }},
       {"teacher.outside_logps has 3 entries",
        [](SetCase& c, SetTeacher& t, O&, Targets&) { t.outside_logps = ConstVector(c.logps.data(), 3); }},
       {" and teacher.logps of row 1 are of probabilities that sum to 1.",

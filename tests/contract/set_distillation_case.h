@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/matrices.h"
 #include "logitless/set_distillation.h"
 
 namespace logitless::testing {

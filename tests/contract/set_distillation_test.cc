@@ -14,6 +14,7 @@
 #include "set_distillation_case.h"
 #include "support/calls.h"
 #include "support/host_tensor.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -11,6 +11,7 @@
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -76,7 +77,7 @@ using Gather = std::function<std::vector<std::byte>(const std::vector<std::byte>
 
 // As docs/parallel.md has it.
 double loss_of_slice(int64_t first, int64_t vocab_size, const Logits& logits, const CrossEntropy& task,
-                     const Gradients& gradients, const Gather& gather) {
+                     const logitless::Gradients& gradients, const Gather& gather) {
   // [slice]
   ContextOptions options;
   options.ranks.slice = VocabSlice{.first = first, .vocab_size = vocab_size};
@@ -94,8 +95,9 @@ TEST(Slices, AreOneCallWhereThereIsOneOfThem) {
   FromHidden::Outputs one, outputs;
   const Context two_pass(tiles(PlanKind::kTwoPass));
   const double loss =
-      loss_of_slice(0, kVocab, Logits::of(source.states(), source.head()), CrossEntropy{.targets = batch.targets()},
-                    outputs.views(), [](const std::vector<std::byte>& mine) { return mine; });
+      loss_of_slice(0, kVocab, logits_of(source.states(), source.head()), CrossEntropy{.targets = batch.targets()},
+                    gradients_of(outputs.views(), source.states(), source.head()),
+                    [](const std::vector<std::byte>& mine) { return mine; });
   EXPECT_NEAR(loss, cross_entropy(two_pass, source.states(), source.head(), batch.targets(), {}, one.views()).loss,
               1e-6);
   for (size_t i = 0; i < one.values().size(); ++i) EXPECT_NEAR(outputs.values()[i], one.values()[i], 1e-6);

@@ -15,6 +15,7 @@
 #include "support/host_tensor.h"
 #include "support/refusal.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -279,7 +280,7 @@ TEST(TeacherLogits, WhatIsWrongIsSaid) {
   };
   FinishedLogits logits = unit.logits();
   logits.vocab = 130;
-  refused(logits, "teacher.logits has 130 vocabulary entries but lm_head has 131");
+  refused(logits, "teacher.logits has 130 vocabulary entries but weight has 131");
   logits = unit.logits();
   logits.batch = 3;
   refused(logits, "teacher.logits has 18 rows but hidden has 24");
@@ -292,10 +293,10 @@ TEST(TeacherLogits, WhatIsWrongIsSaid) {
   refused(doubles.logits(), "teacher.logits is float64 but hidden is float32: float64 mixes with no other type");
   Teacher both(unit.states(), unit.head());
   both.logits = unit.logits();
-  refused(both, "teacher has logits, and hidden states or a head beside them");
+  refused(both, "teacher: logits are given, and hidden states or a head beside them");
   Teacher capped(unit.logits());
   capped.head.softcap = 30;  // it would have no effect
-  refused(capped, "teacher has logits, and hidden states or a head beside them");
+  refused(capped, "teacher: logits are given, and hidden states or a head beside them");
   expect_invalid_input({"teacher has no logits: beside a student of finished logits, a teacher's are finished too"},
                        [&] {
                          distillation_loss(context, unit.logits(), {unit.states(), unit.head()});
@@ -303,7 +304,7 @@ TEST(TeacherLogits, WhatIsWrongIsSaid) {
   const Matrix own = unit.values().output();
   const UnitHead other(DType::kFloat32, 2, 3);
   const LogitsGradient over(own.data, own.dtype, kSequences, kTokens / kSequences, kVocab, {}, own.stride);
-  expect_invalid_input({"dlogits", "teacher.logits"},
+  expect_invalid_input({"d_logits", "teacher.logits"},
                        [&] { distillation_loss(context, other.logits(), unit.logits(), {}, {}, over); });
 }
 

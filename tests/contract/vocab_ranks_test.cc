@@ -21,6 +21,7 @@
 #include "support/rank_of_task.h"
 #include "support/testers.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

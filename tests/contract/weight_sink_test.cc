@@ -9,6 +9,7 @@
 
 #include "support/calls.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

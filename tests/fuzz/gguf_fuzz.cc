@@ -42,7 +42,7 @@ void read_tensor(const io::GgufFile& file, const io::GgufTensor& tensor, size_t 
   read_bytes(tensor);
   read_key(file, tensor.name);
   reads([&] {
-    const LmHead head = io::weight_of(file, tensor);
+    const HeadMatrices head = io::weight_of(file, tensor);
     require(head.hidden_size() == tensor.cols && head.stored_entries() == tensor.rows, "a weight is [V, H]");
     if (head.packed.given()) {
       const PackedBlock block = block_of(head.packed.packing);

@@ -11,7 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!fuzz::reads([&] { entries = io::read_profile(memory.path(), "--profile"); })) return 0;
   if (!entries.empty()) {
     const io::ProfileEntry& first = entries.front();
-    const ProfileShape shape{first.tokens.low, first.hidden_size.low, first.vocab_size.low, first.dtype, first.layout};
+    const ProfileShape shape{first.tokens.low, first.hidden_size.low, first.vocab_size.low, first.dtype,
+                             first.layout == HeadLayout::kHiddenVocab};
     const io::ProfileChoice choice = io::choose_entry(entries, first.machine, shape, first.workspace_bytes);
     fuzz::require(choice.entry != nullptr, "an entry serves the shape that it begins with");
   }

@@ -10,6 +10,7 @@
 #include "golden.h"
 #include "logitless/distillation.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -23,6 +23,7 @@
 #include "core/fields.h"
 #include "logitless/logits.h"
 #include "support/compare.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -7,6 +7,7 @@
 #include "golden.h"
 #include "loss/policy.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

@@ -11,6 +11,7 @@
 #include "loss/kto.h"
 #include "loss/preference.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -46,9 +47,12 @@ class SequencesGoldenTest : public ::testing::TestWithParam<std::string> {
     if (!ref_.empty()) {
       const Context context;
       const float logit = 0;
-      const Gradients none;  // The values are given: nothing is computed.
-      api::Call any(context, Logits::given(FinishedLogits(&logit, 1, 1, 1)), nullptr, none);
-      loss.set_reference(api::reference_sums(any, reference_, options_.ref_logps_are, loss.tokens(), options_.token));
+      const logitless::Gradients none;
+      const Logits nothing;  // The values are given: nothing is computed.
+      api::Call any(context, Logits::given(view(&logit, {1, 1, 1})), nullptr, none);
+      loss.set_reference(api::reference_sums(any,
+                                             {reference_.logps, reference_.logps_per, options_.ref_logps_are, nothing},
+                                             loss.tokens(), options_.token));
     }
     TokenGrads grads = tokens_.zero_grads();
     loss.evaluate(tokens_.rows, tokens_.stats, grads);

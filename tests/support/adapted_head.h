@@ -12,8 +12,9 @@
 #include <span>
 #include <vector>
 
-#include "logitless/tensors.h"
+#include "core/matrices.h"
 #include "support/every_task.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

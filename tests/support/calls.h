@@ -9,8 +9,9 @@
 
 #include "core/fields.h"
 #include "logitless/logitless.h"
+#include "support/views.h"
 
-namespace logitless {
+namespace logitless::testing {
 
 /// What a batch has of a PolicyLoss.
 struct PolicyBatch {
@@ -33,9 +34,23 @@ struct KtoBatch {
   Reference reference;
   ConstVector kl_logps, kl_ref_logps, sequence_weights, reward_targets;
 };
+inline void set_teacher(Distillation& task, const Teacher& teacher) {
+  task.teacher = logits_of(teacher);
+  task.teacher_round_logits_to = teacher.round_logits_to;
+}
+inline void set_teacher(SetDistillation& task, const SetTeacher& teacher) { task.teacher = teacher; }
+template <class T>
+void set_reference(T& task, const Reference& reference) {
+  task.ref_logps = reference.logps;
+  task.ref_logps_per = reference.logps_per;
+  task.reference = logits_of(reference.hidden, reference.head);
+}
 inline KtoLoss with(KtoLoss task, const KtoBatch& batch) {
-  visit_fields(
-      TensorsOf<KtoLoss>(), [](const Field&, auto& to, const auto& from) { to = from; }, task, batch);
+  task.targets = batch.targets;
+  task.labels = batch.labels;
+  task.kl_logps = batch.kl_logps, task.kl_ref_logps = batch.kl_ref_logps;
+  task.sequence_weights = batch.sequence_weights, task.reward_targets = batch.reward_targets;
+  set_reference(task, batch.reference);
   return task;
 }
 
@@ -44,7 +59,7 @@ inline const PreferenceLoss& with(const PreferenceLoss& options, const Targets& 
   thread_local PreferenceLoss task;
   task = options;
   task.targets = targets;
-  task.reference = reference;
+  set_reference(task, reference);
   return task;
 }
 
@@ -55,39 +70,33 @@ inline const Forward<TokenStatistics>& left_of(const TokenStats& stats) {
   return left;
 }
 
-inline Gradients gradients_of(const LogitsGradient& d_logits) {
-  Gradients out;
-  out.d_logits = d_logits;
-  return out;
-}
-
 inline auto cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                           const Targets& targets, const CrossEntropy& options = {}, const Gradients& gradients = {}) {
   CrossEntropy task = options;
   task.targets = targets;
-  return run(context, Logits::of(hidden, head), task, gradients);
+  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 inline Forward<CrossEntropy> cross_entropy_forward(const Context& context, const HiddenStates& hidden,
                                                    const LmHead& head, const Targets& targets, CrossEntropy task = {}) {
   task.targets = targets;
-  return forward(context, Logits::of(hidden, head), task);
+  return forward(context, logits_of(hidden, head), task);
 }
 inline Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                    const Targets& targets, CrossEntropy task, const Forward<CrossEntropy>& forward,
                                    double upstream, const Gradients& gradients) {
   task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                    const Targets& targets, CrossEntropy task, const Forward<CrossEntropy>& forward,
                                    std::span<const double> upstream, const Gradients& gradients) {
   task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                const Targets& targets, CrossEntropy task = {}, const Gradients& gradients = {}) {
   task.targets = targets;
-  return plan(context, Logits::of(hidden, head), task, gradients);
+  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 
 inline auto cross_entropy(const Context& context, const FinishedLogits& logits, const Targets& targets,
@@ -123,33 +132,33 @@ inline auto soft_cross_entropy(const Context& context, const HiddenStates& hidde
                                const SoftTargets& targets, SoftCrossEntropy task = {},
                                const Gradients& gradients = {}) {
   task.targets = targets;
-  return run(context, Logits::of(hidden, head), task, gradients);
+  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 inline Forward<SoftCrossEntropy> soft_cross_entropy_forward(const Context& context, const HiddenStates& hidden,
                                                             const LmHead& head, const SoftTargets& targets,
                                                             SoftCrossEntropy task = {}) {
   task.targets = targets;
-  return forward(context, Logits::of(hidden, head), task);
+  return forward(context, logits_of(hidden, head), task);
 }
 inline Plan soft_cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const SoftTargets& targets, SoftCrossEntropy task,
                                         const Forward<SoftCrossEntropy>& forward, double upstream,
                                         const Gradients& gradients) {
   task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan soft_cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                         const SoftTargets& targets, SoftCrossEntropy task,
                                         const Forward<SoftCrossEntropy>& forward, std::span<const double> upstream,
                                         const Gradients& gradients) {
   task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan plan_soft_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                     const SoftTargets& targets, SoftCrossEntropy task = {},
                                     const Gradients& gradients = {}) {
   task.targets = targets;
-  return plan(context, Logits::of(hidden, head), task, gradients);
+  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 
 inline auto soft_cross_entropy(const Context& context, const FinishedLogits& logits, const SoftTargets& targets,
@@ -185,153 +194,153 @@ inline Plan plan_soft_cross_entropy(const Context& context, const FinishedLogits
 inline auto distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                               const Teacher& teacher, const Targets& targets, Distillation task = {},
                               const Gradients& gradients = {}) {
-  task.teacher = teacher, task.targets = targets;
-  return run(context, Logits::of(hidden, head), task, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 inline Forward<Distillation> distillation_loss_forward(const Context& context, const HiddenStates& hidden,
                                                        const LmHead& head, const Teacher& teacher,
                                                        const Targets& targets, Distillation task = {}) {
-  task.teacher = teacher, task.targets = targets;
-  return forward(context, Logits::of(hidden, head), task);
+  set_teacher(task, teacher), task.targets = targets;
+  return forward(context, logits_of(hidden, head), task);
 }
 inline Plan distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                        const Teacher& teacher, const Targets& targets, Distillation task,
                                        const Forward<Distillation>& forward, double upstream,
                                        const Gradients& gradients) {
-  task.teacher = teacher, task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                        const Teacher& teacher, const Targets& targets, Distillation task,
                                        const Forward<Distillation>& forward, std::span<const double> upstream,
                                        const Gradients& gradients) {
-  task.teacher = teacher, task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan plan_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                    const Teacher& teacher, const Targets& targets, Distillation task = {},
                                    const Gradients& gradients = {}) {
-  task.teacher = teacher, task.targets = targets;
-  return plan(context, Logits::of(hidden, head), task, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 
 inline auto distillation_loss(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
                               const Targets& targets = {}, Distillation task = {},
                               const LogitsGradient& d_logits = {}) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return run(context, Logits::given(logits), task, gradients_of(d_logits));
 }
 inline Forward<Distillation> distillation_loss_forward(const Context& context, const FinishedLogits& logits,
                                                        const Teacher& teacher, const Targets& targets = {},
                                                        Distillation task = {}) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return forward(context, Logits::given(logits), task);
 }
 inline Plan distillation_loss_backward(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
                                        const Targets& targets, Distillation task, const Forward<Distillation>& forward,
                                        double upstream, const LogitsGradient& d_logits) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
 }
 inline Plan distillation_loss_backward(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
                                        const Targets& targets, Distillation task, const Forward<Distillation>& forward,
                                        std::span<const double> upstream, const LogitsGradient& d_logits) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
 }
 inline Plan plan_distillation_loss(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
                                    const Targets& targets = {}, Distillation task = {},
                                    const LogitsGradient& d_logits = {}) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return plan(context, Logits::given(logits), task, gradients_of(d_logits));
 }
 
 inline auto set_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                   const SetTeacher& teacher, const Targets& targets = {}, SetDistillation task = {},
                                   const Gradients& gradients = {}) {
-  task.teacher = teacher, task.targets = targets;
-  return run(context, Logits::of(hidden, head), task, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 inline Forward<SetDistillation> set_distillation_loss_forward(const Context& context, const HiddenStates& hidden,
                                                               const LmHead& head, const SetTeacher& teacher,
                                                               const Targets& targets = {}, SetDistillation task = {}) {
-  task.teacher = teacher, task.targets = targets;
-  return forward(context, Logits::of(hidden, head), task);
+  set_teacher(task, teacher), task.targets = targets;
+  return forward(context, logits_of(hidden, head), task);
 }
 inline Plan set_distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                            const SetTeacher& teacher, const Targets& targets, SetDistillation task,
                                            const Forward<SetDistillation>& forward, double upstream,
                                            const Gradients& gradients) {
-  task.teacher = teacher, task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan set_distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                            const SetTeacher& teacher, const Targets& targets, SetDistillation task,
                                            const Forward<SetDistillation>& forward, std::span<const double> upstream,
                                            const Gradients& gradients) {
-  task.teacher = teacher, task.targets = targets;
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan plan_set_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                        const SetTeacher& teacher, const Targets& targets = {},
                                        SetDistillation task = {}, const Gradients& gradients = {}) {
-  task.teacher = teacher, task.targets = targets;
-  return plan(context, Logits::of(hidden, head), task, gradients);
+  set_teacher(task, teacher), task.targets = targets;
+  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 
 inline auto set_distillation_loss(const Context& context, const FinishedLogits& logits, const SetTeacher& teacher,
                                   const Targets& targets = {}, SetDistillation task = {},
                                   const LogitsGradient& d_logits = {}) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return run(context, Logits::given(logits), task, gradients_of(d_logits));
 }
 inline Forward<SetDistillation> set_distillation_loss_forward(const Context& context, const FinishedLogits& logits,
                                                               const SetTeacher& teacher, const Targets& targets = {},
                                                               SetDistillation task = {}) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return forward(context, Logits::given(logits), task);
 }
 inline Plan set_distillation_loss_backward(const Context& context, const FinishedLogits& logits,
                                            const SetTeacher& teacher, const Targets& targets, SetDistillation task,
                                            const Forward<SetDistillation>& forward, double upstream,
                                            const LogitsGradient& d_logits) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
 }
 inline Plan set_distillation_loss_backward(const Context& context, const FinishedLogits& logits,
                                            const SetTeacher& teacher, const Targets& targets, SetDistillation task,
                                            const Forward<SetDistillation>& forward, std::span<const double> upstream,
                                            const LogitsGradient& d_logits) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
 }
 inline Plan plan_set_distillation_loss(const Context& context, const FinishedLogits& logits, const SetTeacher& teacher,
                                        const Targets& targets = {}, SetDistillation task = {},
                                        const LogitsGradient& d_logits = {}) {
-  task.teacher = teacher, task.targets = targets;
+  set_teacher(task, teacher), task.targets = targets;
   return plan(context, Logits::given(logits), task, gradients_of(d_logits));
 }
 
 inline auto policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                         const PolicyBatch& batch, PolicyLoss task = {}, const Gradients& gradients = {}) {
   task = with(task, batch);
-  return run(context, Logits::of(hidden, head), task, gradients);
+  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 inline Forward<PolicyLoss> policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                const PolicyBatch& batch, PolicyLoss task = {}) {
   task = with(task, batch);
-  return forward(context, Logits::of(hidden, head), task);
+  return forward(context, logits_of(hidden, head), task);
 }
 inline Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const PolicyBatch& batch, PolicyLoss task, const Forward<PolicyLoss>& forward,
                                  double upstream, const Gradients& gradients) {
   task = with(task, batch);
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                              const PolicyBatch& batch, PolicyLoss task = {}, const Gradients& gradients = {}) {
   task = with(task, batch);
-  return plan(context, Logits::of(hidden, head), task, gradients);
+  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 
 inline auto policy_loss(const Context& context, const FinishedLogits& logits, const PolicyBatch& batch,
@@ -359,23 +368,23 @@ inline Plan plan_policy_loss(const Context& context, const FinishedLogits& logit
 inline auto kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
                      KtoLoss task = {}, const Gradients& gradients = {}) {
   task = with(task, batch);
-  return run(context, Logits::of(hidden, head), task, gradients);
+  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 inline Forward<KtoLoss> kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                          const KtoBatch& batch, KtoLoss task = {}) {
   task = with(task, batch);
-  return forward(context, Logits::of(hidden, head), task);
+  return forward(context, logits_of(hidden, head), task);
 }
 inline Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                               const KtoBatch& batch, KtoLoss task, const Forward<KtoLoss>& forward, double upstream,
                               const Gradients& gradients) {
   task = with(task, batch);
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan plan_kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
                           KtoLoss task = {}, const Gradients& gradients = {}) {
   task = with(task, batch);
-  return plan(context, Logits::of(hidden, head), task, gradients);
+  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 
 inline auto kto_loss(const Context& context, const FinishedLogits& logits, const KtoBatch& batch, KtoLoss task = {},
@@ -403,27 +412,27 @@ inline auto preference_loss(const Context& context, const HiddenStates& hidden, 
                             const Targets& targets, const Reference& reference = {}, const PreferenceLoss& options = {},
                             const Gradients& gradients = {}) {
   const PreferenceLoss& task = with(options, targets, reference);
-  return run(context, Logits::of(hidden, head), task, gradients);
+  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 inline Forward<PreferenceLoss> preference_loss_forward(const Context& context, const HiddenStates& hidden,
                                                        const LmHead& head, const Targets& targets,
                                                        const Reference& reference = {},
                                                        const PreferenceLoss& options = {}) {
   const PreferenceLoss& task = with(options, targets, reference);
-  return forward(context, Logits::of(hidden, head), task);
+  return forward(context, logits_of(hidden, head), task);
 }
 inline Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                      const Targets& targets, const Reference& reference, const PreferenceLoss& options,
                                      const Forward<PreferenceLoss>& forward, double upstream,
                                      const Gradients& gradients) {
   const PreferenceLoss& task = with(options, targets, reference);
-  return backward(context, Logits::of(hidden, head), task, forward, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
 }
 inline Plan plan_preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const Targets& targets, const Reference& reference = {},
                                  const PreferenceLoss& options = {}, const Gradients& gradients = {}) {
   const PreferenceLoss& task = with(options, targets, reference);
-  return plan(context, Logits::of(hidden, head), task, gradients);
+  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
 }
 
 inline auto preference_loss(const Context& context, const FinishedLogits& logits, const Targets& targets,
@@ -459,25 +468,26 @@ struct SetLogps : IdLogpsResult {
 inline SetLogps id_logps(const Context& context, const HiddenStates& hidden, const LmHead& head, const IdSets& sets,
                          IdLogps task = {}) {
   task.sets = sets;
-  Forward<IdLogps> forward = logitless::forward(context, Logits::of(hidden, head), task);
+  Forward<IdLogps> forward = logitless::forward(context, logits_of(hidden, head), task);
   return {std::move(forward.result), std::move(forward.stats)};
 }
 inline Plan id_logps_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
                               const IdSets& sets, IdLogps task, const SetLogps& forward,
                               std::span<const double> upstream, const Gradients& gradients) {
   task.sets = sets;
-  return backward(context, Logits::of(hidden, head), task, {forward, forward.stats, {}}, upstream, gradients);
+  return backward(context, logits_of(hidden, head), task, {forward, forward.stats, {}}, upstream,
+                  gradients_of(gradients, hidden, head));
 }
 inline Plan plan_id_logps(const Context& context, const HiddenStates& hidden, const LmHead& head, const IdSets& sets,
                           IdLogps task = {}) {
   task.sets = sets;
-  return plan(context, Logits::of(hidden, head), task);
+  return plan(context, logits_of(hidden, head), task);
 }
 
 inline TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                       const Targets& targets, const TokenOptions& token = {},
                                       const StatsRequest& request = {}, Plan* plan = nullptr) {
-  TokenStatisticsResult result = run(context, Logits::of(hidden, head), TokenStatistics{targets, token, request});
+  TokenStatisticsResult result = run(context, logits_of(hidden, head), TokenStatistics{targets, token, request});
   if (plan) *plan = result.plan;
   return std::move(result.stats);
 }
@@ -485,25 +495,27 @@ inline void backpropagate_token_grads(const Context& context, const HiddenStates
                                       const Targets& targets, const TokenOptions& token, const StatsRequest& request,
                                       const TokenStats& stats, const TokenGrads& grads, const Gradients& gradients,
                                       Plan* plan = nullptr) {
-  const Plan ran = backward(context, Logits::of(hidden, head), TokenStatistics{targets, token, request}, left_of(stats),
-                            grads, gradients);
+  const Plan ran = backward(context, logits_of(hidden, head), TokenStatistics{targets, token, request}, left_of(stats),
+                            grads, gradients_of(gradients, hidden, head));
   if (plan) *plan = ran;
 }
 inline Plan plan_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                              const Targets& targets, const TokenOptions& token = {}, const StatsRequest& request = {}) {
-  return plan(context, Logits::of(hidden, head), TokenStatistics{targets, token, request});
+  return plan(context, logits_of(hidden, head), TokenStatistics{targets, token, request});
 }
 inline TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const Targets& targets, const TokenOptions& token, TokenLoss& loss,
                                  const Gradients& gradients = {}, Plan* plan = nullptr) {
-  TokenStatisticsResult result = run(context, Logits::of(hidden, head), CustomLoss{targets, token, &loss}, gradients);
+  TokenStatisticsResult result =
+      run(context, logits_of(hidden, head), CustomLoss{targets, token, &loss}, gradients_of(gradients, hidden, head));
   if (plan) *plan = result.plan;
   return std::move(result.stats);
 }
 inline Plan plan_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                             const Targets& targets, const TokenOptions& token, const TokenLoss& loss,
                             const Gradients& gradients = {}) {
-  return plan(context, Logits::of(hidden, head), CustomLoss{targets, token, const_cast<TokenLoss*>(&loss)}, gradients);
+  return plan(context, logits_of(hidden, head), CustomLoss{targets, token, const_cast<TokenLoss*>(&loss)},
+              gradients_of(gradients, hidden, head));
 }
 
 inline SetLogps id_logps(const Context& context, const FinishedLogits& logits, const IdSets& sets, IdLogps task = {}) {
@@ -578,12 +590,12 @@ inline size_t slice_bytes_per_token(DType hidden, const StatsRequest& request = 
 inline std::vector<std::byte> token_stats_slice(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                                 const Targets& targets, const TokenOptions& token = {},
                                                 const StatsRequest& request = {}) {
-  return fold_slice(context, Logits::of(hidden, head), TokenStatistics{targets, token, request});
+  return fold_slice(context, logits_of(hidden, head), TokenStatistics{targets, token, request});
 }
 inline std::vector<std::byte> cross_entropy_slice(const Context& context, const HiddenStates& hidden,
                                                   const LmHead& head, const Targets& targets, CrossEntropy task = {}) {
   task.targets = targets;
-  return fold_slice(context, Logits::of(hidden, head), task);
+  return fold_slice(context, logits_of(hidden, head), task);
 }
 
-}  // namespace logitless
+}  // namespace logitless::testing

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "support/bounds.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

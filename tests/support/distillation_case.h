@@ -11,6 +11,7 @@
 #include "logitless/distillation.h"
 #include "oracle/distillation_oracle.h"
 #include "support/host_tensor.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -13,6 +13,7 @@
 #include "logitless/logitless.h"
 #include "support/calls.h"
 #include "support/result_columns.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

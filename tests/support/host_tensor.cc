@@ -24,7 +24,7 @@ void set_untouched(std::byte* at, DType dtype) {
     case DType::kFloat32:
       std::memcpy(at, &kUntouched32, sizeof kUntouched32);
       break;
-    case DType::kFloat64:
+    default:
       std::memcpy(at, &kUntouched64, sizeof kUntouched64);
       break;
   }
@@ -134,8 +134,9 @@ double HostTensor::get(int64_t row, int64_t col) const {
       return static_cast<const float*>(data_.get())[at];
     case DType::kFloat64:
       return static_cast<const double*>(data_.get())[at];
+    default:
+      return std::numeric_limits<double>::quiet_NaN();
   }
-  return std::numeric_limits<double>::quiet_NaN();
 }
 
 void HostTensor::set(int64_t row, int64_t col, double value) {
@@ -150,7 +151,7 @@ void HostTensor::set(int64_t row, int64_t col, double value) {
     case DType::kFloat32:
       static_cast<float*>(data_.get())[at] = static_cast<float>(value);
       break;
-    case DType::kFloat64:
+    default:
       static_cast<double*>(data_.get())[at] = value;
       break;
   }

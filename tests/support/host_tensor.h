@@ -11,8 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "core/matrices.h"
 #include "logitless/dtype.h"
-#include "logitless/tensors.h"
 
 namespace logitless::testing {
 

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "support/inputs.h"
+#include "support/views.h"
 
 #include <algorithm>
 #include <cmath>

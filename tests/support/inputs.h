@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/matrices.h"
 #include "logitless/context.h"
 #include "logitless/logits.h"
-#include "logitless/tensors.h"
 #include "support/host_tensor.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

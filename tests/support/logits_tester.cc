@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "support/given_gradients.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

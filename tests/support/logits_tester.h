@@ -12,6 +12,7 @@
 
 #include "logitless/logits.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -18,6 +18,7 @@
 #include "core/field_text.h"
 #include "support/calls.h"
 #include "support/every_task.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -10,6 +10,7 @@
 
 #include "support/policy_cases.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -19,10 +19,11 @@ struct Problem : Tokens {
 };
 
 /// The softcap is the head's.
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, Tokens tokens);
+Problem read_problem(const HiddenStates& hidden, const HeadMatrices& head, Tokens tokens);
 /// `options`: TokenOptions or CrossEntropy.
 template <class Options>
-Problem read_problem(const HiddenStates& hidden, const LmHead& head, const Targets& targets, const Options& options) {
+Problem read_problem(const HiddenStates& hidden, const HeadMatrices& head, const Targets& targets,
+                     const Options& options) {
   return read_problem(hidden, head, read_tokens(sequence_offsets(hidden), head.vocab_size(), targets, options));
 }
 

@@ -13,6 +13,7 @@
 #include "oracle/preference_oracle.h"
 #include "support/compare.h"
 #include "support/inputs.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -14,6 +14,7 @@
 #include "oracle/set_oracle.h"
 #include "support/bounds.h"
 #include "support/host_tensor.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "support/testers.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 #include <algorithm>
 

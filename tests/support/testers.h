@@ -24,6 +24,7 @@
 #include "support/calls.h"
 #include "support/compare.h"
 #include "support/inputs.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -5,6 +5,7 @@
 #include "support/calls.h"
 #include "support/given_gradients.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 

@@ -172,8 +172,7 @@ TEST(ConfigFields, OfSeededTeachersAndSetsAct) {
     const cli::Inputs inputs = cli::make_seeded_inputs(config);
     return cli::TaskRun(config, inputs.job).run(Context()).loss;
   };
-  for (const char* setting :
-       {"hidden_size=9", "dtype=bfloat16", "softcap=3", "bias=true", "round_logits_to=bfloat16"}) {
+  for (const char* setting : {"hidden_size=9", "dtype=bfloat16", "softcap=3", "bias=true"}) {
     EXPECT_NE(loss("distillation_loss", {std::string("teacher.") + setting}), loss("distillation_loss", {})) << setting;
   }
   EXPECT_NE(loss("set_distillation_loss", {"sets.ids=6"}), loss("set_distillation_loss", {}));

@@ -63,7 +63,7 @@ GgufBytes small_model() {
 
 /// The log-probabilities that a head gives tokens whose hidden states are the rows of an identity. The raw
 /// logits are numbers of the weight, which no sum has rounded.
-std::vector<double> logps_of(const LmHead& head) {
+std::vector<double> logps_of(const HeadMatrices& head) {
   const int64_t H = head.hidden_size(), V = head.vocab_size();
   std::vector<float> identity(static_cast<size_t>(H * H));
   std::vector<int64_t> targets(static_cast<size_t>(H));
@@ -71,7 +71,8 @@ std::vector<double> logps_of(const LmHead& head) {
     identity[static_cast<size_t>(i * H + i)] = 1;
     targets[static_cast<size_t>(i)] = i % V;
   }
-  return cross_entropy(Context(), ConstMatrix(identity.data(), H, H), head, Targets(std::span<const int64_t>(targets)))
+  return testing::cross_entropy(Context(), ConstMatrix(identity.data(), H, H), head,
+                                Targets(std::span<const int64_t>(targets)))
       .per_token_logps;
 }
 

@@ -11,6 +11,7 @@
 #include "oracle/preference_oracle.h"
 #include "oracle/tiled_truth.h"
 #include "support/calls.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

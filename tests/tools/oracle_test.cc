@@ -11,6 +11,7 @@
 
 #include "support/inputs.h"
 #include "support/problem.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

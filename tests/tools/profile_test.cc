@@ -84,7 +84,7 @@ TEST(Profile, SaysWhyNoEntryServes) {
   shape.dtype = DType::kBFloat16;
   EXPECT_EQ(chosen({entry(kShape, 1)}, shape), "it has no entry for bfloat16 and layout vocab_hidden");
   shape = kShape;
-  shape.layout = HeadLayout::kHiddenVocab;
+  shape.stored_hidden_vocab = true;
   EXPECT_EQ(chosen({entry(kShape, 1)}, shape), "it has no entry for float32 and layout hidden_vocab");
   shape = kShape;
   shape.tokens = 1;
@@ -100,7 +100,7 @@ TEST(Profile, OfFinishedLogitsIsApart) {
   const std::vector<ProfileEntry> entries = {entry(kShape, 1), entry(logits, 2)};
   EXPECT_EQ(chosen(entries), "1");
   EXPECT_EQ(chosen(entries, logits), "2");
-  logits.layout = HeadLayout::kHiddenVocab;  // there is no head
+  logits.stored_hidden_vocab = true;  // there is no head
   EXPECT_EQ(chosen(entries, logits), "2");
 }
 

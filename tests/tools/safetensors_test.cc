@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
+#include "core/matrices.h"
 #include "folder_test.h"
-#include "logitless/tensors.h"
 
 namespace logitless::io {
 namespace {

@@ -9,8 +9,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/matrices.h"
 #include "io/safetensors.h"
-#include "logitless/tensors.h"
 
 namespace logitless::io {
 namespace {

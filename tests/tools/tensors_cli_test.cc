@@ -117,7 +117,8 @@ TEST_F(CliTest, RealTensorsMayBeBatched) {
   EXPECT_TRUE(has(call(path("batched"), {"--lengths", path("states")}).err, "hidden must have 2 dimensions"));
   const auto pairs = [&](const std::string& hidden, const std::string& targets) {
     return run({"compare", "--hidden", path("batched") + hidden, "--lm-head", path("head"), "--targets",
-                path("batched") + targets, "--set", "task=preference_loss", "--set", "preference_loss.loss_type=simpo"});
+                path("batched") + targets, "--set", "task=preference_loss", "--set",
+                "preference_loss.loss_type=simpo"});
   };
   EXPECT_EQ(pairs(":pair", ":other").exit_code(), 0) << pairs(":pair", ":other").err;
   EXPECT_TRUE(has(pairs(":hidden", ":targets").err, "hidden holds 3 sequences: pairs need an even number"));

@@ -12,6 +12,7 @@
 
 #include "support/inputs.h"
 #include "support/logits_tester.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

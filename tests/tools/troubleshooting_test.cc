@@ -11,6 +11,7 @@
 #include "io/files.h"
 #include "support/calls.h"
 #include "support/testers.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -32,7 +33,7 @@ struct SmallCall {
     gradients.d_hidden = {d_x.data(), 6, 4};
     gradients.d_weight = {d_w.data(), 5, 4};
   }
-  void cross_entropy() { logitless::cross_entropy(Context(context), hidden, head, targets, options, gradients); }
+  void cross_entropy() { testing::cross_entropy(Context(context), hidden, head, targets, options, gradients); }
 };
 
 std::string message_of(const std::function<void(SmallCall&)>& call) {
@@ -110,7 +111,7 @@ TEST(Troubleshooting, QuotesWhatTeachersGet) {
     return message_of([&](SmallCall& c) {
       SetTeacher teacher;
       teacher.sets = IdSets(Targets(ids.data(), 6, 2));
-      teacher.logps = {logps.data(), 12};
+      teacher.logps = logps;
       set_distillation_loss(Context(), c.hidden, c.head, teacher);
     });
   };
@@ -126,7 +127,7 @@ TEST(Troubleshooting, QuotesWhatTeachersGet) {
       of_set(std::vector<float>(12, -2.0F), std::vector<int64_t>(12, 1)),
       message_of([&](auto& c) {
         const std::vector<float> weights(12, -0.5F);
-        soft_cross_entropy(Context(), c.hidden, c.head, {IdSets(Targets(pairs.data(), 6, 2)), {weights.data(), 12}});
+        soft_cross_entropy(Context(), c.hidden, c.head, SoftTargets(IdSets(view(pairs.data(), {6, 2})), weights));
       }),
   };
   const std::string page = troubleshooting();

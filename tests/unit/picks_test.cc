@@ -14,6 +14,7 @@
 #include "support/calls.h"
 #include "support/host_tensor.h"
 #include "support/thread_ranks.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
@@ -229,11 +230,12 @@ problem::Task task_of(const Case& c, const Given& given, const ListLoss& loss) {
 Out run_halves(const Context& context, const Tensors& t, const LmHead& head, const Gradients& outputs, const Case& c,
                const Given& given) {
   ListLoss loss(given, c.argmax);
-  const Gradients none;
-  api::Call first(context, Logits::of(t.hidden.view(), head), nullptr, none);
+  const Logits logits = logits_of(t.hidden.view(), head);
+  const logitless::Gradients to = gradients_of(outputs, logits);
+  api::Call first(context, logits, nullptr, api::kNoGradients);
   first.set_task(task_of(c, given, loss));
   stream::Ran ran = first.run(&loss, {.stats = true, .grads = true});
-  api::Call second(context, Logits::of(t.hidden.view(), head), nullptr, outputs);
+  api::Call second(context, logits, nullptr, to);
   second.set_task(task_of(c, given, loss));
   Out out;
   second.run_gradients(ran.stats, ran.grads, 1.0);
@@ -264,7 +266,7 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
     HostTensor d_logits(sums, kN, kV);
     const FinishedLogits logits(t.logits.view().data, c.dtype, 1, kN, kV);
     const Context context(options);
-    const Gradients outputs = gradients_of(LogitsGradient(d_logits.output().data, sums, 1, kN, kV));
+    const auto outputs = gradients_of(LogitsGradient(d_logits.output().data, sums, 1, kN, kV));
     Out out = run_call(api::Call(context, Logits::given(logits), nullptr, outputs), c, given);
     out.d_logits = values(d_logits);
     return out;
@@ -289,8 +291,9 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
       const Context context(mine);
       const int64_t first = rank ? cut : 0, count = rank ? kV - cut : cut;
       const LmHead head = source::slice(t.head(), first, count);
-      const Gradients outputs = outputs_of(first, count, of_rank[r]);
-      outs[r] = run_call(api::Call(context, Logits::of(t.hidden.view(), head), nullptr, outputs), c, given);
+      const Logits logits = logits_of(t.hidden.view(), head);
+      const auto outputs = gradients_of(outputs_of(first, count, of_rank[r]), logits);
+      outs[r] = run_call(api::Call(context, logits, nullptr, outputs), c, given);
     });
     for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
     EXPECT_EQ(outs[0].logp, outs[1].logp);
@@ -309,16 +312,16 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
         const Context context(mine);
         const LmHead head = source::slice(t.head(), first, count);
         if (gather) {
-          const Gradients none;
-          api::Call call(context, Logits::of(t.hidden.view(), head), nullptr, none);
+          api::Call call(context, logits_of(t.hidden.view(), head), nullptr, api::kNoGradients);
           ListLoss loss(given, c.argmax);
           call.set_task(task_of(c, given, loss));
           const std::vector<std::byte> bytes = call.fold_slice();
           gathered.insert(gathered.end(), bytes.begin(), bytes.end());
           continue;
         }
-        const Gradients outputs = outputs_of(first, count, d_hidden);
-        out = run_call(api::Call(context, Logits::of(t.hidden.view(), head), nullptr, outputs), c, given);
+        const Logits logits = logits_of(t.hidden.view(), head);
+        const auto outputs = gradients_of(outputs_of(first, count, d_hidden), logits);
+        out = run_call(api::Call(context, logits, nullptr, outputs), c, given);
         const std::vector<double> part = values(d_hidden);
         for (size_t i = 0; i < sum.size(); ++i) sum[i] += part[i];
       }
@@ -329,9 +332,10 @@ Out run(const Case& c, const Given& given, const Tensors& t, int threads) {
     const Context context(options);
     const LmHead head = t.head();
     const Gradients outputs = outputs_of(0, kV, d_hidden);
-    out = c.from == From::kHalves
-              ? run_halves(context, t, head, outputs, c, given)
-              : run_call(api::Call(context, Logits::of(t.hidden.view(), head), nullptr, outputs), c, given);
+    const Logits logits = logits_of(t.hidden.view(), head);
+    const auto to = gradients_of(outputs, logits);
+    out = c.from == From::kHalves ? run_halves(context, t, head, outputs, c, given)
+                                  : run_call(api::Call(context, logits, nullptr, to), c, given);
   }
   if (out.d_hidden.empty()) out.d_hidden = values(d_hidden);
   out.d_weight = values(d_weight);

@@ -17,6 +17,7 @@
 #include "source/packed_states.h"
 #include "source/source.h"
 #include "support/host_tensor.h"
+#include "support/views.h"
 
 namespace logitless::testing {
 namespace {

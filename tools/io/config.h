@@ -12,11 +12,13 @@
 #include <string>
 #include <vector>
 
+#include "core/matrices.h"
 #include "io/error.h"
 #include "io/tolerances.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/distillation.h"
 #include "logitless/dtype.h"
+#include "logitless/gradients.h"
 #include "logitless/id_sets.h"
 #include "logitless/packed.h"
 #include "logitless/policy.h"
@@ -118,7 +120,6 @@ struct TeacherConfig {
   std::optional<DType> dtype;  ///< empty: that of the model
   double softcap = 0;          ///< 0: none
   bool bias = false;
-  std::optional<DType> round_logits_to;
 };
 
 /// The seeded sets of ids.

@@ -13,11 +13,11 @@
 #include <variant>
 #include <vector>
 
+#include "core/matrices.h"
 #include "io/error.h"
 #include "io/mapped_file.h"
 #include "logitless/dtype.h"
 #include "logitless/packed.h"
-#include "logitless/tensors.h"
 
 namespace logitless::io {
 
@@ -93,13 +93,13 @@ class GgufFile {
 
 /// A tensor [V, H] of an open file as the weight of a head without bias and softcap, read in place as long as
 /// `file` lives. Throws Error where its type is not read or it has more than two dimensions.
-LmHead weight_of(const GgufFile& file, const GgufTensor& tensor);
+HeadMatrices weight_of(const GgufFile& file, const GgufTensor& tensor);
 
 /// The LM head of a model, read in place as long as the file lives.
 struct GgufHead {
   const GgufTensor* weight = nullptr;
   bool tied = false;  ///< weight is token_embd.weight, which the model reads its tokens with, too
-  LmHead head;
+  HeadMatrices head;
 };
 
 /// Finds output.weight, or token_embd.weight where there is none, output.bias (F32) where there is one, and

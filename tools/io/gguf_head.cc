@@ -29,7 +29,7 @@ ConstVector bias_of(const GgufFile& file, const GgufTensor& bias, const GgufTens
 
 }  // namespace
 
-LmHead weight_of(const GgufFile& file, const GgufTensor& tensor) {
+HeadMatrices weight_of(const GgufFile& file, const GgufTensor& tensor) {
   if (std::holds_alternative<std::monostate>(tensor.format)) {
     throw Error(file.place_of(tensor) + " is " + tensor.type_text() + ": only " + names_of_read_types() + " are read");
   }

@@ -93,7 +93,7 @@ ProfileEntry read_entry(const std::string& path, const YAML::Node& node) {
   ProfileEntry out;
   out.machine = read_machine(entry.section("machine", {"cpu", "threads", "simd_target", "gemm_backend", "blas_core"}));
   const Section shape = entry.section("shape", {"dtype", "layout", "tokens", "hidden_size", "vocab_size"});
-  out.dtype = read_named<DType>(shape.value("dtype"), all_of<DType>());
+  out.dtype = read_named<DType>(shape.value("dtype"), kFloatTypes);
   out.tokens = shape.range("tokens");
   if (shape.has("hidden_size")) out.hidden_size = shape.range("hidden_size");
   if (shape.has("layout")) {
@@ -194,12 +194,17 @@ bool ProfileEntry::replaces(const ProfileEntry& other) const {
          hidden_size == other.hidden_size && vocab_size == other.vocab_size && workspace_bytes == other.workspace_bytes;
 }
 
+// Tells how the head of a shape is stored.
+static HeadLayout layout_of(const ProfileShape& shape) {
+  return shape.stored_hidden_vocab ? HeadLayout::kHiddenVocab : HeadLayout::kVocabHidden;
+}
+
 ProfileEntry entry_for(const ProfileMachine& machine, const ProfileShape& shape, size_t workspace_bytes) {
   const auto around = [](int64_t size) { return SizeRange{(size + 1) / 2, 2 * size}; };
   ProfileEntry entry;
   entry.machine = machine;
   entry.dtype = shape.dtype;
-  if (shape.hidden_size > 0) entry.layout = shape.layout;
+  if (shape.hidden_size > 0) entry.layout = layout_of(shape);
   entry.tokens = around(shape.tokens);
   entry.hidden_size = around(shape.hidden_size);
   entry.vocab_size = around(shape.vocab_size);
@@ -243,10 +248,10 @@ ProfileChoice choose_entry(const std::vector<ProfileEntry>& entries, const Profi
   if (left.empty()) return {nullptr, "it was made on another machine (" + difference(other, machine) + ")"};
   const bool fused = shape.hidden_size > 0;
   std::erase_if(left, [&](const ProfileEntry* entry) {
-    return entry->dtype != shape.dtype || (fused && entry->layout != shape.layout);
+    return entry->dtype != shape.dtype || (fused && entry->layout != layout_of(shape));
   });
   if (left.empty()) {
-    const std::string layout = fused ? std::string(" and layout ") + name_of(shape.layout) : "";
+    const std::string layout = fused ? std::string(" and layout ") + name_of(layout_of(shape)) : "";
     return {nullptr, std::string("it has no entry for ") + name_of(shape.dtype) + layout};
   }
   std::erase_if(left, [&](const ProfileEntry* entry) {

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "core/matrices.h"
 #include "io/error.h"
 #include "logitless/context.h"
 #include "logitless/dtype.h"
 #include "logitless/plan.h"
 #include "logitless/profile.h"
-#include "logitless/tensors.h"
 
 namespace logitless::io {
 

@@ -137,7 +137,7 @@ decltype(auto) with_type(DType dtype, const Use& use) {
       return use(float());
     case DType::kFloat16:
       return use(float16());
-    case DType::kBFloat16:
+    default:
       break;
   }
   return use(bfloat16());

@@ -159,7 +159,7 @@ const char* spelling_of(DType dtype) {
       return "F16";
     case DType::kBFloat16:
       return "BF16";
-    case DType::kFloat32:
+    default:
       break;
   }
   return "F32";

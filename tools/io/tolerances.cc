@@ -29,7 +29,7 @@ double spacing(DType dtype) {
       return 0x1p-23;
     case DType::kFloat16:
       return 0x1p-10;
-    case DType::kBFloat16:
+    default:
       break;
   }
   return 0x1p-7;

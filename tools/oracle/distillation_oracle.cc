@@ -211,7 +211,7 @@ FinishedLogits logits_of(const DistillationInputs& in, MatrixXd products) {
   out.labels = labels_of(in);
   out.raw = rounded(std::move(products), in.options.token.round_logits_to);
   out.capped = capped_logits(out.raw, in.head.softcap);
-  const LmHead& head = in.teacher.head;
+  const HeadMatrices& head = in.teacher.head;
   const MatrixXd of_teacher = read_products(read_hidden(in.teacher.hidden, rows_only(out.labels)), head);
   out.teacher_capped = capped_logits(rounded(of_teacher, in.teacher.round_logits_to), head.softcap);
   return out;

@@ -17,8 +17,8 @@ namespace logitless::oracle {
 /// What a distillation call is given.
 struct DistillationInputs {
   HiddenStates hidden;
-  LmHead head;
-  Teacher teacher;
+  HeadMatrices head;
+  TeacherMatrices teacher;
   Targets targets;
   Distillation options;
 };

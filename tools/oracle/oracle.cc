@@ -49,15 +49,22 @@ double read_element(const void* data, DType dtype, int64_t at) {
   return value;
 }
 
-std::vector<double> read_vector(const ConstVector& vector) {
-  std::vector<double> values(vector.size);
-  for (int64_t i = 0; i < vector.size; ++i) values[i] = read_element(vector.data, vector.dtype, i);
+int64_t read_id(const ConstTensor& ids, int64_t i) {
+  const int64_t at =
+      ids.axes == 1 ? i * ids.strides[0] : i / ids.sizes[1] * ids.strides[0] + i % ids.sizes[1] * ids.strides[1];
+  return ids.dtype == DType::kInt32 ? static_cast<const int32_t*>(ids.data)[at]
+                                    : static_cast<const int64_t*>(ids.data)[at];
+}
+
+std::vector<double> read_vector(const ConstTensor& vector) {
+  std::vector<double> values(vector.count());
+  for (int64_t i = 0; i < vector.count(); ++i) values[i] = read_element(vector.data, vector.dtype, i);
   return values;
 }
 
 namespace {
 
-int64_t stored_entry(const LmHead& head, int64_t entry) {
+int64_t stored_entry(const HeadMatrices& head, int64_t entry) {
   return head.ids.empty() ? entry : head.ids[static_cast<size_t>(entry)];
 }
 
@@ -67,13 +74,13 @@ double read_int8(const PackedMatrix& packed, int64_t row, int64_t col) {
   return static_cast<float>(values[col]) * packed.scales[(row * packed.cols + col) / group];
 }
 
-MatrixXd read_lora_a(const LmHead& head) {
+MatrixXd read_lora_a(const HeadMatrices& head) {
   const ConstMatrix& a = head.lora.a;
   return MatrixXd::NullaryExpr(a.rows, a.cols,
                                [&](int64_t k, int64_t h) { return read_element(a.data, a.dtype, k * a.stride + h); });
 }
 
-MatrixXd read_lora_b(const LmHead& head, int64_t first_entry, int64_t entries) {
+MatrixXd read_lora_b(const HeadMatrices& head, int64_t first_entry, int64_t entries) {
   const ConstMatrix& b = head.lora.b;
   return MatrixXd::NullaryExpr(entries, b.cols, [&](int64_t v, int64_t k) {
     return read_element(b.data, b.dtype, stored_entry(head, first_entry + v) * b.stride + k);
@@ -82,7 +89,7 @@ MatrixXd read_lora_b(const LmHead& head, int64_t first_entry, int64_t entries) {
 
 }  // namespace
 
-MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
+MatrixXd read_weight(const HeadMatrices& head, int64_t first_entry, int64_t entries) {
   const ConstMatrix& weight = head.weight;
   const bool tall = head.layout == HeadLayout::kVocabHidden;
   if (head.packed.given() && head.packed.packing != Packing::kInt8) {
@@ -107,12 +114,12 @@ MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries) {
   return copy;
 }
 
-MatrixXd lora_gradients(const LmHead& head, int64_t first_entry, const MatrixXd& d_weight, MatrixXd& d_a) {
+MatrixXd lora_gradients(const HeadMatrices& head, int64_t first_entry, const MatrixXd& d_weight, MatrixXd& d_a) {
   d_a.noalias() += head.lora.scale * read_lora_b(head, first_entry, d_weight.rows()).transpose() * d_weight;
   return head.lora.scale * d_weight * read_lora_a(head).transpose();
 }
 
-VectorXd read_bias(const LmHead& head) {
+VectorXd read_bias(const HeadMatrices& head) {
   VectorXd bias = VectorXd::Zero(head.vocab_size());
   const std::vector<double> values = read_vector(head.bias);
   for (int64_t v = 0; v < bias.size() && !values.empty(); ++v) {
@@ -184,7 +191,7 @@ void for_each_tile(int64_t entries, const Visit& visit) {
 
 }  // namespace
 
-MatrixXd read_products(const MatrixXd& hidden, const LmHead& head) {
+MatrixXd read_products(const MatrixXd& hidden, const HeadMatrices& head) {
   MatrixXd products(hidden.rows(), head.vocab_size());
   for_each_tile(head.vocab_size(), [&](int64_t first, int64_t entries) {
     products.middleCols(first, entries).noalias() = hidden * read_weight(head, first, entries).transpose();
@@ -193,7 +200,7 @@ MatrixXd read_products(const MatrixXd& hidden, const LmHead& head) {
   return products;
 }
 
-MatrixXd parameter_gradients(const MatrixXd& hidden, const LmHead& head, const MatrixXd& d_raw,
+MatrixXd parameter_gradients(const MatrixXd& hidden, const HeadMatrices& head, const MatrixXd& d_raw,
                              const ReceiveWeights& receive) {
   MatrixXd d_hidden = MatrixXd::Zero(hidden.rows(), hidden.cols());
   for_each_tile(head.vocab_size(), [&](int64_t first, int64_t entries) {

@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
+#include "core/matrices.h"
 #include "logitless/cross_entropy.h"
-#include "logitless/tensors.h"
 #include "logitless/token_stats.h"
 
 namespace logitless::oracle {
@@ -26,15 +26,17 @@ double read_element(const void* data, DType dtype, int64_t at);
 
 /// The nearest value of a type, ties to even.
 double round_to(double value, DType dtype);
-std::vector<double> read_vector(const ConstVector& vector);
+std::vector<double> read_vector(const ConstTensor& vector);
+/// Entry i of token ids, row by row.
+int64_t read_id(const ConstTensor& ids, int64_t i);
 inline VectorXd to_eigen(const std::vector<double>& values) {
   return Eigen::Map<const VectorXd>(values.data(), static_cast<int64_t>(values.size()));
 }
 /// vocabulary entries [first_entry, first_entry + entries) of a head: [entries, H]. With a LoRA they are w +
 /// scale · b a.
-MatrixXd read_weight(const LmHead& head, int64_t first_entry, int64_t entries);
+MatrixXd read_weight(const HeadMatrices& head, int64_t first_entry, int64_t entries);
 /// [V]; 0 for a head without one.
-VectorXd read_bias(const LmHead& head);
+VectorXd read_bias(const HeadMatrices& head);
 
 /// What a call makes of its logits: all of its inputs but where these come from.
 struct Tokens {
@@ -73,17 +75,17 @@ std::vector<int64_t> sequence_offsets(const HiddenStates& hidden);
 MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens);
 
 /// x · w + b of every row and vocabulary entry, [N, V]: the head is read in tiles.
-MatrixXd read_products(const MatrixXd& hidden, const LmHead& head);
+MatrixXd read_products(const MatrixXd& hidden, const HeadMatrices& head);
 
 /// d_weight [entries, H] and d_bias [entries] of the vocabulary entries from first_entry on.
 using ReceiveWeights = std::function<void(int64_t first_entry, const MatrixXd& d_weight, const VectorXd& d_bias)>;
 /// The gradients of a LoRA beside a head, from G = d_weight of the entries from first_entry on: returns
 /// d_b = scale · G aᵀ of these, and adds scale · bᵀ G to d_a.
-MatrixXd lora_gradients(const LmHead& head, int64_t first_entry, const MatrixXd& d_weight, MatrixXd& d_a);
+MatrixXd lora_gradients(const HeadMatrices& head, int64_t first_entry, const MatrixXd& d_weight, MatrixXd& d_a);
 
 /// Gradients of hidden states and head from dL/dr [N, V] of the raw logits. Calls `receive` with one tile
 /// after the other, in vocabulary order; returns d_hidden [N, H].
-MatrixXd parameter_gradients(const MatrixXd& hidden, const LmHead& head, const MatrixXd& d_raw,
+MatrixXd parameter_gradients(const MatrixXd& hidden, const HeadMatrices& head, const MatrixXd& d_raw,
                              const ReceiveWeights& receive);
 
 /// What a softmax of each row gives, [N] each. Rows that take no part hold 0 (argmax: -1), as do ranks that

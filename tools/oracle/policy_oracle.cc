@@ -14,8 +14,8 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-std::optional<std::vector<double>> read_optional(const ConstVector& vector) {
-  if (vector.size == 0) return std::nullopt;
+std::optional<std::vector<double>> read_optional(const ConstTensor& vector) {
+  if (!vector.given()) return std::nullopt;
   return read_vector(vector);
 }
 
@@ -485,7 +485,9 @@ std::vector<double> to_vector(const VectorXd& values) { return {values.begin(), 
 Tokens read_tokens(std::span<const int64_t> offsets, int64_t vocab, const PolicyLoss& task) {
   TokenOptions token_options = task.token;
   token_options.ignore_index = kNoLabel;
-  Tokens tokens = read_tokens(offsets, vocab, task.chosen_ids, token_options);
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < task.chosen_ids.count(); ++i) ids.push_back(read_id(task.chosen_ids, i));
+  Tokens tokens = read_tokens(offsets, vocab, Targets(std::span<const int64_t>(ids)), token_options);
   for (size_t i = 0; i < task.mask.size(); ++i) {
     if (task.mask[i] == 0) tokens.labels[i] = kNoLabel;
   }
@@ -505,7 +507,7 @@ PolicyTokens read_policy_batch(const PolicyLoss& task, std::vector<int64_t> offs
   result.scores = read_optional(task.scores);
   result.one_advantage_a_sequence =
       task.advantages_per == EntriesPer::kSequence ||
-      (task.advantages_per == EntriesPer::kBySize && task.advantages.size == result.sequences());
+      (task.advantages_per == EntriesPer::kBySize && task.advantages.count() == result.sequences());
   const std::vector<double> advantages = read_vector(task.advantages);
   result.advantages.assign(tokens, advantages.empty() ? 0 : kNaN);
   if (advantages.empty()) return result;

@@ -350,10 +350,10 @@ SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std
   return batch;
 }
 
-std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meaning, const SequenceBatch& batch) {
+std::vector<double> read_reference(const ConstTensor& logps, SequenceLogps meaning, const SequenceBatch& batch) {
   const std::vector<double> values = read_vector(logps);
   std::vector<double> sums;
-  if (logps.size == batch.sequences()) {
+  if (logps.count() == batch.sequences()) {
     for (int64_t s = 0; s < batch.sequences(); ++s) {
       sums.push_back(meaning == SequenceLogps::kAverages ? static_cast<double>(batch.count(s)) * values[s] : values[s]);
     }
@@ -412,10 +412,10 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& opt
 }
 
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                           const ConstVector& reference, const PreferenceLoss& options) {
+                           const ConstTensor& reference, const PreferenceLoss& options) {
   SequenceBatch batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
-  if (reference.size > 0) batch.reference = read_reference(reference, options.ref_logps_are, batch);
-  if (reference.size == batch.tokens()) batch.reference_tokens = read_vector(reference);
+  if (reference.count() > 0) batch.reference = read_reference(reference, options.ref_logps_are, batch);
+  if (reference.count() == batch.tokens()) batch.reference_tokens = read_vector(reference);
   const PreferenceTruth loss = compute_preference(batch, options);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};
   truth.grads.logp = to_eigen(loss.d_logp);

@@ -36,7 +36,7 @@ void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens);
 SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets);
 
 /// Sums a sequence of what the call got: [S] sums or [N] log-probabilities of tokens.
-std::vector<double> read_reference(const ConstVector& logps, SequenceLogps meaning, const SequenceBatch& batch);
+std::vector<double> read_reference(const ConstTensor& logps, SequenceLogps meaning, const SequenceBatch& batch);
 
 /// Whether the loss has a, b or Δ in its formula.
 bool compares_with_reference(PreferenceLossType loss);
@@ -72,9 +72,9 @@ struct KtoTruth {
 KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options);
 
 /// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
-/// call. `reference`: as Reference::logps; empty where the loss takes none.
+/// call. `reference`: as PreferenceLoss::ref_logps; empty where the loss takes none.
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                           const ConstVector& reference, const PreferenceLoss& options);
+                           const ConstTensor& reference, const PreferenceLoss& options);
 /// The reference of `task` is log-probabilities.
 LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                     const KtoLoss& task);

@@ -134,7 +134,7 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
       log_t.push_back(read_element(teacher.logps.data, teacher.logps.dtype, entry));
       mass += std::exp(log_t.back());
     }
-    const bool given = teacher.outside_logps.size > 0;
+    const bool given = teacher.outside_logps.given();
     double log_outside =
         given ? read_element(teacher.outside_logps.data, teacher.outside_logps.dtype, row) : std::log1p(-mass);
     const bool is_whole = static_cast<int64_t>(sets[r].size()) == vocab;

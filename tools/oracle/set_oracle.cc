@@ -41,12 +41,12 @@ RowIds read_sets(const IdSets& sets, int64_t tokens, std::span<const uint8_t> ma
     int64_t count = padded_size(sets, tokens);
     if (!sets.offsets.empty()) count = sets.offsets[r + 1] - begin;
     if (!sets.counts.empty()) count = sets.counts[r];
-    for (int64_t e = begin; e < begin + count; ++e) rows[r].push_back(sets.ids[e]);
+    for (int64_t e = begin; e < begin + count; ++e) rows[r].push_back(read_id(sets.ids, e));
   }
   return rows;
 }
 
-MatrixXd read_products(const HiddenStates& hidden, const LmHead& head) {
+MatrixXd read_products(const HiddenStates& hidden, const HeadMatrices& head) {
   MatrixXd x(hidden.tokens(), hidden.hidden_size());
   const ConstMatrix& states = hidden.states;
   for (int64_t i = 0; i < x.rows(); ++i) {
@@ -119,7 +119,7 @@ VectorXd d_raw_logits(const SetLogits& logits, int64_t row, const std::vector<in
 
 std::vector<bool> rows_of(const SoftTargets& targets, int64_t tokens) {
   std::vector<bool> out(static_cast<size_t>(tokens), true);
-  const bool dense = targets.weights.size == 0;
+  const bool dense = !targets.weights.given();
   const RowIds ids = read_sets(targets.sets, tokens, targets.mask);
   for (size_t row = 0; row < out.size(); ++row) {
     out[row] = dense ? targets.mask.empty() || targets.mask[row] != 0 : !ids[row].empty();
@@ -133,9 +133,9 @@ MatrixXd read_soft_targets(const SoftTargets& targets, int64_t tokens, int64_t v
   const std::vector<bool> takes_part = rows_of(targets, tokens);
   for (int64_t row = 0; row < tokens; ++row) {
     if (!takes_part[static_cast<size_t>(row)]) continue;
-    if (targets.weights.size == 0) {
-      const ConstMatrix& rows = targets.rows;
-      for (int64_t v = 0; v < vocab; ++v) q(row, v) = read_element(rows.data, rows.dtype, row * rows.stride + v);
+    if (!targets.weights.given()) {
+      const ConstTensor& rows = targets.rows;
+      for (int64_t v = 0; v < vocab; ++v) q(row, v) = read_element(rows.data, rows.dtype, row * rows.strides[0] + v);
       continue;
     }
     int64_t entry = first_entry(targets.sets, tokens, row);

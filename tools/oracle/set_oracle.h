@@ -21,7 +21,7 @@ RowIds read_sets(const IdSets& sets, int64_t tokens, std::span<const uint8_t> ma
 int64_t first_entry(const IdSets& sets, int64_t tokens, int64_t row);
 
 /// x · w + b, or finished logits: [N, V].
-MatrixXd read_products(const HiddenStates& hidden, const LmHead& head);
+MatrixXd read_products(const HiddenStates& hidden, const HeadMatrices& head);
 MatrixXd read_products(const FinishedLogits& logits);
 
 /// How a product becomes a final logit.

@@ -73,7 +73,7 @@ void LogitsTruth::read(int64_t first_row, int64_t first_entry, Eigen::Ref<Matrix
   }
 }
 
-FusedTruth::FusedTruth(const HiddenStates& hidden, const LmHead& head, Tokens tokens, size_t scratch_bytes)
+FusedTruth::FusedTruth(const HiddenStates& hidden, const HeadMatrices& head, Tokens tokens, size_t scratch_bytes)
     : TiledTruth(with_softcap(std::move(tokens), head.softcap), scratch_bytes),
       hidden_(read_hidden(hidden, this->tokens())),
       head_(head),

@@ -7,8 +7,8 @@
 #include <cstdint>
 #include <functional>
 
+#include "core/matrices.h"
 #include "logitless/logits.h"
-#include "logitless/tensors.h"
 #include "oracle/oracle.h"
 
 namespace logitless::oracle {
@@ -64,7 +64,7 @@ class LogitsTruth final : public TiledTruth {
 class FusedTruth final : public TiledTruth {
  public:
   /// `tokens`: its softcap is set to the head's.
-  FusedTruth(const HiddenStates& hidden, const LmHead& head, Tokens tokens, size_t scratch_bytes);
+  FusedTruth(const HiddenStates& hidden, const HeadMatrices& head, Tokens tokens, size_t scratch_bytes);
 
   /// Calls `receive` with one tile after the other, in vocabulary order; returns d_hidden [N, H].
   MatrixXd compute_parameter_gradients(const TokenStatistics& stats, const TokenGradients& grads,
@@ -75,7 +75,7 @@ class FusedTruth final : public TiledTruth {
   int64_t numbers_beside() const override { return 2 * hidden_.cols(); }
 
   MatrixXd hidden_;  ///< [N, H]; rows that take no part are 0
-  LmHead head_;
+  HeadMatrices head_;
   VectorXd bias_;
 };
 

@@ -13,13 +13,13 @@ int main() {
   const std::vector<int64_t> targets = {1, 1, 1};
   std::vector<float> d_bias(kVocab);
 
-  logitless::LmHead head(logitless::ConstMatrix(weight.data(), kHidden, kVocab), logitless::HeadLayout::kHiddenVocab);
-  head.bias = {bias.data(), kVocab};
+  logitless::LmHead head{.weight = logitless::transposed(logitless::view(weight.data(), {kHidden, kVocab}))};
+  head.bias = bias;
   logitless::Gradients gradients;
-  gradients.d_bias = {d_bias.data(), kVocab};
-  const auto logits = logitless::Logits::of(logitless::ConstMatrix(hidden.data(), kTokens, kHidden), head);
+  gradients.d_bias = logitless::view(d_bias.data(), {kVocab});
+  const auto logits = logitless::Logits::of(logitless::view(hidden.data(), {kTokens, kHidden}), head);
   const auto result =
-      logitless::run(logitless::Context(), logits, logitless::CrossEntropy{.targets = {targets}}, gradients);
+      logitless::run(logitless::Context(), logits, logitless::CrossEntropy{.targets = targets}, gradients);
   const bool right = std::abs(result.loss - std::log(5.0)) < 1e-6 && std::abs(d_bias[0] - 0.2f) < 1e-6f &&
                      std::abs(d_bias[1] + 0.8f) < 1e-6f;
   const bool same_version = std::string(LOGITLESS_VERSION_STRING) == logitless::version() &&

@@ -8,9 +8,8 @@
 #include <logitless/mpi.h>
 
 // Everything is as without ranks, but for the head: `entries` [V, H] are this rank's, of any number.
-double loss_of_ranks(MPI_Comm communicator, const logitless::HiddenStates& hidden,
-                     const logitless::ConstMatrix& entries, const logitless::Targets& targets,
-                     const logitless::Gradients& gradients) {
+double loss_of_ranks(MPI_Comm communicator, const logitless::ConstTensor& hidden, const logitless::ConstTensor& entries,
+                     const logitless::ConstTensor& targets, const logitless::Gradients& gradients) {
   logitless::MpiCommunicator ranks(communicator);
   logitless::ContextOptions options;
   options.ranks.vocab = &ranks;
@@ -24,8 +23,8 @@ int main(int argc, char** argv) {
   MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
   const std::vector<float> hidden(6, 0.5F), weight(20, 0.25F);
   const std::vector<int64_t> targets = {1, 2, 3};
-  const double loss = loss_of_ranks(MPI_COMM_WORLD, logitless::ConstMatrix(hidden.data(), 3, 2), {weight.data(), 10, 2},
-                                    {targets.data(), 3}, {});
+  const double loss = loss_of_ranks(MPI_COMM_WORLD, logitless::view(hidden.data(), {3, 2}),
+                                    logitless::view(weight.data(), {10, 2}), targets, {});
   MPI_Finalize();
   return loss > 2.3 && loss < 2.31 ? 0 : 1;  // log 10
 }

@@ -9,8 +9,7 @@ int main() {
   unsetenv("LOGITLESS_PROFILE");
   const std::string path;  // what the environment variable names
   // [profile]
-  const logitless::ProfileShape shape{
-      .tokens = 2048, .hidden_size = 1536, .vocab_size = 151936, .layout = logitless::HeadLayout::kVocabHidden};
+  const logitless::ProfileShape shape{.tokens = 2048, .hidden_size = 1536, .vocab_size = 151936};
   std::string note;  // why no entry of the file fits, or empty
   const logitless::Context context(logitless::load_profile(path, shape, {}, &note));
   // [/profile]

@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "core/matrices.h"
 #include "io/config.h"
 #include "logitless/dtype.h"
-#include "logitless/tensors.h"
 
 namespace logitless::cli {
 
@@ -90,7 +90,7 @@ struct Job {
   DType lora_dtype = DType::kFloat32;
   DType gradient_dtype = DType::kFloat32;
   std::array<TensorBytes, kTensorCount> tensors;
-  std::optional<LmHead> head;  ///< that is packed or of a GGUF file, as it stands there: used instead of kWeight
+  std::optional<HeadMatrices> head;  ///< that is packed or of a GGUF file, as it stands there: used instead of kWeight
 
   const TensorBytes& operator[](TensorId id) const { return tensors[static_cast<size_t>(id)]; }
   TensorBytes& operator[](TensorId id) { return tensors[static_cast<size_t>(id)]; }

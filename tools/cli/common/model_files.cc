@@ -40,13 +40,13 @@ HiddenStates ModelFiles::hidden(const std::string& flag, const std::string& spec
   return ConstMatrix(elements(tensor), dtype, tensor.rows(), tensor.shape.back());
 }
 
-LmHead ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
+HeadMatrices ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
   const auto [path, name] = io::split_spec(spec);
   gguf_files_.push_back(std::make_unique<const io::GgufFile>(path));
   const io::GgufFile& file = *gguf_files_.back();
   const io::GgufTensor* tensor = name.empty() ? nullptr : file.find(name);
   if (!name.empty() && !tensor) throw io::Error(path + ": has no tensor " + name);
-  LmHead head;
+  HeadMatrices head;
   if (tensor) {
     head = io::weight_of(file, *tensor);
   } else {
@@ -59,8 +59,8 @@ LmHead ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
                   std::to_string(hidden_size) + " columns of the hidden states");
 }
 
-LmHead ModelFiles::head(const std::string& flag, const std::string& spec, const char* conventional_name,
-                        int64_t hidden_size) {
+HeadMatrices ModelFiles::head(const std::string& flag, const std::string& spec, const char* conventional_name,
+                              int64_t hidden_size) {
   if (is_gguf(io::split_spec(spec).path)) return io::of_option(flag, [&] { return gguf_head(spec, hidden_size); });
   const io::TensorHandle handle = open(flag, spec, {conventional_name, io::TensorClass::kFloat, 2});
   const io::Tensor& tensor = *handle.tensor;
@@ -73,7 +73,7 @@ LmHead ModelFiles::head(const std::string& flag, const std::string& spec, const 
   return {ConstMatrix(elements(tensor), io::natural_dtype(tensor), rows, cols), layout};
 }
 
-LoraAdapter ModelFiles::lora(const std::string& flag, const std::string& spec, const LmHead& head) {
+LoraMatrices ModelFiles::lora(const std::string& flag, const std::string& spec, const HeadMatrices& head) {
   const io::PeftLora lora =
       io::of_option(flag, [&] { return io::read_peft_lora(spec, head.stored_entries(), head.hidden_size()); });
   files_.push_back(lora.file);

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "core/matrices.h"
 #include "io/gguf.h"
 #include "io/safetensors.h"
-#include "logitless/tensors.h"
 
 namespace logitless::cli {
 
@@ -24,9 +24,10 @@ class ModelFiles {
   HiddenStates hidden(const std::string& flag, const std::string& spec, const char* conventional_name);
   /// [V, H], or [H, V] where only that fits `hidden_size`; of a GGUF file its head, packed as it stands
   /// there, with bias and softcap, or the tensor that is named. Throws io::Error.
-  LmHead head(const std::string& flag, const std::string& spec, const char* conventional_name, int64_t hidden_size);
+  HeadMatrices head(const std::string& flag, const std::string& spec, const char* conventional_name,
+                    int64_t hidden_size);
   /// Of a head, as PEFT saves it. Throws io::Error.
-  LoraAdapter lora(const std::string& flag, const std::string& spec, const LmHead& head);
+  LoraMatrices lora(const std::string& flag, const std::string& spec, const HeadMatrices& head);
   /// [V] of a head. Throws io::Error.
   ConstVector bias(const std::string& flag, const std::string& spec, const char* conventional_name);
   /// [N] or [B, T]. Throws io::Error.
@@ -39,7 +40,7 @@ class ModelFiles {
   /// The elements in their own type: where they stand, or a copy where that is misaligned.
   const void* elements(const io::Tensor& tensor);
 
-  LmHead gguf_head(const std::string& spec, int64_t hidden_size);
+  HeadMatrices gguf_head(const std::string& spec, int64_t hidden_size);
 
   std::vector<std::shared_ptr<const io::SafetensorsFile>> files_;
   std::vector<std::unique_ptr<const io::GgufFile>> gguf_files_;

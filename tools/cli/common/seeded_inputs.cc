@@ -211,7 +211,7 @@ void add_seeded_batch(const Config& config, Inputs& inputs) {
 }
 
 // The same head rounded to 8-bit integers, followed by one scale per vocabulary entry.
-LmHead packed_head(const Config& config, SeededValues values, Inputs& inputs) {
+HeadMatrices packed_head(const Config& config, SeededValues values, Inputs& inputs) {
   const int64_t rows = inputs.job.stored_entries, cols = inputs.job.hidden_size;
   const uint64_t numbers = (tensor_bytes("lm_head", rows, cols, 1) + 3) / 4 * 4;
   std::byte* data = inputs.add(TensorId::kWeight, "lm_head", numbers + tensor_bytes("scales", rows, 1, sizeof(float)));
@@ -227,7 +227,7 @@ LmHead packed_head(const Config& config, SeededValues values, Inputs& inputs) {
       for (const float x : row) *packed++ = static_cast<int8_t>(std::nearbyint(x / scales[v]));
     }
   }
-  LmHead head(
+  HeadMatrices head(
       PackedMatrix{.data = data, .packing = *config.model.packing, .rows = rows, .cols = cols, .scales = scales});
   head.softcap = config.model.softcap;
   return head;

@@ -39,11 +39,11 @@ TaskResult result_of(Result result) {
   return out;
 }
 
-LmHead head_of(const Job& job, TensorId weight, TensorId bias, DType dtype, int64_t hidden_size, double softcap) {
+HeadMatrices head_of(const Job& job, TensorId weight, TensorId bias, DType dtype, int64_t hidden_size, double softcap) {
   const bool tall = job.layout == HeadLayout::kVocabHidden;
   const int64_t entries = job.stored_entries;
-  LmHead head(ConstMatrix(job[weight].data, dtype, tall ? entries : hidden_size, tall ? hidden_size : entries),
-              job.layout);
+  HeadMatrices head(ConstMatrix(job[weight].data, dtype, tall ? entries : hidden_size, tall ? hidden_size : entries),
+                    job.layout);
   if (job.has(bias)) head.bias = ConstVector(job[bias].data, dtype, entries);
   head.softcap = softcap;
   head.ids = span_of<int64_t>(job, TensorId::kVocabIds);
@@ -126,10 +126,10 @@ void TaskRun::set_batches(const Job& job) {
   policy.scores = vector_of(job, TensorId::kScores);
   policy.mask = span_of<uint8_t>(job, TensorId::kMask);
   preference.targets = targets;
-  preference.reference.logps = vector_of(job, TensorId::kRefLogps);
+  preference.ref_logps = vector_of(job, TensorId::kRefLogps);
   kto.targets = targets;
   kto.labels = span_of<uint8_t>(job, TensorId::kLabels);
-  kto.reference = preference.reference;
+  kto.ref_logps = preference.ref_logps;
   kto.kl_logps = vector_of(job, TensorId::kKlLogps);
   kto.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
   kto.sequence_weights = vector_of(job, TensorId::kSequenceWeights);
@@ -139,14 +139,14 @@ void TaskRun::set_batches(const Job& job) {
 void TaskRun::set_distributions(const Job& job) {
   cross_entropy.targets = distillation.targets = set_distillation.targets = targets;
   if (job.has(TensorId::kTeacherWeight)) {
-    Teacher& teacher = distillation.teacher;
     teacher.hidden =
         HiddenStates(ConstMatrix(job[TensorId::kTeacherHidden].data, job.teacher_dtype, job.tokens, job.teacher_size),
                      job.sequences);
     teacher.hidden.offsets = hidden.offsets;
     teacher.head = head_of(job, TensorId::kTeacherWeight, TensorId::kTeacherBias, job.teacher_dtype, job.teacher_size,
                            config.teacher.softcap);
-    teacher.round_logits_to = config.teacher.round_logits_to;
+    teacher.round_logits_to = distillation.teacher_round_logits_to;
+    distillation.teacher = logits_of(teacher);
   }
   if (job.has(TensorId::kSoftRows)) {
     const DType dtype = job.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
@@ -198,7 +198,7 @@ void TaskRun::reset() const {
 
 TaskResult TaskRun::run(const Context& context, bool forward_only) const {
   if (forward_only && config.top_k > 0) return statistics(context);
-  const Gradients out = forward_only ? Gradients() : gradients;
+  const Gradients out = forward_only ? Gradients() : gradients_of(gradients, hidden, head);
   const auto of = [&](const auto& task) { return result_of(logitless::run(context, source(), task, out)); };
   switch (config.task) {
     case Task::kPolicyLoss:
@@ -270,7 +270,7 @@ ContextOptions context_options_of(const io::Config& config) {
 
 ProfileShape profile_shape(const io::Config& config, const Job& job) {
   const bool fused = config.level == io::Level::kFused;
-  return {job.tokens, fused ? job.hidden_size : 0, job.vocab_size, job.dtype, job.layout};
+  return {job.tokens, fused ? job.hidden_size : 0, job.vocab_size, job.dtype, job.layout == HeadLayout::kHiddenVocab};
 }
 
 Profile::Profile(const std::string& path) : path_(io::profile_path(path)) {

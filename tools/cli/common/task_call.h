@@ -20,6 +20,7 @@
 #include "logitless/run.h"
 #include "logitless/set_distillation.h"
 #include "logitless/soft_targets.h"
+#include "oracle/views.h"
 
 namespace logitless::cli {
 
@@ -46,9 +47,10 @@ struct TaskRun {
 
   const io::Config& config;
   HiddenStates hidden;
-  LmHead head;
-  FinishedLogits logits;  ///< level logits
-  Targets targets;        ///< ids of the vocabulary entries, with ignore_index but for policy_loss
+  HeadMatrices head;
+  FinishedLogits logits;    ///< level logits
+  TeacherMatrices teacher;  ///< of a distillation
+  Targets targets;          ///< ids of the vocabulary entries, with ignore_index but for grpo
   CrossEntropy cross_entropy;
   PolicyLoss policy;
   PreferenceLoss preference;
@@ -59,12 +61,10 @@ struct TaskRun {
   IdLogps id_logps;
   std::span<const double> set_values;  ///< of the entries of sets
   /// Level logits: in place d_logits is the logits' own memory, filled by reset().
-  Gradients gradients;
+  GradientMatrices gradients;
 
   /// What the task is of.
-  Logits source() const {
-    return config.level == io::Level::kLogits ? Logits::given(logits) : Logits::of(hidden, head);
-  }
+  Logits source() const { return config.level == io::Level::kLogits ? Logits::given(logits) : logits_of(hidden, head); }
 
   /// How the task takes log-probabilities.
   const TokenOptions& token_options() const { return cross_entropy.token; }

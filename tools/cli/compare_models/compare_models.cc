@@ -16,6 +16,7 @@
 #include "io/peft_lora.h"
 #include "logitless/run.h"
 #include "logitless/token_stats.h"
+#include "oracle/views.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -97,7 +98,7 @@ Json percentiles(const Numbers& numbers) {
 struct Model {
   std::string prefix, flag;  // of its tensors and of its options
   HiddenStates hidden;
-  LmHead head;
+  HeadMatrices head;
 
   Model(ModelFiles& files, const std::string& states, const std::string& weight, const std::string& bias,
         const std::string& lora, const std::optional<double>& softcap, bool of_base)
@@ -228,16 +229,16 @@ int run_compare_models(const Options& options) {
   ContextOptions context_options;
   context_options.threads = options.threads;
   const Context context(context_options);
-  Distillation divergence = {.teacher = {base.hidden, base.head}, .targets = targets};
+  Distillation divergence = {.teacher = logits_of(base.hidden, base.head), .targets = targets};
   divergence.want_agreement = true;
   divergence.hard_weight = ids.empty() ? 0 : 1;
   DistillationResult result;
   TokenStatisticsResult base_ran;
   const double time_s =
       measure([&] {
-        result = logitless::run(context, Logits::of(model.hidden, model.head), divergence);
+        result = logitless::run(context, logits_of(model.hidden, model.head), divergence);
         if (!ids.empty()) {
-          base_ran = logitless::run(context, Logits::of(base.hidden, base.head), TokenStatistics{.targets = targets});
+          base_ran = logitless::run(context, logits_of(base.hidden, base.head), TokenStatistics{.targets = targets});
         }
       }).time_s;
   const TokenStats& of_base = base_ran.stats;

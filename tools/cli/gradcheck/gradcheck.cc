@@ -153,7 +153,7 @@ class Check {
   }
 
   void compare_parameter_gradients() {
-    const Gradients& out = mean_ ? mean_->views : call_.gradients;
+    const GradientMatrices& out = mean_ ? mean_->views : call_.gradients;
     if (!out.any()) return;
     Deviation d_hidden, d_weight, d_bias, d_lora_a, d_lora_b;
     MatrixXd lora_a_truth = MatrixXd::Zero(job_.lora_rank, job_.hidden_size);

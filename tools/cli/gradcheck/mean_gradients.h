@@ -53,7 +53,7 @@ class MeanGradients {
   /// The root of the mean of |g - mean|² over the draws g.
   double spread(TensorId id) const { return std::sqrt(squares_.at(id) / (kDraws - 1)); }
 
-  Gradients views;
+  GradientMatrices views;
 
  private:
   static constexpr TensorId kIds[] = {TensorId::kDHidden, TensorId::kDWeight, TensorId::kDBias, TensorId::kDLoraA,

@@ -41,7 +41,7 @@ oracle::LossTruth loss_of(const TaskRun& call, const std::vector<int64_t>& offse
     case io::Task::kPolicyLoss:
       return oracle::policy_truth(offsets, stats, call.policy);
     case io::Task::kPreferenceLoss:
-      return oracle::preference_truth(offsets, tokens, stats, call.preference.reference.logps, call.preference);
+      return oracle::preference_truth(offsets, tokens, stats, call.preference.ref_logps, call.preference);
     case io::Task::kKtoLoss:
       return oracle::kto_truth(offsets, tokens, stats, call.kto);
     default:
@@ -106,9 +106,7 @@ void add_id_logps_truth(const TaskRun& call, oracle::SetLogits logits, Truth& tr
 Truth truth_of_distributions(const TaskRun& call) {
   Truth truth;
   if (call.config.task == io::Task::kDistillation) {
-    take(
-        oracle::distillation_rows({call.hidden, call.head, call.distillation.teacher, call.targets, call.distillation}),
-        truth);
+    take(oracle::distillation_rows({call.hidden, call.head, call.teacher, call.targets, call.distillation}), truth);
     return truth;
   }
   const oracle::SetLogits logits = {oracle::read_products(states_of(call), call.head), call.head.softcap,

@@ -114,11 +114,11 @@ void warm_up(const Context& context, DType dtype) {
   std::vector<std::byte> d_hidden(hidden.size()), d_weight(weight.size());
   const std::vector<int64_t> targets(kTokens);
   Gradients gradients;
-  gradients.d_hidden = Matrix(d_hidden.data(), dtype, kTokens, kHidden);
-  gradients.d_weight = Matrix(d_weight.data(), dtype, kHidden, kVocab);
-  const LmHead head(ConstMatrix(weight.data(), dtype, kHidden, kVocab), HeadLayout::kHiddenVocab);
-  run(Context(options), Logits::of(ConstMatrix(hidden.data(), dtype, kTokens, kHidden), head),
-      CrossEntropy{.targets = Targets(targets)}, gradients);
+  gradients.d_hidden = Tensor(d_hidden.data(), dtype, {kTokens, kHidden});
+  gradients.d_weight = transposed(Tensor(d_weight.data(), dtype, {kHidden, kVocab}));
+  const LmHead head{.weight = transposed(ConstTensor(weight.data(), dtype, {kHidden, kVocab}))};
+  run(Context(options), Logits::of(ConstTensor(hidden.data(), dtype, {kTokens, kHidden}), head),
+      CrossEntropy{.targets = targets}, gradients);
 }
 
 }  // namespace logitless::cli

@@ -1,37 +1,24 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-/// @file
-/// Non-owning views of what a caller hands over: hidden states, LM head, finished logits, targets and
-/// gradient outputs. Building a view never throws and checks nothing; the call that uses it checks everything
-/// (see error.h).
-///
-/// Strides are in elements. One that is left out, or std::nullopt, means that rows, or sequences, follow one
-/// another; no number stands for that. A stride that no step is taken with (of one row, of one sequence, or
-/// of a tensor without elements) may be anything; every other one is at least a row.
+// What the engine calls the tensors of a call: matrices whose rows are contiguous, vectors, and what they
+// make together. problem/matrices.h makes them of the views of the public API, and checks these.
+//
+// Strides are in elements. One that is left out, or std::nullopt, means that rows, or sequences, follow one
+// another; no number stands for that. A stride that no step is taken with (of one row, of one sequence, or
+// of a tensor without elements) may be anything; every other one is at least a row.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
-#include <limits>
 #include <optional>
 #include <span>
 
-#include "logitless/backward.h"
 #include "logitless/dtype.h"
+#include "logitless/gradients.h"
 #include "logitless/names.h"
 #include "logitless/packed.h"
+#include "logitless/tensor.h"
 
 namespace logitless {
-
-namespace detail {
-/// Returns a * b, or the int64 nearest to it: no tensor is that large, so that the call that uses it refuses
-/// it.
-constexpr int64_t saturated_product(int64_t a, int64_t b) {
-  int64_t product = 0;
-  if (!__builtin_mul_overflow(a, b, &product)) return product;
-  return (a < 0) == (b < 0) ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
-}
-}  // namespace detail
 
 /// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at
 /// least cols.
@@ -50,6 +37,11 @@ struct ConstMatrix {
   template <class T>
   ConstMatrix(const T* data_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : ConstMatrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
+  /// Returns the view of it; none where there is none.
+  operator ConstTensor() const {
+    if (!data && rows == 0 && cols == 0) return {};
+    return {data, dtype, {rows, cols}, {stride, 1}};
+  }
 };
 
 /// A writable row-major matrix. data == nullptr means that this output is not wanted.
@@ -68,6 +60,11 @@ struct Matrix {
   template <class T>
   Matrix(T* data_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : Matrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
+  /// Returns the view of it; none where it is not wanted.
+  operator Tensor() const {
+    if (!data) return {};
+    return {data, dtype, {rows, cols}, {stride, 1}};
+  }
 };
 
 /// A contiguous vector.
@@ -82,6 +79,11 @@ struct ConstVector {
   /// Does the same for a typed pointer.
   template <class T>
   ConstVector(const T* data_, int64_t size_) : ConstVector(data_, DTypeOf<T>::value, size_) {}
+  /// Returns the view of it; none where it is empty.
+  operator ConstTensor() const {
+    if (!data && size == 0) return {};
+    return {data, dtype, {size}};
+  }
 };
 
 /// A writable contiguous vector. data == nullptr means that this output is not wanted.
@@ -96,6 +98,11 @@ struct Vector {
   /// Does the same for a typed pointer.
   template <class T>
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
+  /// Returns the view of it; none where it is not wanted.
+  operator Tensor() const {
+    if (!data) return {};
+    return {data, dtype, {size}};
+  }
 };
 
 /// The hidden states of N tokens, [N, H], one row per token, and the borders of the sequences among them.
@@ -151,15 +158,29 @@ enum class HeadLayout {
 template <>
 inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
 
-/// A low-rank adapter beside a head's weight (LoRA, Hu et al. 2021, arXiv:2106.09685): it adds scale ·
-/// (x_i aᵀ) · b_v to the raw logits. x aᵀ is computed once a call (with Ranks::slices once a slice), in
-/// the type of the sums. A caller who makes these rows otherwise, e.g. of states that a dropout has seen,
-/// or with another a for each row, gives them as `states` in place of `a`.
-struct LoraAdapter {
+/// A packed matrix.
+struct PackedMatrix {
+  const void* data = nullptr;        ///< row 0
+  Packing packing = Packing::kInt8;  ///< of all rows
+  int64_t rows = 0;                  ///< may be 0
+  int64_t cols = 0;                  ///< positive, and a multiple of the numbers of a block
+  /// From one row to the next, in bytes. Left out, the rows follow one another.
+  std::optional<int64_t> row_bytes = {};
+  /// Of kInt8 and kNf4: [rows, cols / group]; otherwise null.
+  const float* scales = nullptr;
+  /// Of kInt8 and kNf4: how many numbers of a row share a scale, a divisor of cols, even for kNf4; 0: all.
+  int64_t group = 0;
+
+  /// Tells whether there is one.
+  bool given() const { return data || rows != 0 || cols != 0; }
+};
+
+/// LoraAdapter.
+struct LoraMatrices {
   ConstMatrix a;            ///< [r, H]
-  ConstMatrix b;            ///< [V, r], or, with LmHead::ids, a row for each entry that the weight has
-  double scale = 1;         ///< s, often alpha / r; finite. 1 with states
-  ConstMatrix states = {};  ///< [N, r]: it adds states_i · b_v instead
+  ConstMatrix b;            ///< [V, r], or, with LmHead::vocab_ids, a row for each entry that the weight has
+  double scale = 1;         ///< s
+  ConstMatrix states = {};  ///< [N, r] in place of a
 
   /// Tells whether there is one.
   bool given() const { return a.data || b.data || a.rows != 0 || b.rows != 0 || has_states(); }
@@ -169,29 +190,21 @@ struct LoraAdapter {
   int64_t rank() const { return has_states() ? states.cols : a.rows; }
 };
 
-/// The LM head gives the raw logit r_iv = x_i · w_v + bias_v, to which an adapter adds its own, and the
-/// capped logit c_iv = softcap · tanh(r_iv / softcap). Its weight is a matrix, or a packed one, which is
-/// frozen: it has no gradient.
-struct LmHead {
+/// LmHead.
+struct HeadMatrices {
   ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
-  /// [V], or empty where there is none. A -inf entry masks its vocabulary entry (but not under a softcap,
-  /// which bounds it from below).
-  ConstVector bias;
-  /// It is positive, and a normal number of the type of the sums, or 0 for none (Gemma 2 uses 30).
-  double softcap = 0;
-  PackedMatrix packed = {};  ///< [V, H] in place of weight; for hidden states that are not float64
-  /// Which vocabulary entries of weight or packed, and of bias, the call is over, as rows of these; empty:
-  /// all. Entry k of the call's vocabulary is entry ids[k]: targets, class weights, d_weight, d_bias and
-  /// d_lora_b mean places in this list. An id that stands there twice is two entries.
-  std::span<const int64_t> ids = {};
-  LoraAdapter lora = {};  ///< beside weight or packed; left as it is, there is none
+  ConstVector bias;                              ///< [V], or empty
+  double softcap = 0;                            ///< or 0 for none
+  PackedMatrix packed = {};                      ///< [V, H] in place of weight
+  std::span<const int64_t> ids = {};             ///< LmHead::vocab_ids
+  LoraMatrices lora = {};                        ///< left as it is, there is none
 
-  LmHead() = default;
+  HeadMatrices() = default;
   /// Makes a head without bias and softcap.
-  LmHead(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden) : weight(weight_), layout(layout_) {}
+  HeadMatrices(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden) : weight(weight_), layout(layout_) {}
   /// Makes a head of a packed matrix, without bias and softcap.
-  LmHead(PackedMatrix packed_) : packed(packed_) {}
+  HeadMatrices(PackedMatrix packed_) : packed(packed_) {}
 
   /// Tells whether there is any part of one.
   bool given() const { return weight.data || packed.given() || !ids.empty() || bias.data || lora.given(); }
@@ -243,6 +256,15 @@ struct Targets {
   /// Takes all of a span, array or vector.
   Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
 
+  /// Returns the view of them; none where there are none.
+  operator ConstTensor() const {
+    const void* data = data32 ? static_cast<const void*>(data32) : data64;
+    const DType dtype = data32 ? DType::kInt32 : DType::kInt64;
+    if (time > 0) return {data, dtype, {size / time, time}, {batch_stride, stride}};
+    if (!data && size == 0) return {};
+    return {data, dtype, {size}, {stride}};
+  }
+
   /// Returns id i, unchecked.
   int64_t operator[](int64_t i) const {
     const int64_t at = time == 0 ? i * stride : i / time * batch_stride + i % time * stride;
@@ -256,43 +278,6 @@ struct Targets {
     batch_stride = batch_stride_.value_or(detail::saturated_product(time, stride));
   }
 };
-
-/// Some vectors may have an entry a sequence or an entry a token; this says which of the two.
-enum class EntriesPer {
-  kBySize,    ///< the size tells; an InvalidInput where it fits both and they would be read differently
-  kSequence,  ///< [B]
-  kToken,     ///< [N]
-};
-
-/// The names of what vectors may have entries for.
-template <>
-inline constexpr std::array kNamesOf<EntriesPer> = {"by_size", "sequence", "token"};
-
-/// What a call does with what an output holds.
-enum class WriteMode {
-  kOverwrite,  ///< what was there does not matter, not even a NaN
-  /// The gradient is added to what is there. A 16-bit output, and a float32 or float64 d_hidden whose sums
-  /// [N, H] (one pass: of a chunk) find room in the workspace, is rounded once. Any other float32 or float64
-  /// output g is added to part by part, with an error of at most (parts + 1) u (|g before| + |gradient|), u =
-  /// 2^-24 or 2^-53. d_hidden has a part for each tile of the vocabulary, and one more for every 64 of its
-  /// entries. d_weight and d_bias have a part for each tile of rows, and one more for every 64 rows; there
-  /// are at most 2 N / row_tile + 1 tiles, so that a small ContextOptions::row_tile makes many (N at 1).
-  /// Gradients of two terms (Plan::gradient_terms) have twice as many parts.
-  kAccumulate,
-};
-
-/// The names of modes.
-template <>
-inline constexpr std::array kNamesOf<WriteMode> = {"overwrite", "accumulate"};
-
-/// Receives each finished vocabulary tile of d_weight once: the vocabulary entries [first, first + count).
-/// The tiles come in vocabulary order, one call at a time, from any thread of the team. `tile` is in the
-/// head's layout (vocab_hidden: [count, H], hidden_vocab: [H, count]; rows may be further apart than they are
-/// long: honour its stride), float32 (float64 for a float64 head), and lives until the callback returns. The
-/// callback may overwrite these vocabulary entries of the weight: nothing reads them afterwards (but where an
-/// id stands twice in LmHead::ids, whose row is read for each of its entries). What it throws reaches the
-/// caller of the library.
-using WeightGradientSink = std::function<void(int64_t first, int64_t count, ConstMatrix tile)>;
 
 /// Logits are [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]. They may be
 /// any strided slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at
@@ -327,6 +312,8 @@ struct FinishedLogits {
 
   /// Returns N = B T.
   int64_t tokens() const { return detail::saturated_product(batch, time); }
+  /// Returns the view of them.
+  operator ConstTensor() const { return {data, dtype, {batch, time, vocab}, {batch_stride, row_stride, 1}}; }
 };
 
 /// Where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
@@ -359,40 +346,33 @@ struct LogitsGradient {
   LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
                  std::optional<int64_t> row_stride_ = {})
       : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
+  /// Returns the view of it; none where it is not wanted.
+  operator Tensor() const {
+    if (!data) return {};
+    return {data, dtype, {batch, time, vocab}, {batch_stride, row_stride, 1}};
+  }
 };
 
-/// Where the gradients go. No output may overlap an input or another output; a matrix covers
-/// everything from its first to its last element, what stands between its rows included. Each output is
-/// optional by itself; each has the type of its sums (float32; float64, and nothing else, for float64 inputs)
-/// or that of its input: 16-bit outputs are summed in float32 and rounded to nearest even once, at the end.
-struct Gradients {
-  Matrix d_hidden = {};       ///< [N, H]; rows that take no part get zeros (or keep what is there, when accumulating)
-  Matrix d_weight = {};       ///< the head's shape and layout
-  Vector d_bias = {};         ///< [V]; only for a head with a bias
-  Matrix d_lora_a = {};       ///< [r, H], of LoraAdapter::a
-  Matrix d_lora_b = {};       ///< [V, r], of LoraAdapter::b
-  Matrix d_lora_states = {};  ///< [N, r], of LoraAdapter::states
+/// Receives each finished vocabulary tile of d_weight, in the head's layout (WeightGradientSink).
+using WeightTileSink = std::function<void(int64_t first, int64_t count, const ConstMatrix& tile)>;
+
+/// Gradients.
+struct GradientMatrices {
+  Matrix d_hidden = {};                             ///< [N, H]
+  Matrix d_weight = {};                             ///< the head's shape and layout
+  Vector d_bias = {};                               ///< [V]
+  Matrix d_lora_a = {};                             ///< [r, H]
+  Matrix d_lora_b = {};                             ///< [V, r]
+  Matrix d_lora_states = {};                        ///< [N, r]
   WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
   WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   WriteMode d_lora_mode = WriteMode::kOverwrite;    ///< of d_lora_a, d_lora_b and d_lora_states
-  /// This takes the place of d_weight.data: at most one of the two may be set.
-  WeightGradientSink weight_sink = {};
-  /// The step from one sequence of d_hidden to the next, in elements, whatever hidden's own is. It
-  /// works as HiddenStates::batch_stride does, but no two rows may overlap. Unset, the sequences follow one
-  /// another.
+  WeightTileSink weight_sink = {};                  ///< in place of d_weight
+  /// The step from one sequence of d_hidden to the next, as HiddenStates::batch_stride.
   std::optional<int64_t> d_hidden_batch_stride = {};
-  LogitsGradient d_logits = {};  ///< of finished logits, whose only gradient it is
-  /// How they are made.
-  BackwardOptions backward = {};
-
-  /// Sets d_hidden to [B, T, H] with strides, as the constructor of HiddenStates that takes them does.
-  template <class T>
-  void set_d_hidden(T* data, int64_t batch, int64_t time, int64_t hidden, std::optional<int64_t> batch_stride = {},
-                    std::optional<int64_t> row_stride = {}) {
-    d_hidden = Matrix(data, detail::saturated_product(batch, time), hidden, row_stride);
-    d_hidden_batch_stride = batch_stride;
-  }
+  LogitsGradient d_logits = {};   ///< of finished logits
+  BackwardOptions backward = {};  ///< how they are made
 
   /// Tells whether anything is wanted: where nothing is, a call runs forward only.
   bool any() const { return wants_d_hidden() || wants_head() || d_lora_states.data || d_logits.data; }
@@ -400,6 +380,24 @@ struct Gradients {
   bool wants_d_hidden() const { return d_hidden.data != nullptr; }
   /// Tells whether the gradient of some part of the head is wanted.
   bool wants_head() const { return d_weight.data || d_bias.data || weight_sink || d_lora_a.data || d_lora_b.data; }
+};
+
+/// A second model over the same vocabulary, which is read and never differentiated.
+struct TeacherMatrices {
+  HiddenStates hidden;                        ///< [N, H of the teacher]
+  HeadMatrices head;                          ///< as many vocabulary entries as the student's
+  std::optional<DType> round_logits_to = {};  ///< Distillation::teacher_round_logits_to
+  FinishedLogits logits = {};                 ///< in place of hidden and head
+
+  TeacherMatrices() = default;
+  /// Takes a teacher of states and a head.
+  TeacherMatrices(HiddenStates hidden_, HeadMatrices head_, std::optional<DType> round_logits_to_ = {})
+      : hidden(hidden_), head(head_), round_logits_to(round_logits_to_) {}
+  /// Takes a teacher of finished logits.
+  TeacherMatrices(FinishedLogits logits_) : logits(logits_) {}
+
+  /// Tells whether it has logits in place of hidden and head.
+  bool has_logits() const { return logits.data || logits.batch != 0 || logits.time != 0 || logits.vocab != 0; }
 };
 
 }  // namespace logitless

@@ -1,0 +1,34 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Tests make the tensors of a call as matrices, in the forms of the engine (oracle/views.h), and call them by
+// the names of the public API.
+#pragma once
+
+#include "core/matrices.h"
+#include "logitless/logitless.h"
+#include "oracle/views.h"
+
+namespace logitless::testing {
+
+using LmHead = HeadMatrices;
+using Gradients = GradientMatrices;
+using Teacher = TeacherMatrices;
+using LoraAdapter = LoraMatrices;
+using WeightGradientSink = WeightTileSink;
+
+/// What a reference model says: log-probabilities, or hidden states and a head.
+struct Reference {
+  ConstVector logps;
+  HiddenStates hidden;
+  LmHead head;
+  EntriesPer logps_per = EntriesPer::kBySize;
+};
+
+/// Sets d_hidden to [B, T, H] with strides.
+template <class T>
+void set_d_hidden(Gradients& out, T* data, int64_t batch, int64_t time, int64_t hidden,
+                  std::optional<int64_t> batch_stride = {}, std::optional<int64_t> row_stride = {}) {
+  out.d_hidden = Matrix(data, logitless::detail::saturated_product(batch, time), hidden, row_stride);
+  out.d_hidden_batch_stride = batch_stride;
+}
+
+}  // namespace logitless::testing
