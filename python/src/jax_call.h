@@ -18,6 +18,7 @@
 #include "caller_names.h"
 #include "core/fields.h"
 #include "core/matrices.h"
+#include "core/tensors.h"
 #include "logitless/error.h"
 #include "logitless/run.h"
 #include "options.h"
@@ -195,7 +196,15 @@ class JaxCall {
     if constexpr (requires { out.class_weights; }) out.class_weights = class_weights_;
     out.token.temperatures = temperatures_;
     visit_fields(
-        TensorsOf<Task>(), [&](const Field&, auto& member) { take(member); }, out);
+        TensorsOf<Task>(),
+        [&](const Field& field, auto& member) {
+          // A tensor of numbers is no argument here.
+          if constexpr (std::is_same_v<decltype(member), ConstTensor&>) {
+            if (!core::has_ids(field.name)) return;
+          }
+          take(member);
+        },
+        out);
     return out;
   }
   /// Reads an attribute that is in no list of options.
