@@ -66,7 +66,8 @@ struct BasicTensor {
   template <std::ranges::contiguous_range Range>
   requires(std::ranges::borrowed_range<Range>&& std::ranges::sized_range<Range>&& requires {
     DTypeOf<std::remove_cv_t<std::ranges::range_value_t<Range>>>::value;
-  } && std::is_convertible_v<decltype(std::ranges::data(std::declval<Range&>())), Void*>) BasicTensor(Range&& range)
+  } && std::is_convertible_v<decltype(std::ranges::data(std::declval<Range&>())), Void*>)
+      BasicTensor(Range&& range)  // NOLINT(bugprone-forwarding-reference-overload): a tensor is no range
       : BasicTensor(std::ranges::data(range), DTypeOf<std::remove_cv_t<std::ranges::range_value_t<Range>>>::value,
                     {static_cast<int64_t>(std::ranges::size(range))}) {}
   /// Reads what may be written.

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "core/tensors.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "core/check_fields.h"
@@ -271,9 +272,13 @@ void set_gradients(const Gradients& given, HeadLayout layout, GradientMatrices& 
 
 ByteRange range_of(std::string_view name, const ConstTensor& tensor) {
   if (tensor.count() == 0) return {name, 0, 0};
-  int64_t last = 0;
-  for (size_t i = 0; i < static_cast<size_t>(tensor.axes); ++i) last += (tensor.sizes[i] - 1) * tensor.strides[i];
-  return range_of(name, tensor.data, static_cast<size_t>(last + 1) * size_of(tensor.dtype));
+  // What does not fit is refused when the tensor is checked, which may come later.
+  int64_t last = 1, step = 0;
+  for (size_t i = 0; i < static_cast<size_t>(std::min(tensor.axes, 3)); ++i) {
+    if (__builtin_mul_overflow(tensor.sizes[i] - 1, tensor.strides[i], &step)) return {name, 0, 0};
+    if (__builtin_add_overflow(last, step, &last)) return {name, 0, 0};
+  }
+  return range_of(name, tensor.data, static_cast<size_t>(std::max<int64_t>(last, 0)) * size_of(tensor.dtype));
 }
 
 }  // namespace logitless::core
