@@ -135,6 +135,16 @@ TEST(CMessages, NameTheMistake) {
        "packing = q4_0, but weight is float32"},
       {"cross_entropy", [](Small& s) { return s.set("weight", s.weight.data(), LOGITLESS_UINT8, 2, kVocab, 4); },
        "weight is uint8, but packing is not set"},
+      {"cross_entropy",
+       [](Small& s) {
+         logitless_set_text(s.call, "packing", "q8_0");
+         return s.set("weight", s.weight.data(), LOGITLESS_UINT8, 2, kVocab, 4);
+       },
+       "weight has 4 bytes a row, which is no multiple of the 34 of a block of q8_0"},
+      {"cross_entropy", [](Small& s) { return logitless_set_integer(s.call, "group", 4); },
+       "group = 4 is set, but weight is not packed"},
+      {"cross_entropy", [](Small& s) { return s.set("scales", s.weight.data(), LOGITLESS_FLOAT32, 1, kVocab); },
+       "scales is set, but weight is not packed"},
       {"token_stats", [](Small& s) { return logitless_set_integer(s.call, "top_k", 257); }, "top_k = 257 must be"},
       {"token_stats", [](Small&) { return LOGITLESS_OK; }, "gradients are wanted of token_stats, which has no loss"},
       {"cross_entropy", [](Small& s) { return logitless_set_text(s.call, nullptr, "x"); }, "name is NULL"},
