@@ -33,7 +33,7 @@ help() of a function gives the type and the shape of each array, such as "floats
     output: the type of the argument whose gradient it receives, or float32. It is written.
 
 Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
-token, E ids of all tokens, R the rank of a LoRA, G groups of a row that share a scale."""
+token, E ids of all tokens, r the rank of a LoRA, G groups of a row that share a scale."""
 WeightLike: TypeAlias = Union[_SpeaksDLPack, Buffer, PackedWeight, LoraWeight]
 """The weight of a head: an ArrayLike [V, H], or a PackedWeight (logitless.packed), or a LoraWeight (logitless.lora)
 of either."""
@@ -93,18 +93,19 @@ def default_context() -> Context:
 def cross_entropy(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
-    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
@@ -127,25 +128,25 @@ def cross_entropy(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        layout: the axes of weight.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
@@ -189,17 +190,17 @@ def cross_entropy(
 def policy_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     chosen_ids: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, advantages: Optional[ArrayLike] = None,
-    old_logps: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
-    sampling_logps: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
-    scores: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
-    advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    advantages: Optional[ArrayLike] = None, old_logps: Optional[ArrayLike] = None,
+    ref_logps: Optional[ArrayLike] = None, sampling_logps: Optional[ArrayLike] = None,
+    teacher_logps: Optional[ArrayLike] = None, scores: Optional[ArrayLike] = None,
+    mask: Optional[ArrayLike] = None, advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     kept_ids: Optional[ArrayLike] = None, kept_offsets: Optional[ArrayLike] = None,
     kept_counts: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
     d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
@@ -245,18 +246,18 @@ def policy_loss(
         chosen_ids (ids [N] or [B, T]): the sampled token ids.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         advantages (numbers [B] or [N]): one per sequence or per token.
         old_logps (numbers [N]): log-probabilities before the update; without them the ratio is 1.
         ref_logps (numbers [N]): the reference's log-probabilities; needs beta.
@@ -268,13 +269,13 @@ def policy_loss(
         kept_ids (ids [N, K], or [E] with offsets): token ids that the sampler kept.
         kept_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         kept_counts (ids [N]): how many of its K ids each row has.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         loss_type: the loss of a token, and by default its aggregation and trust region.
@@ -354,21 +355,22 @@ def policy_loss(
 def preference_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -398,39 +400,39 @@ def preference_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
-        ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
-        ref_weight (floats [V, H]): the reference's head, as weight is.
-        ref_bias (floats [V]): added to the logits.
+        ref_hidden (floats [N, H] or [B, T, H]): the reference: hidden states.
+        ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ref_bias (floats [V]): the reference: added to the logits.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_packing: the reference: how weight is packed.
+        ref_scales (float32 [V, G]): the reference: of a weight that is packed as int8 or nf4.
+        ref_vocab_ids (ids [K]): the reference: the rows of weight that the call is over; all by default.
+        ref_lora_a (floats [r, H]): the reference: a LoRA's first matrix.
+        ref_lora_b (floats [V, r]): the reference: its second matrix.
+        ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
+        ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
         ref_layout: the axes of ref_weight.
-        ref_softcap: c of c · tanh(logits / c); 0 for none.
-        ref_packing: how ref_weight is packed.
-        ref_scales (float32 [V, G]): the scales of a packed ref_weight.
-        ref_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        ref_lora_a (floats [R, H]): a LoRA's first matrix.
-        ref_lora_b (floats [V, R]): its second matrix.
-        ref_lora_scale: multiplies the LoRA's part of the logits.
-        ref_lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         loss_type: the losses that are added up, at least one.
@@ -482,24 +484,24 @@ def preference_loss(
 def kto_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, labels: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', labels: Optional[ArrayLike] = None,
     ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
     sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -524,18 +526,18 @@ def kto_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         labels (flags [B]): 1 is desirable.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
@@ -543,25 +545,25 @@ def kto_loss(
         kl_ref_logps (numbers as kl_logps): the reference's, for kto.
         sequence_weights (numbers [B]): multiplies each sequence's loss.
         reward_targets (numbers [B]): for a2po.
-        ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
-        ref_weight (floats [V, H]): the reference's head, as weight is.
-        ref_bias (floats [V]): added to the logits.
+        ref_hidden (floats [N, H] or [B, T, H]): the reference: hidden states.
+        ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ref_bias (floats [V]): the reference: added to the logits.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_packing: the reference: how weight is packed.
+        ref_scales (float32 [V, G]): the reference: of a weight that is packed as int8 or nf4.
+        ref_vocab_ids (ids [K]): the reference: the rows of weight that the call is over; all by default.
+        ref_lora_a (floats [r, H]): the reference: a LoRA's first matrix.
+        ref_lora_b (floats [V, r]): the reference: its second matrix.
+        ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
+        ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
         ref_layout: the axes of ref_weight.
-        ref_softcap: c of c · tanh(logits / c); 0 for none.
-        ref_packing: how ref_weight is packed.
-        ref_scales (float32 [V, G]): the scales of a packed ref_weight.
-        ref_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        ref_lora_a (floats [R, H]): a LoRA's first matrix.
-        ref_lora_b (floats [V, R]): its second matrix.
-        ref_lora_scale: multiplies the LoRA's part of the logits.
-        ref_lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         loss_type: the loss of a sequence.
@@ -606,13 +608,12 @@ def kto_loss(
 def soft_cross_entropy(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None, *,
     context: Optional[Context] = None, dtype: Optional[Literal['float32', 'float64']] = None,
-    bias: Optional[ArrayLike] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    offsets: Optional[ArrayLike] = None, bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, ids: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ids: Optional[ArrayLike] = None,
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
     weights: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None,
     mask: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
@@ -638,31 +639,31 @@ def soft_cross_entropy(
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         ids (ids [N, K], or [E] with offsets): token ids with a target weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         weights (numbers as ids): their probabilities; weights of one id add up.
         probabilities (float32 [N, V]): in place of ids and weights; float64 if hidden is.
         mask (flags [N] or [B, T]): 0 excludes a token.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
@@ -703,19 +704,19 @@ def set_distillation_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
-    id_counts: Optional[ArrayLike] = None, teacher_outside_logps: Optional[ArrayLike] = None,
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
+    teacher_outside_logps: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
@@ -746,28 +747,28 @@ def set_distillation_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         teacher_outside_logps (numbers [N]): the teacher's log-probability of all other ids.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         loss_type: between student and teacher; the last two are refused.
@@ -815,16 +816,16 @@ def set_distillation_loss(
 def id_logps(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
-    id_counts: Optional[ArrayLike] = None, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
-    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
+    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> IdLogps:
@@ -838,18 +839,18 @@ def id_logps(
         ids (ids [N, K], or [E] with offsets): token ids of each row.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         normalise_over: what the probabilities of a row sum to 1 over.
@@ -879,20 +880,21 @@ def id_logps(
 def id_logps_backward(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, *, forward: IdLogps, upstream: ArrayLike,
-    context: Optional[Context] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    context: Optional[Context] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
-    id_counts: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
-    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', ignore_index: int = -100, shift: int = 0,
-    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
@@ -907,27 +909,27 @@ def id_logps_backward(
         forward: what id_logps() has returned for the same arguments.
         upstream (float64 or float32 as ids): the gradient of the loss in each of the logps.
         context: how the call runs; by default a shared one.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         normalise_over: what the probabilities of a row sum to 1 over.
@@ -966,24 +968,25 @@ def distillation_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    teacher_softcap: float = 0.0,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    teacher_bias: Optional[ArrayLike] = None, teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
     teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
     teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
-    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    teacher_logits: Optional[ArrayLike] = None,
+    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
@@ -1010,41 +1013,41 @@ def distillation_loss(
     Args:
         hidden (floats [N, H] or [B, T, H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        teacher_hidden (floats [N, H] or [B, T, H]): the teacher's hidden states.
-        teacher_weight (floats [V, H]): the teacher's head, as weight is.
+        teacher_hidden (floats [N, H] or [B, T, H]): the teacher: hidden states.
+        teacher_weight (floats [V, H]): the teacher: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        teacher_bias (floats [V]): added to the logits.
+        layout: the axes of weight.
+        teacher_bias (floats [V]): the teacher: added to the logits.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
+        teacher_packing: the teacher: how weight is packed.
+        teacher_scales (float32 [V, G]): the teacher: of a weight that is packed as int8 or nf4.
+        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that the call is over; all by default.
+        teacher_lora_a (floats [r, H]): the teacher: a LoRA's first matrix.
+        teacher_lora_b (floats [V, r]): the teacher: its second matrix.
+        teacher_lora_scale: the teacher: multiplies the LoRA's part of the logits.
+        teacher_lora_states (floats [N, r]): the teacher: hidden · lora_aᵀ, in place of lora_a.
+        teacher_logits (floats [N, V] or [B, T, V]): the teacher: finished logits, in place of hidden and weight.
         teacher_layout: the axes of teacher_weight.
-        teacher_softcap: c of c · tanh(logits / c); 0 for none.
-        teacher_packing: how teacher_weight is packed.
-        teacher_scales (float32 [V, G]): the scales of a packed teacher_weight.
-        teacher_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        teacher_lora_a (floats [R, H]): a LoRA's first matrix.
-        teacher_lora_b (floats [V, R]): its second matrix.
-        teacher_lora_scale: multiplies the LoRA's part of the logits.
-        teacher_lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        teacher_logits (floats [N, V] or [B, T, V]): in place of teacher_hidden and teacher_weight.
-        d_hidden (output as hidden): receives the gradient of hidden.
-        d_weight (output as weight): receives the gradient of weight.
-        d_bias (output as bias): receives the gradient of bias.
-        d_lora_a (output as lora_a): receives the gradient of lora_a.
-        d_lora_b (output as lora_b): receives the gradient of lora_b.
-        d_lora_states (output as lora_states): receives the gradient of lora_states.
-        d_logits (output as logits): receives the gradient of logits.
+        d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
+        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_bias (output [V]): receives the gradient of bias.
+        d_lora_a (output [r, H]): receives the gradient of lora_a.
+        d_lora_b (output [V, r]): receives the gradient of lora_b.
+        d_lora_states (output [N, r]): receives the gradient of lora_states.
+        d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
         loss_type: the distance between student and teacher.
@@ -1095,14 +1098,14 @@ def distillation_loss(
 def token_stats(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, ignore_index: int = -100, shift: int = 0,
-    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
@@ -1121,18 +1124,18 @@ def token_stats(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
+        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
-        scales (float32 [V, G]): the scales of a packed weight.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        lora_a (floats [R, H]): a LoRA's first matrix.
-        lora_b (floats [V, R]): its second matrix.
+        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        lora_a (floats [r, H]): a LoRA's first matrix.
+        lora_b (floats [V, r]): its second matrix.
         lora_scale: multiplies the LoRA's part of the logits.
-        lora_states (floats [N, R]): hidden states times lora_a, if they are known.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
+        layout: the axes of weight.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -1214,18 +1217,19 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
-    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', label_smoothing: float = 0.0, z_loss: float = 0.0,
@@ -1261,17 +1265,17 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     chosen_ids: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, advantages: Optional[ArrayLike] = None,
-    old_logps: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
-    sampling_logps: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
-    scores: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
-    advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    advantages: Optional[ArrayLike] = None, old_logps: Optional[ArrayLike] = None,
+    ref_logps: Optional[ArrayLike] = None, sampling_logps: Optional[ArrayLike] = None,
+    teacher_logps: Optional[ArrayLike] = None, scores: Optional[ArrayLike] = None,
+    mask: Optional[ArrayLike] = None, advantages_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     kept_ids: Optional[ArrayLike] = None, kept_offsets: Optional[ArrayLike] = None,
     kept_counts: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
     d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
@@ -1334,21 +1338,22 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -1394,24 +1399,24 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, labels: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', labels: Optional[ArrayLike] = None,
     ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
     sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
+    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -1453,13 +1458,12 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     context: Optional[Context] = None, dtype: Optional[Literal['float32', 'float64']] = None,
-    bias: Optional[ArrayLike] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    offsets: Optional[ArrayLike] = None, bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, ids: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ids: Optional[ArrayLike] = None,
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
     weights: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None,
     mask: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
@@ -1503,19 +1507,19 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
-    id_counts: Optional[ArrayLike] = None, teacher_outside_logps: Optional[ArrayLike] = None,
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
+    teacher_outside_logps: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     outside: Literal['tail', 'truncated', 'renormalised', 'teacher_renormalised', 'generalised'] = 'tail',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
@@ -1557,16 +1561,16 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
-    id_counts: Optional[ArrayLike] = None, normalise_over: Literal['vocabulary', 'set'] = 'vocabulary',
-    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
+    normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', ignore_index: int = -100, shift: int = 0,
+    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
 ) -> Plan:
@@ -1597,14 +1601,14 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, ignore_index: int = -100, shift: int = 0,
-    temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ignore_index: int = -100,
+    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
     cross: bool = False, argmax: bool = False, rank: bool = False, top_k: int = 0,
@@ -1638,24 +1642,25 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    teacher_softcap: float = 0.0,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    teacher_bias: Optional[ArrayLike] = None, teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
     teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
     teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
-    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    teacher_logits: Optional[ArrayLike] = None,
+    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,

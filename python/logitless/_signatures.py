@@ -27,7 +27,7 @@ class ArrayLike:
         output: the type of the argument whose gradient it receives, or float32. It is written.
 
     Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
-    token, E ids of all tokens, R the rank of a LoRA, G groups of a row that share a scale.
+    token, E ids of all tokens, r the rank of a LoRA, G groups of a row that share a scale.
     """
 
 
@@ -54,44 +54,38 @@ _PLAIN = {"float": float, "int": int, "bool": bool, "str": str}
 _WEIGHT = Array("floats", "[V, H]")
 
 
-def _head(prefix: str, whose: str) -> list[Argument]:
-    states = "[N, H] or [B, T, H]"
-    hidden = [] if prefix == "" else [(f"{prefix}hidden", Array("floats", states), None, f"{whose}'s hidden states")]
+def _source(prefix: str, meaning: Callable[[str], str], left_out: Sequence[str] = ()) -> list[Argument]:
+    """The arguments of logits: of a call, or with a prefix of another model's."""
+    rows = []
+    for key, type, default, text in options_of("logits").values():
+        if key == "weight":
+            type, text = _WEIGHT, "the head: a matrix or its transposed view, a PackedWeight or a LoraWeight"
+        elif isinstance(type, Array) and type.kind == "numbers":
+            type = Array("floats", type.shape)
+        if key not in left_out:
+            rows.append((prefix + key, type, default, meaning(text)))
+    rows.append((f"{prefix}layout", Literal["vocab_hidden", "hidden_vocab"], "vocab_hidden", f"the axes of {prefix}weight"))
+    return rows
+
+
+def _model(prefix: str, whose: str, *left_out: str) -> list[Argument]:
+    return _source(prefix, lambda text: f"{whose}: {text}", ("offsets", "group", *left_out))
+
+
+def _gradients() -> list[Argument]:
+    arrays = [(key, Array("output", type.shape), *rest) for key, type, *rest in options_of("gradients").values()
+              if isinstance(type, Array)]
     return [
-        *hidden,
-        (f"{prefix}weight", _WEIGHT, None, f"{whose}'s head, as weight is" if prefix else "the head: a matrix or its transposed view, a PackedWeight or a LoraWeight"),
-        (f"{prefix}bias", Array("floats", "[V]"), None, "added to the logits"),
-        (f"{prefix}layout", Literal["vocab_hidden", "hidden_vocab"], "vocab_hidden", f"the axes of {prefix}weight"),
-        (f"{prefix}softcap", float, 0.0, "c of c · tanh(logits / c); 0 for none"),
-        (f"{prefix}packing", Optional[Literal[tuple(_core.packing_blocks())]], None, f"how {prefix}weight is packed"),
-        (f"{prefix}scales", Array("float32", "[V, G]"), None, f"the scales of a packed {prefix}weight"),
-        (f"{prefix}vocab_ids", Array("ids", "[K]"), None, "the head's entries that the call is over; all by default"),
-        (f"{prefix}lora_a", Array("floats", "[R, H]"), None, "a LoRA's first matrix"),
-        (f"{prefix}lora_b", Array("floats", "[V, R]"), None, "its second matrix"),
-        (f"{prefix}lora_scale", float, 1.0, "multiplies the LoRA's part of the logits"),
-        (f"{prefix}lora_states", Array("floats", "[N, R]"), None, "hidden states times lora_a, if they are known"),
+        *arrays,
+        ("weight_sink", Optional[Callable[..., Any]], None, "receives each tile of d_weight: (first, count, tile)"),
+        ("accumulate", bool, False, "adds to the gradients in place of overwriting them"),
     ]
 
 
-_SOURCE: list[Argument] = [
-    ("hidden", Array("floats", "[N, H] or [B, T, H]"), None, "hidden states"),
-    *_head("", "the head"),
-    ("offsets", Array("ids", "[B + 1]"), None, "packed sequences: s is hidden[offsets[s] : offsets[s + 1]]"),
-    ("logits", Array("floats", "[N, V] or [B, T, V]"), None, "finished logits, in place of hidden and weight"),
-]
-_OUTPUTS: list[Argument] = [
-    *((f"d_{name}", Array("output", f"as {name}"), None, f"receives the gradient of {name}") for name in
-      ("hidden", "weight", "bias", "lora_a", "lora_b", "lora_states", "logits")),
-    ("weight_sink", Optional[Callable[..., Any]], None, "receives each tile of d_weight: (first, count, tile)"),
-    ("accumulate", bool, False, "adds to the gradients in place of overwriting them"),
-]
-_MODELS: dict[str, list[Argument]] = {
-    "preference_loss": _head("ref_", "the reference"),
-    "kto_loss": _head("ref_", "the reference"),
-    "distillation_loss": [
-        *_head("teacher_", "the teacher"),
-        ("teacher_logits", Array("floats", "[N, V] or [B, T, V]"), None, "in place of teacher_hidden and teacher_weight"),
-    ],
+_MODELS = {
+    "preference_loss": ("ref_", "the reference", "logits"),
+    "kto_loss": ("ref_", "the reference", "logits"),
+    "distillation_loss": ("teacher_", "the teacher"),
 }
 
 
@@ -124,7 +118,9 @@ def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument
     """Every argument of a function besides context, by name."""
     gradients = task not in _NO_GRADIENTS if gradients is None else gradients
     tensors = options_of(f"{task}.tensors").values()
-    rows = {row[0]: row for row in (*_SOURCE, *tensors, *_MODELS.get(task, ()), *(_OUTPUTS if gradients else ()))}
+    model = _model(*_MODELS[task]) if task in _MODELS else ()
+    outputs = _gradients() if gradients else ()
+    rows = {row[0]: row for row in (*_source("", str, ("group",)), *tensors, *model, *outputs)}
     return rows | options_of(task, *(("backward",) if gradients else ()))
 
 

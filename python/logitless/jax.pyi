@@ -45,20 +45,20 @@ def distillation_loss(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        teacher_hidden (floats [..., H]): the teacher's hidden states.
-        teacher_weight (floats [V, H]): the teacher's head, as weight is.
+        teacher_hidden (floats [..., H]): the teacher: hidden states.
+        teacher_weight (floats [V, H]): the teacher: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (ids [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
-        teacher_bias (floats [V]): added to the logits.
-        teacher_logits (floats [..., V]): in place of teacher_hidden and teacher_weight.
+        teacher_bias (floats [V]): the teacher: added to the logits.
+        teacher_logits (floats [..., V]): the teacher: finished logits, in place of hidden and weight.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
-        teacher_vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that the call is over; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         teacher_layout: the axes of teacher_weight.
-        teacher_softcap: c of c · tanh(logits / c); 0 for none.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
         loss_type: the distance between student and teacher.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
@@ -121,7 +121,7 @@ def id_logps(
         ids (ids [..., K]): token ids of each row.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
@@ -191,7 +191,7 @@ def linear_cross_entropy(
         bias (floats [V]): added to the logits.
         class_weights (numbers [V]): one per vocabulary entry, as in PyTorch.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
         layout: the axes of weight.
@@ -265,7 +265,7 @@ def set_distillation_loss(
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
@@ -339,7 +339,7 @@ def soft_cross_entropy(
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
@@ -393,7 +393,7 @@ def token_logps(
         targets (ids [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
         layout: the axes of weight.
@@ -444,7 +444,7 @@ def topk_logps(
         k: how many, from 1 to 256.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the head's entries that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.

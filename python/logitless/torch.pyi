@@ -55,15 +55,15 @@ def distillation_loss(
     Args:
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
-        teacher_hidden (floats [..., H]): the teacher's hidden states.
-        teacher_weight (floats [V, H]): the teacher's head, as weight is.
+        teacher_hidden (floats [..., H]): the teacher: hidden states.
+        teacher_weight (floats [V, H]): the teacher: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
-        teacher_bias (floats [V]): added to the logits.
-        teacher_logits (floats [..., V]): in place of teacher_hidden and teacher_weight.
-        teacher_softcap: c of c · tanh(logits / c); 0 for none.
+        teacher_bias (floats [V]): the teacher: added to the logits.
+        teacher_logits (floats [..., V]): the teacher: finished logits, in place of hidden and weight.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        teacher_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
+        teacher_vocab_ids (int64 or int32 [K]): the teacher: the rows of weight that the call is over; all by default.
         reduction: how the tokens' losses become one.
         num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
@@ -204,10 +204,10 @@ def kto_loss(
         labels (flags [B]): 1 is desirable.
         bias (floats [V]): added to the logits.
         ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
-        ref_hidden (floats [..., H]): the reference's hidden states.
-        ref_weight (floats [V, H]): the reference's head, as weight is.
-        ref_bias (floats [V]): added to the logits.
-        ref_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
+        ref_hidden (floats [..., H]): the reference: hidden states.
+        ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ref_bias (floats [V]): the reference: added to the logits.
+        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that the call is over; all by default.
         kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
         kl_ref_logps (numbers as kl_logps): the reference's, for kto.
         sequence_weights (numbers [B]): multiplies each sequence's loss.
@@ -233,7 +233,7 @@ def kto_loss(
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        ref_softcap: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
         noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
@@ -528,10 +528,10 @@ def preference_loss(
         targets (int64 or int32 [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
         ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
-        ref_hidden (floats [..., H]): the reference's hidden states.
-        ref_weight (floats [V, H]): the reference's head, as weight is.
-        ref_bias (floats [V]): added to the logits.
-        ref_vocab_ids (int64 or int32 [K]): the head's entries that the call is over; all by default.
+        ref_hidden (floats [..., H]): the reference: hidden states.
+        ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
+        ref_bias (floats [V]): the reference: added to the logits.
+        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that the call is over; all by default.
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, in place of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
@@ -560,7 +560,7 @@ def preference_loss(
         round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        ref_softcap: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
         backward: from all vocabulary entries, from a random part without bias, or from all but the least.
         noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.

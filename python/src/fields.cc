@@ -45,15 +45,6 @@ nb::dict describe(const std::vector<T>& values) {
   out["list"] = true;
   return out;
 }
-// Arrays, and memory.
-template <class T>
-nb::dict describe(const std::span<const T>&) {
-  return described(std::is_same_v<T, float>     ? "float32 array"
-                   : std::is_same_v<T, double>  ? "float64 array"
-                   : std::is_same_v<T, uint8_t> ? "flags array"
-                                                : "ids array",
-                   nb::none());
-}
 nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
 
 // What the names of arguments begin with that make up a structure; null for what is one argument.
@@ -66,13 +57,23 @@ constexpr const char* kPrefixOf<SoftTargets> = "";
 template <>
 constexpr const char* kPrefixOf<SetTeacher> = "teacher_";
 
+// Describes an array by the elements that it may have (_signatures.py says what the kinds mean).
+nb::dict described_array(const Role& role) {
+  const char* kind = role.takes(DType::kInt64)      ? "ids array"
+                     : role.takes(DType::kBFloat16) ? "numbers array"
+                     : role.takes(DType::kFloat32)  ? "float32 array"
+                     : role.takes(DType::kFloat64)  ? "float64 array"
+                                                    : "flags array";
+  nb::dict out = described(kind, nb::none());
+  out["shape"] = role.shape;
+  return out;
+}
 template <class T>
-nb::dict described_member(std::string_view name, const T& member) {
-  if constexpr (std::is_same_v<T, ConstTensor>) {
-    const char* kind = core::has_ids(name) ? "ids array" : name == "rows" ? "float32 array" : "numbers array";
-    return described(kind, nb::none());
-  } else {
+nb::dict described_member(const Field& field, const T& member) {
+  if constexpr (requires { describe(member); }) {
     return describe(member);
+  } else {
+    return described_array(field.role);
   }
 }
 
@@ -84,17 +85,15 @@ void add_arguments(nb::dict& out, const Field& field, const T& member, const std
     const bool own = !std::is_same_v<T, IdSets> || name == "sets";
     const std::string begin = own ? kPrefixOf<T> : field.name + std::string("_");
     const auto add = [&](const Field& part, const auto& of_part) {
-      const char* meaning = *part.meaning ? part.meaning : field.meaning;
-      add_arguments(out, Field(part.name, part.range, meaning, part.shape), of_part, begin);
+      add_arguments(out, part.or_meaning(field.meaning), of_part, begin);
     };
     visit_fields(FieldsOf<T>(), add, member);
   } else if constexpr (std::is_same_v<T, Logits>) {
     return;  // Models have arguments of their own.
   } else {
-    nb::dict one = described_member(name, member);
+    nb::dict one = described_member(field, member);
     one["range"] = field.range.text;
     one["meaning"] = field.meaning;
-    if (*field.shape) one["shape"] = field.shape;
     const std::string key = name == "rows" ? "probabilities" : prefix + field.name;
     out[key == "id_ids" ? "ids" : key.c_str()] = one;
   }

@@ -200,7 +200,7 @@ class JaxCall {
         [&](const Field& field, auto& member) {
           // A tensor of numbers is no argument here.
           if constexpr (std::is_same_v<decltype(member), ConstTensor&>) {
-            if (!core::has_ids(field.name)) return;
+            if (!field.role.takes(DType::kInt64)) return;
           }
           take(member);
         },

@@ -118,12 +118,10 @@ T Keywords::cast(const char* key, nb::handle value) const {
 }
 
 /// Takes arrays: what is left out, or None, is an empty one.
-inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstTensor& out) {
+inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstTensor& out, bool has_ids = false) {
   const nb::handle value = keywords.find(key);
   if (!value) return;
-  const std::string_view name = key;
-  const bool is_ids = name == "targets" || name == "chosen_ids";
-  out = is_ids ? arrays.targets(value, key) : arrays.tensor(value, key, kVector);
+  out = has_ids ? arrays.targets(value, key) : arrays.tensor(value, key, kVector);
   if (out.count() == 0) arrays.mark_empty(key);
 }
 template <class T>
@@ -159,7 +157,15 @@ void visit_flat(TensorsOf<Task> list, const Visit& visit, S&&... s) {
 template <class List, class Structure>
 void take_fields(Keywords& keywords, Arrays& arrays, List list, Structure& out) {
   visit_flat(
-      list, [&](const Field& field, auto& member) { take(keywords, arrays, field.name, member); }, out);
+      list,
+      [&]<class T>(const Field& field, T& member) {
+        if constexpr (std::is_same_v<T, ConstTensor>) {
+          take(keywords, arrays, field.name, member, field.role.takes(DType::kInt64));
+        } else {
+          take(keywords, arrays, field.name, member);
+        }
+      },
+      out);
 }
 
 /// Takes the fields of a context, and its communicators.

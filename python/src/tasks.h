@@ -81,6 +81,8 @@ void with_list(const std::string& name, const Use& use) {
   offer("token", FieldsOf<TokenOptions>());
   offer("context", FieldsOf<ContextOptions>());
   offer("backward", FieldsOf<BackwardOptions>());
+  offer("logits", FieldsOf<Logits>());
+  offer("gradients", FieldsOf<Gradients>());
   if (!found) throw InvalidInput("'" + name + "' is not a list of fields");
 }
 

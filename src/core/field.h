@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the lists of fields.h are made of: a field, and the numbers that it takes.
+// What the lists of fields.h are made of: a field, and the numbers or tensors that it takes.
 #pragma once
 
 #include <limits>
 #include <type_traits>
 
-#include "logitless/export.h"
+#include "logitless/dtype.h"
 
 namespace logitless {
 
@@ -37,6 +37,34 @@ inline constexpr Interval kThreshold = {.text = "a number from 0 to 1000", .low 
 inline constexpr Interval kLogRatio = {
     .text = "a number above 0 and up to 300", .low = 0, .high = 300, .open_low = true};
 
+/// How the elements of a tensor may be laid out.
+enum class Order {
+  kDense,   ///< contiguous
+  kRows,    ///< the last axis is contiguous
+  kEither,  ///< one axis is contiguous
+  kAny,     ///< any strides
+};
+
+/// The tensors that an argument takes.
+struct Role {
+  const char* shape = "";  ///< N tokens, B sequences, V vocabulary entries, K ids per token, E ids of all
+  unsigned elements = 0;   ///< a bit for each DType
+  int least_axes = 1, most_axes = 2;
+  Order order = Order::kDense;
+
+  constexpr bool takes(DType dtype) const { return (elements >> static_cast<unsigned>(dtype)) & 1; }
+};
+constexpr unsigned only(DType dtype) { return 1U << static_cast<unsigned>(dtype); }
+inline constexpr unsigned kFloats = 0b1111;
+inline constexpr unsigned kIds = only(DType::kInt32) | only(DType::kInt64);
+
+constexpr Role numbers(const char* shape) { return {shape, kFloats}; }
+constexpr Role rows_of_numbers(const char* shape) { return {shape, kFloats, 2, 2, Order::kRows}; }
+constexpr Role token_ids(const char* shape) { return {shape, kIds, 1, 2, Order::kAny}; }
+/// Offsets, counts, and indices of rows.
+constexpr Role places(const char* shape) { return {shape, only(DType::kInt64), 1, 1}; }
+constexpr Role flags(const char* shape) { return {shape, only(DType::kUInt8)}; }
+
 inline constexpr bool kOnRequest = true;  ///< of a Field
 
 /// One field of a structure.
@@ -44,16 +72,25 @@ struct Field {
   const char* name;       ///< on every surface
   const Interval& range;  ///< of a number, or of each number of several
   const char* meaning;    ///< one sentence for users, without a full stop; may be empty
-  const char* shape;      ///< of a tensor: N tokens, B sequences, V vocabulary entries, K ids per token, E ids of all
+  Role role;              ///< of a tensor; a result has a shape only
   bool on_request;        ///< the column of a result is empty unless an option asks for it
 
-  /// Makes a field of any numbers.
+  /// Makes a field of any numbers, or a result.
   constexpr explicit Field(const char* name_, const char* meaning_ = "", const char* shape_ = "",
                            bool on_request_ = false)
-      : name(name_), range(kFinite), meaning(meaning_), shape(shape_), on_request(on_request_) {}
-  /// Makes a field of the numbers in `range_`, a constant.
-  constexpr Field(const char* name_, const Interval& range_, const char* meaning_ = "", const char* shape_ = "")
-      : name(name_), range(range_), meaning(meaning_), shape(shape_), on_request(false) {}
+      : name(name_), range(kFinite), meaning(meaning_), role{shape_}, on_request(on_request_) {}
+  /// Makes a field of the numbers in `range_`, a constant, or of a tensor of them.
+  constexpr Field(const char* name_, const Interval& range_, const char* meaning_ = "", const Role& role_ = {})
+      : name(name_), range(range_), meaning(meaning_), role(role_), on_request(false) {}
+  /// Makes a field of a tensor.
+  constexpr Field(const char* name_, const char* meaning_, const Role& role_)
+      : Field(name_, kFinite, meaning_, role_) {}
+  /// Returns the same field with a meaning, if it has none.
+  constexpr Field or_meaning(const char* other) const {
+    Field out = *this;
+    if (!*meaning) out.meaning = other;
+    return out;
+  }
 };
 
 /// Chooses the list of a structure.

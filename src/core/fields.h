@@ -55,7 +55,8 @@ void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
   visit(Field("shift", kPositions, "position t predicts target t + shift of the same sequence; 1 for a language model"),
         s.shift...);
   visit(Field("temperature", kPositive, "divides the capped logits"), s.temperature...);
-  visit(Field("temperatures", kPositive, "one per token, in place of temperature", "[N]"), s.temperatures...);
+  visit(Field("temperatures", kPositive, "one per token, in place of temperature", Role{"[N]", only(DType::kFloat64)}),
+        s.temperatures...);
   visit(Field("temperature_meaning", "what a temperature divides: the logits, or the log-probability alone"),
         s.temperature_meaning...);
   visit(Field("round_logits_to", "raw logits are rounded to this type, as in a trainer that keeps them so"),
@@ -70,7 +71,8 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("argmax", "the most likely id"), s.argmax...);
   visit(Field("rank", "the rank of the target among the logits; costs a second pass over them"), s.rank...);
   visit(Field("top_k", kTopCount, "the ids and log-probabilities of the k largest logits; 0 for none"), s.top_k...);
-  visit(Field("cross_weights", kNotNegative, "q of cross; empty: 1/V each", "[V]"), s.cross_weights...);
+  visit(Field("cross_weights", kNotNegative, "q of cross; empty: 1/V each", Role{"[V]", only(DType::kFloat32), 1, 1}),
+        s.cross_weights...);
   visit(Field("outside", "log(1 − p) of the target, from a sum over all other entries"), s.outside...);
   visit(Field("square_sum", "Σ p², the probability that two draws are the same token"), s.square_sum...);
 }
@@ -83,7 +85,8 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("label_smoothing", kShare, "ε of PyTorch's label smoothing"), s.label_smoothing...);
   visit(Field("z_loss", kNotNegative, "λ of λ · lse², added to each token's loss"), s.z_loss...);
   visit(Field("dft", "DFT: a token's loss is multiplied by its target's probability, without gradient"), s.dft...);
-  visit(Field("class_weights", kNotNegative, "as in PyTorch; empty: all 1", "[V]"), s.class_weights...);
+  visit(Field("class_weights", kNotNegative, "as in PyTorch; empty: all 1", Role{"[V]", only(DType::kFloat32), 1, 1}),
+        s.class_weights...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("num_items_in_batch", kPositive,
               "divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only"),
@@ -338,23 +341,75 @@ void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("sum_d_weight", "the gradients of the head are summed over the data ranks"), s.ranks.sum_d_weight...);
 }
 
+inline constexpr Role kHiddenRole = {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows};
+inline constexpr Role kLogitsRole = {"[N, V] or [B, T, V]", kFloats, 2, 3, Order::kRows};
+inline constexpr Role kWeightRole = {"[V, H], or [V, bytes] if packed", kFloats | only(DType::kUInt8), 2, 2,
+                                     Order::kEither};
+inline constexpr Role kWeightGradientRole = {"[V, H]", kFloats, 2, 2, Order::kEither};
+inline constexpr Role kScalesRole = {"[V, G]", only(DType::kFloat32)};
+inline constexpr Role kEntriesRole = {"[V]", kFloats, 1, 1};
+inline constexpr Role kTargetsRole = token_ids("[N] or [B, T]");
+inline constexpr Role kProbabilitiesRole = {"[N, V]", only(DType::kFloat32) | only(DType::kFloat64), 2, 2,
+                                            Order::kRows};
+
+/// Calls visit(field, members...) for each tensor of Logits, and for what goes with its head.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<Logits>, const Visit& visit, S&&... s) {
+  visit(Field("hidden", "hidden states", kHiddenRole), s.hidden...);
+  visit(Field("offsets", "packed sequences: s is hidden[offsets[s] : offsets[s + 1]]", places("[B + 1]")),
+        s.offsets...);
+  visit(Field("weight", "the LM head", kWeightRole), s.head.weight...);
+  visit(Field("bias", "added to the logits", kEntriesRole), s.head.bias...);
+  visit(Field("softcap", "c of c · tanh(logits / c); 0 for none"), s.head.softcap...);
+  visit(Field("packing", "how weight is packed"), s.head.packing...);
+  visit(Field("scales", "of a weight that is packed as int8 or nf4", kScalesRole), s.head.scales...);
+  visit(Field("group", kPositions, "numbers of a row that share a scale; 0: all"), s.head.group...);
+  visit(Field("vocab_ids", "the rows of weight that the call is over; all by default", places("[K]")),
+        s.head.vocab_ids...);
+  visit(Field("lora_a", "a LoRA's first matrix", rows_of_numbers("[r, H]")), s.head.lora.a...);
+  visit(Field("lora_b", "its second matrix", rows_of_numbers("[V, r]")), s.head.lora.b...);
+  visit(Field("lora_scale", "multiplies the LoRA's part of the logits"), s.head.lora.scale...);
+  visit(Field("lora_states", "hidden · lora_aᵀ, in place of lora_a", rows_of_numbers("[N, r]")), s.head.lora.states...);
+  visit(Field("logits", "finished logits, in place of hidden and weight", kLogitsRole), s.finished...);
+}
+
+/// Calls visit(field, members...) for each of Gradients' tensors, and for what is done with them.
+template <class Visit, class... S>
+void visit_fields(FieldsOf<Gradients>, const Visit& visit, S&&... s) {
+  visit(Field("d_hidden", "receives the gradient of hidden", kHiddenRole), s.d_hidden...);
+  visit(Field("d_weight", "receives the gradient of weight, and stands as it does", kWeightGradientRole),
+        s.d_weight...);
+  visit(Field("d_bias", "receives the gradient of bias", kEntriesRole), s.d_bias...);
+  visit(Field("d_lora_a", "receives the gradient of lora_a", rows_of_numbers("[r, H]")), s.d_lora_a...);
+  visit(Field("d_lora_b", "receives the gradient of lora_b", rows_of_numbers("[V, r]")), s.d_lora_b...);
+  visit(Field("d_lora_states", "receives the gradient of lora_states", rows_of_numbers("[N, r]")), s.d_lora_states...);
+  visit(Field("d_logits", "receives the gradient of logits", kLogitsRole), s.d_logits...);
+  visit(Field("d_hidden_mode", "whether the gradient is added to what is there"), s.d_hidden_mode...);
+  visit(Field("d_weight_mode", "whether the gradient is added to what is there"), s.d_weight_mode...);
+  visit(Field("d_bias_mode", "whether the gradient is added to what is there"), s.d_bias_mode...);
+  visit(Field("d_lora_mode", "whether the gradient is added to what is there"), s.d_lora_mode...);
+}
+
 /// Calls visit(field, members...) for each of CrossEntropy's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<CrossEntropy>, const Visit& visit, S&&... s) {
-  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of PolicyLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
-  visit(Field("chosen_ids", "the sampled token ids", "[N] or [B, T]"), s.chosen_ids...);
-  visit(Field("advantages", "one per sequence or per token", "[B] or [N]"), s.advantages...);
-  visit(Field("old_logps", "log-probabilities before the update; without them the ratio is 1", "[N]"), s.old_logps...);
-  visit(Field("ref_logps", "the reference's log-probabilities; needs beta", "[N]"), s.ref_logps...);
-  visit(Field("sampling_logps", "the sampler's log-probabilities; NaN where unknown", "[N]"), s.sampling_logps...);
-  visit(Field("teacher_logps", "the teacher's log-probabilities; needs teacher_weight", "[N]"), s.teacher_logps...);
-  visit(Field("scores", "above 0 for a good sequence; for topr and positive_nll_weight", "[B]"), s.scores...);
-  visit(Field("mask", "0 excludes a token", "[N] or [B, T]"), s.mask...);
+  visit(Field("chosen_ids", "the sampled token ids", kTargetsRole), s.chosen_ids...);
+  visit(Field("advantages", "one per sequence or per token", numbers("[B] or [N]")), s.advantages...);
+  visit(Field("old_logps", "log-probabilities before the update; without them the ratio is 1", numbers("[N]")),
+        s.old_logps...);
+  visit(Field("ref_logps", "the reference's log-probabilities; needs beta", numbers("[N]")), s.ref_logps...);
+  visit(Field("sampling_logps", "the sampler's log-probabilities; NaN where unknown", numbers("[N]")),
+        s.sampling_logps...);
+  visit(Field("teacher_logps", "the teacher's log-probabilities; needs teacher_weight", numbers("[N]")),
+        s.teacher_logps...);
+  visit(Field("scores", "above 0 for a good sequence; for topr and positive_nll_weight", numbers("[B]")), s.scores...);
+  visit(Field("mask", "0 excludes a token", flags("[N] or [B, T]")), s.mask...);
   visit(Field("advantages_per", "what advantages has an entry for"), s.advantages_per...);
   visit(Field("kept", "token ids that the sampler kept"), s.kept...);
 }
@@ -362,8 +417,8 @@ void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of PreferenceLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
-  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
-  visit(Field("ref_logps", "the reference's log-probabilities, per sequence or per token", "[B] or [N]"),
+  visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
+  visit(Field("ref_logps", "the reference's log-probabilities, per sequence or per token", numbers("[B] or [N]")),
         s.ref_logps...);
   visit(Field("ref_logps_per", "whether the reference's log-probabilities are per sequence or per token"),
         s.ref_logps_per...);
@@ -373,17 +428,18 @@ void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of KtoLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
-  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
-  visit(Field("labels", "1 is desirable", "[B]"), s.labels...);
-  visit(Field("ref_logps", "the reference's log-probabilities, per sequence or per token", "[B] or [N]"),
+  visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
+  visit(Field("labels", "1 is desirable", flags("[B]")), s.labels...);
+  visit(Field("ref_logps", "the reference's log-probabilities, per sequence or per token", numbers("[B] or [N]")),
         s.ref_logps...);
   visit(Field("ref_logps_per", "whether the reference's log-probabilities are per sequence or per token"),
         s.ref_logps_per...);
   visit(Field("reference"), s.reference...);
-  visit(Field("kl_logps", "log-probabilities of the mismatched answers; for kto", "[B or other]"), s.kl_logps...);
-  visit(Field("kl_ref_logps", "the reference's, for kto", "as kl_logps"), s.kl_ref_logps...);
-  visit(Field("sequence_weights", "multiplies each sequence's loss", "[B]"), s.sequence_weights...);
-  visit(Field("reward_targets", "for a2po", "[B]"), s.reward_targets...);
+  visit(Field("kl_logps", "log-probabilities of the mismatched answers; for kto", numbers("[B or other]")),
+        s.kl_logps...);
+  visit(Field("kl_ref_logps", "the reference's, for kto", numbers("as kl_logps")), s.kl_ref_logps...);
+  visit(Field("sequence_weights", "multiplies each sequence's loss", numbers("[B]")), s.sequence_weights...);
+  visit(Field("reward_targets", "for a2po", numbers("[B]")), s.reward_targets...);
 }
 
 /// Calls visit(field, members...) for each of SoftCrossEntropy's tensors.
@@ -396,14 +452,14 @@ void visit_fields(TensorsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
 template <class Visit, class... S>
 void visit_fields(TensorsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
-  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of SetDistillation's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
-  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of IdLogps's tensors.
@@ -415,38 +471,38 @@ void visit_fields(TensorsOf<IdLogps>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of TokenStatistics's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<TokenStatistics>, const Visit& visit, S&&... s) {
-  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of CustomLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<CustomLoss>, const Visit& visit, S&&... s) {
-  visit(Field("targets", "token ids, one per row of hidden", "[N] or [B, T]"), s.targets...);
+  visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
 /// Calls visit(field, members...) for each of IdSets's tensors. The ids mean what the field of the sets says.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdSets>, const Visit& visit, S&&... s) {
-  visit(Field("ids", "", "[N, K], or [E] with offsets"), s.ids...);
-  visit(Field("offsets", "row r has ids[offsets[r] : offsets[r + 1]]", "[N + 1]"), s.offsets...);
-  visit(Field("counts", "how many of its K ids each row has", "[N]"), s.counts...);
+  visit(Field("ids", "", token_ids("[N, K], or [E] with offsets")), s.ids...);
+  visit(Field("offsets", "row r has ids[offsets[r] : offsets[r + 1]]", places("[N + 1]")), s.offsets...);
+  visit(Field("counts", "how many of its K ids each row has", places("[N]")), s.counts...);
 }
 
 /// Calls visit(field, members...) for each of SoftTargets's tensors.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftTargets>, const Visit& visit, S&&... s) {
   visit(Field("sets", "token ids with a target weight"), s.sets...);
-  visit(Field("weights", "their probabilities; weights of one id add up", "as ids"), s.weights...);
-  visit(Field("rows", "in place of ids and weights; float64 if hidden is", "[N, V]"), s.rows...);
-  visit(Field("mask", "0 excludes a token", "[N] or [B, T]"), s.mask...);
+  visit(Field("weights", "their probabilities; weights of one id add up", numbers("as ids")), s.weights...);
+  visit(Field("rows", "in place of ids and weights; float64 if hidden is", kProbabilitiesRole), s.rows...);
+  visit(Field("mask", "0 excludes a token", flags("[N] or [B, T]")), s.mask...);
 }
 
 /// Calls visit(field, members...) for each of SetTeacher's tensors.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetTeacher>, const Visit& visit, S&&... s) {
   visit(Field("sets", "token ids whose teacher log-probability is known"), s.sets...);
-  visit(Field("logps", "the teacher's log-probabilities", "as ids"), s.logps...);
-  visit(Field("outside_logps", "the teacher's log-probability of all other ids", "[N]"), s.outside_logps...);
+  visit(Field("logps", "the teacher's log-probabilities", numbers("as ids")), s.logps...);
+  visit(Field("outside_logps", "the teacher's log-probability of all other ids", numbers("[N]")), s.outside_logps...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyResult but its plan.
@@ -589,11 +645,11 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
 /// Calls visit(field, members...) for each of TokenGrads.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
-  visit(Field("logp", "∂L/∂logp", "[N]"), s.logp...);
-  visit(Field("lse", "∂L/∂lse", "[N]"), s.lse...);
-  visit(Field("entropy", "∂L/∂entropy", "[N]"), s.entropy...);
-  visit(Field("cross", "∂L/∂cross", "[N]"), s.cross...);
-  visit(Field("outside", "∂L/∂outside", "[N]"), s.outside...);
+  visit(Field("logp", "∂L/∂logp", numbers("[N]")), s.logp...);
+  visit(Field("lse", "∂L/∂lse", numbers("[N]")), s.lse...);
+  visit(Field("entropy", "∂L/∂entropy", numbers("[N]")), s.entropy...);
+  visit(Field("cross", "∂L/∂cross", numbers("[N]")), s.cross...);
+  visit(Field("outside", "∂L/∂outside", numbers("[N]")), s.outside...);
 }
 
 /// Calls visit(field, members...) for each of CrossEntropyMetrics.

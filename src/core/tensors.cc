@@ -166,7 +166,7 @@ ConstVector vector_of(std::string_view name, const ConstTensor& tensor, const Ro
 
 ConstMatrix matrix_of(std::string_view name, const ConstTensor& tensor, const char* shape) {
   if (!tensor.given()) return {};
-  check_tensor(name, tensor, {shape, kFloats, 2, 2, Order::kRows});
+  check_tensor(name, tensor, rows_of_numbers(shape));
   return rows_of<ConstMatrix>(tensor);
 }
 
@@ -240,7 +240,7 @@ void set_gradients(const Gradients& given, HeadLayout layout, GradientMatrices& 
   set("d_hidden", given.d_hidden, kHiddenRole, out.d_hidden);
   out.d_hidden_batch_stride = batch_step(given.d_hidden);
   if (given.d_weight.given()) {
-    check_tensor("d_weight", given.d_weight, kWeightRole);
+    check_tensor("d_weight", given.d_weight, kWeightGradientRole);
     if (!steps_by_one(given.d_weight, layout == HeadLayout::kHiddenVocab ? 0 : 1)) {
       fail("d_weight has strides ", listed(given.d_weight.strides, 2), ", but those of weight are the other way round");
     }
@@ -250,9 +250,9 @@ void set_gradients(const Gradients& given, HeadLayout layout, GradientMatrices& 
     check_tensor("d_bias", given.d_bias, kEntriesRole);
     out.d_bias = Vector(given.d_bias.data, given.d_bias.dtype, given.d_bias.count());
   }
-  set("d_lora_a", given.d_lora_a, {"[r, H]", kFloats, 2, 2, Order::kRows}, out.d_lora_a);
-  set("d_lora_b", given.d_lora_b, {"[V, r]", kFloats, 2, 2, Order::kRows}, out.d_lora_b);
-  set("d_lora_states", given.d_lora_states, {"[N, r]", kFloats, 2, 2, Order::kRows}, out.d_lora_states);
+  set("d_lora_a", given.d_lora_a, rows_of_numbers("[r, H]"), out.d_lora_a);
+  set("d_lora_b", given.d_lora_b, rows_of_numbers("[V, r]"), out.d_lora_b);
+  set("d_lora_states", given.d_lora_states, rows_of_numbers("[N, r]"), out.d_lora_states);
   if (given.d_logits.given()) {
     check_tensor("d_logits", given.d_logits, kLogitsRole);
     out.d_logits = view_of<LogitsGradient>(given.d_logits);

@@ -7,45 +7,15 @@
 #include <string_view>
 
 #include "core/checks.h"
+#include "core/fields.h"
 #include "core/matrices.h"
 #include "logitless/logits.h"
 #include "logitless/tensor.h"
 
 namespace logitless::core {
 
-/// How elements may be laid out.
-enum class Order {
-  kDense,   ///< contiguous
-  kRows,    ///< the last axis is contiguous
-  kEither,  ///< one axis is contiguous
-  kAny,     ///< any strides
-};
-
-/// The tensors that an argument accepts.
-struct Role {
-  const char* shape = "";  ///< for messages, e.g. "[N, H] or [B, T, H]"
-  unsigned elements = 0;   ///< a bit for each DType
-  int least_axes = 1, most_axes = 2;
-  Order order = Order::kDense;
-
-  constexpr bool takes(DType dtype) const { return (elements >> static_cast<unsigned>(dtype)) & 1; }
-};
-constexpr unsigned only(DType dtype) { return 1U << static_cast<unsigned>(dtype); }
-inline constexpr unsigned kFloats = 0b1111;
-inline constexpr unsigned kIds = only(DType::kInt32) | only(DType::kInt64);
-
-inline constexpr Role kHiddenRole = {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows};
-inline constexpr Role kLogitsRole = {"[N, V] or [B, T, V]", kFloats, 2, 3, Order::kRows};
-inline constexpr Role kWeightRole = {"[V, H], or [V, bytes] if packed", kFloats | only(DType::kUInt8), 2, 2,
-                                     Order::kEither};
-inline constexpr Role kScalesRole = {"[V, H / group]", only(DType::kFloat32)};
-inline constexpr Role kRowsRole = {"[N, V]", kFloats, 2, 2, Order::kRows};
-inline constexpr Role kIdsRole = {"[N] or [B, T]", kIds, 1, 2, Order::kAny};
-inline constexpr Role kVectorRole = {"[B], [N] or [B, T]", kFloats};
-inline constexpr Role kEntriesRole = {"[V]", kFloats, 1, 1};
-
-/// Tells whether a field of this name has token ids. Other tensors of tasks have numbers.
-constexpr bool has_ids(std::string_view field) { return field == "targets" || field == "chosen_ids" || field == "ids"; }
+/// A vector of numbers.
+inline constexpr Role kVectorRole = numbers("[B], [N] or [B, T]");
 
 /// Returns e.g. "int32, int64", or "floats" for the four float types.
 std::string elements_text(const Role& role);
@@ -56,7 +26,7 @@ void check_tensor(std::string_view name, const ConstTensor& tensor, const Role& 
 
 ConstVector vector_of(std::string_view name, const ConstTensor& tensor, const Role& role = kVectorRole);
 ConstMatrix matrix_of(std::string_view name, const ConstTensor& tensor, const char* shape);
-Targets targets_of(std::string_view name, const ConstTensor& tensor, const Role& role = kIdsRole);
+Targets targets_of(std::string_view name, const ConstTensor& tensor, const Role& role = kTargetsRole);
 HiddenStates hidden_of(const Logits& logits);
 HeadMatrices head_of(const LmHead& head);
 FinishedLogits logits_of(std::string_view name, const ConstTensor& logits);

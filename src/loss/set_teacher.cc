@@ -137,7 +137,7 @@ void finish_row(const Vectors& teacher, const SetDistillation& options, const Ro
 }
 
 Vectors check_vectors(const SetTeacher& teacher, const problem::Shape& shape, OutsideSet rule) {
-  const ConstVector logps = core::vector_of("teacher.logps", teacher.logps, {"as teacher.sets.ids", core::kFloats});
+  const ConstVector logps = core::vector_of("teacher.logps", teacher.logps, numbers("as teacher.sets.ids"));
   if (logps.size != teacher.sets.entries()) {
     fail("teacher.logps has ", logps.size, " entries but teacher.sets.ids has ", teacher.sets.entries());
   }

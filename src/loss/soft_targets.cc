@@ -55,7 +55,7 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
 
 SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy) {
   problem::SetPicks picks = problem::set_picks(targets.sets, shape, targets.mask);
-  const ConstVector weights = core::vector_of("targets.weights", targets.weights, {"as sets.ids", core::kFloats});
+  const ConstVector weights = core::vector_of("targets.weights", targets.weights, numbers("as sets.ids"));
   if (weights.size != targets.sets.entries()) {
     fail("targets.weights has ", weights.size, " entries but targets.sets.ids has ", targets.sets.entries());
   }

@@ -91,8 +91,7 @@ void check_mask(std::span<const uint8_t> mask, const Shape& shape) {
 SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask, std::string_view name) {
   check_mask(mask, shape);
   const std::string ids_name = std::string(name) + ".ids";
-  const Targets ids =
-      core::targets_of(ids_name, sets.ids, {"[entries] or [N, K]", core::kIds, 1, 2, core::Order::kAny});
+  const Targets ids = core::targets_of(ids_name, sets.ids, token_ids("[entries] or [N, K]"));
   core::check_targets(ids_name, ids, ids.size, shape.rows_name);
   const bool by_offsets = !sets.offsets.empty();
   int64_t each = 0;

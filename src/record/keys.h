@@ -15,8 +15,6 @@
 
 namespace logitless::record {
 
-using core::Role;
-
 /// The value of a key or a result.
 using Value = std::variant<int64_t, double, std::string_view, Tensor>;
 
@@ -52,9 +50,9 @@ class Keys {
  public:
   explicit Keys(std::string owner) : owner_(std::move(owner)) {}
 
-  /// Adds a member of a type of types.h. `role` is that of its type by default, with the field's shape.
+  /// Adds a member of a type of types.h.
   template <class T>
-  void add(std::string name, T& member, const T& by_default, const Field& field = Field(""), const Role& role = {});
+  void add(std::string name, T& member, const T& by_default, const Field& field = Field(""));
   /// Adds all members of a structure that has a list, and the members of structures in it. `meaning` is for a
   /// member without a sentence.
   template <class Structure>

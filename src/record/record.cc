@@ -30,24 +30,8 @@ void Record::add_common(std::span<const char* const> needs) {
   static const Logits kModel;
   static const Gradients kWanted;
   static const bool kNo = false;
-  add_model(model_, "");
-  keys_.add("logits", model_.finished, kModel.finished, Field(""), core::kLogitsRole);
-  const auto add = [&](const char* name, Tensor& member, const Role& role) {
-    keys_.add(name, member, kWanted.d_hidden, Field(""), role);
-  };
-  constexpr auto kRows = [](const char* shape) { return Role{shape, core::kFloats, 2, 2, core::Order::kRows}; };
-  add("d_hidden", wanted_.d_hidden, core::kHiddenRole);
-  add("d_weight", wanted_.d_weight, {"[V, H], which stands as weight does", core::kFloats, 2, 2, core::Order::kEither});
-  add("d_bias", wanted_.d_bias, core::kEntriesRole);
-  add("d_lora_a", wanted_.d_lora_a, kRows("[r, H]"));
-  add("d_lora_b", wanted_.d_lora_b, kRows("[V, r]"));
-  add("d_lora_states", wanted_.d_lora_states, kRows("[N, r]"));
-  add("d_logits", wanted_.d_logits, core::kLogitsRole);
-  const Field mode("", "whether the gradient is added to what is there");
-  keys_.add("d_hidden_mode", wanted_.d_hidden_mode, kWanted.d_hidden_mode, mode);
-  keys_.add("d_weight_mode", wanted_.d_weight_mode, kWanted.d_weight_mode, mode);
-  keys_.add("d_bias_mode", wanted_.d_bias_mode, kWanted.d_bias_mode, mode);
-  keys_.add("d_lora_mode", wanted_.d_lora_mode, kWanted.d_lora_mode, mode);
+  keys_.add_all(model_, kModel);
+  keys_.add_all(wanted_, kWanted);
   const auto add_backward = [&](const Field& field, auto& member, const auto& by_default) {
     const std::string_view name = field.name;
     keys_.add(name == "mode" ? "backward_mode" : std::string(name), member, by_default, field);
@@ -61,38 +45,13 @@ void Record::add_common(std::span<const char* const> needs) {
   }
 }
 
-void Record::add_model(Logits& model, const std::string& prefix) {
-  static const Logits kModel;
-  const LmHead& none = kModel.head;
-  LmHead& head = model.head;
-  const auto add = [&](const char* name, auto& member, const auto& by_default, const char* meaning,
-                       const Role& role = {}) {
-    keys_.add(prefix + name, member, by_default, Field("", meaning), role);
-  };
-  constexpr auto kRows = [](const char* shape) { return Role{shape, core::kFloats, 2, 2, core::Order::kRows}; };
-  constexpr auto kPlaces = [](const char* shape) { return Role{shape, core::only(DType::kInt64), 1, 1}; };
-  add("hidden", model.hidden, kModel.hidden, "hidden states", core::kHiddenRole);
-  add("offsets", model.offsets, kModel.offsets, "where packed sequences begin, and the end", kPlaces("[B + 1]"));
-  add("weight", head.weight, none.weight, "the LM head", core::kWeightRole);
-  add("bias", head.bias, none.bias, "added to the raw logits", core::kEntriesRole);
-  add("vocab_ids", head.vocab_ids, none.vocab_ids, "the rows of weight that the call is over", kPlaces("[entries]"));
-  add("lora_a", head.lora.a, none.bias, "of a LoRA beside weight", kRows("[r, H]"));
-  add("lora_b", head.lora.b, none.bias, "of a LoRA beside weight", kRows("[V, r]"));
-  add("lora_states", head.lora.states, none.bias, "hidden · lora_aᵀ, in place of lora_a", kRows("[N, r]"));
-  add("lora_scale", head.lora.scale, none.lora.scale, "multiplies the LoRA's part of the logits");
-  add("softcap", head.softcap, none.softcap, "c of c · tanh(logits / c); 0 for none");
-  add("packing", head.packing, none.packing, "how weight is packed");
-  add("scales", head.scales, none.scales, "of int8 and nf4", core::kScalesRole);
-  add("group", head.group, none.group, "numbers that share a scale, of int8 and nf4; 0: a whole row");
-}
-
 void Record::add_slices() {
   static const VocabSlice kSlice;
   static const std::span<const uint8_t> kNone;
   keys_.add("slice_first", slice_.first, kSlice.first, Field("", "the first vocabulary entry of this slice"));
   keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size, Field("", "V of all slices together"));
-  keys_.add("gathered", gathered_, kNone, Field(""),
-            {"[ranks · N, bytes], all slices", core::only(DType::kUInt8), 1, 3});
+  keys_.add("gathered", gathered_, kNone,
+            Field("", "all slices", Role{"[ranks · N, bytes]", only(DType::kUInt8), 1, 3}));
 }
 
 void Record::set(std::string_view name, const Value& value) {
@@ -252,7 +211,7 @@ std::string Record::describe() const {
   text += keys_.describe([&](std::string_view name) { return need_of(name); }) + "results:\n";
   const auto line = [&](std::string_view name, const Value& value, const Field& field) {
     static constexpr const char* kKinds[] = {"an integer", "a number", "a text", "a tensor "};
-    text += "  " + std::string(name) + ": " + kKinds[value.index()] + field.shape + dashed(field.meaning) + "\n";
+    text += "  " + std::string(name) + ": " + kKinds[value.index()] + field.role.shape + dashed(field.meaning) + "\n";
   };
   visit_results(line);
   line("plan", std::string_view(), Field("plan", "the plan in one line"));

@@ -78,7 +78,6 @@ class Record {
 
   /// Adds the keys that all tasks share. `needs` are the keys that this task needs (tasks.h).
   void add_common(std::span<const char* const> needs);
-  void add_model(Logits& model, const std::string& prefix);
   void add_slices();
 
   Keys keys_;

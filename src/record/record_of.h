@@ -54,12 +54,6 @@ class RecordOf final : public Record {
   explicit RecordOf(const Context& context) : Record(T::kName, context) {
     static const T kTask;
     keys_.add_all(task_, kTask);
-    if constexpr (requires { task_.reference; }) add_model(task_.reference, "reference.");
-    if constexpr (requires { task_.teacher.finished; }) {
-      static const ConstTensor kNone;
-      add_model(task_.teacher, "teacher.");
-      keys_.add("teacher.logits", task_.teacher.finished, kNone, Field(""), core::kLogitsRole);
-    }
     add_upstream();
     if constexpr (SlicedTask<T>) add_slices();
     if constexpr (kCustom) add_callback();
@@ -81,7 +75,7 @@ class RecordOf final : public Record {
       visit_fields(FieldsOf<TokenGrads>(), add, given_);
     } else {
       static const OneOrEach kOne;
-      keys_.add("upstream", above_, kOne, Field("", "∂L/∂loss", "[N]"));
+      keys_.add("upstream", above_, kOne, Field("", "∂L/∂loss", Role{"[N]", only(DType::kFloat64)}));
     }
   }
   void add_callback() {
@@ -93,7 +87,8 @@ class RecordOf final : public Record {
     keys_.add("fills_cross", loss_.fills_cross, kLoss.fills_cross, fills);
     keys_.add("fills_outside", loss_.fills_outside, kLoss.fills_outside, fills);
     keys_.add("may_drop_rows", loss_.drops_rows, kLoss.drops_rows, Field("", "some rows may have gradient 0"));
-    keys_.add("groups", loss_.group_ids, kLoss.group_ids, Field("", "rows of a group are evaluated together", "[N]"));
+    keys_.add("groups", loss_.group_ids, kLoss.group_ids,
+              Field("", "rows of a group are evaluated together", places("[N]")));
   }
 
   bool takes_loss() const override { return kCustom; }

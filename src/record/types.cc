@@ -69,7 +69,7 @@ Tensor tensor_in(const Key& key, const Value& value) {
   }
   // Offsets and the like are read before their number is compared with that of the tokens.
   constexpr int64_t kMostPlaces = std::numeric_limits<int32_t>::max();
-  if (key.role.elements == core::only(DType::kInt64) && taken.count() > kMostPlaces) {
+  if (key.role.elements == only(DType::kInt64) && taken.count() > kMostPlaces) {
     core::fail(key.name, " has ", taken.count(), " entries, which is above ", kMostPlaces);
   }
   core::check_tensor(key.name, taken, key.role);

@@ -170,23 +170,6 @@ inline void assign(const Key& key, const Value& value, OneOrEach& to) {
   to = read;
 }
 
-// The tensors that a type of member accepts, unless its key says otherwise. Their shape is in the field.
-
-template <class T>
-inline constexpr Role kRoleOf = {};
-template <>
-inline constexpr Role kRoleOf<ConstTensor> = {"", core::kFloats};
-template <>
-inline constexpr Role kRoleOf<std::span<const uint8_t>> = {"", core::only(DType::kUInt8)};
-template <>
-inline constexpr Role kRoleOf<std::span<const int64_t>> = {"", core::only(DType::kInt64), 1, 1};
-template <>
-inline constexpr Role kRoleOf<std::span<const float>> = {"", core::only(DType::kFloat32), 1, 1};
-template <>
-inline constexpr Role kRoleOf<std::span<const double>> = {"", core::only(DType::kFloat64)};
-template <>
-inline constexpr Role kRoleOf<OneOrEach> = {"", core::only(DType::kFloat64)};
-
 /// Tells whether the keys of a structure's members have no prefix.
 template <class T>
 inline constexpr bool kIsFlat =
@@ -207,24 +190,22 @@ inline constexpr Type kTypeOf = {
     [](const Key& key) { *static_cast<T*>(key.member) = *static_cast<const T*>(key.by_default); },
     [](const Key& key) {
       if constexpr (std::is_same_v<T, OneOrEach>) return std::string("1");
-      if constexpr (kRoleOf<T>.elements == 0 && requires(const T& of) { text_of(of); }) {
-        return text_of(*static_cast<const T*>(key.by_default));
+      if constexpr (requires(const T& of) { text_of(of); }) {
+        if (key.role.elements == 0) return text_of(*static_cast<const T*>(key.by_default));
       }
       return std::string();
     }};
 
 template <class T>
-void Keys::add(std::string name, T& member, const T& by_default, const Field& field, const Role& role) {
-  Role accepted = role.elements != 0 ? role : kRoleOf<T>;
-  if (*field.shape) accepted.shape = field.shape;
-  keys_.push_back({std::move(name), field.range, accepted, field.meaning, &member, &by_default, &kTypeOf<T>});
+void Keys::add(std::string name, T& member, const T& by_default, const Field& field) {
+  keys_.push_back({std::move(name), field.range, field.role, field.meaning, &member, &by_default, &kTypeOf<T>});
 }
 
 template <class Structure>
 void Keys::add_all(Structure& structure, const Structure& by_default, const std::string& prefix, const char* meaning) {
   const auto add_member = [&]<class T>(const Field& field, T& member, const T& of_default) {
-    if constexpr (std::is_same_v<T, Workspace*> || std::is_same_v<T, Logits>) {
-      return;  // Calls have their own, and models their own keys.
+    if constexpr (std::is_same_v<T, Workspace*>) {
+      return;  // Calls have their own.
     } else if constexpr (kIsFlat<T>) {
       add_all(member, of_default, prefix);
     } else if constexpr (requires {
@@ -233,13 +214,7 @@ void Keys::add_all(Structure& structure, const Structure& by_default, const std:
                          }) {
       add_all(member, of_default, prefix + field.name + ".", field.meaning);
     } else {
-      const char* own = *field.meaning ? field.meaning : meaning;
-      Role role;
-      if constexpr (std::is_same_v<T, ConstTensor>) {
-        if (core::has_ids(field.name)) role = core::kIdsRole;
-        if (std::string_view(field.name) == "rows") role = core::kRowsRole;
-      }
-      add(prefix + field.name, member, of_default, Field(field.name, field.range, own, field.shape), role);
+      add(prefix + field.name, member, of_default, field.or_meaning(meaning));
     }
   };
   visit_members<Structure>(add_member, structure, by_default);

@@ -479,8 +479,8 @@ void visit_leaves(Structure& structure, const std::string& prefix, const Visit& 
                                FieldsOf<Plain>(), [](const Field&, auto&) {}, member);
                          }) {
       visit_leaves(member, prefix + field.name + ".", visit);
-    } else if constexpr (!std::is_same_v<Plain, Logits>) {
-      visit(prefix + field.name, member);
+    } else {
+      visit(prefix + field.name, field.role, member);
     }
   };
   record::visit_members<std::remove_const_t<Structure>>(visit_member, structure);
@@ -503,37 +503,40 @@ std::string shown(const T& value) {
 template <class Task>
 std::string shown_task(const Task& task) {
   std::string text;
-  visit_leaves(task, "",
-               [&](const std::string& name, const auto& member) { text += name + " = " + shown(member) + "\n"; });
+  visit_leaves(task, "", [&](const std::string& name, const Role&, const auto& member) {
+    text += name + " = " + shown(member) + "\n";
+  });
   return text;
 }
 
 const std::vector<double> kSomeNumbers(64);
+const std::vector<float> kSomeFloats(64);
 const std::vector<int64_t> kSomeIds(64);
 const std::vector<uint8_t> kSomeBytes(64);
 template <class T>
-auto others_of(const std::string&, const T& value) {
+auto others_of(const Role&, const T& value) {
   return other_values(value);
 }
 template <Named Enum>
-auto others_of(const std::string&, const Enum& value) {
+auto others_of(const Role&, const Enum& value) {
   std::vector<Enum> others;
   for (const Enum other : all_of<Enum>()) {
     if (other != value) others.push_back(other);
   }
   return others;
 }
-std::vector<ConstTensor> others_of(const std::string& name, const ConstTensor&) {
-  if (name == "rows") return {view(kSomeNumbers.data(), {3, 5}, {7, 1})};
-  const bool is_ids = name == "targets" || name.ends_with("ids");
-  return {is_ids ? view(kSomeIds.data(), {3, 4}, {5, 1}) : view(kSomeNumbers.data(), {5})};
+std::vector<std::optional<Packing>> others_of(const Role&, const std::optional<Packing>&) {
+  std::vector<std::optional<Packing>> others;
+  for (const Packing packing : all_of<Packing>()) others.push_back(packing);
+  return others;
 }
-std::vector<std::span<const uint8_t>> others_of(const std::string&, const std::span<const uint8_t>&) {
-  return {kSomeBytes};
+std::vector<ConstTensor> others_of(const Role& role, const ConstTensor&) {
+  if (role.takes(DType::kInt64)) return {view(kSomeIds.data(), {3, 4}, {5, 1})};
+  if (role.least_axes == 2) return {view(kSomeNumbers.data(), {3, 5}, {7, 1})};
+  return {role.takes(DType::kFloat64) ? ConstTensor(kSomeNumbers) : ConstTensor(kSomeFloats)};
 }
-std::vector<std::span<const int64_t>> others_of(const std::string&, const std::span<const int64_t>&) {
-  return {kSomeIds};
-}
+std::vector<std::span<const uint8_t>> others_of(const Role&, const std::span<const uint8_t>&) { return {kSomeBytes}; }
+std::vector<std::span<const int64_t>> others_of(const Role&, const std::span<const int64_t>&) { return {kSomeIds}; }
 
 template <class Task>
 void every_key_arrives() {
@@ -542,12 +545,12 @@ void every_key_arrives() {
   const std::string before = shown_task(by_default);
   EXPECT_EQ(before, shown_task(CCall(Task::kName).task<Task>()));
   int keys = 0;
-  visit_leaves(by_default, "", [&]<class T>(const std::string& name, const T& value) {
+  visit_leaves(by_default, "", [&]<class T>(const std::string& name, const Role& role, const T& value) {
     SCOPED_TRACE(name);
     ++keys;
-    for (const auto& other : others_of(name, value)) {
+    for (const auto& other : others_of(role, value)) {
       Task changed;
-      visit_leaves(changed, "", [&]<class At>(const std::string& at, At& member) {
+      visit_leaves(changed, "", [&]<class At>(const std::string& at, const Role&, At& member) {
         if constexpr (std::is_same_v<At, T>) {
           if (at == name) member = other;
         }
