@@ -99,7 +99,7 @@ class LOGITLESS_API Context {
   /// of the BLAS and of OpenMP (OMP_THREAD_LIMIT; 1 inside as many parallel regions as OMP_MAX_ACTIVE_LEVELS
   /// allows). A team that is smaller still, as under OMP_DYNAMIC, gives the same bits.
   int threads() const;
-  /// Names the kernels that run, e.g. "AVX3_DL".
+  /// Names the kernels that run, e.g. "AVX3".
   const std::string& simd_target() const;
   /// Names the backend that runs, e.g. "openblas".
   const std::string& gemm_backend() const;

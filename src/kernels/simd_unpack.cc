@@ -1,9 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The kernels that unpack rows, compiled once for every instruction set, like those of simd.cc.
-#ifndef HWY_WANT_AVX3_DL
-#define HWY_WANT_AVX3_DL  // Without it Highway leaves its best x86 target out.
-#endif
-
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_unpack.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -120,7 +120,7 @@ Json shape_json(const Job& job);
 std::string shape_text(const std::string& what, const std::string& model, const Json& shape);
 std::string shape_text(const std::string& what, const std::string& model, const Job& job);
 
-/// "AMD EPYC, 2 threads, AVX3_DL, openblas Zen"
+/// "AMD EPYC, 2 threads, AVX3, openblas Zen"
 std::string machine_text(const Environment& environment);
 /// A line for each warning.
 std::string warnings_text(const Environment& environment);
