@@ -14,8 +14,6 @@
 namespace logitless::planning {
 namespace {
 
-// This many tiles of d_weight are summed at the same time: while one is finished, the next one fills.
-constexpr int64_t kWeightTiles = 2;
 // Plan dense sums this many vocabulary entries of d_weight at a time where they are apart from the output.
 constexpr int64_t kDenseWeightTile = 4096;
 

@@ -108,7 +108,9 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     const int64_t tile_rows = chunk.back().tile_begin + chunk.back().tile_rows - chunk.front().tile_begin;
     run.chunk_tile_rows = std::max(run.chunk_tile_rows, tile_rows);
   }
-  set_splits(row_blocks, run.grid);
+  run.weight_apart = weight_apart_ && kind == PlanKind::kOnePass && run.chunk_count() > 1;
+  const bool tile_by_tile = weight_apart_ && !run.weight_apart;
+  set_splits(row_blocks, tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
   run.logits_stay = kind == PlanKind::kOnePass;
   run.may_drop_rows = work_.may_drop_rows;
   run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
@@ -121,7 +123,6 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     // What is scaled while it is summed cannot be added to what is there.
     run.hidden_apart |= run.expected_rows == ExpectedRowsIn::kHidden && wants_sums_apart();
   }
-  run.weight_apart = weight_apart_ && kind == PlanKind::kOnePass && run.chunk_count() > 1;
   run.gradient_terms = gradient_terms(context_, source_);
   run.scatter = run.gather || !stands_in_blocks(run.blocks);
   Plan& plan = run.plan;

@@ -30,7 +30,8 @@ constexpr int64_t kLeastVocabTile = 512;
 constexpr int64_t kSmallestEdge = 16;
 // The narrowest GEMM into d_hidden or d_weight: below, packing costs too much.
 constexpr int64_t kHiddenBlock = 256;
-// d_hidden has this many chains of tasks: they are a third of the work, so a dozen threads stay busy.
+// d_hidden has this many chains of tasks, and so has d_weight: each is a third of the work (a quarter in two
+// pass), so that a dozen threads stay busy.
 constexpr int64_t kGradientTasks = 4;
 // This many tasks, row blocks × stretches, keep many threads even; each costs 56 bytes a row.
 constexpr int64_t kForwardTasks = 128;
@@ -85,7 +86,7 @@ void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<con
   grid.tile_rows = grid.row_rule.padded(grid.row_tile);
 }
 
-void set_splits(int64_t row_blocks, TileGrid& grid) {
+void set_splits(int64_t row_blocks, int64_t weight_tiles, TileGrid& grid) {
   row_blocks = std::max<int64_t>(row_blocks, 1);
   const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
   const auto split = [&](int64_t chains) {
@@ -94,7 +95,7 @@ void set_splits(int64_t row_blocks, TileGrid& grid) {
     return std::max(kHiddenBlock, std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16)));
   };
   grid.hidden_block = split(row_blocks);
-  grid.weight_block = split(grid.vocab_tiles());
+  grid.weight_block = split(std::min(weight_tiles, grid.vocab_tiles()));
   grid.stretches = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
 }
 

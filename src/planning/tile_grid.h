@@ -63,8 +63,12 @@ void widen_to_segments(TileGrid& grid);
 /// Sets the rule that holds for all tiles of the vocabulary, the last and narrower one of each of the slices
 /// too (Work::slices).
 void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<const int64_t> slices, TileGrid& grid);
-/// Sets what depends on how many blocks of rows there are in a chunk.
-void set_splits(int64_t row_blocks, TileGrid& grid);
+/// Where d_weight is not summed in its output, this many vocabulary tiles have sums at a time: one fills
+/// while the other is written out.
+inline constexpr int64_t kWeightTiles = 2;
+/// Splits hidden components so that there are enough chains of sums for a team: `row_blocks` of d_hidden and
+/// `weight_tiles` of d_weight can be summed at the same time.
+void set_splits(int64_t row_blocks, int64_t weight_tiles, TileGrid& grid);
 
 /// Makes `cap` the tiles of `grid` with the longer edge that the caller has not fixed halved; returns false
 /// when both are as small as they get.
