@@ -68,7 +68,6 @@ endif()
 
 if(LOGITLESS_BUILD_CLI)
   install(TARGETS logitless_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-  install(FILES tools/report/chart_js_licence.txt DESTINATION ${CMAKE_INSTALL_DOCDIR})
   if(BUILD_SHARED_LIBS)
     file(RELATIVE_PATH to_libraries /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
     set_target_properties(logitless_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_libraries}")

@@ -37,7 +37,7 @@ class Contender:
         return shape.input_bytes + outputs + heads + logits * shape.logit_bytes
 
 
-# The names of logitless's own are those of `logitless bench`, so that a report treats them alike. `compare`,
+# The names of logitless's own are those of `logitless bench`, so that a page treats them alike. `compare`,
 # by which they are measured, holds dense's logits and a second set of gradients beside them.
 CONTENDERS = (
     Contender("dense", "logitless_command", BOTH, logits_held=1, heads_held=1),

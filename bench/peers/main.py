@@ -70,7 +70,7 @@ def make_parser() -> argparse.ArgumentParser:
     add("--lm-head", metavar="FILE", help="and its lm_head")
     add("--command", default=str(ROOT / "build" / "release" / "bin" / "logitless"), metavar="FILE",
         help="the logitless command; by default that of build/release")
-    add("-o", "--output", metavar="FILE", help="writes JSON Lines for `logitless report` and bench/peers/page")
+    add("-o", "--output", metavar="FILE", help="writes JSON Lines, which bench/report makes a page of")
     return parser
 
 

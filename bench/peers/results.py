@@ -68,7 +68,7 @@ class Turns:
         errors = {name: finite(figure) for name, figure in self.errors.items()}
         return {"name": self.contender, "status": "ok", "loss": finite(first.loss), "first_s": first.first_s,
                 "median_s": statistics.median(self.times_s), "spread_s": spread(self.times_s),
-                "least_s": min(self.times_s), "most_s": max(self.times_s), "times_s": self.times_s,
+                "times_s": self.times_s,
                 "extra_peak_bytes": round(statistics.median(self.peaks_bytes)),
                 "extra_peak_spread_bytes": round(spread(self.peaks_bytes)),
                 "workspace_bytes": first.workspace_bytes, "plan": first.plan, **errors}

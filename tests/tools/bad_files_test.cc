@@ -100,8 +100,6 @@ TEST_F(BadFilesTest, TextMayComeThroughAPipe) {
     const Finished result = shell(line);
     EXPECT_EQ(result.exit_code(), 0) << line << "\n" << result.err;
   }
-  const std::string data = (std::filesystem::path(SOURCE_FOLDER) / "tests/data/tokens.jsonl").string();
-  EXPECT_EQ(shell("cat '" + data + "' | $L report /dev/stdin -o page.html").exit_code(), 0);
   expect_refusal(": | $L compare /dev/stdin", "/dev/stdin: is empty; a config needs keys");
 }
 
@@ -110,8 +108,8 @@ TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
   ASSERT_EQ(shell("mkfifo f").exit_code(), 0);
   // Each of them waits for seconds, so they wait together.
   std::vector<std::future<void>> waits;
-  for (const char* words : {"compare f", "gradcheck f", "compare c.yaml --profile f", "report f -o page.html",
-                            "bench c.yaml --against f", "tune f", "info f"}) {
+  for (const char* words :
+       {"compare f", "gradcheck f", "compare c.yaml --profile f", "bench c.yaml --against f", "tune f", "info f"}) {
     waits.push_back(std::async(std::launch::async, [this, words, name = std::to_string(waits.size())] {
       expect_refusal(std::string("$L ") + words, "f: is a pipe that nobody writes to", name);
     }));
@@ -120,8 +118,8 @@ TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
   expect_refusal("$L compare --hidden f --lm-head f --targets f",
                  "f: is not a regular file: tensors are read in place");
   expect_refusal("$L compare /dev/null", "/dev/null: is neither a regular file nor a pipe");
-  expect_refusal("$L report /dev/null -o page.html", "/dev/null: is neither a regular file nor a pipe");
-  expect_refusal("$L report d -o page.html", "d: is a directory, not a file");
+  expect_refusal("$L bench c.yaml --against /dev/null", "/dev/null: is neither a regular file nor a pipe");
+  expect_refusal("$L bench c.yaml --against d", "d: is a directory, not a file");
 }
 
 TEST_F(BadFilesTest, TextWithoutEndIsRefused) {
@@ -208,12 +206,11 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAnOutputIsNamedWithIt) {
   using Words = std::vector<std::string>;
   const Words models = Words{"compare-models", "--hidden",     path("states"),   "--lm-head", path("head"),
                              "--base-hidden",  path("states"), "--base-lm-head", path("head")};
-  const std::vector<Words> lines = {
-      {"score", kTiny, "-o"},         {"score", kTiny, "-o", path("none"), "--json"},
-      {"compare", kTiny, "-o"},       {"compare", kTiny, "--json"},
-      {"gradcheck", kTiny, "--json"}, {"bench", kTiny, "-o"},
-      {"tune", kTiny, "-o"},          models + Words{"-o"},
-      models + Words{"--json"},       {"report", std::string(SOURCE_FOLDER) + "/tests/data/tokens.jsonl", "-o"}};
+  const std::vector<Words> lines = {{"score", kTiny, "-o"},         {"score", kTiny, "-o", path("none"), "--json"},
+                                    {"compare", kTiny, "-o"},       {"compare", kTiny, "--json"},
+                                    {"gradcheck", kTiny, "--json"}, {"bench", kTiny, "-o"},
+                                    {"tune", kTiny, "-o"},          models + Words{"-o"},
+                                    models + Words{"--json"}};
   write_tensors(true);
   std::filesystem::create_directory(path("two\nlines"));
   for (const Words& line : lines) {
@@ -233,7 +230,6 @@ TEST_F(BadFilesTest, WhatIsTypedReachesTheTerminalEscaped) {
   const std::string nasty = "a\nb\x1b[2J\x7f\xc2\x9b", shown = "a\\nb\\x1b[2J\\x7f\\u009b";
   for (const std::vector<std::string>& line : {std::vector<std::string>{nasty},
                                                {"compare", nasty},
-                                               {"report", nasty, "-o", path("page")},
                                                {"compare", kTiny, "--set", "task=" + nasty},
                                                {"compare", kTiny, "--" + nasty},
                                                {"gradcheck", kTiny, nasty},
@@ -250,12 +246,12 @@ TEST_F(BadFilesTest, WhatIsTypedReachesTheTerminalEscaped) {
 TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
   std::filesystem::create_symlink("loop", path("loop"));
   const std::string reason = "Too many levels of symbolic links";
-  for (const char* words : {"compare loop", "compare --hidden loop --lm-head loop --targets loop", "report loop -o -",
-                            "compare c.yaml --profile loop"}) {
+  for (const char* words : {"compare loop", "compare --hidden loop --lm-head loop --targets loop",
+                            "bench c.yaml --against loop", "compare c.yaml --profile loop"}) {
     expect_refusal(std::string("$L ") + words, "loop: cannot be opened: " + reason);
   }
   for (const char* words : {"compare c.yaml --json loop", "score c.yaml -o loop", "tune c.yaml -o loop",
-                            "bench c.yaml -o loop", "gradcheck c.yaml --json loop", "report c.yaml -o loop"}) {
+                            "bench c.yaml -o loop", "gradcheck c.yaml --json loop"}) {
     expect_refusal(std::string("$L ") + words, " loop: cannot be written: " + reason);
   }
 }
@@ -290,7 +286,6 @@ TEST_F(BadFilesTest, AFileThatMayGrowNoFurtherIsAnErrorAndLeavesNothingBehind) {
   refuse("gradcheck c.yaml --quiet --json new.json", "--json new.json");
   refuse("gradcheck c.yaml --quiet --json old.json", "--json old.json");
   refuse("score '" + kTiny + "' -o scores", "scores");
-  refuse("report '" + std::string(SOURCE_FOLDER) + "/tests/data/tokens.jsonl' -o page.html", "-o page.html");
   EXPECT_EQ(files(), before);
   EXPECT_EQ(read("old.json"), "old");
   refuse("bench small.yaml --iters 1 --warmup 0 --quiet -o run.jsonl", "-o run.jsonl");

@@ -17,7 +17,7 @@ TEST_F(BenchTest, ASweepIsTheProductOfItsLists) {
   const Finished result = bench(small_, {"--sweep", "seq_len=4,6", "--sweep", "temperature=1, [0.5, 2]", "--set",
                                          "batch_size=2", "-o", path("run.jsonl")});
   ASSERT_EQ(result.exit_code(), 0) << result.err;
-  const report::BenchRun run = read_run("run.jsonl");
+  const io::BenchRun run = read_run("run.jsonl");
   ASSERT_EQ(run.sweep.size(), 2u);
   EXPECT_EQ(run.sweep[1].key, "temperature");
   EXPECT_EQ(run.sweep[1].values, Values({"1", "[0.5, 2]"}));
@@ -156,7 +156,7 @@ TEST_F(BenchTest, LevelsAndPlansCanBeSwept) {
                          "-o", path("plans.jsonl")})
                 .exit_code(),
             0);
-  const report::BenchRun plans = read_run("plans.jsonl");
+  const io::BenchRun plans = read_run("plans.jsonl");
   ASSERT_EQ(plans.points.size(), 2u);
   EXPECT_EQ(plans.points[0].measurements[0].plan, "one_pass");
   EXPECT_EQ(plans.points[1].measurements[0].plan, "two_pass");

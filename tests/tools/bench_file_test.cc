@@ -48,7 +48,7 @@ TEST_F(BenchFileTest, MissingAndTornLinesAreMeasuredAgain) {
     ASSERT_EQ(result.exit_code(), 0) << result.err;
     EXPECT_TRUE(has(result.err, "1 of 2 points are in "));
     EXPECT_EQ(read("run.jsonl").substr(0, first), whole.substr(0, first));
-    const report::BenchRun run = read_run("run.jsonl");
+    const io::BenchRun run = read_run("run.jsonl");
     ASSERT_EQ(run.points.size(), 2u);
     EXPECT_EQ(run.points[1].at, std::vector<std::string>{"6"});
   }

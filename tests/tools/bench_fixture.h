@@ -3,7 +3,7 @@
 #pragma once
 
 #include "cli_fixture.h"
-#include "report/bench_run.h"
+#include "io/bench_run.h"
 
 namespace logitless::testing {
 
@@ -35,7 +35,7 @@ class BenchTest : public CliTest {
     for (const json& line : lines) text += line.dump() + "\n";
     write(name, text);
   }
-  report::BenchRun read_run(const std::string& name) const { return report::read_run(path(name)); }
+  io::BenchRun read_run(const std::string& name) const { return io::read_run(path(name)); }
 };
 
 }  // namespace logitless::testing

@@ -48,7 +48,7 @@ TEST_F(BenchProcessTest, AnInterruptedRunIsCompletedByTheNextOne) {
     const Finished rest = run(sweep_);
     ASSERT_EQ(rest.exit_code(), 0) << rest.err;
     EXPECT_EQ(read("run.jsonl").substr(0, before.size()), before);
-    const report::BenchRun whole = read_run("run.jsonl");
+    const io::BenchRun whole = read_run("run.jsonl");
     ASSERT_EQ(whole.points.size(), 3u);
     for (size_t i = 0; i < 3; ++i) EXPECT_EQ(whole.points[i].at[0], whole.sweep[0].values[i]);
   }
@@ -64,10 +64,10 @@ TEST_F(BenchProcessTest, AContenderThatIsKilledIsAResultAndTheOthersGoOn) {
   const Finished result = finish(command);
   EXPECT_EQ(result.exit_code(), 3);
   EXPECT_GE(kills, 1);
-  const report::BenchRun run = read_run("run.jsonl");
+  const io::BenchRun run = read_run("run.jsonl");
   ASSERT_EQ(run.points.size(), 1u);
   ASSERT_EQ(run.points[0].measurements.size(), 3u);
-  for (const report::Measurement& m : run.points[0].measurements) {
+  for (const io::Measurement& m : run.points[0].measurements) {
     EXPECT_TRUE(has(m.error, "its process was killed by signal 9 (Killed)"));
   }
 }

@@ -12,6 +12,7 @@
 #include <stdexcept>
 
 #include "cli/common/inputs.h"
+#include "cli/common/units.h"
 #include "cli/measure/process.h"
 #include "io/error.h"
 
@@ -139,6 +140,24 @@ TEST(Progress, TimeLeftIsToldInUnitsThatFit) {
   EXPECT_EQ(time_left(720), "about 12 min left");
   EXPECT_EQ(time_left(3 * 3600 + 290), "about 3 h 5 min left");
   EXPECT_EQ(time_left(100 * 3600), "about 100 h 0 min left");
+}
+
+TEST(Units, FiguresReadAsPeopleWriteThem) {
+  EXPECT_EQ(human_bytes(512), "512 B");
+  EXPECT_EQ(human_bytes(9751757), "9.3 MiB");
+  EXPECT_EQ(human_bytes(1245540516), "1.16 GiB");
+  EXPECT_EQ(human_bytes(int64_t{1} << 62), "4194304.00 TiB");
+  EXPECT_EQ(human_seconds(0), "0.00 µs");
+  EXPECT_EQ(human_seconds(0.0857), "85.7 ms");
+  EXPECT_EQ(human_seconds(0.0009999), "1.00 ms");
+  EXPECT_EQ(human_seconds(0.9999), "1.00 s");
+  EXPECT_EQ(human_seconds(9.999), "10.0 s");
+  EXPECT_EQ(human_seconds(123.4), "123 s");
+  EXPECT_EQ(time_ratio(1.006), "1.01×");
+  EXPECT_EQ(time_ratio(0.0123), "0.012×");
+  EXPECT_EQ(fixed(std::numeric_limits<double>::infinity(), 2), "∞");
+  EXPECT_EQ(fixed(std::nan(""), 2), "NaN");
+  EXPECT_EQ(fixed(std::numeric_limits<double>::max(), 2).size(), 312u);
 }
 
 }  // namespace

@@ -137,7 +137,6 @@ TEST_F(LoraCliTest, BenchAndTuneTakeIt) {
       run({"bench", kTiny, "--sweep", "model.lora.rank=0,3", "--iters", "2", "-o", path("run.jsonl"), "--quiet"});
   EXPECT_EQ(bench.exit_code(), 0) << bench.err;
   EXPECT_TRUE(has(read("run.jsonl"), "\"lora_rank\":3"));
-  EXPECT_EQ(run({"report", path("run.jsonl"), "-o", path("page.html")}).exit_code(), 0);
   const Finished tune = run({"tune", kTiny, "--set", "model.lora.rank=3", "--budget-s", "1000"});
   EXPECT_EQ(tune.exit_code(), 0) << tune.err;
 }

@@ -11,9 +11,9 @@
 namespace logitless::cli {
 namespace {
 
-using report::BenchRun;
-using report::Measurement;
-using report::Point;
+using io::BenchRun;
+using io::Measurement;
+using io::Point;
 
 constexpr int64_t kMemorySpread = 256 << 10;  // of both runs together
 
@@ -124,9 +124,8 @@ class Comparer {
           std::max(before.extra_peak_spread_bytes + now.extra_peak_spread_bytes, kMemorySpread), "LARGER peak",
           "smaller peak");
     judge(before.workspace_bytes, now.workspace_bytes, kMemorySpread, "LARGER workspace", "smaller workspace");
-    table_.add({name + ", " + now.contender, report::human_seconds(before.median_s),
-                report::human_seconds(now.median_s), report::human_seconds(threshold),
-                human_bytes(before.extra_peak_bytes), human_bytes(now.extra_peak_bytes),
+    table_.add({name + ", " + now.contender, human_seconds(before.median_s), human_seconds(now.median_s),
+                human_seconds(threshold), human_bytes(before.extra_peak_bytes), human_bytes(now.extra_peak_bytes),
                 human_bytes(before.workspace_bytes), human_bytes(now.workspace_bytes), verdict});
   }
 
@@ -142,7 +141,7 @@ class Comparer {
 std::string differences_of(const BenchRun& there, const BenchRun& here) {
   const auto options_of = [](const BenchRun& run) {
     Facts facts = settings_of(run);
-    for (const report::SweptKey& swept : run.sweep) facts["--sweep " + swept.key] = joined(swept.values, ",");
+    for (const io::SweptKey& swept : run.sweep) facts["--sweep " + swept.key] = joined(swept.values, ",");
     facts["--iters"] = std::to_string(run.iters);
     facts["--warmup"] = std::to_string(run.warmup);
     facts["--profile"] = joined(run.profiles, "; ");

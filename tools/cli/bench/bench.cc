@@ -9,8 +9,8 @@
 #include "cli/bench/file.h"
 #include "cli/bench/plan.h"
 #include "cli/common/task_call.h"
+#include "io/bench_run.h"
 #include "logitless/context.h"
-#include "report/bench_run.h"
 
 namespace logitless::cli {
 namespace {
@@ -27,7 +27,6 @@ no contender ran. `man logitless-bench` says what is measured and what grew mean
 
 Examples:
   logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 --sweep model.dtype=float32,bfloat16 -o sweep.jsonl
-  logitless report sweep.jsonl -o report.html
   logitless bench configs/tiny.yaml --sweep seq_len=64,256 --iters 9 --against sweep.jsonl)";
 
 std::string now_in_utc() {
@@ -93,7 +92,7 @@ class Bench {
     progress_.erase();
   }
 
-  const report::BenchRun& result() const { return file_.run(); }
+  const io::BenchRun& result() const { return file_.run(); }
 
   /// Standard output belongs to the JSON Lines where they go there.
   void print(const std::string& text) {
@@ -110,7 +109,7 @@ class Bench {
     const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
       progress_.phase(name + ", " + step, (static_cast<double>(done_) + share) / static_cast<double>(left_));
     });
-    const report::Point& point = file_.append(point_json(plan_, planned, measured));
+    const io::Point& point = file_.append(point_json(plan_, planned, measured));
     ++done_;
     std::string text = "\n";
     text.append(planned.name).append("\n");
@@ -118,7 +117,7 @@ class Bench {
     if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
     text += "\n";
     if (!planned.profile.empty()) text.append(planned.profile).append("\n");
-    print(text + measurements_text("", point.measurements, point.find_ok(report::kDense), true));
+    print(text + measurements_text("", point.measurements, point.find_ok(io::kDense), true));
   }
 
   const BenchOptions& options_;
@@ -136,8 +135,8 @@ void check_paths(const BenchOptions& options, const Profile& profile) {
   if (options.overwrite) check_output_files({output}, {{"the file that --against names", options.against_path}});
 }
 
-bool has_result(const report::Point& point) {
-  return std::ranges::any_of(point.measurements, [](const report::Measurement& m) { return m.ok(); });
+bool has_result(const io::Point& point) {
+  return std::ranges::any_of(point.measurements, [](const io::Measurement& m) { return m.ok(); });
 }
 
 // Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no
@@ -147,11 +146,11 @@ int run_bench(const BenchOptions& options) {
   check_paths(options, profile);
   const BenchPlan plan = plan_bench(options, profile);
   const Environment environment = describe_environment(Context(context_options_of(plan.points.front().config)));
-  std::optional<report::BenchRun> before;
+  std::optional<io::BenchRun> before;
   if (!options.against_path.empty()) {
-    before = io::of_option("--against", [&] { return report::read_run(options.against_path); });
-    report::BenchRun planned;
-    report::parse_line("this run", 1, line_of(header_of(options, plan, environment)), planned);
+    before = io::of_option("--against", [&] { return io::read_run(options.against_path); });
+    io::BenchRun planned;
+    io::parse_line("this run", 1, line_of(header_of(options, plan, environment)), planned);
     for (const PlannedPoint& point : plan.points) planned.points.push_back(point.outline);
     check_comparable(*before, planned);
   }

@@ -12,8 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/bench/against.h"
+#include "io/bench_run.h"
 #include "io/error.h"
-#include "report/bench_run.h"
 
 namespace logitless::cli {
 namespace {
@@ -33,7 +33,7 @@ std::string read_all(int descriptor) {
 
 BenchFile::BenchFile(const std::string& path, const Json& header, bool overwrite) : path_(path) {
   const std::string line = line_of(header) + "\n";
-  report::parse_line("this run", 1, line, run_);
+  io::parse_line("this run", 1, line, run_);
   if (path.empty()) return;
   if (path == "-") {
     descriptor_ = STDOUT_FILENO;
@@ -65,12 +65,12 @@ bool BenchFile::resume(const std::string& text) {
   const size_t whole = text.rfind('\n') + 1;  // npos + 1 = 0
   if (text.empty()) return false;
   if (whole == 0) throw io::Error("-o " + path_ + ": is not a file of bench: " + kChooseAnother);
-  report::BenchRun before;
+  io::BenchRun before;
   int64_t number = 0;
   for (size_t begin = 0; begin < whole;) {
     const size_t end = text.find('\n', begin);
     try {
-      report::parse_line(path_, ++number, std::string_view(text).substr(begin, end - begin), before);
+      io::parse_line(path_, ++number, std::string_view(text).substr(begin, end - begin), before);
     } catch (const io::Error& e) {
       throw io::Error(std::string("-o ") + e.what() + ": " + kChooseAnother);
     }
@@ -88,14 +88,14 @@ bool BenchFile::resume(const std::string& text) {
   return true;
 }
 
-const report::Point* BenchFile::find(const report::Point& outline) const {
-  const auto it = std::ranges::find(run_.points, outline.at, &report::Point::at);
+const io::Point* BenchFile::find(const io::Point& outline) const {
+  const auto it = std::ranges::find(run_.points, outline.at, &io::Point::at);
   return it == run_.points.end() ? nullptr : &*it;
 }
 
-const report::Point& BenchFile::append(const Json& point) {
+const io::Point& BenchFile::append(const Json& point) {
   const std::string line = line_of(point) + "\n";
-  report::parse_line("this run", static_cast<int64_t>(run_.points.size()) + 2, line, run_);
+  io::parse_line("this run", static_cast<int64_t>(run_.points.size()) + 2, line, run_);
   if (descriptor_ >= 0) write_line(line);
   return run_.points.back();
 }

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "cli/common/output.h"
-#include "report/bench_run.h"
+#include "io/bench_run.h"
 
 namespace logitless::cli {
 
@@ -23,11 +23,11 @@ class BenchFile {
   BenchFile& operator=(const BenchFile&) = delete;
 
   /// The header and the points so far.
-  const report::BenchRun& run() const { return run_; }
+  const io::BenchRun& run() const { return run_; }
   /// Null where the point has not been measured yet.
-  const report::Point* find(const report::Point& outline) const;
+  const io::Point* find(const io::Point& outline) const;
   /// Adds a point and returns it. Throws io::Error.
-  const report::Point& append(const Json& point);
+  const io::Point& append(const Json& point);
 
  private:
   void open_file(bool overwrite, const std::string& header);
@@ -38,7 +38,7 @@ class BenchFile {
   int descriptor_ = -1;  // -1: no file
   size_t bytes_ = 0;     // of whole lines, in a regular file
   bool regular_ = false;
-  report::BenchRun run_;
+  io::BenchRun run_;
 };
 
 }  // namespace logitless::cli

@@ -9,11 +9,11 @@
 #include "cli/common/command_line.h"
 #include "cli/common/task_call.h"
 #include "cli/measure/turns.h"
-#include "report/bench_run.h"
+#include "io/bench_run.h"
 
 namespace logitless::cli {
 
-using report::SweptKey;
+using io::SweptKey;
 
 struct BenchOptions {
   ConfigFlags config;
@@ -31,7 +31,7 @@ struct BenchOptions {
 };
 
 struct PlannedPoint {
-  report::Point outline;  ///< all of a point but what is measured
+  io::Point outline;  ///< all of a point but what is measured
   io::Config config;
   std::vector<Contender> contenders;
 

@@ -15,7 +15,6 @@ namespace {
 constexpr const char* kFooter = R"(Examples:
   logitless compare configs/tiny.yaml
   logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 -o sweep.jsonl
-  logitless report sweep.jsonl -o report.html
   logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
   logitless tune configs/tiny.yaml -o profile.yaml

@@ -109,7 +109,6 @@ void add_compare(CommandLine& line);
 void add_compare_models(CommandLine& line);
 void add_gradcheck(CommandLine& line);
 void add_info(CommandLine& line);
-void add_report(CommandLine& line);
 void add_score(CommandLine& line);
 void add_tune(CommandLine& line);
 

@@ -192,15 +192,14 @@ void Progress::erase() {
   std::fflush(stderr);
 }
 
-std::string measurements_text(const std::string& title, std::span<const report::Measurement> measurements,
-                              const report::Measurement* reference, bool all) {
-  using report::human_seconds;
+std::string measurements_text(const std::string& title, std::span<const io::Measurement> measurements,
+                              const io::Measurement* reference, bool all) {
   std::vector<std::string> head = {
       title, "time", "spread", "/ " + (reference ? reference->contender : "dense"), "extra peak", "workspace", "plan"};
   if (all) head.insert(head.begin() + 3, "first");
   if (all) head.insert(head.begin() + 5, "/ GEMM rate");
   TextTable table(head);
-  for (const report::Measurement& m : measurements) {
+  for (const io::Measurement& m : measurements) {
     if (!m.ok()) {
       table.add({m.contender, "failed: " + m.error});
       continue;
@@ -208,12 +207,12 @@ std::string measurements_text(const std::string& title, std::span<const report::
     std::vector<std::string> row = {m.contender,
                                     human_seconds(m.median_s),
                                     human_seconds(m.spread_s),
-                                    reference ? report::time_ratio(m.median_s / reference->median_s) : "-",
+                                    reference ? time_ratio(m.median_s / reference->median_s) : "-",
                                     human_bytes(m.extra_peak_bytes),
                                     human_bytes(m.workspace_bytes),
                                     m.plan};
     if (all) row.insert(row.begin() + 3, human_seconds(m.first_s));
-    if (all) row.insert(row.begin() + 5, m.gemm_efficiency ? report::fixed(*m.gemm_efficiency, 3) : "-");
+    if (all) row.insert(row.begin() + 5, m.gemm_efficiency ? fixed(*m.gemm_efficiency, 3) : "-");
     table.add(row);
   }
   return table.text();

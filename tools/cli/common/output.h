@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "cli/common/job.h"
+#include "cli/common/units.h"
+#include "io/bench_run.h"
 #include "logitless/environment.h"
-#include "report/bench_run.h"
-#include "report/units.h"
 
 namespace logitless::cli {
 
@@ -104,14 +104,11 @@ class Progress {
 
 /// A line for each of `measurements`, times divided by that of `reference` where there is one. `all`: with
 /// the first call and the share of the GEMM rate.
-std::string measurements_text(const std::string& title, std::span<const report::Measurement> measurements,
-                              const report::Measurement* reference, bool all);
+std::string measurements_text(const std::string& title, std::span<const io::Measurement> measurements,
+                              const io::Measurement* reference, bool all);
 
 /// printf into a string, cut at 1 KiB.
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);
-
-using report::human_bytes;
-using report::joined;
 
 /// {tokens, hidden, vocab, dtype, layout}
 Json shape_json(const Job& job);

@@ -8,9 +8,9 @@
 
 #include "cli/common/gates.h"
 #include "cli/common/task_call.h"
+#include "cli/common/units.h"
 #include "cli/compare/comparison.h"
 #include "cli/measure/one_call.h"
-#include "report/units.h"
 
 namespace logitless::cli {
 namespace {
@@ -31,7 +31,6 @@ std::string threads_text(const Json& threads) { return threads.dump() + (threads
 
 // A line for each rank.
 std::string ranks_text(const Json& each) {
-  using report::human_seconds;
   TextTable table({"rank", "vocab", "tokens", "tensors", "extra peak", "time", "forward alone", "vocab exchanges",
                    "sent", "data exchanges", "sent"});
   for (const Json& rank : each) {
@@ -71,7 +70,7 @@ std::string text_of(const Json& report, const std::string& model) {
     contenders.add({name == first ? shown
                     : over_ranks  ? "ranks, at most"
                                   : second,
-                    format("%.9g", number_of(each["loss"])), report::human_seconds(each["time_s"]),
+                    format("%.9g", number_of(each["loss"])), human_seconds(each["time_s"]),
                     human_bytes(each["extra_peak_bytes"]), human_bytes(each["workspace_bytes"]),
                     details[name + "_plan"]});
   }

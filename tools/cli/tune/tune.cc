@@ -9,9 +9,9 @@
 #include "cli/common/task_call.h"
 #include "cli/measure/turns.h"
 #include "cli/tune/rounds.h"
+#include "io/bench_run.h"
 #include "io/profile_file.h"
 #include "logitless/context.h"
-#include "report/bench_run.h"
 
 namespace logitless::cli {
 namespace {
@@ -41,7 +41,7 @@ constexpr int kPlanTurns = 3;
 constexpr double kSlowPlan = 1.1;  // times the default's time: tiles will not make up for more
 const std::vector<std::string> kTunedKeys = {"kernel.plan", "kernel.row_tile", "kernel.vocab_tile"};
 
-struct Trial : report::Measurement {
+struct Trial : io::Measurement {
   TuneCandidate candidate;
 };
 
@@ -95,12 +95,12 @@ class Tuner {
     progress_.erase();
     std::vector<Trial> trials;
     for (size_t i = 0; i < candidates.size(); ++i) {
-      trials.push_back({report::measurement_of(measured["contenders"][i], round), candidates[i]});
+      trials.push_back({io::measurement_of(measured["contenders"][i], round), candidates[i]});
     }
     if (!trials.front().ok()) {
       throw io::Error("the config does not run with its kernel keys left out: " + trials.front().error);
     }
-    const std::vector<report::Measurement> measured_trials(trials.begin(), trials.end());
+    const std::vector<io::Measurement> measured_trials(trials.begin(), trials.end());
     print(measurements_text(round, measured_trials, &measured_trials.front(), false) + "\n");
     return trials;
   }
@@ -135,7 +135,7 @@ class Tuner {
     const auto rounds = plan_rounds(call_s, options_.budget_s - gone_s - apart_s, candidates);
     if (rounds) return *rounds;
     throw io::Error(format("--budget-s %g: is too short: a call takes %s here, so at least %.0f are needed",
-                           options_.budget_s, report::human_seconds(call_s).c_str(),
+                           options_.budget_s, human_seconds(call_s).c_str(),
                            std::ceil(1.1 * (gone_s + apart_s + least_seconds(call_s)))));
   }
 
@@ -197,7 +197,7 @@ int run_tune(const TuneOptions& options) {
 
   tuner.print(best.candidate == normal.candidate
                   ? "nothing is faster than the default by more than the spreads\n"
-                  : best.candidate.name() + ": " + report::time_ratio(best.median_s / normal.median_s) +
+                  : best.candidate.name() + ": " + time_ratio(best.median_s / normal.median_s) +
                         " the default's time\n");
   if (options.output_path.empty()) return 0;
   write_output("-o", options.output_path, io::profile_text(entries));

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace logitless::report {
+namespace logitless::cli {
 
 /// "512 B", "9.3 MiB", "1.16 GiB"
 std::string human_bytes(int64_t bytes);
@@ -19,4 +19,4 @@ std::string fixed(double value, int digits);
 /// "a, b"
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
-}  // namespace logitless::report
+}  // namespace logitless::cli

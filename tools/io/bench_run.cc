@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "report/bench_run.h"
+#include "io/bench_run.h"
 
 #include <algorithm>
 #include <cmath>
@@ -8,16 +8,15 @@
 
 #include "io/error.h"
 #include "io/files.h"
-#include "report/units.h"
 
-namespace logitless::report {
+namespace logitless::io {
 namespace {
 
 using Json = nlohmann::ordered_json;  // Keeps the environment in the order that bench wrote.
 
 constexpr int64_t kSchema = 1;
 constexpr int64_t kMostBytes = int64_t{1} << 60;
-// Sizes that are drawn lie between these or are 0, so that quotients and logarithms of any two are finite.
+// Times and rates lie between these or are 0, so that quotients of any two are finite.
 constexpr double kLeastSize = 1e-12, kMostSize = 1e24;
 constexpr size_t kMostMessage = 400;
 constexpr size_t kMostTextBytes = 1 << 30;  // A million turns take 20 MB a contender.
@@ -33,7 +32,7 @@ class Fields {
 
   // The message may quote the file.
   [[noreturn]] void fail(const std::string& message) const {
-    throw io::Error(place_ + ": " + io::one_line(message, kMostMessage));
+    throw Error(place_ + ": " + one_line(message, kMostMessage));
   }
   [[noreturn]] void reject(const std::string& key, const std::string& rule) const {
     std::string shown = object_.contains(key) ? object_[key].dump(-1, ' ', true) : "left out";
@@ -54,12 +53,13 @@ class Fields {
     return count;
   }
   double number(const std::string& key, double least = 0) const {
-    const std::string rule = "a number" + (std::isfinite(least) ? " of at least " + fixed(least, 0) : "");
+    const std::string rule =
+        "a number" + (std::isfinite(least) ? " of at least " + std::to_string(static_cast<int64_t>(least)) : "");
     const double number = value(key, &Json::is_number, rule).get<double>();
     if (!(number >= least)) reject(key, rule);
     return number;
   }
-  /// What is drawn: 0, or from `least` to kMostSize.
+  /// 0, or from `least` to kMostSize.
   double size(const std::string& key, double least = kLeastSize) const {
     const double value = number(key);
     if (value > kMostSize || (value > 0 && value < least)) reject(key, "0 or a number from 1e-12 to 1e24");
@@ -183,15 +183,15 @@ Point read_point(const Fields& fields, const BenchRun& run) {
 }
 
 Json parse_json(std::string_view line, const std::string& place) {
-  if (io::json_depth(line) > io::kMostJsonDepth) {
-    throw io::Error(place + ": is nested deeper than " + std::to_string(io::kMostJsonDepth) + " levels");
+  if (json_depth(line) > kMostJsonDepth) {
+    throw Error(place + ": is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
   }
   try {
     return Json::parse(line);
   } catch (const nlohmann::json::parse_error& e) {
-    throw io::Error(place + ": is not JSON from byte " + std::to_string(e.byte) + " of the line on");
+    throw Error(place + ": is not JSON from byte " + std::to_string(e.byte) + " of the line on");
   } catch (const nlohmann::json::exception&) {
-    throw io::Error(place + ": holds a number that is too large");
+    throw Error(place + ": holds a number that is too large");
   }
 }
 
@@ -230,22 +230,18 @@ BenchRun parse_run(const std::string& path, std::string_view text) {
   while (!text.empty()) {
     const size_t end = text.find('\n');
     if (++line_number == 1 && end == std::string_view::npos) {
-      throw io::Error(path + ":1: is not a line of `logitless bench`: it does not end");
+      throw Error(path + ":1: is not a line of `logitless bench`: it does not end");
     }
-    if (end == std::string_view::npos) {
-      run.notes.push_back(run.name + ":" + std::to_string(line_number) + ": the last line is torn and was left out");
-      break;
-    }
+    if (end == std::string_view::npos) break;
     parse_line(path, line_number, text.substr(0, end), run);
-    run.lines.emplace_back(text.substr(0, end));
     text.remove_prefix(end + 1);
   }
-  if (line_number == 0) throw io::Error(path + ":1: the file is empty; `logitless bench` starts one with a header");
-  if (run.points.empty()) throw io::Error(path + ":2: there is no point after the header: nothing to report");
+  if (line_number == 0) throw Error(path + ":1: the file is empty; `logitless bench` starts one with a header");
+  if (run.points.empty()) throw Error(path + ":2: there is no point after the header");
   add_contenders_of_points(run);
   return run;
 }
 
-BenchRun read_run(const std::string& path) { return parse_run(path, io::read_text_file(path, kMostTextBytes)); }
+BenchRun read_run(const std::string& path) { return parse_run(path, read_text_file(path, kMostTextBytes)); }
 
-}  // namespace logitless::report
+}  // namespace logitless::io

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace logitless::report {
+namespace logitless::io {
 
 inline constexpr const char* kDense = "dense";  ///< the contender that the others are held against
 
@@ -77,12 +77,10 @@ struct BenchRun {
   std::vector<std::string> contenders;                           ///< the header's, then those that only a point names
   std::vector<std::pair<std::string, std::string>> environment;  ///< but for its warnings
   std::vector<Point> points;                                     ///< at least one
-  std::vector<std::string> lines;  ///< the header's and the points', as they stand in the file
-  std::vector<std::string> notes;  ///< what the reader left out
 };
 
 /// Reads the JSON Lines that `logitless bench` writes (schema 1). A last line without its newline was torn by
-/// an interruption: it is left out, with a note. Throws io::Error, one line that names file and line, for
+/// an interruption: it is left out. Throws Error, one line that names file and line, for
 /// anything else that breaks the schema.
 BenchRun read_run(const std::string& path);
 
@@ -95,4 +93,4 @@ void parse_line(const std::string& path, int64_t number, std::string_view line, 
 /// One contender of a point, as the file holds it. `place` serves messages.
 Measurement measurement_of(const nlohmann::ordered_json& contender, const std::string& place);
 
-}  // namespace logitless::report
+}  // namespace logitless::io

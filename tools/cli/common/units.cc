@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "report/units.h"
+#include "cli/common/units.h"
 
 #include <array>
 #include <charconv>
 #include <cmath>
 
-namespace logitless::report {
+namespace logitless::cli {
 
 std::string fixed(double value, int digits) {
   if (std::isnan(value)) return "NaN";
@@ -40,4 +40,4 @@ std::string joined(const std::vector<std::string>& words, const std::string& sep
   return text;
 }
 
-}  // namespace logitless::report
+}  // namespace logitless::cli

@@ -1,0 +1,117 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Makes a page of files that `logitless bench` and bench/peers wrote: what each contender takes beside dense or beside
+the fastest peer, curves over a swept key, a table and a picture for each point, the machine and the command. Without
+FILE it makes docs/benchmarks.md of bench/results. A line that is wrong is refused with its file and number, and then
+nothing is written."""
+
+import argparse
+import base64
+import html
+import pathlib
+import re
+import sys
+
+sys.dont_write_bytecode = True
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench" / "peers"))
+
+from page import Pictures, make_page  # noqa: E402
+from runs import Broken, File, read_file  # noqa: E402
+
+LIBRARIES = "bench/report needs matplotlib and markdown-it-py: pip install -r bench/report/requirements.txt, or " \
+    "apt-get install python3-matplotlib python3-markdown-it"
+
+STYLE = """\
+body { margin: 0 auto; max-width: 76rem; padding: 1rem; font: 16px/1.5 system-ui, "DejaVu Sans", sans-serif; }
+pre, table { overflow-x: auto; } table { display: block; border-collapse: collapse; font-size: .85rem; }
+th, td { padding: .2rem .6rem; border-bottom: 1px solid #ddd; } img { max-width: 100%; }"""
+
+
+def read_files(paths: list[pathlib.Path]) -> list[File]:
+    """Each has the name of its file, in letters that a link can have."""
+    files: list[File] = []
+    for path in paths:
+        name = re.sub(r"[^a-z0-9-]+", "-", path.stem.lower())
+        same = sum(file.name == name or file.name.startswith(name + "-no-") for file in files)
+        files.append(read_file(path, f"{name}-no-{same + 1}" if same else name))
+    return files
+
+
+def as_html(text: str, pictures: dict[str, bytes]) -> str:
+    """The same page as one HTML file. What the files hold stays text: neither markup nor a link comes from it."""
+    from markdown_it import MarkdownIt
+
+    def heading(renderer, tokens, number, options, env):
+        tag, words = tokens[number].tag, tokens[number + 1].content
+        return f'<{tag} id="{html.escape(words)}">' if tag == "h2" else f"<{tag}>"
+
+    def image(renderer, tokens, number, options, env):
+        data = base64.b64encode(pictures[tokens[number].attrs["src"]]).decode()
+        return f'<img alt="{html.escape(tokens[number].content)}" src="data:image/svg+xml;base64,{data}">'
+
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table")
+    markdown.add_render_rule("heading_open", heading)
+    markdown.add_render_rule("image", image)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
+<title>logitless benchmark</title>
+<style>
+{STYLE}
+</style>
+{markdown.render(text)}</html>
+"""
+
+
+def write(output: pathlib.Path, text: str, pictures: dict[str, bytes]) -> None:
+    """Pictures lie beside a page of Markdown, in a folder of its name; those of an earlier page go."""
+    if output.suffix == ".html":
+        drawn = {f"{output.stem}/{place}": picture for place, picture in pictures.items()}
+        output.write_text(as_html(text, drawn), encoding="utf-8")
+        return
+    places = {output.with_suffix("") / place: picture for place, picture in pictures.items()}
+    for folder in {place.parent for place in places}:
+        folder.mkdir(parents=True, exist_ok=True)
+        for picture in folder.glob("*.svg"):
+            picture.unlink()
+    for place, picture in places.items():
+        place.write_bytes(picture)
+    output.write_text(text, encoding="utf-8")
+
+
+def draw(pictures: Pictures) -> dict[str, bytes]:
+    import chart
+
+    return {place: chart.svg(picture) for place, picture in pictures.items()}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="bench/report", description=__doc__)
+    parser.add_argument("files", type=pathlib.Path, nargs="*", metavar="FILE",
+                        help="JSON Lines of `logitless bench -o` or `bench/peers/run -o`")
+    parser.add_argument("-o", "--output", type=pathlib.Path, metavar="PAGE",
+                        help="writes the page: .html is one file with its pictures, .md has them in a folder of its "
+                        "name")
+    options = parser.parse_args()
+    docs = not options.files
+    if docs:
+        options.files = sorted((ROOT / "bench" / "results").glob("*.jsonl"))
+        options.output = options.output or ROOT / "docs" / "benchmarks.md"
+    if not options.output or options.output.suffix not in (".html", ".md"):
+        parser.error("-o must name a page that ends in .html or .md")
+    try:
+        text, pictures = make_page(read_files(options.files), options.output.stem, docs)
+        write(options.output, text, draw(pictures))
+    except ImportError as error:
+        print(f"bench/report: {error}. {LIBRARIES}", file=sys.stderr)
+        return 2
+    except (Broken, OSError) as error:
+        print(f"bench/report: {error}", file=sys.stderr)
+        return 2
+    print(f"{options.output}: files: {len(options.files)}, pictures: {len(pictures)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
