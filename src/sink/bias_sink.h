@@ -13,7 +13,7 @@
 
 namespace logitless::sink {
 
-/// d_bias (+)= the sums of the gradients over the rows.
+/// d_bias (+)= the column sums of the gradients, summed over the rows.
 template <class Sum>
 class BiasSink final : public Sink<Sum> {
  public:
@@ -66,7 +66,7 @@ class BiasSink final : public Sink<Sum> {
   const Vector out_;
   const WriteMode mode_;
   const bool apart_;
-  Sum* sums_ = nullptr;  // [entries], where they are apart
+  Sum* sums_ = nullptr;  // [entries] if apart_, else null
 };
 
 }  // namespace logitless::sink

@@ -20,20 +20,20 @@
 
 namespace logitless::sink {
 
-/// What the sinks of a call are made of.
+/// Inputs for constructing the sinks of a call.
 struct SinkInputs {
   const kernels::RowKernels& kernels;
-  const gemm::Backend& gemm;  // for sinks that multiply when a chunk is finished
+  const gemm::Backend& gemm;  // for sinks that run products when a chunk ends
   const problem::HiddenProblem& problem;
   const source::Source& source;
 };
 
-/// The sinks of a call: one for each output that is wanted. The planner lets them measure the memory that
-/// they take, and the run lets them take it. A new sink is a member here.
+/// The sinks of a call: one per requested output. The planner measures their memory with a measuring arena,
+/// and the run takes it. To add a sink, add a member here.
 template <class Sum>
 class CallSinks {
  public:
-  /// All that is given must outlive this.
+  /// All arguments must outlive this.
   CallSinks(const SinkInputs& inputs, const GradientMatrices& outputs, const Sizes& sizes) {
     const kernels::RowKernels& kernels = inputs.kernels;
     const source::Product& product = inputs.source.products().front();
@@ -57,7 +57,7 @@ class CallSinks {
     }
     if (outputs.d_bias.data) {
       bias_.emplace(kernels, outputs.d_bias, outputs.d_bias_mode);
-      // d_weight's first chain of a tile has the order that these sums need, and they add little to it.
+      // The bias sums need the order of d_weight's first chain, and they add little work to it.
       if (weight_) bias_->join(count_ - 1);
       add(*bias_);
     }
@@ -73,14 +73,14 @@ class CallSinks {
   CallSinks(const CallSinks&) = delete;
   CallSinks& operator=(const CallSinks&) = delete;
 
-  /// Calls use(sink) with each that sums a gradient of states, be they the hidden states or those of a LoRA.
+  /// Calls use(sink) for each sink that sums a gradient of states: hidden states or LoRA states.
   template <class Use>
   void for_each_of_states(const Use& use) const {
     if (hidden_) use(*hidden_);
     if (lora_) use(lora_->states());
     if (lora_states_) use(*lora_states_);
   }
-  /// Returns the sinks in the order in which a part goes to them.
+  /// Returns the sinks in the order in which each part is added to them.
   std::span<Sink<Sum>* const> all() const { return std::span<Sink<Sum>* const>(all_).first(count_); }
 
  private:
@@ -96,7 +96,7 @@ class CallSinks {
   std::optional<HiddenSink<Sum>> lora_states_;
   std::optional<WeightSink<Sum>> lora_b_;
   const WeightTileSink no_callback_ = {};
-  static constexpr size_t kMost = 8;  // A call makes no allocation for its list.
+  static constexpr size_t kMost = 8;  // the list is in place: a call does not allocate it
   std::array<Sink<Sum>*, kMost> all_ = {};
   size_t count_ = 0;
 };

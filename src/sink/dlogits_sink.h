@@ -10,8 +10,8 @@
 
 namespace logitless::sink {
 
-/// The gradients of finished logits: each row is written once, to its place. There are no sums, so that this
-/// is no Sink.
+/// Writes the gradients of finished logits. Each row is written once and needs no sums, so this is not a
+/// Sink.
 class DlogitsSink {
  public:
   /// `out` must outlive this.
@@ -19,9 +19,9 @@ class DlogitsSink {
 
   DType dtype() const { return out_.dtype; }
 
-  /// Writes rows [begin, end): make(row, to) writes those of `rows` (increasing) that have a gradient, as
-  /// has_gradient(row) says, and all others become zeros. Logits that stand in place of their gradients stay
-  /// until their row is written.
+  /// Writes rows [begin, end). `rows` are increasing; for each of them with has_gradient(row), make(row, to)
+  /// writes the gradient. All other rows become zeros. If the gradients overwrite their logits in place, each
+  /// row's logits stay valid until that row is written.
   template <class HasGradient, class Make>
   void write(int64_t begin, int64_t end, std::span<const int64_t> rows, const HasGradient& has_gradient,
              const Make& make) const {

@@ -12,20 +12,20 @@
 
 namespace logitless::sink {
 
-/// Gradients of the logits of some rows and vocabulary entries, on their way to the sinks: a tile, or all of
-/// them.
+/// Gradients of the logits for some rows and vocabulary entries, as the sinks receive them: one tile, or all
+/// of them.
 struct GradientPart {
-  std::array<gemm::Operand, 2> terms;  // [rows, entries] each; their sum is the gradient
+  std::array<gemm::Operand, 2> terms;  // [rows, entries] each; the gradient is their sum
   int term_count = 1;
-  kernels::Residuals residuals;  // of [rows] and [entries], where the sinks put them back
-  // [entries]: what they weigh in the mean of the head; null but for the first rows of a chunk
+  kernels::Residuals residuals;  // [rows] and [entries], if the sinks correct for rounding
+  // [entries]: weights for the mean of the head's rows; null except for the first row block of a chunk
   const bfloat16* entry_weights = nullptr;
-  std::span<const int64_t> rows;  // of hidden
-  bool contiguous = true;         // they follow one another in hidden
-  source::Room gathered;          // where the states of the rows have been copied together, if they have
-  // [rows]: what the sums of a row so far are multiplied with before the part is added; null: nothing
+  std::span<const int64_t> rows;  // row numbers in hidden
+  bool contiguous = true;         // the rows are consecutive in hidden
+  source::Room gathered;          // holds the states of the rows, if they were gathered
+  // [rows]: factors for the row sums so far, applied before this part is added; null: no scaling
   const double* row_scales = nullptr;
-  int64_t first_row = 0;  // rows of the chunk before these
+  int64_t first_row = 0;  // number of rows in the chunk before these
   int64_t first_entry = 0;
   int64_t entries = 0;
 
@@ -43,7 +43,7 @@ struct GradientPart {
     return out;
   }
 
-  /// Calls use(term, first) with each term; what they make is added up.
+  /// Calls use(term, first) for each term; the caller adds up the results.
   template <class Use>
   void for_each_term(const Use& use) const {
     for (int i = 0; i < term_count; ++i) use(terms[static_cast<size_t>(i)], i == 0);

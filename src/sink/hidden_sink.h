@@ -17,7 +17,7 @@
 
 namespace logitless::sink {
 
-/// Writes zeros to the rows of an overwritten output for which has_sums(row) is false.
+/// Sets the rows for which has_sums(row) is false to zero, if the output is overwritten.
 template <class HasSums>
 void clear_other_rows(const problem::Rows<Matrix>& out, WriteMode mode, const HasSums& has_sums) {
   if (mode != WriteMode::kOverwrite) return;
@@ -26,7 +26,8 @@ void clear_other_rows(const problem::Rows<Matrix>& out, WriteMode mode, const Ha
   }
 }
 
-/// The gradient [N, cols] of a product's states (+)= gradients · head: d_hidden.
+/// The gradient [N, cols] of a product's states: out (+)= gradients · head. For the main product this is
+/// d_hidden.
 template <class Sum>
 class HiddenSink final : public Sink<Sum> {
  public:
@@ -54,10 +55,10 @@ class HiddenSink final : public Sink<Sum> {
     }
   }
 
-  /// Lets sums that are not apart stand in these rows, which have the shape and type of those before.
+  /// Redirects sums that are not apart to `out`, which has the shape and type of the previous output.
   void set_out(const problem::Rows<Matrix>& out) { out_ = out; }
 
-  /// Returns the head that the gradients are multiplied with.
+  /// Returns the head that the gradients are multiplied by.
   const source::Head& head() const { return head_; }
   int64_t splits() const override { return core::div_up(out_.cols, columns_); }
 
@@ -102,12 +103,12 @@ class HiddenSink final : public Sink<Sum> {
     if (part.residuals.rows) residuals_.add(part, component, first, product, multiply);
   }
 
-  /// Returns the sums of `row`, which is row `place` of the chunk.
+  /// Returns the sums of row `row`, which is row `place` of the chunk.
   Sum* sums(int64_t place, int64_t row) const {
     return sizes_.hidden_apart ? sums_ + place * out_.cols : static_cast<Sum*>(out_.place(row).data);
   }
 
-  /// Adds what rounding the gradients of a chunk has left to the sums of its rows.
+  /// Corrects the sums of a chunk's rows for the rounding of the gradients.
   void put_back(std::span<const int64_t> rows, int threads) {
     if (!sizes_.keeps_residuals) return;
     residuals_.put_back(kernels_, rows, threads, [&](int64_t i, int64_t row) { return sums(i, row); });
@@ -145,10 +146,10 @@ class HiddenSink final : public Sink<Sum> {
   const source::RowBreaks breaks_;
   const WriteMode mode_;
   const Sizes sizes_;
-  const int64_t columns_;  // that one task adds to
-  Sum* sums_ = nullptr;    // [rows, cols], where they are apart
+  const int64_t columns_;  // components per task
+  Sum* sums_ = nullptr;    // [rows, cols] if sums are apart from the output
   RowResiduals<Sum> residuals_;
-  // [part.rows, columns] a thread: products of rows that do not follow one another
+  // Per thread, [part.rows, columns]: products for rows that are not consecutive in the output
   core::Array<Sum*> scratch_;
 };
 

@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of logits that are multiplied as bfloat16 lose what rounding leaves of them, r = d - bf16(d). A
-// direction that all rows of a matrix share turns the sum of these into an error: with w̄ the mean row of the
-// head and x̄ that of the states,
+// Gradients of logits that are multiplied as bfloat16 have a rounding residual r = d - bf16(d). If all rows
+// of a matrix share a direction, the sum of the residuals becomes an error in that direction: with the mean
+// row w̄ of the head and the mean row x̄ of the states,
 //
 //     Σ_v r_iv w_v = (Σ_v r_iv) w̄ + Σ_v r_iv (w_v - w̄)    Σ_i r_iv x_i = (Σ_i r_iv) x̄ + Σ_i r_iv (x_i - x̄)
 //
-// The sums in brackets come from the row kernels (kernels::Residuals); the first terms are put back here.
-// What is left has no direction in common, so that roundings cancel in it.
+// The row kernels compute the sums in brackets (kernels::Residuals); this file adds the first terms to the
+// gradients. The second terms have no common direction, so the roundings cancel in them.
 #pragma once
 
 #include <omp.h>
@@ -28,10 +28,10 @@
 
 namespace logitless::sink {
 
-/// Puts (Σ_v r_iv) w̄ back, for the sums of a chunk's rows. In w̄ an entry weighs what the first rows'
-/// gradients come to there: entries that hardly ever matter may share what the others do not. Any weights are
-/// right, if w̄ is finite; where it is not, because the weights are too large to be summed, nothing is put
-/// back.
+/// Adds (Σ_v r_iv) w̄ to the sums of a chunk's rows. Each entry's weight in w̄ is its sum of |gradient| over
+/// the first row block of the first chunk, because entries with small gradients may share a direction that
+/// the others do not have. Any weights are correct if w̄ is finite. If w̄ is not finite, because the head's
+/// values are too large to sum, no correction is added.
 template <class Sum>
 class RowResiduals {
  public:
@@ -41,8 +41,8 @@ class RowResiduals {
   }
   void take(core::Arena& arena, int64_t rows) { left_ = arena.take<double>(rows); }
 
-  /// Keeps those of a part, which come in the order of the vocabulary; `product` is the one that has added
-  /// the part to some components, of which `component` is the first.
+  /// Adds the residuals of a part; parts arrive in vocabulary order. `product` is the product that added the
+  /// part to some components, the first of which is `component`.
   void add(const GradientPart& part, int64_t component, bool first, gemm::Product<Sum> product,
            const source::Multiplier& multiply) {
     if (component == 0) {
@@ -59,7 +59,7 @@ class RowResiduals {
       if (first) mass_ = 0;
       for (int64_t v = 0; v < part.entries; ++v) mass_ += widened(part.entry_weights[v]);
     }
-    // The chain of the first rows also sums the head, whose part is at hand.
+    // The chain of the first rows also sums the head, whose operand is in use here anyway.
     product.a = {part.entry_weights, DType::kBFloat16, product.k, false};
     product.m = 1;
     product.c = mean_ + component;
@@ -68,7 +68,7 @@ class RowResiduals {
     multiply(product);
   }
 
-  /// Adds them to sums(i, rows[i]) for each row i of the chunk.
+  /// Adds the correction to sums(i, rows[i]) for each row i of the chunk.
   template <class Sums>
   void put_back(const kernels::RowKernels& kernels, std::span<const int64_t> rows, int threads, const Sums& sums) {
     if (!rows.empty() && !has_mean_) find_mean();
@@ -88,7 +88,7 @@ class RowResiduals {
     return std::accumulate(scales, scales + count, 0.0) / static_cast<double>(count);
   }
 
-  // Multiplies what the weights so far have come to.
+  // Scales the weighted sums so far.
   void scale(double by, int64_t component, int64_t components) {
     if (by == 1) return;
     if (component == 0) mass_ *= by;
@@ -107,13 +107,13 @@ class RowResiduals {
   }
 
   int64_t cols_ = 0;
-  Sum* mean_ = nullptr;     // [cols]: the sum of the head's rows, each with its weight, and then their mean
-  double* left_ = nullptr;  // [rows]
-  double mass_ = 0;         // the sum of the weights; 0: nothing is put back
+  Sum* mean_ = nullptr;     // [cols]: the weighted sum of the head's rows, then their mean
+  double* left_ = nullptr;  // [rows]: Σ_v r_iv
+  double mass_ = 0;         // the sum of the weights; 0: no correction
   bool has_mean_ = false;
 };
 
-/// Puts (Σ_i r_iv) x̄ back, for the sums of vocabulary entries over the rows of a chunk.
+/// Adds (Σ_i r_iv) x̄ to the sums of vocabulary entries, which run over the rows of a chunk.
 template <class Sum>
 class EntryResiduals {
  public:
@@ -123,7 +123,7 @@ class EntryResiduals {
     mean_ = arena.take<Sum>((1 + 2 * kParts) * cols);
   }
 
-  /// Finds the mean of these rows: that of some parts of them, and then of these in their order.
+  /// Computes the mean of these rows: kParts partial sums in parallel, then their sum in order.
   void begin_chunk(const kernels::RowKernels& kernels, const source::States& states, std::span<const int64_t> rows,
                    int threads) {
     const auto count = static_cast<int64_t>(rows.size());
@@ -141,7 +141,7 @@ class EntryResiduals {
     for (int64_t part = 0; part < kParts; ++part) typed.add(mean_ + (1 + 2 * part) * cols_, cols_, mean_);
   }
 
-  /// Keeps those of a part, which come in the order of the rows.
+  /// Adds the residuals of a part; parts arrive in row order.
   void add(const GradientPart& part) {
     Sum* const to = left_ + part.first_entry;
     for (int64_t v = 0; v < part.entries; ++v) {
@@ -155,8 +155,8 @@ class EntryResiduals {
  private:
   static constexpr int64_t kParts = 16;
   int64_t cols_ = 0;
-  Sum* left_ = nullptr;  // [entries of the vocabulary that are here]
-  Sum* mean_ = nullptr;  // [1 + 2 kParts, cols]: the mean, and a part's with a row of it widened
+  Sum* left_ = nullptr;  // [entries]: Σ_i r_iv
+  Sum* mean_ = nullptr;  // [1 + 2 kParts, cols]: the mean, then for each part its sum and a widened row
 };
 
 }  // namespace logitless::sink

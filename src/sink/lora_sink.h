@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The gradients of what a LoRA multiplies. With G = dL/dr and states U = scale · x aᵀ,
+// The gradients of the inputs of a LoRA. With G = dL/dr and states U = scale · x aᵀ,
 //
 //     dU = G b,   d_a = scale · dUᵀ x,   d_hidden = G w + scale · dU a
 //
-// and d_b = Gᵀ U is a WeightSink's.
+// A WeightSink computes d_b = Gᵀ U.
 #pragma once
 
 #include <omp.h>
@@ -25,27 +25,27 @@
 
 namespace logitless::sink {
 
-/// Tells whether some gradient stands behind dU.
+/// Returns whether any requested gradient is computed from dU.
 inline bool needs_lora_states(const problem::HiddenProblem& problem, const GradientMatrices& outputs) {
   const LoraMatrices& lora = problem.head.lora;
   return lora.given() && !lora.has_states() && (outputs.wants_d_hidden() || outputs.d_lora_a.data);
 }
 
-/// Returns the sizes of a sink whose sums are few enough to stand apart from any output.
+/// Returns the sizes for a sink whose sums are small enough to be kept apart from any output.
 inline Sizes with_sums_apart(Sizes sizes) {
   sizes.hidden_apart = true;
   return sizes;
 }
 
-/// From dU [rows, r] of some rows to what stands behind a.
+/// Computes d_a and the LoRA's share of d_hidden from dU [rows, r].
 template <class Sum>
 class BehindLora {
  public:
-  // A task makes so many columns, of so many rows at a time: 128 KiB of float32, which stay in L2.
+  // A task computes kRows x kColumns sums at a time: 128 KiB of float32, which stay in L2.
   static constexpr int64_t kRows = 64;
   static constexpr int64_t kColumns = 512;
 
-  /// All that is given must outlive this.
+  /// All arguments must outlive this.
   BehindLora(const kernels::RowKernels& kernels, const gemm::Backend& gemm, const problem::HiddenProblem& problem,
              const GradientMatrices& outputs, int threads)
       : kernels_(kernels),
@@ -72,12 +72,12 @@ class BehindLora {
     }
   }
 
-  /// Makes scale · dU of dU of some rows.
+  /// Turns dU of `rows` rows into scale · dU, in place.
   void scale(Sum* d_states, int64_t rows) const {
     std::for_each(d_states, d_states + rows * rank(), [this](Sum& value) { value *= scale_; });
   }
-  /// Adds what comes of scale · dU of `rows`, which stand there one after the other, to d_a and, unless
-  /// `hidden` is null, to hidden->sums(i, rows[i]).
+  /// `d_states` is scale · dU of `rows`, contiguous. Adds its products to d_a and, unless `hidden` is null,
+  /// to hidden->sums(i, rows[i]).
   void add(std::span<const int64_t> rows, const Sum* d_states, const HiddenSink<Sum>* hidden, int threads) {
     if (rows.empty()) return;
     const auto alone = gemm_.single_threaded_region();
@@ -94,7 +94,7 @@ class BehindLora {
     added_ = true;
   }
 
-  /// Hands d_a on.
+  /// Stores d_a.
   void finish() {
     if (!out_.data) return;
     if (!added_) {
@@ -112,7 +112,7 @@ class BehindLora {
   struct PerThread {
     void* gemm = nullptr;
     Sum* sums = nullptr;          // [kRows, kColumns]
-    std::byte* states = nullptr;  // [kRows, kColumns], of rows that do not follow one another
+    std::byte* states = nullptr;  // [kRows, kColumns], for rows that are not consecutive
   };
 
   int64_t rank() const { return a_.entries(); }
@@ -141,7 +141,7 @@ class BehindLora {
     }
   }
 
-  // Adds columns [first, first + kColumns) of all rows, in their order.
+  // Adds columns [first, first + kColumns) of all rows, in row order.
   void add_to_a(std::span<const int64_t> rows, const Sum* d_states, int64_t first) const {
     const PerThread& mine = scratch();
     const source::Multiplier multiply = multiplier(mine);
@@ -184,18 +184,18 @@ class BehindLora {
   const source::RowBreaks breaks_;
   const Matrix out_;
   const WriteMode mode_;
-  const bool apart_;     // d_a is narrower than its sums
-  Sum* sums_ = nullptr;  // [r, H], where they are apart
+  const bool apart_;     // d_a has a narrower type than its sums
+  Sum* sums_ = nullptr;  // [r, H] if apart_
   bool added_ = false;
   core::Array<PerThread> threads_;
 };
 
-/// dU, and what stands behind it. A chunk's d_hidden is finished here, because it has a part that needs the
-/// whole of dU.
+/// Sums dU and computes the gradients that depend on it. It also completes a chunk's d_hidden, because that
+/// has a term that needs all of dU.
 template <class Sum>
 class LoraSink final : public Sink<Sum> {
  public:
-  /// `hidden` is the sink of d_hidden, or null. All that is given must outlive this.
+  /// `hidden` is the sink of d_hidden, or null. All arguments must outlive this.
   LoraSink(const kernels::RowKernels& kernels, const gemm::Backend& gemm, const problem::HiddenProblem& problem,
            const source::Product& product, const GradientMatrices& outputs, HiddenSink<Sum>* hidden, const Sizes& sizes)
       : Sink<Sum>(ChainOf::kRowBlock),
@@ -205,7 +205,7 @@ class LoraSink final : public Sink<Sum> {
                 WriteMode::kOverwrite, with_sums_apart(sizes)),
         behind_(kernels, gemm, problem, outputs, sizes.threads) {}
 
-  /// Returns the sums of dU.
+  /// Returns the sink that sums dU.
   const HiddenSink<Sum>& states() const { return states_; }
 
   void take_lasting(core::Arena& arena) override {

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What becomes of the gradients of logits. A sink takes the memory of its sums, adds parts to them, and hands
-// them to an output. It does not know who calls: the order of the parts, and what multiplies, are the
-// schedule's. And no schedule knows which sinks there are.
+// Sinks sum the gradients of logits into outputs: a sink takes memory for its sums, adds parts to them and
+// stores the result. Sinks do not depend on the schedule, which chooses the order of the parts and the
+// multiplier, and schedules do not depend on which sinks there are.
 #pragma once
 
 #include <cstddef>
@@ -17,30 +17,32 @@
 
 namespace logitless::sink {
 
-/// How the work on gradients is cut, as far as sinks need to know.
+/// The sizes of the gradient computation that sinks depend on.
 struct Sizes {
   source::PartSizes part;
-  int64_t rows = 0;     // most rows of a chunk
-  int64_t entries = 0;  // of the vocabulary, all parts together
-  int threads = 1;      // that may add parts
-  /// This many vocabulary tiles are summed at the same time where each is handed on by itself.
+  int64_t rows = 0;     // most rows in a chunk
+  int64_t entries = 0;  // vocabulary entries of all parts together
+  int threads = 1;      // number of threads that may add parts
+  /// Number of vocabulary tiles that are summed at the same time, if d_weight is summed in separate tiles.
   int64_t weight_tiles = 0;
-  /// Sums of d_weight that cannot stand in the output are those of all entries, until the call ends.
+  /// If d_weight cannot be summed in the output, it is summed in one separate matrix until the call ends, not
+  /// in tiles.
   bool weight_apart = false;
-  /// Sums of d_hidden stand apart from the output until all vocabulary entries are in them.
+  /// Sums of d_hidden are kept apart from the output until they cover all vocabulary entries.
   bool hidden_apart = false;
-  /// Rows of some part may not follow one another in d_hidden.
+  /// Some part may have rows that are not consecutive in d_hidden.
   bool scatter = false;
-  /// Parts have residuals, which are put back.
+  /// Parts have residuals, for which the sums are corrected.
   bool keeps_residuals = false;
-  /// Gradients of states are made of expected rows, and no sink of the call makes them.
+  /// Gradients of states are computed from expected rows, not by a sink of this call.
   bool states_elsewhere = false;
 };
 
-/// What a sink has sums for. Parts that go into the same sums are added one after another: they form a chain.
+/// What a sink keeps separate sums for. Parts that are added to the same sums form a chain and are added one
+/// after another.
 enum class ChainOf {
-  kRowBlock,   // sums over the vocabulary, in its order
-  kVocabTile,  // sums over the rows, in the order of row blocks
+  kRowBlock,   // sums over the vocabulary, in vocabulary order
+  kVocabTile,  // sums over the rows, in row-block order
 };
 
 template <class Sum>
@@ -51,40 +53,42 @@ class Sink {
   Sink(const Sink&) = delete;
   Sink& operator=(const Sink&) = delete;
 
-  /// Takes the sums that live as long as the call.
+  /// Takes memory for sums that live until the call ends.
   virtual void take_lasting(core::Arena&) {}
-  /// Takes the sums and scratch that live from the first part of a chunk to finish_chunk().
+  /// Takes memory for sums and scratch that live from the first part of a chunk to finish_chunk().
   virtual void take(core::Arena&) {}
 
   ChainOf chain_of() const { return chain_of_; }
-  /// Returns how many tasks share the components of a part. Each of them has a chain of its own.
+  /// Returns the number of tasks that share the components of a part. Each task has its own chain.
   virtual int64_t splits() const { return 1; }
   /// Returns how many vocabulary tiles are summed at the same time, apart from the output: finish_tile()
-  /// hands each on once all rows are in it, and another one takes its place. 0: tiles are not handed on.
+  /// stores each tile, or passes it to a callback, once it covers all rows, and another tile reuses its
+  /// memory. 0: there are no such tiles.
   virtual int64_t tiles_apart() const { return 0; }
-  /// Returns the place in the list of the sink whose chains this one's parts join, instead of chains of their
-  /// own. It has the same chain_of(), and at least as many splits.
+  /// Returns the index in the list of the sink whose chains this sink's parts join, if it has no chains of
+  /// its own. That sink has the same chain_of() and at least as many splits.
   const std::optional<size_t>& joins() const { return joins_; }
   void join(size_t sink) { joins_ = sink; }
 
-  /// Returns whether finish_tile() is to be called for each vocabulary tile once all rows of the chunk are
-  /// in it.
+  /// Returns whether finish_tile() must be called for each vocabulary tile once it covers all rows of the
+  /// chunk.
   virtual bool finishes_tiles() const { return tiles_apart() > 0; }
 
-  /// Makes ready for a chunk of these rows of hidden, on a team of at most `threads`.
+  /// Prepares for a chunk with these rows of hidden, with at most `threads` threads.
   virtual void begin_chunk(std::span<const int64_t> /*rows*/, int /*threads*/) {}
-  /// Adds the components of one split of the part. `first` says that nothing was added to these sums before.
-  /// Threads that add at the same time have different numbers `thread`.
+  /// Adds the components of one split of the part. `first`: nothing was added to these sums before. Threads
+  /// that add at the same time have different values of `thread`.
   virtual void add(const GradientPart& part, int64_t split, bool first, int thread,
                    const source::Multiplier& multiply) = 0;
 
-  /// Completes the sums of one vocabulary tile, and hands them on where they are apart, on a team of at most
-  /// `threads`.
+  /// Completes the sums of one vocabulary tile and, if they are apart from the output, stores them or passes
+  /// them to a callback, with at most `threads` threads.
   virtual void finish_tile(int64_t /*first_entry*/, int64_t /*entries*/, int /*threads*/) {}
-  /// Hands the sums of a chunk on, where these are apart; its row i is row rows[i] of hidden.
+  /// Stores the sums of a chunk if they are apart from the output. Row i of the chunk is row rows[i] of
+  /// hidden.
   virtual void finish_chunk(std::span<const int64_t> /*rows*/, int /*threads*/) {}
-  /// Does what is left after the last chunk. Parts had the rows that has_parts[N] marks, and where there was
-  /// any, `any` is true; other outputs become zeros, unless they are added to.
+  /// Completes the output after the last chunk. has_parts[N] marks the rows that parts had; `any`: some row
+  /// had one. Rows and entries without parts become zeros if the output is overwritten.
   virtual void finish(const core::Array<bool>& has_parts, bool any) = 0;
 
  private:
@@ -92,7 +96,7 @@ class Sink {
   std::optional<size_t> joins_;
 };
 
-/// Sinks in the order in which a part goes to them.
+/// Sinks in the order in which each part is added to them.
 template <class Sum>
 using Sinks = std::span<Sink<Sum>* const>;
 

@@ -9,8 +9,8 @@
 
 namespace logitless::sink {
 
-/// The one place where finished sums become an output: `count` of them are copied, added or rounded
-/// once to `to`, whose type is that of the sums or a 16-bit one.
+/// Copies, adds or rounds (once) `count` finished sums to the output `to`, whose type is Sum's or a 16-bit
+/// type. Every sink that keeps its sums apart from the output stores them with this function.
 template <class Sum>
 void store_sums(const kernels::RowKernels& kernels, const Sum* sums, int64_t count, WriteMode mode, void* to,
                 DType dtype) {

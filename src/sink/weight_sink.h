@@ -15,25 +15,26 @@
 
 namespace logitless::sink {
 
-/// Where the sums of a head's gradient stand.
+/// Where a head's gradient is summed.
 enum class SumsIn {
   kOutput,
-  kTiles,  ///< of their own, each handed on once all rows are in it
-  kWhole,  ///< all of them, apart from the output until the call ends
+  kTiles,  ///< in separate tiles, each stored once it covers all rows
+  kWhole,  ///< in one separate matrix until the call ends
 };
 
-/// Returns whether the sums of d_weight cannot stand in the output, which has a narrower type or is a
+/// Returns whether d_weight cannot be summed in the output, because that has a narrower type or is a
 /// callback.
 template <class Sum>
 bool is_summed_apart(const GradientMatrices& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
 }
 
-/// The gradient of a product's head (+)= gradientsᵀ · states, in the head's layout: d_weight or its callback.
+/// The gradient of a product's head: out (+)= gradientsᵀ · states, in the head's layout. It is d_weight or
+/// its callback.
 template <class Sum>
 class WeightSink final : public Sink<Sum> {
  public:
-  /// Where `callback` is empty, `out` has the head's shape.
+  /// `out` has the head's shape, unless `callback` is set.
   WeightSink(const kernels::RowKernels& kernels, const source::Product& product, const Matrix& out, WriteMode mode,
              const WeightTileSink& callback, SumsIn sums_in, const Sizes& sizes)
       : Sink<Sum>(ChainOf::kVocabTile),
@@ -121,7 +122,7 @@ class WeightSink final : public Sink<Sum> {
   }
 
  private:
-  // Adds what rounding the gradients of a chunk has left to the sums of entries.
+  // Corrects the sums of these entries for the rounding of a chunk's gradients.
   void put_back(int64_t first_entry, int64_t entries) const {
     const int64_t stride = apart() ? tile_stride_ : place_.stride;
     Sum* const sums =
@@ -136,7 +137,7 @@ class WeightSink final : public Sink<Sum> {
     }
   }
 
-  // Hands the sums of entries on to the callback or the output, on a team of at most `threads`.
+  // Passes the sums of these entries to the callback or stores them, with at most `threads` threads.
   void hand_on(const Sum* sums, int64_t stride, int64_t first_entry, int64_t entries, int threads) const {
     const int64_t rows = layout_.rows(entries, cols_), cols = layout_.cols(entries, cols_);
     if (callback_) return callback_(first_entry, entries, ConstMatrix(sums, rows, cols, stride));
@@ -150,7 +151,7 @@ class WeightSink final : public Sink<Sum> {
   }
 
   bool apart() const { return !tiles_.empty(); }
-  // Returns the sums of the vocabulary tile that an entry is in.
+  // Returns the sums of the vocabulary tile that contains an entry.
   Sum* tile(int64_t first_entry) const {
     return tiles_[static_cast<size_t>(first_entry / sizes_.part.entries) % tiles_.size()];
   }
@@ -159,16 +160,16 @@ class WeightSink final : public Sink<Sum> {
   const source::Product& product_;
   const source::Layout layout_;
   const Matrix out_;
-  Matrix place_;  // where parts are added up, unless they are in tiles
+  Matrix place_;  // where parts are summed, unless they are summed in tiles
   const WriteMode mode_;
   const bool whole_apart_;
   const WeightTileSink& callback_;
   const Sizes sizes_;
-  const int64_t cols_;        // of the states
-  const int64_t components_;  // that one task adds to
+  const int64_t cols_;        // columns of the states
+  const int64_t components_;  // components per task
   const int64_t tile_stride_;
   EntryResiduals<Sum> residuals_;
-  core::Array<Sum*> tiles_;  // [part.entries, cols] each, in the head's layout; none: parts go to the output
+  core::Array<Sum*> tiles_;  // [part.entries, cols] each, in the head's layout; empty: sums are in place_
 };
 
 }  // namespace logitless::sink
