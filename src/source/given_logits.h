@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where logits that stand in memory come from: they are a caller's, or all those that plan dense has made.
-// Their rows are read in place, so there is nothing to make, to gather or to plan.
+// A source of logits that are already in memory: a caller's, or all logits of plan dense. Rows are read in
+// place, so nothing is computed, gathered or planned.
 #pragma once
 
 #include <cstdint>
@@ -17,11 +17,11 @@ class GivenLogits {
   GivenLogits() = default;
   explicit GivenLogits(const FinishedLogits& logits) : logits_(logits), given_(true) {}
 
-  /// Tells whether there are any, be they without rows or vocabulary entries.
+  /// Returns whether logits were given, even if they have no rows or no vocabulary entries.
   bool any() const { return given_; }
   DType dtype() const { return logits_.dtype; }
-  /// Returns logits [first, first + count) of a row in the type of the sums: where they stand, or those of a
-  /// 16-bit type in `wide`.
+  /// Returns logits [first, first + count) of a row in the type of the sums: a pointer into the given logits,
+  /// or `wide` if they have a 16-bit type and were widened into it.
   template <class Logit>
   const Logit* values(const kernels::RowKernels& kernels, int64_t row, int64_t first, int64_t count,
                       Logit* wide) const {

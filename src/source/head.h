@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one place that knows how a head's weight is stored.
+// This file alone knows how a head's weight is stored.
 #pragma once
 
 #include <algorithm>
@@ -19,17 +19,17 @@
 
 namespace logitless::source {
 
-/// Where numbers for each vocabulary entry and component stand in a matrix: an entry is a row, or a column in
-/// layout hidden_vocab. A head's weight and its gradient have one Layout.
+/// How a matrix stores one number per vocabulary entry and component: entries are rows, or columns in layout
+/// hidden_vocab. A head's weight and its gradient have the same Layout.
 class Layout {
  public:
   explicit Layout(HeadLayout layout) : hidden_vocab_(layout == HeadLayout::kHiddenVocab) {}
 
-  /// Returns whether an entry is a column.
+  /// Returns whether entries are columns.
   bool is_hidden_vocab() const { return hidden_vocab_; }
   int64_t rows(int64_t entries, int64_t components) const { return hidden_vocab_ ? components : entries; }
   int64_t cols(int64_t entries, int64_t components) const { return hidden_vocab_ ? entries : components; }
-  /// Returns the place of a number, in elements.
+  /// Returns the offset of a number, in elements.
   int64_t offset(int64_t entry, int64_t component, int64_t stride) const {
     return hidden_vocab_ ? component * stride + entry : entry * stride + component;
   }
@@ -74,8 +74,8 @@ inline HeadMatrices slice(const HeadMatrices& head, int64_t first, int64_t count
   return out;
 }
 
-/// The weight of a head as products read it: a matrix where it stands, or what is unpacked and gathered of
-/// one into the scratch of a product.
+/// A head's weight as an operand of products: a matrix that is read in place, or entries that are unpacked or
+/// gathered into a product's scratch.
 class Head {
  public:
   explicit Head(const HeadMatrices& head)
@@ -88,9 +88,9 @@ class Head {
 
   int64_t entries() const { return entries_; }
   int64_t components() const { return components_; }
-  /// Returns the type that products read.
+  /// Returns the type of the operands.
   DType dtype() const { return packed_.given() ? DType::kFloat32 : weight_.dtype; }
-  /// Returns the bytes that an entry takes where it is stored.
+  /// Returns the bytes per entry as stored.
   double entry_bytes() const {
     if (packed_.given()) return static_cast<double>(core::row_bytes(packed_));
     return static_cast<double>(size_of(weight_.dtype)) * static_cast<double>(components_);
@@ -104,19 +104,20 @@ class Head {
     packed_.given() ? copy(Unpacker(kernels, packed_)) : copy(nullptr);
   }
 
-  /// How an operand stands in a product: as op(M) [components, entries], or as op(M) [entries, components].
+  /// The orientation of an operand in a product: op(M) [components, entries] or op(M) [entries, components].
   enum class Order { kComponentsFirst, kEntriesFirst };
-  /// Tells whether such an operand is a transpose of what stands in memory.
+  /// Returns whether such an operand is the transpose of the matrix in memory.
   bool is_transposed(Order order) const {
     const bool components_first = in_place() && layout_.is_hidden_vocab();
     return components_first != (order == Order::kComponentsFirst);
   }
-  /// Returns the bytes of scratch that operand() needs for so many entries.
+  /// Returns the bytes of scratch that operand() needs for `entries` entries.
   size_t scratch_bytes(int64_t entries) const {
     return in_place() ? 0 : static_cast<size_t>(entries * components_) * size_of(dtype());
   }
-  /// Returns the part that holds vocabulary entries [entry, entry + entries) and components [component,
-  /// component + components), for `multiply`. It lives as long as what the scratch of that holds.
+  /// Returns vocabulary entries [entry, entry + entries) and components [component, component + components)
+  /// as an operand for `multiply`. If it is not in place, the operand is in multiply.scratch.head and valid
+  /// until that is written again.
   gemm::Operand operand(Order order, int64_t entry, int64_t entries, int64_t component, int64_t components,
                         const Multiplier& multiply) const {
     if (in_place()) {
@@ -138,7 +139,7 @@ class Head {
  private:
   bool in_place() const { return ids_.empty() && !packed_.given(); }
 
-  // `unpack` is an Unpacker, or null where the weight is a matrix.
+  // `unpack` is an Unpacker, or null if the weight is a matrix.
   template <class Unpack>
   void copy_components(const Unpack& unpack, int64_t entry, int64_t first, int64_t count, void* to) const {
     const int64_t row = ids_.empty() ? entry : ids_[static_cast<size_t>(entry)];

@@ -16,10 +16,10 @@ namespace {
 using problem::HiddenProblem;
 using problem::StatesAndHead;
 
-// So many rows are multiplied at once: with H = 1,536 and float32 they are 768 KiB, which stay in L2.
+// Rows per product. With H = 1,536 and float32 they are 768 KiB, which stay in L2.
 constexpr int64_t kRows = 128;
 
-// x aᵀ is made as logits are, by a source whose head is a.
+// x aᵀ is computed like logits, by a source whose head is a.
 Source source_of(const StatesAndHead& of) {
   core::Array<Product> products;
   products.push_back({States(problem::rows_of(of)), Head(HeadMatrices(of.head.lora.a))});
@@ -48,7 +48,7 @@ core::Array<PerThread<Sum>> take_scratch(core::Arena& arena, const Source& sourc
   return threads;
 }
 
-// Where `out` is null, only the memory is taken.
+// If `out` is null, this only takes the memory.
 template <class Sum>
 void make_states(core::Arena& arena, const HiddenProblem& problem, const StatesAndHead& of, const LoraTeam& team,
                  Sum* out) {
@@ -78,7 +78,7 @@ void make_states(core::Arena& arena, const HiddenProblem& problem, const StatesA
   });
 }
 
-// Tells whether states are made here.
+// Returns whether this file computes the states: there is a LoRA, and its states are not given.
 bool makes_states(const StatesAndHead& of) { return of.head.lora.given() && !of.head.lora.has_states(); }
 
 void make_states(core::Arena& arena, const HiddenProblem& problem, const StatesAndHead& of, const LoraTeam& team,

@@ -8,18 +8,18 @@
 
 namespace logitless::source {
 
-/// Memory for one product at a time.
+/// Scratch for one product at a time.
 struct Scratch {
   void* gemm = nullptr;
-  void* head = nullptr;  // of Head::operand()
+  void* head = nullptr;  // for Head::operand()
 };
 
-/// What multiplies: the calling thread, or a team of the backend's own.
+/// Computes products on the calling thread, or on a team of threads of the backend.
 struct Multiplier {
   const gemm::Backend& gemm;
   const kernels::RowKernels& kernels;
   Scratch scratch;
-  int team = 0;  // 0: the calling thread alone, which may be one of a region
+  int team = 0;  // 0: only the calling thread, which may be in a parallel region
 
   template <class T>
   void operator()(const gemm::Product<T>& product) const {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The states of a pass's tiles as the backend packs them: once for the whole vocabulary.
+// The states of a pass's tiles in the backend's packed format, packed once for the whole vocabulary.
 #pragma once
 
 #include <omp.h>
@@ -17,22 +17,22 @@ namespace logitless::source {
 
 class PackedStates {
  public:
-  /// Has no room until it is assigned.
+  /// Has no memory until it is assigned.
   PackedStates() = default;
   PackedStates(core::Arena& arena, size_t bytes)
       : data_(static_cast<std::byte*>(arena.take_bytes(bytes))), room_(bytes) {}
 
-  /// Returns the room for these blocks, or 0 where the backend packs none.
+  /// Returns the bytes for packing these blocks, or 0 if the backend does not pack rows.
   static size_t bytes_of(const Source& source, const gemm::Backend& gemm, std::span<const RowBlock> blocks) {
     size_t bytes = 0;
     for (const RowBlock& block : blocks) bytes += source.packed_bytes(gemm, block.tile_rows);
     return bytes;
   }
 
-  /// Packs the tile rows of `blocks`, which are of `all`, on a team of at most `threads`. Blocks of rows that
-  /// do not follow one another are gathered into gathered(thread) first. A block that finds no more room,
-  /// because rows were dropped and stand in other blocks now than in those of the plan, is multiplied as it
-  /// stands.
+  /// Packs the tile rows of `blocks`, which belong to `all`, with at most `threads` threads. Rows of blocks
+  /// that are not contiguous are first gathered into gathered(thread). The memory was sized for the plan's
+  /// blocks, but dropping rows can change the blocks: those for which no memory is left are multiplied
+  /// unpacked.
   template <class Gathered>
   void pack(const Source& source, const gemm::Backend& gemm, const kernels::RowKernels& kernels, int threads,
             const RowBlocks& all, std::span<const RowBlock> blocks, const Gathered& gathered) {
@@ -54,7 +54,7 @@ class PackedStates {
     });
   }
 
-  /// Returns what pack() has made of its block b; null where it has not.
+  /// Returns the packed rows of block b of the last pack(), or null if it is not packed.
   const std::byte* of(int64_t b) const { return places_.empty() ? nullptr : places_[static_cast<size_t>(b)]; }
 
  private:

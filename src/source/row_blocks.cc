@@ -38,8 +38,8 @@ void append_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm:
     const auto part = rows.subspan(static_cast<size_t>(at), static_cast<size_t>(in_block));
     out.order.insert(out.order.end(), part.begin(), part.end());
     const int64_t tile_rows = rule.padded(in_block);
-    // A tile that needs more rows than the block has begins on rows before it, where these belong to the same
-    // run.
+    // If the tile needs more rows than the block has, it starts at the rows before the block, if they belong
+    // to the same run.
     const int64_t before = tile_rows - in_block;
     const bool contiguous = before <= at && out.is_run(begin - before, before + in_block);
     for (int64_t r = 0; r < in_block; ++r) out.place.push_back(static_cast<int32_t>(contiguous ? before + r : r));
@@ -69,7 +69,7 @@ RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, cons
 
 void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm::RowRule& rule, RowBlocks& out) {
   core::Array<int64_t> pooled;
-  // A run shorter than half a tile would cost more in a tile of its own than copying it costs.
+  // A run shorter than half a tile is copied: that costs less than a tile of its own.
   const size_t long_run = static_cast<size_t>(std::max<int64_t>(1, most_rows / 2));
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin + 1;
@@ -92,7 +92,7 @@ void append_classed_blocks(std::span<const int64_t> rows, std::span<const int64_
   core::Array<int64_t> waiting[2];
   for (size_t i = 0; i < rows.size(); ++i) waiting[classes[i]].push_back(rows[i]);
   const auto most = static_cast<int64_t>(std::max(waiting[0].size(), waiting[1].size()));
-  // Places of a period are shared equally, so that the larger class says how many periods there are.
+  // The classes have equally many places in a period, so the larger class determines the number of periods.
   const int64_t places = div_up(most, rule.class_rows) * 2 * rule.class_rows;
   const int64_t step = balanced_rows(places, rule.padded(most_rows), rule);
   size_t next[2] = {0, 0};

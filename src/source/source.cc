@@ -37,7 +37,7 @@ RowBreaks Source::breaks() const {
   for (const Product& p : products_) {
     const RowBreaks breaks = p.states.breaks();
     if (p.states.is_matrix() || breaks.time == all.time) continue;
-    // Pieces that end at different rows: then every row is copied.
+    // The pieces of two products end at different rows, so every row is copied.
     all = products_.front().states.is_matrix() && p.side > 0 ? breaks : RowBreaks{1};
   }
   return all;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Rows that products multiply, as operands: in place, or copied together.
+// Rows that products multiply, as operands: in place or gathered.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace logitless::source {
 
-/// Returns where rows that follow one another do not do so in memory.
+/// Returns the pieces in which consecutive rows are in memory at one stride.
 template <class AnyMatrix>
 RowBreaks breaks_of(const problem::Rows<AnyMatrix>& rows) {
   return {rows.is_matrix() ? 0 : rows.places.time};
 }
 
-/// The states of a product: hidden [N, H], or others that have a row for each of its rows.
+/// The states of a product: hidden [N, H], or another matrix with N rows.
 class States {
  public:
   explicit States(const problem::Rows<ConstMatrix>& rows) : rows_(rows) {}
@@ -29,24 +29,24 @@ class States {
   DType dtype() const { return rows_.dtype; }
   size_t row_bytes() const { return static_cast<size_t>(cols()) * size_of(dtype()); }
   RowBreaks breaks() const { return breaks_of(rows_); }
-  /// Returns whether a single product can take all rows in place.
+  /// Returns whether one product can read all rows in place.
   bool is_matrix() const { return rows_.is_matrix(); }
 
-  /// Returns `rows` [rows, cols] as an operand: in place, where they follow one another in memory, or from
-  /// `gathered`, where gather() has put them.
+  /// Returns `rows` [rows, cols] as an operand: `gathered`, into which gather() copied them, or, if that is
+  /// null, the rows in place, which must be consecutive rows of one piece.
   gemm::Operand operand(std::span<const int64_t> rows, const std::byte* gathered) const {
     if (gathered) return {gathered, dtype(), cols(), false};
     if (rows.empty()) return {rows_.matrix.data, dtype(), rows_.places.row_stride, false};
     return in_place(rows.front());
   }
-  /// Returns all rows of a block's tiles [tile_rows, cols] as an operand: in place where they follow one
-  /// another, else from `gathered`, where gather_tile() has put them.
+  /// Returns all rows of a block's tiles [tile_rows, cols] as an operand: in place if the block is
+  /// contiguous, else `gathered`, into which gather_tile() copied them.
   gemm::Operand tile_operand(const RowBlocks& blocks, const RowBlock& block, const std::byte* gathered) const {
     if (!block.contiguous) return {gathered, dtype(), cols(), false};
     return in_place(blocks.order[static_cast<size_t>(block.begin)] - blocks.first_place(block));
   }
 
-  /// Copies `rows` to `to`, one after the other, on a team of at most `threads`.
+  /// Copies `rows` to `to`, consecutively, with at most `threads` threads.
   void gather(std::span<const int64_t> rows, int threads, std::byte* to) const {
     const size_t bytes = row_bytes();
     core::parallel_ranges(threads, static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
@@ -68,8 +68,7 @@ class States {
       }
     }
   }
-  /// Moves the rows that gather_tile() has put at their places together, so that they are as gather() puts
-  /// them.
+  /// Moves the rows that gather_tile() copied to their places together, to where gather() would put them.
   void close_holes(const RowBlocks& blocks, const RowBlock& block, std::byte* gathered) const {
     const size_t bytes = row_bytes();
     std::byte* to = gathered;

@@ -17,7 +17,7 @@ class Unpacker {
         group_(matrix.group < matrix.cols ? matrix.group : 0),
         unpack_(kernels::unpack_kernels_of(kernels.name).of(matrix.packing, group_)) {}
 
-  /// Writes numbers [first, first + count) of a row.
+  /// Unpacks numbers [first, first + count) of a row.
   void operator()(int64_t row, int64_t first, int64_t count, float* to) const {
     kernels::PackedRow packed;
     packed.bytes = reinterpret_cast<const uint8_t*>(core::row_of(matrix_, row));
@@ -28,7 +28,7 @@ class Unpacker {
 
  private:
   const PackedMatrix& matrix_;
-  int64_t group_;  // 0: a row has one scale
+  int64_t group_;  // 0: one scale per row
   kernels::UnpackRow unpack_;
 };
 
