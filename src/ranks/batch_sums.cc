@@ -17,8 +17,8 @@
 namespace logitless::ranks {
 namespace {
 
-// Sums the rows of the next message of `out`, on a team of at most `threads`. What a rank holds travels as it
-// stands, and so do the sums, which are rounded once.
+// Sums the rows of the next message of `out` with at most `threads` threads. Both a rank's rows and their
+// sums are sent in the output's type; sums are computed in Sum and rounded once.
 template <class Sum>
 void sum_next(const kernels::RowKernels& kernels, const Matrix& out, int threads, RowSums& sums) {
   const auto row_of = [&](int64_t row) { return core::element(out.data, out.dtype, row * out.stride); };
@@ -46,7 +46,7 @@ void sum_next(const kernels::RowKernels& kernels, const Matrix& out, int threads
                  out.stride == out.cols ? static_cast<std::byte*>(out.data) : nullptr);
 }
 
-// Each message goes to its ranks, and their sums come back.
+// Counts two exchanges per message: one sends the parts, one returns the sums.
 int64_t exchanges_of(const Group& group, const Matrix& out) {
   if (out.rows == 0 || out.cols == 0) return 0;
   const int64_t row_bytes = out.cols * static_cast<int64_t>(size_of(out.dtype));
@@ -78,7 +78,7 @@ BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& probl
   state("d_lora_b", lora_b);
   early_ = early_chunks > 0;
   for (const int64_t chunks : group_->all_gather(early_chunks)) early_ &= chunks == early_chunks;
-  // A vector is rows, of which each rank sums some.
+  // A vector becomes rows of kRow elements, so that each rank sums some of them.
   constexpr int64_t kRow = 1024;
   const int64_t whole = bias.size / kRow * kRow;
   outputs_ = {weight, lora_a, lora_b, Matrix(bias.data, bias.dtype, whole / kRow, kRow),
@@ -86,15 +86,16 @@ BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& probl
 }
 
 void BatchSums::reached(int64_t entries) {
-  // Whoever comes first waits for the others, as long as one of their tasks takes: so several messages follow
-  // one another each time.
+  // The rank that arrives first waits for the others, for up to the time of one of their tasks. So each
+  // meeting sends several messages.
   constexpr int64_t kMessages = 4;
   if (output_ == 0) advance(entries, kMessages, 1);
 }
 
 void BatchSums::finish() {
   if (!group_) return;
-  // Ranks of a grid meet in every exchange, and those with other vocabulary entries may have more of them.
+  // In a grid of ranks, every exchange also synchronises the other dimension, where ranks with other
+  // vocabulary entries may have more exchanges.
   int64_t exchanges = 0;
   for (const Matrix& out : outputs_) exchanges += exchanges_of(*group_, out);
   const int64_t most = group_->most_before(exchanges);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where ranks have parts of a batch, their gradients of the head are summed over them.
+// If ranks hold parts of a batch, the gradients of the head are summed over these ranks.
 #pragma once
 
 #include <array>
@@ -16,47 +16,47 @@
 
 namespace logitless::ranks {
 
-/// Throws InvalidInput where outputs cannot be summed.
+/// Throws InvalidInput if the outputs cannot be summed.
 void check_sums(const GradientMatrices& outputs, const Shared& shared);
-/// Finished logits have no head.
+/// Finished logits have no head, so there is nothing to check.
 inline void check_sums(const LogitsGradient&, const Shared&) {}
 
-/// Sums what the gradients of a head hold over Shared::weight_ranks, if there are any. Those of d_weight
-/// travel while later ones are made, where all ranks can do so.
+/// Sums the gradients of a head over Shared::weight_ranks, if that is set. If all ranks can do so, rows of
+/// d_weight are sent while later rows are still being computed.
 class BatchSums {
  public:
-  /// Meets the ranks before gradients are made. Throws RankError where these have outputs of other sizes or
-  /// types. `early_chunks`: so many chunks does this rank make, if it calls reached() in the last one; else
-  /// 0. All that is given must outlive this.
+  /// Exchanges the outputs' sizes and types before gradients are computed, and throws RankError if they
+  /// differ between ranks. `early_chunks`: the number of chunks of this rank if it calls reached() in the
+  /// last one, else 0. All arguments must outlive this.
   BatchSums(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
             const Shared& shared, int64_t early_chunks);
   BatchSums(const Context& context, const problem::LogitsProblem&, const LogitsGradient&, const Shared&, int64_t)
       : context_(context) {}
 
-  /// Tells whether all ranks call reached(), at about the same time: one that does not would keep the others
-  /// waiting.
+  /// Returns whether all ranks call reached(), at about the same time. A rank that did not would keep the
+  /// others waiting.
   bool travels_early() const { return early_; }
-  /// The first `entries` rows of d_weight have their last values, and other threads of this call work on:
-  /// sums those that fill a few messages. It is called on the thread that made the call.
+  /// The first `entries` rows of d_weight are final, while other threads of this call still compute. Sums
+  /// those rows that fill several whole messages. Must be called on the thread that made the call.
   void reached(int64_t entries);
-  /// Sums the rest.
+  /// Sums all remaining rows and outputs.
   void finish();
 
  private:
   static constexpr size_t kMostOutputs = 5;
 
-  // Sums the rows up to `end` of the output whose turn it is, as far as they fill so many messages at a time;
-  // behind its last row, the next output has its turn.
+  // Sends groups of `at_least` messages of the current output while they end at or before row `end`. After
+  // its last row, moves to the next output.
   void advance(int64_t end, int64_t at_least, int threads);
 
   const Context& context_;
-  Group* group_ = nullptr;  // null: nothing is summed
+  Group* group_ = nullptr;  // null: no sums
   bool in_double_ = false;
-  int threads_ = 1;  // of the call: inside its regions a Context may say that there are fewer
+  int threads_ = 1;  // of the call: within its regions, a Context may report fewer
   bool early_ = false;
-  std::array<Matrix, kMostOutputs> outputs_ = {};  // d_weight is the first
+  std::array<Matrix, kMostOutputs> outputs_ = {};  // d_weight is first
   size_t output_ = 0;
-  std::optional<RowSums> sums_;  // of this output, once it has begun
+  std::optional<RowSums> sums_;  // of the current output, once its first message was sent
 };
 
 }  // namespace logitless::ranks

@@ -16,15 +16,15 @@ Communicator::~Communicator() = default;
 namespace ranks {
 namespace {
 
-// A rank says what it does next, with how many bytes, and the digest of its statement, before every exchange.
+// Before every exchange each rank sends its next step, the number of bytes, and the digest of its statement.
 enum Step : int64_t { kFailed, kAgree, kGather, kScatter };
 using Said = std::array<int64_t, 3>;
-// What ranks say of themselves before an exchange is 1.5 MiB then, and the messages of a failure 16 MiB.
+// With this many ranks, the headers of an exchange take 1.5 MiB, and the messages of a failure 16 MiB.
 constexpr int kMostRanks = 1 << 16;
-// A message that is longer is cut.
+// Longer messages are truncated.
 constexpr size_t kMessageBytes = 256;
 
-// Memory that is there when the heap's is not, unless there are very many ranks.
+// Scratch on the stack, so that it is available when the heap is exhausted; very many ranks need the heap.
 class Scratch {
  public:
   explicit Scratch(size_t bytes) {
@@ -43,18 +43,18 @@ void exchange_messages(Communicator& communicator, std::string_view mine, Scratc
   communicator.all_gather(text, all.data(), kMessageBytes);
 }
 
-// Meets the others where they are next, with a failure.
+// Joins the other ranks in their next exchange and reports a failure.
 void fail_to(Communicator* communicator, std::string_view message) noexcept {
   if (!communicator) return;
   try {
-    // With a size that is none, there was no call to meet in.
+    // The constructor of Group refused this size, so the other ranks are not in a call.
     if (communicator->size() < 1 || communicator->size() > kMostRanks) return;
     const Said mine = {kFailed};
     Scratch all(kMessageBytes * static_cast<size_t>(communicator->size()));
     communicator->all_gather(mine.data(), all.data(), sizeof mine);
     exchange_messages(*communicator, message, all);
   } catch (...) {
-    // The others are lost; what this rank throws is known.
+    // The other ranks cannot be told. This rank throws its own error.
   }
 }
 
@@ -66,7 +66,7 @@ const char* what_of(const std::exception_ptr& error) noexcept {
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& exception) {
-    return exception.what();  // It lives as long as `error`.
+    return exception.what();  // valid as long as `error`
   } catch (...) {
     return "an exception that is no std::exception";
   }
@@ -125,7 +125,8 @@ void Group::explain() {
   core::Array<uint64_t> mine(most), all(most * ranks);
   for (size_t i = 0; i < count; ++i) mine[i] = fields[i].digest;
   communicator_->all_gather(mine.data(), all.data(), most * sizeof(uint64_t));
-  // The first field in which some rank differs from rank 0. A rank with fewer fields has zeros after them.
+  // Find the first field in which some rank differs from rank 0. A rank with fewer fields has zeros after
+  // them.
   size_t field = most, other = 0;
   for (size_t r = 1; r < ranks; ++r) {
     size_t first = 0;

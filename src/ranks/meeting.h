@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks meet here: before every exchange each rank says whether it goes on, and with a digest what it was
-// given, so that a rank that fails, or that makes another call, ends the call on all of them.
+// The exchanges between ranks. Before every exchange each rank sends whether it continues, and a digest of
+// its inputs. So a rank that fails or makes a different call ends the call on all ranks.
 #pragma once
 
 #include <cstddef>
@@ -16,24 +16,25 @@
 
 namespace logitless::ranks {
 
-/// One group of ranks, for one call. Without a communicator it is a group of one, for which
-/// everything is a copy.
+/// One group of ranks, for one call. Without a communicator it is a group of one rank, and every exchange is
+/// a copy.
 class Group {
  public:
-  /// `name` is what messages call it. Ranks of a grid meet those of `before`, if that is not null, before
-  /// they meet here: a group some of whose ranks have failed goes into no other exchange.
+  /// `name` is the group's name in error messages. In a grid of ranks, each exchange here first synchronises
+  /// the ranks of `before` (if not null), so that a group in which a rank has failed starts no other
+  /// exchange.
   Group(std::string_view name, Communicator* communicator, Group* before = nullptr);
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-  /// Tells whether there are ranks to meet.
+  /// Returns whether there is a communicator.
   bool is_shared() const { return communicator_ != nullptr; }
-  /// What this rank states, all others state too: the next exchange throws RankError where they do not, and
-  /// names the first field that differs.
+  /// The inputs that all ranks must share. If they differ, the next exchange throws RankError with the name
+  /// of the first field that differs.
   Statement& statement() { return statement_; }
 
-  /// All ranks get what each of them gives, [size * count], in their order. Throws RankError where one of
-  /// them has failed, or gives another number of entries.
+  /// Gathers `mine` of all ranks, in rank order, into `all` [size * count]. Throws RankError if a rank has
+  /// failed or passes a different count.
   template <class T>
   void all_gather(std::span<const T> mine, std::span<T> all) {
     gather(mine.data(), all.data(), mine.size_bytes());
@@ -44,29 +45,31 @@ class Group {
     all_gather(std::span(&mine, 1), std::span(all));
     return all;
   }
-  /// Each rank gives an equal part of `mine` to each rank, in their order.
+  /// Sends an equal part of `mine` to each rank, in rank order, and receives one part from each rank into
+  /// `theirs`.
   template <class T>
   void all_to_all(std::span<const T> mine, std::span<T> theirs) {
     scatter(mine.data(), theirs.data(), mine.size_bytes() / static_cast<size_t>(size_));
   }
-  /// Waits for all ranks. Throws RankError where one has failed.
+  /// Waits for all ranks. Throws RankError if one has failed.
   void agree();
-  /// Returns the largest of what the ranks of `before` give; `mine` where there are none. A rank that has
-  /// fewer exchanges here than they have with theirs sits these out: they meet before each.
+  /// Returns the maximum of `mine` over the ranks of `before`, or `mine` if there is no `before`. Every
+  /// exchange here synchronises the ranks of `before`, so a rank with fewer exchanges than this maximum calls
+  /// sit_out() for each missing one.
   int64_t most_before(int64_t mine);
   void sit_out();
-  /// Meets the others where they are next, and tells them that this rank has failed. Does nothing where they
-  /// know of a failure.
+  /// Joins the other ranks in their next exchange and reports that this rank has failed. Has no effect if
+  /// they can no longer be reached or already know of a failure.
   void leave(std::string_view message) noexcept;
 
  private:
   void gather(const void* mine, void* all, size_t bytes);
   void scatter(const void* mine, void* theirs, size_t bytes);
-  // Says what this rank does next, hears what the others do, and throws where that is not the same.
+  // Exchanges the next step with all ranks, and throws if the ranks differ.
   void say(int64_t step, size_t bytes);
-  // Throws the same on all ranks: the first field of the statements that differs.
+  // Throws on all ranks, with the same first field that differs between their statements.
   [[noreturn]] void explain();
-  // Calls a function of the communicator. Whoever throws in it has lost the others.
+  // Calls a function of the communicator. If it throws, this rank can no longer reach the others.
   template <class Function>
   void carry(const Function& function) {
     left_ = true;
@@ -79,12 +82,12 @@ class Group {
   Group* before_;
   int rank_ = 0;
   int size_ = 1;
-  bool left_ = false;          // nobody is there to meet
-  core::Array<int64_t> said_;  // by all ranks
+  bool left_ = false;          // the other ranks can no longer be reached
+  core::Array<int64_t> said_;  // [size, 3]: the headers of all ranks
   Statement statement_;
 };
 
-/// All that the ranks of one call say to each other.
+/// The groups of ranks of one call.
 class Meeting {
  public:
   explicit Meeting(const Ranks& ranks) : vocab("vocab", ranks.vocab), data("data", ranks.data, &vocab) {}
@@ -93,31 +96,32 @@ class Meeting {
 
   Group vocab, data;
 
-  /// Calls visit(statement) for each group that has ranks to meet.
+  /// Calls visit(statement) for each group that has a communicator.
   template <class Visit>
   void state(const Visit& visit) {
     if (vocab.is_shared()) visit(vocab.statement());
     if (data.is_shared()) visit(data.statement());
   }
-  /// Forgets what is stated while it lives.
+  /// Its destructor removes the fields that were added to the statements since its construction.
   struct Scope {
     explicit Scope(Meeting& meeting) : vocab(meeting.vocab.statement()), data(meeting.data.statement()) {}
     Statement::Scope vocab, data;
   };
 
-  /// Waits until all ranks are here. Throws RankError where one has failed.
+  /// Waits for all ranks of both groups. Throws RankError if one has failed.
   void agree() {
     vocab.agree();
     data.agree();
   }
-  /// Tells the others that this rank has failed with `error`.
+  /// Reports to the other ranks that this rank has failed with `error`.
   void leave(const std::exception_ptr& error) noexcept;
 };
 
-/// Does the same for a call that has got no further than its ranks.
+/// Reports the failure of a call that has not constructed its Meeting.
 void leave(const Ranks& ranks, const std::exception_ptr& error) noexcept;
 
-/// Runs a part of a call. What it throws is told to the other ranks, if there are any, and thrown here.
+/// Returns work(). If it throws, reports the exception to the other ranks (if `meeting` is not null) and
+/// rethrows it.
 template <class Work>
 auto together(Meeting* meeting, const Work& work) {
   try {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Rows that several ranks hold parts of are summed in one order, whatever carries them.
+// Sums rows that several ranks hold parts of, in an order that does not depend on the communicator.
 #pragma once
 
 #include <omp.h>
@@ -16,14 +16,15 @@
 
 namespace logitless::ranks {
 
-/// The bytes of an element on its way: of a part, and of what all parts sum to.
+/// The bytes per element as sent: of a part, and of a total.
 struct SumWire {
   int64_t part = 0;
   int64_t total = 0;
 };
 
-/// So many rows does each rank sum of one message, which has about 1 MiB a rank, but 2 MiB at least and 8 MiB
-/// at most: few ranks on one machine then find in their caches what they have just received.
+/// Returns how many rows of one message each rank sums. A rank sends about 1 MiB per rank, at least 2 MiB and
+/// at most 8 MiB in total, so that few ranks on one machine find in their caches what they have just
+/// received.
 inline int64_t rows_of_message(int64_t ranks, int64_t most_parts, int64_t rows, int64_t row_bytes) {
   constexpr int64_t kMiB = 1 << 20;
   const int64_t bytes = std::clamp<int64_t>(ranks, 2, 8) * kMiB;
@@ -31,11 +32,11 @@ inline int64_t rows_of_message(int64_t ranks, int64_t most_parts, int64_t rows, 
                              std::max<int64_t>(1, core::div_up(rows, ranks)));
 }
 
-/// Sums `rows` rows of `cols` elements over all parts of all ranks, of which rank r has parts[r], in their
-/// order: message after message, each whenever its rows are ready.
+/// Sums `rows` rows of `cols` elements over all parts of all ranks, in order; rank r has parts[r] parts. It
+/// works message by message, so that a message can be sent as soon as its rows are final.
 class RowSums {
  public:
-  /// Sums have elements of `sum_bytes`, and a team of at most `threads` makes them.
+  /// Sums have elements of `sum_bytes` bytes and are computed by at most `threads` threads.
   RowSums(Group& group, std::span<const int64_t> parts, int64_t rows, int64_t cols, const SumWire& wire,
           size_t sum_bytes, int threads)
       : group_(group),
@@ -53,19 +54,23 @@ class RowSums {
         all_(static_cast<size_t>(group.size() * share_ * total_bytes_)) {}
 
   bool done() const { return begin_ >= rows_; }
-  /// Returns where the rows of the next `messages` end.
+  /// Returns the row at which the next `messages` messages end.
   int64_t end_of(int64_t messages) const { return std::min(rows_, begin_ + messages * group_.size() * share_); }
 
-  /// Sums the rows of the next message on a team of at most `threads`. load(row, part, to) writes one of this
-  /// rank's as it travels, add(from, to) adds one to sums, and finish(sums, to) writes these as they go to
-  /// all ranks, where store(from, row) gets them. Each rank sums an equal share of the rows. Where every rank
-  /// has one part, parts and sums have one type, and the rows stand `in_place` one after the other as they
-  /// travel, messages come from there and go there.
+  /// Sums the rows of the next message with at most `threads` threads. Each rank sums an equal share of the
+  /// rows:
+  ///   load(row, part, to)  writes one of this rank's parts of a row in the format in which it is sent
+  ///   add(from, to)        adds a received part to the sums
+  ///   finish(sums, to)     writes the sums in the format in which they are sent to all ranks
+  ///   store(from, row)     stores a row of received totals
+  /// `in_place`, if not null, is the first of all rows, contiguous and in the format in which they are sent;
+  /// then every rank has one part, and parts and totals have one format. Whole messages are then sent from
+  /// there and received there.
   template <class Sum, class Load, class Add, class Finish, class Store>
   void next(int threads, const Load& load, const Add& add, const Finish& finish, const Store& store,
             std::byte* in_place = nullptr) {
     const int64_t size = group_.size(), own = parts_[static_cast<size_t>(group_.rank())];
-    // This many rows of each rank are in this message.
+    // number of rows per rank in this message
     const int64_t count = std::min(share_, core::div_up(rows_ - begin_, size));
     const bool direct = in_place && begin_ + size * count <= rows_;
     core::parallel_for(threads, direct ? 0 : size * count, [&](int64_t i) {
@@ -99,13 +104,13 @@ class RowSums {
  private:
   Group& group_;
   const core::Array<int64_t> parts_;
-  const int64_t most_;  // parts of a rank
+  const int64_t most_;  // most parts of a rank
   const int64_t rows_, cols_;
-  const int64_t part_bytes_, total_bytes_;  // of a row
-  const int64_t share_;                     // most rows of a message that a rank sums
-  int64_t begin_ = 0;                       // the first row of the next message
+  const int64_t part_bytes_, total_bytes_;  // per row
+  const int64_t share_;                     // most rows per message that one rank sums
+  int64_t begin_ = 0;                       // first row of the next message
   core::Array<std::byte> mine_, theirs_;
-  core::Array<std::byte> sums_;  // [threads, cols] of the type of sums
+  core::Array<std::byte> sums_;  // [threads, cols] of Sum
   core::Array<std::byte> totals_, all_;
 };
 

@@ -11,20 +11,22 @@
 
 namespace logitless::ranks {
 
-/// What a call shares with other ranks. One that shares nothing has the vocabulary and the batch to itself.
+/// What a call shares with other ranks. The default shares nothing: the rank has the whole vocabulary and
+/// batch.
 struct Shared {
-  std::optional<Cut> cut;         // of the whole vocabulary
-  Group* weight_ranks = nullptr;  // gradients of the head are summed over them; null: they are not
-  Totals totals;                  // over the whole batch
+  std::optional<Cut> cut;         // of the vocabulary; empty: not divided
+  Group* weight_ranks = nullptr;  // gradients of the head are summed over these ranks; null: not summed
+  Totals totals;                  // sums over the whole batch
 
-  /// Tells whether some gradient is wanted: `here`, or on a rank that shares the vocabulary.
+  /// Returns whether some gradient is requested: on this rank (`here`) or on a rank that shares the
+  /// vocabulary.
   bool wants_gradients(bool here) const { return here || (cut && cut->wants_gradients); }
 };
 
 /// Returns what a call on finished logits shares.
 Shared share(Meeting& meeting);
-/// Returns what a call on hidden states shares, once all ranks have agreed on how the vocabulary is cut.
-/// Throws InvalidInput where the ranks' slices are wrong.
+/// Returns what a call on hidden states shares, after all ranks have exchanged how the vocabulary is divided.
+/// Throws InvalidInput if the ranks' slices are invalid.
 Shared share(Meeting& meeting, const Ranks& ranks, const Heads& heads, const GradientMatrices& outputs);
 
 }  // namespace logitless::ranks

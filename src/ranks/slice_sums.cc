@@ -34,7 +34,7 @@ void SliceSums::finish(std::span<const int64_t> rows, int threads) const {
   type_ == DType::kFloat64 ? finish_as<double>(rows, threads) : finish_as<float>(rows, threads);
 }
 
-// Copies the sums of a row over the vocabulary entries of a slice.
+// Copies the row sums of one slice.
 template <class Sum>
 void SliceSums::load(int64_t row, int64_t slice, Sum* to) const {
   const int64_t h = out_.cols;
@@ -65,7 +65,7 @@ void SliceSums::finish_as(std::span<const int64_t> rows, int threads) const {
   }
 }
 
-// Sums travel as they are stored, where storing them is all that becomes of them.
+// Totals are sent in the output's type if they overwrite the output, else in Sum.
 template <class Sum>
 void SliceSums::sum_over_group(std::span<const int64_t> rows, int threads) const {
   const int64_t h = out_.cols;

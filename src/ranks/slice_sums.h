@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Sums over the slices of a vocabulary, here and on other ranks: of d_hidden, and of what else has no
-// vocabulary entries.
+// Sums over the slices of a vocabulary, on this rank and others, of outputs that have no vocabulary entries:
+// d_hidden, d_lora_a and d_lora_states.
 #pragma once
 
 #include <cstddef>
@@ -17,21 +17,21 @@
 
 namespace logitless::ranks {
 
-/// A slice's own part of an output is sums [rows, cols], in float32 or float64. This says where they stand,
-/// and adds those of all slices up, in their order.
+/// Each slice has its own sums [rows, cols] of an output, in float32 or float64. This class holds them and
+/// adds up those of all slices, in slice order.
 class SliceSums {
  public:
-  /// `out` has no data where it is not wanted. Everything that is given must outlive this.
+  /// `out` has no data if it is not requested. All arguments must outlive this.
   SliceSums(const kernels::RowKernels& kernels, const Cut& cut, const problem::Rows<Matrix>& out, WriteMode mode,
             DType sums);
 
   bool wanted() const { return out_.matrix.data; }
-  /// Returns whether the sums of a rank's only slice stand in the output.
+  /// Returns whether this rank's only slice is summed in the output itself.
   bool in_place() const { return in_place_; }
-  /// Takes the sums of this rank's slice `slice`, and returns them.
+  /// Takes memory for the sums of this rank's slice `slice`, and returns it.
   void* take(size_t slice);
-  /// Sums over all slices and, unless ranks keep their own, over these, and writes `rows` of the output. The
-  /// other rows have no sums.
+  /// Sums over this rank's slices and, unless own_d_hidden is set, over all ranks, and writes `rows` of the
+  /// output. Other rows have no sums: they become zeros if the output is overwritten.
   void finish(std::span<const int64_t> rows, int threads) const;
 
  private:
@@ -51,9 +51,9 @@ class SliceSums {
   bool in_place_;
   struct Sums {
     std::shared_ptr<core::Arena> arena;
-    void* data = nullptr;  // null where a slice has no vocabulary entries
+    void* data = nullptr;  // null if the slice has no vocabulary entries
   };
-  core::Array<Sums> slices_;  // where the sums do not stand in the output
+  core::Array<Sums> slices_;  // null where sums are in the output
 };
 
 }  // namespace logitless::ranks

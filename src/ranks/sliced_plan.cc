@@ -15,8 +15,8 @@ namespace {
 
 using problem::HiddenProblem;
 
-// Holds what is planned for all slices: the largest one, with sums of d_hidden of its own, and with the types
-// that all ranks have. Nothing of it is read or written.
+// The input of the planner for all slices: the largest slice, with separate sums of d_hidden and the types
+// that all ranks share. Its data pointers are placeholders that are never read or written.
 struct Planned {
   HiddenProblem problem;
   planning::Work work;
@@ -71,8 +71,7 @@ struct Planned {
 
 std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(static_cast<DType>(type)); }
 
-// States the plan and the outputs. Throws RankError where ranks plan different work, or were given different
-// things.
+// States the plan and the outputs, and throws RankError if they differ between ranks.
 void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem& problem, const planning::Work& work,
               const GradientMatrices& outputs) {
   if (!cut.group->is_shared()) return;

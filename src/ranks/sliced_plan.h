@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// All slices of all ranks work by the plan of the largest one, so that rows and chunks are the same for all.
+// All slices of all ranks use the plan of the largest slice, so that they have the same rows and chunks.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +12,16 @@
 
 namespace logitless::ranks {
 
-/// Plans `work` for all slices of the cut. Throws RankError where ranks do not do the same work.
+/// Plans `work` for all slices of the cut. Throws RankError if ranks differ in their work, inputs or plan.
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
                                      const problem::HiddenProblem& problem, const planning::Work& work,
                                      const GradientMatrices& outputs);
-/// Returns the least budget of a slice with which choose_sliced_plan() accepts the same call.
+/// Returns the smallest workspace budget per slice with which choose_sliced_plan() accepts the same call.
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
                               const problem::HiddenProblem& problem, const planning::Work& work,
                               const GradientMatrices& outputs);
-/// Returns what this rank, with its own slices, runs of such a plan.
+/// Returns the plan of this rank with its own slices: its vocabulary entries, and the workspace of all its
+/// slices.
 Plan plan_of_rank(const Cut& cut, const problem::HiddenProblem& problem, const planning::RunPlan& run);
 
 }  // namespace logitless::ranks

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A rank states what it was given: a list of fields, each with a digest. Ranks compare one digest of their
-// statements in every exchange, and those of the fields where it differs.
+// A rank states its inputs as a list of fields, each with a digest. Every exchange compares one digest of the
+// statements; if that differs, the digests of the fields are compared.
 #pragma once
 
 #include <bit>
@@ -21,16 +21,16 @@ inline uint64_t mix(uint64_t digest, uint64_t value) {
   return digest ^ digest >> 29;
 }
 
-/// Hashes `bytes` bytes, which need no alignment.
+/// Hashes `bytes` bytes at any alignment.
 uint64_t digest_of(const void* data, size_t bytes, uint64_t seed = 0);
 
-/// A Statement is a list of fields, in the same order on all ranks.
+/// A list of fields, in the same order on all ranks.
 class Statement {
  public:
   struct Field {
     std::string name;
     std::string text;  // for messages; equal texts may have different digests
-    uint64_t digest;   // of all three
+    uint64_t digest;   // of name, text and value
   };
 
   /// Adds a field whose text is its value.
@@ -38,14 +38,14 @@ class Statement {
   template <class T>
   requires requires(const T& value) { text_of(value); }
   void say(std::string name, const T& value) { say(std::move(name), text_of(value)); }
-  /// Adds a field of the values value(0), ..., value(count - 1), of 8 bytes each.
+  /// Adds a field for the values value(0), ..., value(count - 1), of 8 bytes each.
   template <class Value>
   void say_values(std::string name, int64_t count, const Value& value) {
     uint64_t digest = 1;
     for (int64_t i = 0; i < count; ++i) digest = mix(digest, std::bit_cast<uint64_t>(value(i)));
     add(std::move(name), text_of_count(count), digest);
   }
-  /// Adds a field of an array, whose memory need not be aligned.
+  /// Adds a field for an array, which need not be aligned.
   template <class T>
   void say_array(const std::string& name, std::span<const T> values) {
     add(name, text_of_count(static_cast<int64_t>(values.size())), digest_of(values.data(), values.size_bytes()));
@@ -55,7 +55,7 @@ class Statement {
   /// Returns a digest of all fields.
   uint64_t digest() const;
 
-  /// Forgets what is said while it lives.
+  /// Its destructor removes the fields that were added since its construction.
   class Scope {
    public:
     explicit Scope(Statement& statement) : fields_(statement.fields_), count_(fields_.size()) {}

@@ -7,15 +7,15 @@
 
 namespace logitless::ranks {
 
-/// Sums over a batch of which each rank of a group has a part.
+/// Sums over a batch that is divided over the ranks of a group.
 class Totals {
  public:
-  /// A null group has the whole batch.
+  /// With a null group, or a group of one rank, this rank has the whole batch.
   explicit Totals(Group* group = nullptr) : group_(group && group->size() > 1 ? group : nullptr) {}
 
   bool are_shared() const { return group_ != nullptr; }
-  /// Makes each number, which is this rank's, the sum over all ranks in their order. All ranks give the same
-  /// numbers in the same order.
+  /// Replaces each number by its sum over all ranks, in rank order. All ranks pass the same numbers in the
+  /// same order.
   void sum(std::initializer_list<double*> numbers) const;
 
  private:
