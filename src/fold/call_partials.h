@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// All partials of a call, and how walks over tiles become the statistics of the API.
+// All partials of a call, and how visits of the tiles become the statistics of the API.
 #pragma once
 
 #include <array>
@@ -16,12 +16,12 @@
 
 namespace logitless::fold {
 
-/// A call visits the tiles of a chunk once, and a second time where a statistic needs what the first walk has
-/// found.
+/// A call visits the tiles of a chunk once, and a second time if a statistic depends on results of the first
+/// visit.
 enum class Walk { kFirst, kSecond };
 
-/// What a call has for each of its walks, in the order in which it gets tiles. Partials are finished in that
-/// order, too: one may read the columns of those before it.
+/// Lists of T per walk, in the order in which the items get each tile. Partials are also finished in that
+/// order, so one may read the columns of those before it.
 template <class T>
 class ByWalk {
  public:
@@ -36,7 +36,7 @@ class ByWalk {
   }
 
  private:
-  static constexpr size_t kMost = 8;  // A call makes no allocation for its lists.
+  static constexpr size_t kMost = 8;  // the lists are in place: a call does not allocate them
   struct List {
     std::array<T*, kMost> items = {};
     size_t count = 0;
@@ -44,8 +44,8 @@ class ByWalk {
   std::array<List, 2> lists_;
 };
 
-/// All partials of a call, by the walk that makes them: a new statistic is a member here, and a fold in
-/// folds.h.
+/// All partials of a call, by the walk that computes them. To add a statistic, add a member here and a fold
+/// in folds.h.
 class CallPartials {
  public:
   explicit CallPartials(const problem::TokenProblem& problem) : softmax(problem) {
@@ -67,12 +67,12 @@ class CallPartials {
   std::optional<OutsidePartials> outside;
   std::optional<SquarePartials> squares;
   std::optional<AbovePartials> above;
-  std::optional<SidePartials> student;  // where the divergence has another temperature than the first walk
+  std::optional<SidePartials> student;  // if the divergence has a temperature other than that of `softmax`
   std::optional<SidePartials> teacher;
   std::optional<DivergencePartials> divergence;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
-  /// Takes the room for `rows` rows of `stretches` stretches each.
+  /// Takes memory for `rows` rows with `stretches` stretches each.
   void take(core::Arena& arena, int64_t rows, int64_t stretches) const {
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
       for (Partials* partials : of(walk)) partials->take(arena, rows, stretches);
@@ -82,7 +82,7 @@ class CallPartials {
     for (const Partials* partials : of(walk)) partials->begin(place, rows);
   }
 
-  /// These are those of Partials, for all partials of a walk: a row of them travels together.
+  /// These call the same functions of all partials of a walk, whose data of one row are sent together.
   size_t wire_bytes(Walk walk, int64_t row) const;
   std::byte* put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const;
   std::byte* put_nothing(Walk walk, int64_t row, std::byte* to) const;
@@ -93,8 +93,8 @@ class CallPartials {
   ByWalk<Partials> by_walk_;
 };
 
-/// Makes the statistics of `rows`, of which row i has the place `place` + i in `partials`. visit(walk) visits
-/// all tiles of the rows and leaves their partials combined.
+/// Computes the statistics of `rows`; row rows[i] has the place `place` + i in `partials`. visit(walk) must
+/// visit all tiles of the rows and combine their partials.
 template <class Visit>
 void make_statistics(const CallPartials& partials, std::span<const int64_t> rows, int64_t place,
                      stats::Columns& columns, const Visit& visit) {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The partials that a teacher adds.
+// The partials that a teacher requires.
 #include <cmath>
 #include <limits>
 
@@ -31,7 +31,7 @@ void SidePartials::finish(int64_t row, int64_t place, stats::Columns& columns) c
   if (wants_entropy()) stats.teacher_entropy[i] = entropy;
   if (wants_argmax()) stats.teacher_argmax[i] = valid ? folded.argmax : -1;
   if (!problem().divergence->shares_softmax) return;
-  // What the first partials have found of the student serves the divergence, too.
+  // The divergence uses the student's statistics from SoftmaxPartials.
   stats.log_sum[i] = columns.stats.log_sum[i];
   if (wants_entropy()) stats.entropy[i] = columns.stats.entropy[i];
 }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What makes partials of tiles. A walk visits tiles and hands each to the folds of its list; it knows nothing
-// of what they compute.
+// Folds compute partials from tiles. A walk passes each tile to the folds of its list and does not depend on
+// what they compute.
 #pragma once
 
 #include <algorithm>
@@ -20,36 +20,37 @@
 
 namespace logitless::fold {
 
-/// What one thread folds at a time: the tiles of some rows over one stretch of the vocabulary.
+/// The part of a call that one thread folds at a time: the tiles of some rows over one stretch of the
+/// vocabulary.
 template <class Logit>
 struct FoldPart {
-  std::span<const int64_t> rows;  // of the call
-  int64_t place = 0;              // of the first row among those whose partials are kept
+  std::span<const int64_t> rows;  // row numbers in the call
+  int64_t place = 0;              // place of the first row among the partials in memory
   int64_t stretch = 0;
   int64_t thread = 0;
-  Logit* scratch = nullptr;  // [sides, entries of a tile]: a fold may write into it
+  Logit* scratch = nullptr;  // [sides, entries of a tile]: folds may overwrite it
   stats::Columns* columns = nullptr;
 };
 
-/// What the folds of a call are made of. The pointers are null where there is none: a caller's logits have no
-/// source, and an arena that only measures needs no kernels.
+/// Inputs of the folds of a call. Pointers may be null: a caller's logits have no source, and an arena that
+/// only measures needs no kernels.
 template <class Types>
 struct FoldInputs {
   const problem::TokenProblem& problem;
   const stats::TileKernels<Types>* tiles = nullptr;
   const source::Source* source = nullptr;
-  const gemm::Backend* gemm = nullptr;  // for folds that multiply
-  const CallMasses* masses = nullptr;   // which the walks leave, where gradients of a sample follow
+  const gemm::Backend* gemm = nullptr;  // for folds that compute products
+  const CallMasses* masses = nullptr;   // filled by the walks, if sampled gradients follow; else null
 };
 
-/// What folds need to know of the parts of a call, for their scratch.
+/// Sizes for the folds' scratch.
 struct FoldSizes {
-  int64_t threads = 1;  // that fold at the same time
-  int64_t rows = 1;     // of a part, at most
-  int64_t entries = 0;  // of a tile, at most
+  int64_t threads = 1;  // number of threads that fold at the same time
+  int64_t rows = 1;     // most rows of a part
+  int64_t entries = 0;  // most entries of a tile
 };
 
-/// One T for each row of the parts that threads fold at the same time.
+/// One T per row of each part that is being folded.
 template <class T>
 class PartRows {
  public:
@@ -67,8 +68,8 @@ class PartRows {
   int64_t rows_ = 0;
 };
 
-/// Makes the partials of one statistic, or of several that cost less together. Threads fold different parts
-/// at the same time.
+/// Computes the partials of one statistic, or of several that are cheaper together. Threads fold different
+/// parts at the same time.
 template <class Types>
 class Fold {
  public:
@@ -76,15 +77,15 @@ class Fold {
   using Tile = stats::LogitsTile<typename Types::Logit>;
 
   virtual ~Fold() = default;
-  /// Takes its scratch.
+  /// Takes memory for scratch.
   virtual void take(core::Arena& arena, const FoldSizes& sizes) = 0;
-  /// Comes before the first tile of a part.
+  /// Called before the first tile of a part. Initialises its partials.
   virtual void begin(const Part& part) const = 0;
-  /// Folds the next tile of the part, whose rows are the part's.
+  /// Folds the next tile of the part. The tile has exactly the part's rows.
   virtual void add(const Part& part, const Tile& tile) const = 0;
 };
 
-/// Log-sum-exp, picks, entropy, cross and argmax: one row kernel makes them all.
+/// Log-sum-exp, picks, entropy, cross and argmax, which one row kernel computes together.
 template <class Types>
 class SoftmaxFold final : public Fold<Types> {
  public:
@@ -112,7 +113,7 @@ class SoftmaxFold final : public Fold<Types> {
   PartRows<typename Types::Logit> inverse_temperature_;
 };
 
-/// The largest logits of each row. Stretches of a row share its list.
+/// The largest logits of each row. All stretches of a row share one list.
 template <class Types>
 class TopFold final : public Fold<Types> {
  public:
@@ -137,7 +138,7 @@ class TopFold final : public Fold<Types> {
   const TopPartials& partials_;
 };
 
-/// Log-sum-exp of all columns but those of the row's picks.
+/// Log-sum-exp over all columns except the row's picks.
 template <class Types>
 class OutsideFold final : public Fold<Types> {
  public:
@@ -160,8 +161,8 @@ class OutsideFold final : public Fold<Types> {
   const OutsidePartials& partials_;
 };
 
-/// Counts the logits above the target's, which the first walk has picked. The same product makes the same
-/// tiles, so that logit has the bits of its column in the second walk.
+/// Counts the logits above the target's, which the first walk picked. Both walks compute a tile with the same
+/// product, so the picked logit is bitwise equal to its column in the second walk.
 template <class Types>
 class AboveFold final : public Fold<Types> {
  public:
@@ -194,7 +195,7 @@ class AboveFold final : public Fold<Types> {
   PartRows<Logit> thresholds_;
 };
 
-/// The log-sum-exp of a row of one side at a temperature of its own.
+/// Log-sum-exp of a row of one side at a separate temperature.
 template <class Types>
 class LogSumFold final : public Fold<Types> {
  public:
@@ -224,7 +225,7 @@ class LogSumFold final : public Fold<Types> {
   PartRows<Logit> inverse_temperature_;
 };
 
-/// The sums of a divergence, from the log-sum-exps that the first walk has found.
+/// The sums of a divergence, from the log-sum-exps that the first walk computed.
 template <class Types>
 class DivergenceFold final : public Fold<Types> {
  public:
@@ -272,7 +273,8 @@ class CallFolds {
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
-  /// Takes the partials of `rows` rows of `stretches` stretches each, and the scratch of the folds.
+  /// Takes memory for the partials of `rows` rows with `stretches` stretches each, and for the folds'
+  /// scratch.
   void take(core::Arena& arena, int64_t rows, int64_t stretches, const FoldSizes& sizes) {
     partials_.take(arena, rows, stretches);
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {

@@ -56,7 +56,7 @@ std::byte* SoftmaxPartials::put(int64_t row, kernels::RowStats stats, const Valu
 }
 
 std::byte* SoftmaxPartials::put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const {
-  // Only the slice that has a token id knows its logit.
+  // Only the slice that contains a token id has its logit.
   const auto value_of = [&](size_t pick) {
     const int64_t entry = problem().picks.ids[pick] - problem().first_entry;
     return entry >= 0 && entry < problem().entries ? columns.picked[pick] : kNan;
@@ -154,9 +154,9 @@ void OutsidePartials::finish(int64_t row, int64_t place, stats::Columns& columns
     return;
   }
   stats.outside_max[i] = folded.max;
-  stats.outside[i] = folded.max;  // -inf where nothing has mass
+  stats.outside[i] = folded.max;  // -inf if these entries have no mass
   if (!folded.defined()) return;
-  // Rounding must not make the part more than the whole.
+  // Rounding must not make the outside mass larger than the total.
   const double below = (folded.max - stats.max_logit[i]) / problem().logit_temperature(row);
   stats.outside[i] = std::min(0.0, below + folded.log_sum() - stats.log_sum[i]);
 }
@@ -165,7 +165,7 @@ void SquarePartials::finish(int64_t row, int64_t place, stats::Columns& columns)
   const kernels::RowStats& folded = *of(0, place);
   TokenStats& stats = columns.stats;
   const auto i = static_cast<size_t>(row);
-  // Both sums have the same maximum, which is that of the row.
+  // Both sums are relative to the row's maximum.
   stats.square_sum[i] =
       std::isnan(stats.max_logit[i]) ? kNan : std::min(1.0, std::exp(folded.log_sum() - 2 * stats.log_sum[i]));
 }

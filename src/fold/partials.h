@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The partial results of folds: one for each row and stretch of the vocabulary. They know how stretches join,
-// how a row's travels between ranks, and which columns of the statistics it becomes. What makes them of tiles
-// stands in folds.h.
+// The partial results of folds: one per row and stretch of the vocabulary. A class here defines how stretches
+// are merged, how a row is sent between ranks, and which columns of the statistics it fills. The folds that
+// compute partials from tiles are in folds.h.
 #pragma once
 
 #include <cstddef>
@@ -16,29 +16,30 @@
 
 namespace logitless::fold {
 
-/// Partials of one fold. `place` is that of a row among the rows whose partials are kept at a time; `row` is
-/// its number in the call. Several threads may call everything but take() at once, for different rows.
+/// The partials of one fold. `place` is a row's index among the rows whose partials are in memory; `row` is
+/// its number in the call. All functions except take() may be called by several threads at once, for
+/// different rows.
 class Partials {
  public:
   virtual ~Partials() = default;
 
-  /// Takes the room for `rows` rows of `stretches` stretches each.
+  /// Takes memory for `rows` rows with `stretches` stretches each.
   virtual void take(core::Arena& arena, int64_t rows, int64_t stretches) = 0;
-  /// Comes before the first tile of rows whose places are [place, place + rows), on one thread.
+  /// Called on one thread before the first tile of the rows with places [place, place + rows).
   virtual void begin([[maybe_unused]] int64_t place, [[maybe_unused]] int64_t rows) const {}
-  /// Comes behind the last tile of a row. Joins its stretches, in their order, whatever the number of
-  /// threads. What follows reads the whole.
+  /// Called after the last tile of a row. Merges the row's stretches in order, so that the result does not
+  /// depend on the number of threads. The functions below use the merged result.
   virtual void combine(int64_t row, int64_t place) const = 0;
 
-  /// Returns how many bytes a row has on its way to other ranks.
+  /// Returns how many bytes put() writes for a row.
   virtual size_t wire_bytes(int64_t row) const = 0;
-  /// Writes the whole of a row as it travels, and returns the end of that. Picks stand in `columns` and
-  /// travel with it.
+  /// Writes the merged result of a row to `to` for sending, and returns the end. Picks are read from
+  /// `columns` and included.
   virtual std::byte* put(int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const = 0;
-  /// Writes what a slice without vocabulary entries sends, and returns the end of that.
+  /// Writes what a slice without vocabulary entries sends, and returns the end.
   virtual std::byte* put_nothing(int64_t row, std::byte* to) const = 0;
-  /// Joins what has come from the next slice of the vocabulary to the whole of a row, and returns the end of
-  /// what it has read; `first` says that there is nothing before it.
+  /// Merges a row received from the next slice of the vocabulary into its result, and returns the end of the
+  /// bytes read. `first`: there is no slice before it, so the result is overwritten.
   virtual const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
                                 stats::Columns& columns) const = 0;
 
@@ -46,13 +47,13 @@ class Partials {
   virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
-/// Partials that are one T for each row and stretch. Its bytes travel, unless a class sends fewer.
+/// Partials that are one T per row and stretch. The bytes of T are sent, unless a derived class sends fewer.
 template <class T>
 class PartialsOf : public Partials {
  public:
   explicit PartialsOf(const problem::TokenProblem& problem) : problem_(problem) {}
 
-  /// Returns those of the rows from `place` on over a stretch, one after the other.
+  /// Returns the partials of one stretch, beginning with the row at `place`; rows are contiguous.
   T* of(int64_t stretch, int64_t place) const { return data_ + stretch * rows_ + place; }
 
   void take(core::Arena& arena, int64_t rows, int64_t stretches) final {
@@ -78,7 +79,7 @@ class PartialsOf : public Partials {
 
  protected:
   const problem::TokenProblem& problem() const { return problem_; }
-  /// Joins the next part to the whole of a row; `first` says that there is nothing before it.
+  /// Merges the next part into a row's result; `first`: overwrites the result.
   void join_next(int64_t row, int64_t place, bool first, const T& part) const {
     T& whole = *of(0, place);
     if (first) {
@@ -87,7 +88,7 @@ class PartialsOf : public Partials {
       join_parts(row, part, whole);
     }
   }
-  /// Lets `whole` be the join of itself and the part behind it.
+  /// Merges `part`, which follows `whole`, into `whole`.
   virtual void join_parts(int64_t row, const T& part, T& whole) const = 0;
 
  private:
@@ -102,7 +103,7 @@ class PartialsOf : public Partials {
   int64_t stretches_ = 0;
 };
 
-/// The first walk's: log-sum-exp, picks, and the functionals that are known with them.
+/// First walk: log-sum-exp, picks, and the statistics that are computed with them.
 class SoftmaxPartials final : public PartialsOf<kernels::RowStats> {
  public:
   using PartialsOf::PartialsOf;
@@ -116,23 +117,23 @@ class SoftmaxPartials final : public PartialsOf<kernels::RowStats> {
 
  private:
   void join_parts(int64_t row, const kernels::RowStats& part, kernels::RowStats& whole) const override;
-  // Visits what is sent of a row. Logits travel in their own type.
+  // Visits the fields that are sent for a row. Logits are sent in the type of the sums.
   template <class Visit>
   void each_sent(kernels::RowStats& stats, Visit& visit) const;
   template <class Visit>
   void logit(double& value, Visit& visit) const;
-  // Writes statistics, and the logits of the picks, as value_of(pick) has them.
+  // Writes the statistics, and value_of(pick) as the logit of each pick.
   template <class ValueOf>
   std::byte* put(int64_t row, kernels::RowStats stats, const ValueOf& value_of, std::byte* to) const;
 };
 
-/// The first walk's: one more log-sum-exp of a row, of other columns, another head or another temperature
-/// than that of SoftmaxPartials, after which it is finished.
+/// First walk: another log-sum-exp per row, over other columns, of another head or at another temperature. It
+/// is finished after SoftmaxPartials.
 class LogSumPartials : public PartialsOf<kernels::RowStats> {
  public:
   using PartialsOf::PartialsOf;
 
-  /// Returns the temperature that final logits have.
+  /// Returns the temperature that capped logits are divided by.
   virtual double temperature(int64_t row) const = 0;
   virtual bool wants_entropy() const { return false; }
   virtual bool wants_argmax() const { return false; }
@@ -150,7 +151,7 @@ class LogSumPartials : public PartialsOf<kernels::RowStats> {
   void each_sent(kernels::RowStats& stats, Visit& visit) const;
 };
 
-/// That of all vocabulary entries but the row's picks.
+/// The log-sum-exp over all vocabulary entries except the row's picks.
 class OutsidePartials final : public LogSumPartials {
  public:
   using LogSumPartials::LogSumPartials;
@@ -159,7 +160,7 @@ class OutsidePartials final : public LogSumPartials {
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 };
 
-/// That of all vocabulary entries at half the temperature: the logarithm of Σ exp(2 a).
+/// The log-sum-exp over all vocabulary entries at half the temperature: the logarithm of Σ exp(2 a).
 class SquarePartials final : public LogSumPartials {
  public:
   using LogSumPartials::LogSumPartials;
@@ -168,11 +169,11 @@ class SquarePartials final : public LogSumPartials {
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 };
 
-/// Who has a distribution.
+/// The head that a distribution belongs to.
 enum class Side { kStudent, kTeacher };
 
-/// That of one side at the temperature of a divergence, with its entropy where it is asked for, and the
-/// teacher's argmax.
+/// The log-sum-exp of one side at its temperature in the divergence, with its entropy and the teacher's
+/// argmax if requested.
 class SidePartials final : public LogSumPartials {
  public:
   SidePartials(const problem::TokenProblem& problem, Side side) : LogSumPartials(problem), side_(side) {}
@@ -187,7 +188,7 @@ class SidePartials final : public LogSumPartials {
   Side side_;
 };
 
-/// The second walk's, beside a teacher: the sums of the divergence.
+/// Second walk, with a teacher: the sums of the divergence.
 class DivergencePartials final : public PartialsOf<kernels::DivergenceSums> {
  public:
   using PartialsOf::PartialsOf;
@@ -200,7 +201,7 @@ class DivergencePartials final : public PartialsOf<kernels::DivergenceSums> {
   }
 };
 
-/// The second walk's: how many logits are above the target's.
+/// Second walk: the number of logits above the target's.
 class AbovePartials final : public PartialsOf<int64_t> {
  public:
   using PartialsOf::PartialsOf;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This makes the statistics and gradients of rows of logits that stand in memory, one row at a time: rows of
-// the dense path's own buffer, and rows of a caller's logits.
+// Computes statistics and gradients of logits that are in memory, one row at a time: rows of plan dense's
+// buffer or of a caller's logits.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +15,8 @@
 
 namespace logitless::fold {
 
-/// A row kernel takes this many columns at once, unless the caller wants another number: 8 KiB of float32
-/// stay in L1 between the kernel's two walks.
+/// Default number of columns that a row kernel gets at a time: 8 KiB of float32, which stay in L1 between the
+/// kernel's two passes over them.
 inline constexpr int64_t kRowColumns = 2048;
 
 template <class Types>
@@ -25,15 +25,15 @@ class RowWalk {
   using Logit = typename Types::Logit;
   static_assert(std::is_same_v<Logit, typename Types::Gradient>, "a row's gradients are as wide as its logits");
 
-  /// A thread works in this.
+  /// The scratch of one thread.
   struct Scratch {
-    Logit* row = nullptr;  // [vocab_tile], or with a teacher [3 * vocab_tile]: capped logits
+    Logit* row = nullptr;  // [vocab_tile], or [3 * vocab_tile] with a teacher: capped logits
     // [vocab_tile]: logits of a 16-bit type, widened, then their gradients
     Logit* values = nullptr;
-    Logit* beside = nullptr;                        // the same of a teacher's logits
-    kernels::PickGradient<Logit>* picks = nullptr;  // of one row
+    Logit* beside = nullptr;                        // [vocab_tile]: the teacher's logits, widened
+    kernels::PickGradient<Logit>* picks = nullptr;  // for one row
   };
-  /// `narrow` says that logits or gradients have a 16-bit type, `narrow_teacher` that a teacher's logits do.
+  /// `narrow`: logits or gradients have a 16-bit type; `narrow_teacher`: the teacher's logits have one.
   struct Sizes {
     int64_t threads = 1;
     int64_t vocab_tile = 0;
@@ -41,7 +41,7 @@ class RowWalk {
     bool narrow_teacher = false;
   };
 
-  /// What `inputs` name must outlive this. `teacher` are the logits of a teacher, if there is one.
+  /// The referents of `inputs` must outlive this. `teacher` holds the teacher's logits, if they are given.
   RowWalk(const FoldInputs<Types>& inputs, const source::GivenLogits& logits, const source::GivenLogits& teacher,
           core::Arena& arena, const Sizes& sizes)
       : problem_(inputs.problem),
@@ -61,11 +61,11 @@ class RowWalk {
     }
   }
 
-  /// Makes the statistics of a row. Threads of a team work on different rows.
+  /// Computes the statistics of a row. Threads of a team may call this for different rows.
   void statistics(int64_t row, stats::Columns& columns) const;
 
-  /// Writes the gradients [V] of a row's logits to `out`, which begins with the logits and has no wider type,
-  /// or is memory apart from them.
+  /// Writes the gradients [V] of a row's logits to `out`. That either starts at the row's logits, with a type
+  /// no wider than theirs, or is separate memory.
   void gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, void* out, DType out_dtype) const;
 
  private:
@@ -78,8 +78,8 @@ class RowWalk {
   const source::GivenLogits logits_;
   const source::GivenLogits teacher_;
   int64_t vocab_tile_;
-  CallFolds<Types> folds_;        // the partials of a row are at the place of its thread
-  core::Array<Scratch> scratch_;  // one a thread
+  CallFolds<Types> folds_;        // the place of a row's partials is its thread's number
+  core::Array<Scratch> scratch_;  // one per thread
 };
 
 }  // namespace logitless::fold

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a walk leaves of each segment of the vocabulary for gradients of a sample.
+// The masses of vocabulary segments, by which sampled gradients choose segments.
 #pragma once
 
 #include <cmath>
@@ -13,8 +13,8 @@
 
 namespace logitless::fold {
 
-/// For each row of a chunk and segment of kernels::kSegment vocabulary entries, what they weigh. Tiles begin
-/// at segments.
+/// The mass of each row of a chunk in each segment of kernels::kSegment vocabulary entries. Tiles start at
+/// multiples of a segment.
 class SegmentMasses {
  public:
   void take(core::Arena& arena, int64_t rows, int64_t entries, int64_t vocab_tile) {
@@ -26,15 +26,15 @@ class SegmentMasses {
   }
 
   int64_t segments() const { return segments_; }
-  /// Returns where a fold leaves those of a tile, for the rows from `place` on.
+  /// Returns where a fold writes the masses of a tile, for the rows from `place` on.
   stats::MassRows of(int64_t place, int64_t first_entry) const {
     return {masses_ + place * segments_ + first_entry / kernels::kSegment, segments_,
             largest_ + place * tiles_ + first_entry / vocab_tile_, tiles_};
   }
-  /// Returns those of a row, [segments].
+  /// Returns the masses of a row, [segments].
   float* row(int64_t place) const { return masses_ + place * segments_; }
-  /// Makes probabilities of the sums of exponentials of a row, which are relative to the largest logit of its
-  /// tile. The row's largest logit and the logarithm of its sum of exponentials are these.
+  /// Converts a row's sums of exponentials, which are relative to the largest logit of each tile, into
+  /// probabilities. `max` is the row's largest logit, `log_sum` the logarithm of its sum of exponentials.
   void normalise(int64_t place, double max, double log_sum, double inverse_temperature) const {
     float* const masses = row(place);
     const int64_t per_tile = vocab_tile_ / kernels::kSegment;
@@ -55,8 +55,8 @@ class SegmentMasses {
   int64_t vocab_tile_ = 0;
 };
 
-/// The masses of a call. The first walk leaves the sums of exponentials of the softmax, and with a teacher
-/// the second one what the columns of both weigh (kernels::PairMass).
+/// The masses of a call. The first walk computes the sums of exponentials of the softmax; with a teacher, the
+/// second walk computes the weights of the pairs (kernels::PairMass).
 class CallMasses {
  public:
   void take(core::Arena& arena, const problem::TokenProblem& problem, int64_t rows, int64_t entries,
@@ -66,7 +66,7 @@ class CallMasses {
     if (has_pairs_) pairs_.take(arena, rows, entries, vocab_tile);
   }
 
-  /// Returns those of the two distributions, or null.
+  /// Returns the masses of the student-teacher pairs, or null without a teacher.
   const SegmentMasses* pairs() const { return has_pairs_ ? &pairs_ : nullptr; }
 
   SegmentMasses softmax;

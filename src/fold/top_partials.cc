@@ -38,7 +38,7 @@ std::byte* TopPartials::put_entries(const TopEntry* entries, int64_t count, std:
 
 std::byte* TopPartials::put(int64_t, int64_t place, const stats::Columns&, std::byte* to) const {
   const kernels::TopList list = this->list(place);
-  list.sort();  // What travels has the same bytes for any number of threads.
+  list.sort();  // so that the bytes sent do not depend on the number of threads
   return put_entries(list.entries, list.state->count, to);
 }
 
@@ -69,7 +69,7 @@ void TopPartials::finish(int64_t row, int64_t place, stats::Columns& columns) co
     const auto to = static_cast<size_t>(row * k_ + k);
     const bool valid = !std::isnan(max);
     stats.top_ids[to] = valid && is_taken(entry) ? entry.id : -1;
-    // This is how the log-probability of a pick is computed, to the bit.
+    // The same operations as for the log-probability of a pick, so the bits are equal.
     stats.top_logps[to] = valid ? ((entry.logit - max) / t - log_sum) / logp_temperature : kNan;
   }
 }

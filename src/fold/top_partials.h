@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The largest logits of rows. A row has one list, which all of its stretches share, so that the memory does
-// not grow with them. The list is a set under a strict total order, so threads may add to it in any order.
+// The largest logits of rows. All stretches of a row share one list, so the memory does not grow with their
+// number. Ties are broken by a strict total order, so threads may add to the list in any order.
 #pragma once
 
 #include <cstddef>
@@ -20,20 +20,20 @@ class TopPartials final : public Partials {
  public:
   explicit TopPartials(const problem::TokenProblem& problem) : problem_(problem), k_(problem.request.top_k) {}
 
-  /// Returns the list of the row at a place.
+  /// Returns the list of the row at `place`.
   kernels::TopList list(int64_t place) const {
     return {entries_ + place * kernels::top_capacity(k_), states_ + place, k_};
   }
-  /// Lets the list of the row at a place, which may not be there, come into the cache.
+  /// Prefetches the list of the row at `place`, which may be past the last row.
   void prefetch(int64_t place) const {
     if (place < rows_) __builtin_prefetch(states_ + place);
   }
-  /// Who adds to a list while others may holds its lock.
+  /// Locks the list at `place`. Required for adding to a list while other threads may add to it.
   std::unique_lock<std::mutex> lock(int64_t place) const { return locks_.lock(place); }
 
   void take(core::Arena& arena, int64_t rows, int64_t stretches) override;
   void begin(int64_t place, int64_t rows) const override;
-  /// The stretches are joined already: this puts the list in order.
+  /// Sorts the list. The stretches need no merging.
   void combine(int64_t row, int64_t place) const override;
 
   size_t wire_bytes(int64_t row) const override;
@@ -44,7 +44,7 @@ class TopPartials final : public Partials {
   void finish(int64_t row, int64_t place, stats::Columns& columns) const override;
 
  private:
-  // Writes `count` entries, and those of places that no token has, k in all.
+  // Writes `count` entries and then empty ones, k in total.
   std::byte* put_entries(const kernels::TopEntry* entries, int64_t count, std::byte* to) const;
 
   const problem::TokenProblem& problem_;

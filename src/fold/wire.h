@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How numbers of partials travel between ranks.
+// How the numbers of partials are sent between ranks.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace logitless::fold {
 
-/// These write and read numbers one after the other, in the type of their second argument.
+/// Write and read numbers consecutively, in the type of their second argument.
 class Writer {
  public:
   explicit Writer(std::byte* to) : to_(to) {}

@@ -53,7 +53,7 @@ class SliceSums {
     std::shared_ptr<core::Arena> arena;
     void* data = nullptr;  // null if the slice has no vocabulary entries
   };
-  core::Array<Sums> slices_;  // null where sums are in the output
+  core::Array<Sums> slices_;  // unused if sums are in the output
 };
 
 }  // namespace logitless::ranks
