@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The columns of statistics and of their gradients. Callers may get them, so they are plain
-// vectors.
+// The columns of the statistics and of their gradients. They are plain vectors because callers may receive
+// them.
 #pragma once
 
 #include <cstddef>
@@ -11,18 +11,18 @@
 
 namespace logitless::stats {
 
-/// One of the token gradients; kGradColumns is for all that goes through them one by one.
+/// One of the token gradients. Code that iterates over all of them uses kGradColumns.
 struct GradColumn {
   const char* name;
   std::vector<double> TokenGrads::*column;
-  bool of_picks = false;  // an entry a pick, and not a row
+  bool of_picks = false;  // one entry per pick instead of per row
 };
 inline constexpr GradColumn kGradColumns[] = {
     {"grads.logp", &TokenGrads::logp, true}, {"grads.lse", &TokenGrads::lse},
     {"grads.entropy", &TokenGrads::entropy}, {"grads.cross", &TokenGrads::cross},
     {"grads.outside", &TokenGrads::outside}, {"grads.divergence", &TokenGrads::divergence}};
 
-/// Calls visit(column) for each column of numbers that a teacher adds, in any order.
+/// Calls visit(column) for each numeric column that a teacher adds, in any order.
 template <class Stats, class Visit>
 void each_divergence_column(Stats& of, const Visit& visit) {
   for (auto* column : {&of.value, &of.overlap, &of.mean, &of.log_sum, &of.teacher_max_logit, &of.teacher_log_sum,
@@ -31,19 +31,19 @@ void each_divergence_column(Stats& of, const Visit& visit) {
   }
 }
 
-/// Which columns the caller of a public function gets.
+/// Which columns the caller of a public function receives.
 struct Returned {
   bool stats = false;
   bool grads = false;
-  bool expected = false;  // of the statistics, where the plan leaves them
+  bool expected = false;  // of the statistics, if the plan computes them
 };
 
-/// The statistics and gradients of a call. Those that its caller gets are taken from the heap, the
-/// others from the store that was current when this was made, and go back to it.
+/// The statistics and gradients of a call. Columns that its caller receives are allocated on the heap. The
+/// others are taken from the store that was current at construction, and returned to it.
 struct Columns {
   TokenStats stats;
   TokenGrads grads;
-  std::vector<double> picked;  // the capped logits of the picks, of which stats.logp are made
+  std::vector<double> picked;  // per pick: the capped logit from which stats.logp is computed
 
   explicit Columns(Returned returned = {})
       : stats_store_(returned.stats ? nullptr : core::current_store()),
@@ -64,7 +64,8 @@ struct Columns {
     give_back(store_, picked);
   }
 
-  /// These return `count` entries of `value` for a column of the statistics, and for one of the gradients.
+  /// Return a vector of `count` times `value` for a column of the statistics, and of `count` zeros for a
+  /// column of the gradients.
   template <class T>
   std::vector<T> take_stats(size_t count, T value) const {
     return take(stats_store_, count, value);
@@ -84,7 +85,7 @@ struct Columns {
 
   core::Store* stats_store_;
   core::Store* grads_store_;
-  core::Store* store_;  // of what no caller gets
+  core::Store* store_;  // of columns that no caller receives
 };
 
 }  // namespace logitless::stats

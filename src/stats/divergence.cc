@@ -13,7 +13,7 @@ using kernels::DivergenceSums;
 using kernels::PairSlope;
 using problem::DivergenceTask;
 
-// At its ends, a family of divergences is another one, exactly.
+// At the limits of its parameter, a divergence is exactly another one.
 Divergence kind_of(const DivergenceTask& task) {
   switch (task.kind) {
     case Divergence::kJsd:
@@ -32,7 +32,7 @@ Divergence kind_of(const DivergenceTask& task) {
   return task.kind;
 }
 
-// How much of KL(t ‖ s), of KL(s ‖ t) and of ½ Σ |s - t| is in a divergence of form kKl.
+// The coefficients of KL(t ‖ s), of KL(s ‖ t) and of ½ Σ |s - t| in a divergence of form kKl.
 struct Shares {
   double forward = 0;
   double reverse = 0;
@@ -58,10 +58,10 @@ Shares shares_of(const DivergenceTask& task, double overlap) {
   }
 }
 
-// The product 0 · ∞ is 0: what has no share does not count.
+// Returns share · value, with 0 · ∞ = 0: a summand without a share does not count.
 double shared(double share, double value) { return share == 0 ? 0 : share * value; }
 
-// Returns ½ Σ |s - t|, which is 1 - Σ min(s, t): of the two, that which has more digits.
+// Returns ½ Σ |s - t| = 1 - Σ min(s, t), from the sum that has more digits.
 double variation(const DivergenceSums& sums) {
   const double half = sums.distance / 2;
   return half < 0.5 ? half : 1 - sums.overlap;
@@ -76,7 +76,7 @@ double value_of(const DivergenceTask& task, const DivergenceSums& sums, double o
     case Divergence::kSkewReverseKl:
       return sums.reverse;
     case Divergence::kAcceptance:
-      // 1 - ½ Σ |s - t| keeps the digits of a share near 1, the sum in log-space those of one near 0.
+      // 1 - ½ Σ |s - t| is accurate for an overlap near 1, the sum in log-space for an overlap near 0.
       if (sums.distance < 1) return -std::log1p(-sums.distance / 2);
       return -(sums.most + std::log(sums.shared));
     default: {
@@ -92,7 +92,7 @@ double mean_of(const DivergenceTask& task, const DivergenceSums& sums) {
   return sums.slope;
 }
 
-// Returns the slope of a divergence of form kKl. None has both a reverse KL and a variation.
+// Returns the slope of a divergence of form kKl. No divergence has both a reverse KL and a variation.
 PairSlope slope_of(const DivergenceTask& task) {
   const Divergence kind = kind_of(task);
   if (kind == Divergence::kTotalVariation || kind == Divergence::kLkHybrid) return PairSlope::kSign;
@@ -124,7 +124,7 @@ kernels::DivergenceRule<T> divergence_rule(const DivergenceTask& task) {
       return rule;
   }
   rule.form = DivergenceForm::kMixture;
-  // A weight that is no normal number of T is the least of these: a mixture never loses one of its two parts.
+  // Weights are at least the smallest normal number of T, so that a mixture never loses one of its two parts.
   const double least = std::numeric_limits<T>::min();
   const bool reverse = task.kind == Divergence::kSkewReverseKl;
   rule.teacher_weight = static_cast<T>(std::max(teacher, least));

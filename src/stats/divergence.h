@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the divergences of include/logitless/divergence.h are for the row kernels: which sums, which slopes,
-// and what becomes of these. docs/losses.md, "Distillation", has the formulas.
+// Translates the divergences of include/logitless/divergence.h for the row kernels (which sums, which slopes)
+// and computes the statistics from the kernels' sums. docs/losses.md, "Distillation", has the formulas.
 #pragma once
 
 #include <cstdint>
@@ -11,30 +11,30 @@
 
 namespace logitless::stats {
 
-/// Returns the form of a task's divergence, and its mixture.
+/// Returns the form of a task's divergence, with its slope and the weights of its mixture.
 template <class T>
 kernels::DivergenceRule<T> divergence_rule(const problem::DivergenceTask& task);
 
-/// Returns the softmax of a row's student and of its teacher, whose log-sum-exps are known.
+/// Returns the softmax of a row's student and of its teacher. Their log-sum-exps must be in `stats`.
 template <class T>
 kernels::RowPair<T> row_pair(const problem::TokenProblem& problem, const TokenStats& stats, int64_t row);
 
-/// Returns what a column weighs in the masses of segments: multiplied with what largest_scale() returns of a
-/// row, no less than its |dL/da|.
+/// Returns the column weights for the masses of segments. Multiplied by largest_scale() of a row, a column's
+/// weight is at least its |dL/da|.
 template <class T>
 kernels::PairMass<T> pair_mass(const problem::DivergenceTask& task);
 
-/// Writes value, overlap and mean of a row from its sums over the whole vocabulary.
+/// Writes the value, overlap and mean of a row from its sums over the whole vocabulary.
 void finish_divergence(const problem::DivergenceTask& task, const kernels::DivergenceSums& sums, int64_t row,
                        DivergenceStats& stats);
 
-/// Returns what the divergence's slope is multiplied with in dL/da of `row`.
+/// Returns the factor of the divergence's slope in dL/da of `row`.
 double divergence_scale(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row);
-/// Returns the largest of what the summands of pair_mass() are multiplied with in dL/da of `row`.
+/// Returns the largest factor of the summands of pair_mass() in dL/da of `row`.
 double largest_scale(const problem::TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads,
                      int64_t row);
 
-/// Returns what the gradient kernel needs for `row`.
+/// Returns the gradient kernel's input for `row`.
 template <class T>
 kernels::RowDivergence<T> row_divergence(const problem::TokenProblem& problem, const TokenStats& stats,
                                          const TokenGrads& grads, int64_t row);

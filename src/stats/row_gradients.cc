@@ -12,15 +12,16 @@ double entry(const std::vector<double>& values, int64_t index) {
   return values.empty() ? 0.0 : values[static_cast<size_t>(index)];
 }
 
-// Adds the gradient of `outside` to all columns but those of picks, which have it already. There it is
+// Adds the gradient of `outside` to all columns except picks, whose gradients include it already. In the
+// other columns it is
 //
 //     g_outside p_v (1 / p_outside - 1)
 //
-// and p_outside may be too small for its reciprocal. So the kernel gets the maximum and the log-sum of these
-// columns alone: its p_v are then p_v / p_outside.
+// and p_outside may be too small for its reciprocal. So the kernel gets the maximum and the log-sum over
+// these columns alone, and its p_v become p_v / p_outside.
 void express_by_outside(const TokenStats& stats, size_t row, double g_outside, kernels::RowGradient<double>& out) {
   const double log_outside = stats.outside[row];
-  if (log_outside == -std::numeric_limits<double>::infinity()) return;  // The columns have no mass.
+  if (log_outside == -std::numeric_limits<double>::infinity()) return;  // the columns have no mass
   const double outside = std::exp(log_outside);
   out.log_sum += log_outside - (stats.outside_max[row] - stats.max_logit[row]) * out.inverse_temperature;
   out.max = stats.outside_max[row];
@@ -61,13 +62,13 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   const int64_t begin = problem.pick_begin(row), end = problem.pick_end(row);
   double all = 0;  // Σ g_logp
   for (int64_t pick = begin; pick < end; ++pick) all += g_logp(pick);
-  // A token id that is picked more than once has one column, in which its gradients add up.
+  // A token id with several picks has one column, where their gradients are added.
   for (int64_t pick = begin, next = begin; pick < end; pick = next) {
     const int64_t id = problem.picks.ids[static_cast<size_t>(pick)];
     double here = 0;
     for (; next < end && problem.picks.ids[static_cast<size_t>(next)] == id; ++next) here += g_logp(next);
     const double elsewhere = next - pick == end - begin ? 0 : all - here;
-    // DL/da of the column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
+    // dL/da of the column; 1 - p = -expm1(log p) keeps its digits as p nears 1.
     const double log_p = stats.logp[static_cast<size_t>(pick)] * problem.logp_temperature(row);
     const double p = std::exp(log_p);
     double gradient = -here * std::expm1(log_p) + g_cross * problem.cross_weight(row, id);

@@ -7,25 +7,25 @@
 
 namespace logitless::stats {
 
-/// Returns whether a row has a token gradient that is not zero; a NaN is not zero.
+/// Returns whether a row has a nonzero token gradient; NaN counts as nonzero.
 bool has_gradient(const problem::TokenProblem& problem, const TokenGrads& grads, int64_t row);
 
-/// Which summands the gradients of rows have besides those of the softmax and of picks.
+/// Which summands the gradients of rows have, in addition to the softmax and the picks.
 struct GradientSummands {
   bool entropy = false;
   bool cross = false;
-  bool picks = false;  // read only beside a teacher
+  bool picks = false;  // used only with a teacher
 };
-/// Returns those that some row has.
+/// Returns the summands that at least one row has.
 GradientSummands gradient_summands(const TokenGrads& grads);
-/// Returns those of one row.
+/// Returns the summands of one row; `picks` is set if its softmax_scale is not 0.
 template <class T>
 GradientSummands gradient_summands(const kernels::RowGradient<T>& row) {
   return {row.entropy_scale != 0, row.cross_scale != 0, row.softmax_scale != 0};
 }
 
-/// Returns what the row kernel needs for `row`, from the formula of dL/da in token_stats.h. The gradients at
-/// its picks are written to `picks`, which has an entry for each of them and lives as long as the result.
+/// Returns the row kernel's input for `row`, from the formula of dL/da in token_stats.h. Writes the gradients
+/// at the row's picks to `picks`, which has one entry per pick and must outlive the result.
 template <class T>
 kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const TokenStats& stats,
                                      const TokenGrads& grads, int64_t row, kernels::PickGradient<T>* picks);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The columns of a call's statistics and token gradients.
+// Allocates the columns of a call's statistics and token gradients.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 
 namespace logitless::stats {
 
-/// Makes the columns that the request asks for, with the values of rows that take no part. A logp is 0 where
-/// the problem has no targets.
+/// Allocates the columns that the request asks for, with the values of ignored rows. A logp is 0 if the
+/// problem has no targets.
 void make_stats(const problem::TokenProblem& problem, Columns& columns);
-/// Makes expected rows of so many elements.
+/// Allocates expected rows of `elements` elements in total.
 void make_expected_rows(const problem::TokenProblem& problem, size_t elements, Columns& columns);
-/// Makes token gradients with an entry a row for each token gradient that `loss` fills.
+/// Allocates the token gradients that `loss` fills, with zeros: `logp` per pick, the others per row.
 void make_grads(const problem::TokenProblem& problem, const TokenLoss& loss, Columns& columns);
 
 }  // namespace logitless::stats

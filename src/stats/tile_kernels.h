@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one place that fills the arguments of the row kernels: it says what a tile of logits means for
-// the rows of a call.
+// Fills the arguments of the row kernels. This file alone translates between a tile of logits and the rows of
+// a call.
 #pragma once
 
 #include <algorithm>
@@ -19,34 +19,34 @@
 
 namespace logitless::stats {
 
-/// Calls call(types) with the TileTypes of a problem's tensors, and returns what it returns.
+/// Returns call(types) with the TileTypes of a problem's tensors.
 template <class Call>
 auto with_tile_types(const problem::TokenProblem& problem, const Call& call) {
   return problem.in_double() ? call(kernels::DoubleTiles()) : call(kernels::FloatTiles());
 }
 
-/// Calls call(types) with the TileTypes of a pass whose gradients are this many terms of bfloat16, or of the
-/// logits' type where that is 0.
+/// Returns call(types) with the TileTypes of a pass whose gradients have `gradient_terms` terms of bfloat16,
+/// or the logits' type if that is 0.
 template <class Call>
 auto with_gradient_types(const problem::TokenProblem& problem, int gradient_terms, const Call& call) {
   return gradient_terms > 0 ? call(kernels::BFloat16Tiles()) : with_tile_types(problem, call);
 }
 
-/// Vocabulary entries [first_entry, first_entry + entries) of the whole vocabulary, of the raw logits of some
-/// rows, row-major.
+/// Raw logits of some rows for entries [first_entry, first_entry + entries) of the whole vocabulary,
+/// row-major.
 template <class Logit>
 struct LogitsTile {
   const Logit* data = nullptr;
   int64_t rows = 0;
   int64_t first_entry = 0;
-  int64_t head_entry = 0;  // the same, counted in the part of the head that is here
+  int64_t head_entry = 0;  // first_entry, counted from the first entry of this rank's head
   int64_t entries = 0;
   int64_t stride = 0;
-  const Logit* beside = nullptr;  // those of a second head, with the same rows and stride, if there is one
+  const Logit* beside = nullptr;  // the second head's logits, with the same rows and stride, or null
 };
 
-/// Rows that gradients are written to, row-major; `low` is null or has the same stride. What rounding leaves
-/// is summed where `residuals` stand, if they do.
+/// Rows that gradients are written to, row-major. `low` is null or has the same stride. The residuals of
+/// rounding are summed in `residuals`, if its pointers are set.
 template <class Gradient>
 struct GradientRows {
   Gradient* data = nullptr;
@@ -55,15 +55,14 @@ struct GradientRows {
   kernels::Residuals residuals = {};
 };
 
-/// What turns products into capped logits: a bias with an entry for each vocabulary entry that is here, or
-/// null, and a softcap, or 0.
+/// How a product becomes a capped logit: a bias per entry of this rank's head, or null, and a softcap, or 0.
 template <class Logit>
 struct HeadShape {
   const Logit* bias = nullptr;
   double softcap = 0;
 };
 
-/// Where a fold leaves the masses of segments: kernels::FoldArgs.
+/// Where a fold writes the masses of segments; see kernels::FoldArgs.
 struct MassRows {
   float* masses = nullptr;
   int64_t masses_stride = 0;
@@ -79,8 +78,8 @@ class TileKernels {
   using Gradient = typename Types::Gradient;
   using Table = kernels::TypedKernels<Sum, Logit, Gradient>;
 
-  /// Tiles begin at multiples of `vocab_tile` from the problem's first vocabulary entry. The problem must
-  /// outlive this.
+  /// Tiles must start at multiples of `vocab_tile` from the problem's first vocabulary entry. The problem
+  /// must outlive this.
   TileKernels(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t vocab_tile,
               const HeadShape<Logit>& head, const HeadShape<Logit>& teacher = {})
       : row_kernels_(kernels),
@@ -98,17 +97,18 @@ class TileKernels {
   }
 
   const kernels::RowKernels& row_kernels() const { return row_kernels_; }
-  /// Returns the bias of a vocabulary entry, counted in the part of the head that is here.
+  /// Returns the bias of an entry, counted from the first entry of this rank's head.
   double bias(int64_t head_entry) const { return head_.bias ? static_cast<double>(head_.bias[head_entry]) : 0; }
 
-  /// Fills what fold() needs of these rows, [rows].
+  /// Writes the inverse temperatures of these rows, [rows], for fold().
   void set_temperatures(std::span<const int64_t> rows, Logit* inverse_temperature) const {
     for (size_t r = 0; r < rows.size(); ++r) {
       inverse_temperature[r] = static_cast<Logit>(problem_.inverse_temperature(rows[r]));
     }
   }
-  /// Folds a tile of `rows` into stats[0 .. rows.size()), which hold the columns before it, and the capped
-  /// logits of picks into `picked`, which has an entry for each pick of the call. `row_scratch` is [entries].
+  /// Folds a tile of `rows` into stats[0 .. rows.size()), which hold the fold of the columns before it, and
+  /// stores the capped logits of picks in `picked`, which has one entry per pick of the call. `row_scratch`
+  /// is [entries].
   void fold(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, const Logit* inverse_temperature,
             Logit* row_scratch, double* picked, kernels::RowStats* stats, const MassRows& masses = {}) const {
     const problem::RowPicks& picks = problem_.picks;
@@ -141,7 +141,7 @@ class TileKernels {
     kernels_.fold(args);
   }
 
-  /// Folds the columns of a tile but those of the rows' picks: each row is the stretches between its picks.
+  /// Folds the columns of a tile except the rows' picks: each row is folded as the ranges between its picks.
   void fold_outside(const LogitsTile<Logit>& tile, std::span<const int64_t> rows, Logit* row_scratch,
                     kernels::RowStats* stats) const {
     const core::Array<int64_t>& ids = problem_.picks.ids;
@@ -156,7 +156,7 @@ class TileKernels {
       args.stats = &stats[r];
       int64_t begin = 0;
       const auto fold_until = [&](int64_t end) {
-        if (end <= begin) return;  // also where an id is picked twice
+        if (end <= begin) return;  // also if an id is picked twice
         args.shape = shape(row);
         args.shape.cols = end - begin;
         if (args.shape.bias) args.shape.bias += begin;
@@ -174,7 +174,8 @@ class TileKernels {
     }
   }
 
-  /// Folds the log-sum-exp of the tile of one side, and what else is asked for. `row_scratch` is [entries].
+  /// Folds one side of the tile into log-sum-exps, with the entropy and argmax if requested. `row_scratch` is
+  /// [entries].
   void fold_side(const LogitsTile<Logit>& tile, bool teacher, bool entropy, bool argmax,
                  const Logit* inverse_temperature, Logit* row_scratch, kernels::RowStats* stats) const {
     kernels::FoldArgs<Logit> args;
@@ -189,7 +190,7 @@ class TileKernels {
     kernels_.fold(args);
   }
 
-  /// Adds the tile's columns to the sums of the divergence; `row_scratch` is [2 * entries].
+  /// Adds the tile's columns to the sums of the divergence. `row_scratch` is [2 * entries].
   void fold_divergence(const LogitsTile<Logit>& tile, const kernels::RowPair<Logit>* rows, Logit* row_scratch,
                        kernels::DivergenceSums* sums, const MassRows& masses = {}) const {
     pair_kernels_->template of_tiles<Types>().fold({rule_, shape(tile), tile.data, teacher_shape(tile), tile.beside,
@@ -197,12 +198,13 @@ class TileKernels {
                                                     masses.masses_stride});
   }
 
-  /// Adds to counts[r] the vocabulary entries of the tile whose logits are larger than threshold[r].
+  /// Adds to counts[r] the number of the tile's entries whose capped logit is larger than threshold[r].
   void count_above(const LogitsTile<Logit>& tile, const Logit* threshold, Logit* row_scratch, int64_t* counts) const {
     kernels_.count_above({shape(tile), tile.data, threshold, row_scratch, counts});
   }
 
-  /// Returns the capped logits of row r of the tile, which stand there or in `row_scratch`, [entries].
+  /// Returns the capped logits of row r of the tile: in place if capping changes nothing, else in
+  /// `row_scratch` [entries].
   const Logit* capped_row(const LogitsTile<Logit>& tile, int64_t r, Logit* row_scratch) const {
     const Logit* logits = tile.data + r * tile.stride;
     const kernels::TileShape<Logit> of_tile = shape(tile);
@@ -215,9 +217,9 @@ class TileKernels {
     top_kernels_->top({capped, tile.entries, tile.first_entry, list});
   }
 
-  /// Makes the gradients of the tile's logits. The logits of gradients[k] stand in row places[k] of the tile,
-  /// and row k of `out` gets their gradients. kernels::GradientArgs says where `out` may stand, and what
-  /// `row_scratch` and `out.low` are. With a teacher, `divergences` stand beside the gradients.
+  /// Computes gradients of the tile's logits: row k of `out` gets the gradients of tile row places[k], from
+  /// gradients[k] and, with a teacher, divergences[k]. kernels::GradientArgs documents how `out` may alias
+  /// the logits, and `row_scratch` and `out.low`.
   void gradient(const LogitsTile<Logit>& tile, std::span<const int32_t> places, GradientSummands summands,
                 const kernels::RowGradient<Logit>* gradients, const kernels::RowDivergence<Logit>* divergences,
                 Logit* row_scratch, const GradientRows<Gradient>& out) const {
@@ -244,7 +246,7 @@ class TileKernels {
   }
 
  private:
-  // Sums the cross weights tile by tile, in their order: a call folds each tile for many rows.
+  // Sums the cross weights of each tile once, because a call folds each tile for many rows.
   static core::Array<double> sum_weights(const problem::TokenProblem& problem, int64_t vocab_tile) {
     const std::span<const float> weights = problem.cross.weights;
     core::Array<double> masses;
@@ -274,13 +276,13 @@ class TileKernels {
 
   const kernels::RowKernels& row_kernels_;
   const Table& kernels_;
-  const kernels::TypedTopKernels<Logit>* top_kernels_ = nullptr;  // of a problem with top lists
+  const kernels::TypedTopKernels<Logit>* top_kernels_ = nullptr;  // null without top lists
   const problem::TokenProblem& problem_;
   int64_t vocab_tile_;
   core::Array<double> weights_masses_;  // [vocabulary tiles]: Σ q of each; empty without weights
   HeadShape<Logit> head_;
   HeadShape<Logit> teacher_;
-  const kernels::DivergenceKernels* pair_kernels_ = nullptr;  // of a problem with a divergence
+  const kernels::DivergenceKernels* pair_kernels_ = nullptr;  // null without a divergence
   kernels::DivergenceRule<Logit> rule_;
   kernels::PairMass<Logit> pair_mass_;
 };
