@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The contracts of the row kernels that read the logits of two heads side by side: a student's and a
-// teacher's. With log s and log t of a vocabulary entry, Δ = log s − log t, and φ(x) = exp(x) − 1 − x >= 0,
+// The contracts of the row kernels that read the logits of two heads together: a student's and a teacher's.
+// With log s and log t of a vocabulary entry, Δ = log s − log t, and φ(x) = exp(x) − 1 − x >= 0,
 //
 //   KL(t ‖ s) = Σ t φ(Δ)    KL(s ‖ t) = Σ s φ(−Δ)    KL(t ‖ m) = Σ t φ(log m − log t)
 //
-// because probabilities sum to 1: no summand is below 0, and an error of the log-sum-exps, which shifts all Δ
-// alike, counts in second order only. Entries with s = 0 or t = 0 (in float32: below 1.7e-38) weigh as their
-// limits do. Nothing is clamped: a KL is infinite where the second distribution has no mass and the first
-// one has.
+// because probabilities sum to 1. No summand is negative, and an error of the log-sum-exps, which shifts all
+// Δ equally, enters only at second order. Entries with s = 0 or t = 0 (in float32: below 1.7e-38) contribute
+// their limits. Nothing is clamped: a KL is infinite if the first distribution has mass where the second one
+// has none.
 #pragma once
 
 #include <algorithm>
@@ -21,18 +21,18 @@
 
 namespace logitless::kernels {
 
-/// What a kernel sums, and makes gradients of.
+/// What a kernel sums and differentiates.
 enum class DivergenceForm {
   kKl,       // functions of s, t and Δ
-  kMixture,  // and of m = teacher_weight · t + student_weight · s
+  kMixture,  // also functions of m = teacher_weight · t + student_weight · s
   kOverlap,  // log Σ min(s, t)
 };
 
 /// The slope h of a column under kKl: 0, Δ, or ½ sign(s − t).
 enum class PairSlope { kNone, kLogRatio, kSign };
 
-/// A form, and what a mixture is made of. Its weights are normal numbers of T. The slope h of a column of a
-/// mixture is −by_log · log(m / s) + by_ratio · (s − t) / m.
+/// A form with its slope and the weights of its mixture, which are normal numbers of T. In a mixture, the
+/// slope h of a column is −by_log · log(m / s) + by_ratio · (s − t) / m.
 template <class T>
 struct DivergenceRule {
   DivergenceForm form = DivergenceForm::kKl;
@@ -43,7 +43,7 @@ struct DivergenceRule {
   T by_ratio = 0;
 };
 
-/// What turns a capped logit into a log-probability: (c − max) · inverse_temperature − log_sum.
+/// Maps a capped logit c to its log-probability: (c − max) · inverse_temperature − log_sum.
 template <class T>
 struct RowSoftmax {
   T max = 0;
@@ -67,20 +67,20 @@ struct DivergenceSums {
   double distance = 0;  // Σ |s − t|
   double overlap = 0;   // Σ min(s, t)
   double slope = 0;     // Σ s h
-  // kOverlap only: the largest min(log s, log t), and Σ exp(min(log s, log t) − most) over all columns and
-  // over those with s < t.
+  // kOverlap only: most is the largest min(log s, log t); shared is Σ exp(min(log s, log t) − most) over all
+  // columns, and below the same sum over the columns with s < t.
   double most = -std::numeric_limits<double>::infinity();
   double shared = 0;
   double below = 0;
 
-  /// Returns the sums of a row whose statistics are no numbers.
+  /// Returns the sums of a row whose statistics are NaN.
   static DivergenceSums undefined() {
     constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
     return {kNan, kNan, kNan, kNan, kNan, kNan, kNan, kNan};
   }
 };
 
-/// Returns the sums of two parts of a row.
+/// Returns the sums of two disjoint parts of a row.
 inline DivergenceSums merge(const DivergenceSums& a, const DivergenceSums& b) {
   DivergenceSums out;
   out.forward = a.forward + b.forward;
@@ -102,7 +102,7 @@ inline DivergenceSums merge(const DivergenceSums& a, const DivergenceSums& b) {
   return out;
 }
 
-/// What a column weighs beside others as gradients of a sample see it:
+/// The weights in the mass of a column, by which sampled gradients choose segments:
 ///     difference |s − t| + s (student + slope |h|)
 template <class T>
 struct PairMass {
@@ -112,11 +112,11 @@ struct PairMass {
 };
 
 /// Adds the tile's columns to each row's sums.
-///   logits, teacher_logits   [rows, cols] each, of shapes of their own; read only.
+///   logits, teacher_logits   [rows, cols] each, with separate shapes; read only.
 ///   rows     [shape.rows]; scratch [2 * cols], may hold anything on entry.
 ///   sums     [shape.rows]; merged into. A row that is not defined() becomes undefined().
-/// A sum has a relative error below (cols / lanes + 16) · eps of that of its terms, which carry the error of
-/// log s and log t: eps · max(1, |log s|, |log t|).
+/// cols = 0 has no effect. Summation adds an error below (cols / lanes + 16) · eps of Σ |term|; the terms
+/// carry the error of log s and log t: eps · max(1, |log s|, |log t|).
 template <class T>
 struct DivergenceFoldArgs {
   DivergenceRule<T> rule;
@@ -127,13 +127,13 @@ struct DivergenceFoldArgs {
   const RowPair<T>* rows = nullptr;
   T* scratch = nullptr;
   DivergenceSums* sums = nullptr;
-  // masses[r * masses_stride + (0 .. cols / kSegment, rounded up)] get what each kSegment columns weigh; NaN
-  // in a row that is not defined(). Null: they are not wanted.
+  // masses[r * masses_stride + (0 .. cols / kSegment, rounded up)] get the masses of each kSegment columns,
+  // or NaN in a row that is not defined(). Null: not requested.
   PairMass<T> mass = {};
   float* masses = nullptr;
   int64_t masses_stride = 0;
 
-  /// Returns the masses of a row as they are before a column is in them, or null.
+  /// Initialises the masses of a row before its columns are added, and returns them, or null.
   float* begin_masses(int64_t row) const {
     if (!masses) return nullptr;
     float* const of_row = masses + row * masses_stride;
@@ -143,13 +143,13 @@ struct DivergenceFoldArgs {
   }
 };
 
-/// What the gradient of one row needs. With the scales, divided by the student's temperature already, a
-/// column has
+/// The gradient kernel's input for one row. The scales are already divided by the student's temperature. The
+/// gradient of a column is
 ///   kKl        by_difference (s − t) + s by_slope (h − mean)
 ///   kMixture   s by_slope (h − mean)
 ///   kOverlap   −by_difference ([s < t] exp(log s − log_overlap) − s mean)
-/// Here h has the bits that the fold has summed: where one entry has all of the student's mass, h − mean is 0
-/// and not a rounding of the scales.
+/// Here h has the same bits as in the fold: if one entry has all of the student's mass, h − mean is exactly
+/// 0.
 template <class T>
 struct RowDivergence {
   RowPair<T> pair;
@@ -158,19 +158,21 @@ struct RowDivergence {
   T mean = 0;
   T log_overlap = 0;
 
-  /// Multiplies the row's gradient with a number.
+  /// Multiplies the row's gradient by `factor`.
   void scale(T factor) {
     by_difference *= factor;
     by_slope *= factor;
   }
 };
 
-/// As `base` does, but the gradient of a column is that of the divergence plus −softmax_scale · p of the
-/// row's RowGradient, where `softmax` says that some are not 0; in the columns of picks, the pick's
-/// gradient takes the place of the second one. There is no entropy and no cross.
+/// Computes gradients as `base` specifies, with another formula: the gradient of a column is the divergence's
+/// plus, if `softmax` is set, −softmax_scale · p of the row's RowGradient. In the columns of picks, the
+/// pick's gradient replaces that second term. There are no entropy and cross terms. `softmax` must be set if
+/// some softmax_scale or pick gradient is not 0.
 ///   base.logits, base.out   as in GradientArgs
 ///   base.scratch            [3 * cols]
-///   teacher_logits          [shape.rows, cols], read only: rows source_rows[k], and not where `out` stands
+///   teacher_logits          [shape.rows, cols] with base.shape.stride, read only; must not overlap `out`.
+///                           Rows source_rows[k] are read.
 template <class Logit, class Gradient = Logit>
 struct DivergenceGradientArgs {
   GradientArgs<Logit, Gradient> base;
@@ -205,11 +207,11 @@ struct DivergenceKernels {
   }
 };
 
-/// Returns the readable version.
+/// Returns the plain (scalar) kernels.
 const DivergenceKernels& plain_divergence_kernels();
-/// Returns the tables of this CPU, as simd_kernels() does.
+/// Returns the tables that this CPU supports, like simd_kernels().
 std::vector<const DivergenceKernels*> simd_divergence_kernels();
-/// Returns the table of the same name as that of `kernels`.
+/// Returns the table with the same name as `kernels`.
 const DivergenceKernels& divergence_kernels(const RowKernels& kernels);
 
 }  // namespace logitless::kernels

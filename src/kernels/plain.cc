@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels as a student would write them. Tests hold the vectorised ones against these.
+// The row kernels as readable scalar code. Tests compare the SIMD kernels with these.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -39,13 +39,13 @@ RowStats row_stats(const FoldArgs<T>& args, int64_t row) {
   out.max = max;
   const T* own = args.row_weights ? args.row_weights + args.call_rows[row] * args.row_weights_stride : nullptr;
   if (args.cross && args.cross_weights) out.cross_mass = args.weights_mass;
-  double below = 0;  // Σ exp(u) below the largest
+  double below = 0;  // Σ exp(u) of columns below the largest
   int64_t largest = 0;
   for (int64_t v = 0; v < shape.cols; ++v) {
     double q = !args.cross ? 0 : args.cross_weights ? args.cross_weights[v] : args.uniform_cross;
     if (args.cross && own) q = own[v];
     if (!args.cross_weights) out.cross_mass += q;
-    if (std::isinf(max)) continue;  // Without mass nothing is summed; with +inf the row is lost anyway.
+    if (std::isinf(max)) continue;  // no column has mass, or +inf makes the row undefined anyway
     const T u = (args.scratch[v] - max) * args.inverse_temperature[row];
     const T mass = std::exp(u);
     if (masses) masses[v / kSegment] += static_cast<float>(mass);
@@ -106,7 +106,7 @@ void gradient(const GradientArgs<T, Gradient>& args) {
   clear_residuals(args);
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
-    // A row's gradients may take the place of its logits.
+    // The row's gradients may overwrite its logits.
     const T* from = args.logits + args.source_rows[k] * shape.stride;
     std::copy_n(from, shape.cols, args.scratch);
     for (int64_t v = 0; v < shape.cols; ++v) {
@@ -167,7 +167,7 @@ void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
     uint32_t half = (std::bit_cast<uint32_t>(magnitude) - (112u << 23)) >> 13;
     if (magnitude < 0x1p-14f) half = static_cast<uint32_t>(magnitude * 0x1p24f);
     if (std::isinf(magnitude)) half = 0x7C00;
-    if (std::isnan(value)) half = 0x7E00 | ((bits >> 13) & 0x3FF);  // quiet, so that it stays a NaN
+    if (std::isnan(value)) half = 0x7E00 | ((bits >> 13) & 0x3FF);  // quiet, so that it is still a NaN
     to[i].bits = static_cast<uint16_t>(sign | half);
   }
 }
@@ -204,7 +204,7 @@ void few_rows_f32(const FewRowsArgs<float>& args) {
     case DType::kFloat32:
       return few_rows_of<float, float>(args);
     default:
-      break;  // Sums of float64 are float64.
+      break;  // float64 products use few_rows_of<double, double>
   }
 }
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels of two heads as a student would write them. Tests hold the vectorised ones against these.
+// The row kernels of two heads as readable scalar code. Tests compare the SIMD kernels with these.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 namespace logitless::kernels {
 namespace {
 
-// Returns φ(x) = exp(x) - 1 - x, by its series where subtracting would cancel.
+// Returns φ(x) = exp(x) - 1 - x, from its series where the subtraction would cancel.
 template <class T>
 T phi(T x) {
   if (!(std::abs(x) < T{0.5})) return std::expm1(x) - x;
@@ -27,11 +27,11 @@ T log_probability(const RowSoftmax<T>& row, T capped) {
   return (capped - row.max) * row.inverse_temperature - row.log_sum;
 }
 
-// What is known of one column.
+// The quantities of one column.
 template <class T>
 struct Pair {
   T log_s, log_t, s, t;
-  T log_ratio;   // Δ, 0 where both are 0
+  T log_ratio;   // Δ; 0 if s and t are both 0
   T difference;  // s - t
 
   Pair(const RowPair<T>& row, T student, T teacher)
@@ -49,14 +49,14 @@ struct Pair {
   }
 };
 
-// Returns mass · φ(x), where mass · (exp(x) - 1) is `rest`.
+// Returns mass · φ(x), given rest = mass · (exp(x) - 1).
 template <class T>
 T weighted_phi(T mass, T x, T rest) {
   if (std::abs(x) < T{0.5}) return mass * phi(x);
   return mass > 0 ? rest - mass * x : rest;
 }
 
-// What a mixture m adds to a column.
+// The quantities of a mixture m in one column.
 template <class T>
 struct Mixed {
   T by_student, by_teacher;  // log(m / s), log(m / t)
@@ -173,7 +173,7 @@ void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
   for (int64_t k = 0; k < base.count; ++k) {
     const RowDivergence<T>& g = args.divergences[k];
     const RowGradient<T>& softmax = base.gradients[k];
-    // A row's gradients may take the place of its logits.
+    // The row's gradients may overwrite its logits.
     std::copy_n(base.logits + base.source_rows[k] * shape.stride, cols, raw);
     cap(shape, raw, student);
     cap(args.teacher_shape, args.teacher_logits + base.source_rows[k] * shape.stride, teacher);

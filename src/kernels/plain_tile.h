@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the plain kernels share: capped logits, and gradients as they are stored.
+// Shared by the plain kernels: capped logits, rounding, and how gradients are stored.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@ T capped(T raw, T softcap) {
   return softcap > 0 ? softcap * std::tanh(raw / softcap) : raw;
 }
 
-// Returns d capped / d raw = 1 - tanh², as 4e / (1 + e)² so that nothing cancels near saturation.
+// Returns d capped / d raw = 1 - tanh², computed as 4e / (1 + e)² so that nothing cancels near saturation.
 template <class T>
 T cap_derivative(T raw, T softcap) {
   if (!(softcap > 0)) return 1;
@@ -26,12 +26,12 @@ T cap_derivative(T raw, T softcap) {
   return 4 * e / ((1 + e) * (1 + e));
 }
 
-// Returns the nearest value with `digits` bits of precision and none below 2^lowest · 2^(1 - digits), ties to
-// even.
+// Rounds to `digits` bits of precision, but to no finer than multiples of 2^(lowest + 1 - digits); ties to
+// even. Results above `largest` become infinity.
 inline double nearest(double value, int digits, int lowest, double largest) {
   if (value == 0 || !std::isfinite(value)) return value;
   const double unit = std::ldexp(1.0, std::max(std::ilogb(value), lowest) - digits + 1);
-  const double rounded = std::nearbyint(value / unit) * unit;  // both exact: unit is a power of 2
+  const double rounded = std::nearbyint(value / unit) * unit;  // only nearbyint rounds: unit is a power of 2
   if (std::abs(rounded) > largest) return std::copysign(std::numeric_limits<double>::infinity(), value);
   return rounded;
 }
@@ -48,8 +48,8 @@ T raw_logit(const TileShape<T>& shape, const T* logits, int64_t v) {
 
 inline float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 
-// A normal number is its exponent, 112 lower than float32's, and ten bits of mantissa; a subnormal is a
-// multiple of 2^-24.
+// A normal number has an exponent biased by 112 less than float32's, and ten bits of mantissa; a subnormal is
+// a multiple of 2^-24.
 inline float widened(float16 half) {
   const uint32_t sign = static_cast<uint32_t>(half.bits & 0x8000) << 16;
   const uint32_t magnitude = half.bits & 0x7FFF;
@@ -61,13 +61,13 @@ inline float widened(float16 half) {
 
 inline bfloat16 rounded(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  // Adding half of the last kept bit, less one when that bit is even, carries exactly when rounding goes up.
+  // Adding half of the last kept bit, minus one if that bit is even, carries exactly when rounding goes up.
   const uint32_t nearest = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
   return {static_cast<uint16_t>(std::isnan(value) ? (bits >> 16) | 0x40 : nearest)};
 }
 
-// Stores column v of row k of the gradients. Bytes are copied, because they may be those of logits of another
-// type.
+// Stores column v of row k of the gradients. bfloat16 is copied as bytes, because the memory may hold logits
+// of another type.
 template <class T>
 void store_gradient(const GradientArgs<T, T>& args, int64_t k, int64_t v, T value) {
   args.out[k * args.out_stride + v] = value;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The kernels that unpack rows as a student would write them. Tests hold the vectorised ones against these.
+// The unpacking kernels as readable scalar code. Tests compare the SIMD kernels with these.
 #include "kernels/packed_blocks.h"
 #include "kernels/plain_tile.h"
 #include "kernels/unpack_kernels.h"
@@ -11,7 +11,7 @@ float widened(const uint8_t (&half)[2]) {
   return kernels::widened(float16{static_cast<uint16_t>(half[0] | half[1] << 8)});
 }
 
-// Returns the four lower bits of a byte, or the four upper ones.
+// Returns the lower four bits of a byte, or the upper four.
 int half_of(uint8_t byte, int64_t upper) { return upper ? byte >> 4 : byte & 15; }
 
 float number(const Q4_0Block& block, int64_t i) {
@@ -21,7 +21,7 @@ float number(const Q4_0Block& block, int64_t i) {
 
 float number(const Q8_0Block& block, int64_t i) { return widened(block.d) * static_cast<float>(block.quants[i]); }
 
-// The scale of 32 numbers j, or with `from` = 4 their offset.
+// Returns the scale s_j, or with `from` = 4 the offset m_j.
 int scale_of(const PackedScales& scales, int64_t j, int64_t from) {
   if (j < 4) return scales[from + j] & 63;
   return half_of(scales[8 + j - 4], from) | scales[from + j - 4] >> 6 << 4;

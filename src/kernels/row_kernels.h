@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The contracts of the row kernels, which do everything that is done to a tile of logits between
-// two GEMMs. T is float or double; a table of kernels is chosen once, by a Context, never inside a loop.
+// The contracts of the row kernels, which do all work on a tile of logits between two GEMMs. T is float or
+// double. A Context chooses a table of kernels once, never inside a loop.
 #pragma once
 
 #include <algorithm>
@@ -16,24 +16,23 @@
 
 namespace logitless::kernels {
 
-/// The types of a tile: of its sums, of its logits, and of their gradients as the gradient products
-/// read them.
+/// The types of a tile: of its sums, of its logits, and of the gradients that the gradient products read.
 template <class SumType, class LogitType = SumType, class GradientType = LogitType>
 struct TileTypes {
   using Sum = SumType;
   using Logit = LogitType;
   using Gradient = GradientType;
 };
-/// The types for float64 tensors, for all others, and for bfloat16 tensors whose gradients are
+/// The types for float64 tensors, for all other tensors, and for bfloat16 tensors whose gradients are
 /// multiplied as bfloat16.
 using DoubleTiles = TileTypes<double>;
 using FloatTiles = TileTypes<float>;
 using BFloat16Tiles = TileTypes<float, float, bfloat16>;
 
-/// A tile of products x · w, row-major, with what turns a product into a capped logit:
-///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, when that is set
+/// A tile of products x · w, row-major, and how a product becomes a capped logit:
+///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, if that is set
 ///   c = softcap · tanh(r / softcap)
-/// The derivative of the rounding counts as 1.
+/// The derivative of the rounding is taken as 1.
 template <class T>
 struct TileShape {
   int64_t rows = 0;
@@ -43,12 +42,12 @@ struct TileShape {
   T softcap = 0;                  // 0: c = r
   std::optional<DType> round_to;  // kBFloat16 or kFloat16
 
-  /// Returns whether c is the product itself.
+  /// Returns whether c equals the product.
   bool plain() const { return !bias && !(softcap > 0) && !round_to; }
 };
 
-/// Token ids at which rows are looked up, increasing in each row. Those of row r of a call are entries
-/// [offsets[r], offsets[r + 1]) of `ids`; without offsets row r has the one pick r, and without ids none.
+/// Token ids whose logits are picked, sorted in each row. Row r of a call has ids[offsets[r] .. offsets[r +
+/// 1]); without offsets it has the one pick ids[r], and without ids no pick.
 struct Picks {
   const int64_t* ids = nullptr;
   const int64_t* offsets = nullptr;
@@ -57,7 +56,7 @@ struct Picks {
   int64_t end(int64_t row) const { return ids ? begin(row + 1) : begin(row); }
 };
 
-/// The gradient in the column of a pick, which replaces the formula there: its 1 - p is computed without
+/// The gradient in the column of a pick. It replaces the formula there, because its 1 - p is computed without
 /// cancellation.
 template <class T>
 struct PickGradient {
@@ -70,8 +69,8 @@ template <class T>
 int64_t id_of(const PickGradient<T>& pick) {
   return pick.id;
 }
-/// Calls visit(pick, column) for those of [begin, end), whose ids increase, that a tile holds: it has `cols`
-/// columns, of which the first is vocabulary entry `first_column`.
+/// Calls visit(pick, column) for each pick in [begin, end), which is sorted by id, that is in a tile of
+/// `cols` columns. The tile's first column is vocabulary entry `first_column`.
 template <class Pick, class Visit>
 void for_each_pick(const Pick* begin, const Pick* end, int64_t first_column, int64_t cols, const Visit& visit) {
   const auto before = [](const Pick& pick, int64_t id) { return id_of(pick) < id; };
@@ -82,7 +81,7 @@ void for_each_pick(const Pick* begin, const Pick* end, int64_t first_column, int
   }
 }
 
-/// Does the same, and visits only the first of picks with equal ids.
+/// Like for_each_pick(), but visits only the first of several picks with equal ids.
 template <class Pick, class Visit>
 void for_each_picked_column(const Pick* begin, const Pick* end, int64_t first_column, int64_t cols,
                             const Visit& visit) {
@@ -93,29 +92,28 @@ void for_each_picked_column(const Pick* begin, const Pick* end, int64_t first_co
   });
 }
 
-/// Gradients of a sample are made of segments of so many vocabulary entries, a multiple of any vector's
-/// lanes.
+/// Sampled gradients choose segments of this many vocabulary entries; a multiple of any vector's lanes.
 inline constexpr int64_t kSegment = 64;
 
-/// Folds the tile's columns into each row's running statistics, and looks up the row's picks.
+/// Folds the tile's columns into each row's running statistics, and stores the logits of the row's picks.
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
-///   picked  gets, at the place of a pick that the tile holds, its capped logit.
+///   picked  gets the capped logit of each pick in the tile, at the pick's index in picks.ids.
 ///   scratch [cols]; may hold anything on entry.
-/// cols = 0 leaves stats untouched. A row that holds a NaN ends with stats.max = NaN; -inf columns weigh
-/// nothing. rest and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and
-/// picks are exact.
+/// cols = 0 has no effect. A row that holds a NaN ends with stats.max = NaN; -inf columns have no mass. rest
+/// and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and picks are
+/// exact.
 template <class T>
 struct FoldArgs {
   TileShape<T> shape;
   const T* logits = nullptr;
   const T* inverse_temperature = nullptr;  // [rows]
-  int64_t first_column = 0;                // of the tile in the vocabulary, which picks and stats.argmax mean
+  int64_t first_column = 0;                // vocabulary entry of column 0, for picks and stats.argmax
   Picks picks;
-  const int64_t* call_rows = nullptr;  // [rows]: which rows of the call these are, where there are picks
+  const int64_t* call_rows = nullptr;  // [rows]: row numbers in the call, if there are picks or row_weights
   double* picked = nullptr;
 
-  /// Calls visit(place in `picked`, column) for the picks of a row that the tile holds.
+  /// Calls visit(address in `picked`, column) for each pick of a row that is in the tile.
   template <class Visit>
   void for_each_pick(int64_t row, const Visit& visit) const {
     if (!picks.ids) return;
@@ -125,17 +123,17 @@ struct FoldArgs {
   }
   bool entropy = false;                  // fill stats.weighted
   bool argmax = false;                   // fill stats.argmax
-  bool cross = false;                    // fill stats.cross and cross_mass, with
-  const float* cross_weights = nullptr;  //   q = cross_weights[0 .. cols), or when null
-  double uniform_cross = 0;              //   q = uniform_cross
-  double weights_mass = 0;               // Σ cross_weights[0 .. cols), where these are given
-  // Instead of these, each row may have weights of its own, whose mass is summed here: those of row r are
-  // row_weights[call_rows[r] * row_weights_stride + (0 .. cols)].
+  bool cross = false;                    // fill stats.cross and cross_mass, with weights
+  const float* cross_weights = nullptr;  // q = cross_weights[0 .. cols), or if null
+  double uniform_cross = 0;              // q = uniform_cross
+  double weights_mass = 0;               // Σ cross_weights[0 .. cols), if they are given
+  // Per-row weights instead, whose sum the kernel computes: row r has row_weights[call_rows[r] *
+  // row_weights_stride + (0 .. cols)]. Null: not used.
   const T* row_weights = nullptr;
   int64_t row_weights_stride = 0;
-  // Σ exp((a - largest) · inverse_temperature) of each kSegment columns, relative to the row's largest of the
-  // tile: masses[r * masses_stride + (0 .. cols / kSegment, rounded up)], and that largest in largest[r *
-  // largest_stride]. All are NaN in a row that holds a NaN or +inf. Null: they are not wanted.
+  // Σ exp((c - largest) · inverse_temperature) over each kSegment columns, where `largest` is the row's
+  // largest c in the tile: masses[r * masses_stride + (0 .. cols / kSegment, rounded up)], and largest[r *
+  // largest_stride]. All masses of a row that holds a NaN or +inf are NaN. Null: not requested.
   float* masses = nullptr;
   int64_t masses_stride = 0;
   double* largest = nullptr;
@@ -143,7 +141,7 @@ struct FoldArgs {
   T* scratch = nullptr;
   RowStats* stats = nullptr;
 
-  /// Returns the masses of a row, whose largest is `max`, as they are before a column is in them, or null.
+  /// Sets the `largest` of a row to `max`, initialises the row's masses and returns them, or returns null.
   float* begin_masses(int64_t row, double max) const {
     if (!masses) return nullptr;
     largest[row * largest_stride] = max;
@@ -155,12 +153,12 @@ struct FoldArgs {
   }
 };
 
-/// Counts, in each row, the columns whose capped logit is larger than the row's `threshold`.
+/// Counts the columns of each row whose capped logit is larger than the row's `threshold`.
 ///   logits  [rows, cols]; read only, nothing outside of it is read.
 ///   counts  [rows]; added to.
 ///   scratch [cols]; may hold anything on entry.
-/// The counts are exact, and the capped logits are those of fold() to the bit: the column of a pick that is
-/// the threshold never counts. A NaN never counts, nor does anything where the threshold is NaN.
+/// The counts are exact, and the capped logits have the same bits as in fold(): a pick that is the threshold
+/// is never counted. A NaN is never counted, and nothing is if the threshold is NaN.
 template <class T>
 struct CountArgs {
   TileShape<T> shape;
@@ -170,12 +168,12 @@ struct CountArgs {
   int64_t* counts = nullptr;
 };
 
-/// What the gradient of one row needs. dL/da_v = -p_v (softmax_scale + entropy_scale (log p_v +
-/// entropy)) + cross_scale q_v for every column but those of picks; all scales are already divided by the
-/// row's temperature, so that the kernel only multiplies with the softcap's derivative.
+/// The gradient kernel's input for one row. For every column except picks, dL/da_v = -p_v (softmax_scale +
+/// entropy_scale (log p_v + entropy)) + cross_scale q_v. All scales are already divided by the row's
+/// temperature, so the kernel only multiplies by the softcap's derivative.
 template <class T>
 struct RowGradient {
-  T max = 0;  // of the capped logits
+  T max = 0;  // max of the capped logits
   T log_sum = 0;
   T inverse_temperature = 1;
   T softmax_scale = 0;
@@ -183,31 +181,32 @@ struct RowGradient {
   T entropy = 0;
   T cross_scale = 0;
   int32_t pick_count = 0;
-  const T* weights = nullptr;              // q of this row alone, by the columns of the whole vocabulary
-  const PickGradient<T>* picks = nullptr;  // [pick_count], their ids increasing; those of equal ids are equal
+  const T* weights = nullptr;              // q of this row alone, indexed by vocabulary entry
+  const PickGradient<T>* picks = nullptr;  // [pick_count], sorted by id; entries with equal ids are equal
 };
 
-/// What rounding to bfloat16 has left of gradients d, d - out, summed along both edges of a tile; of a
-/// gradient whose rounding is no finite number nothing is left. A product with a matrix whose rows share a
-/// direction multiplies these sums with it, so that sinks put them back (sink/kept_residuals.h).
+/// The residuals d - out of gradients d that were rounded to bfloat16, summed along both edges of a tile. A
+/// residual that is not finite counts as 0. In a product with a matrix whose rows share a direction, these
+/// sums become an error, which the sinks correct (sink/kept_residuals.h).
 struct Residuals {
-  float* rows = nullptr;     // of each row over the columns
-  float* columns = nullptr;  // of each column over the rows, where they are wanted
-  float* sizes = nullptr;    // Σ |d| of each column, where it is wanted
+  float* rows = nullptr;     // per row, the sum over the columns
+  float* columns = nullptr;  // per column, the sum over the rows; null: not requested
+  float* sizes = nullptr;    // per column, Σ |d| over finite d; null: not requested
 };
 
-/// Turns raw logits into gradients of raw logits. Entry k of `gradients` takes the logits of tile row
-/// source_rows[k] >= k and writes row k of the output: rows that are not named are dropped and the others
-/// move up (source rows must increase).
+/// Computes gradients of raw logits from raw logits. gradients[k] applies to the logits of tile row
+/// source_rows[k] >= k and fills row k of the output. Source rows must increase; rows that are not named are
+/// dropped and later rows move up.
 ///   logits  [shape.rows, cols]
-///   out     [count, cols] with out_stride: memory apart from the logits, or their own, where row k of `out`
-///           begins with row k of the logits and ends before row k + 1.
-///   low     [count, cols] with out_stride, or null. It gets what rounding to `out` has left of a gradient d,
-///           rounded in turn: |d - out - low| <= 2^-17 |d| for bfloat16, where low is a normal number. It
-///           stands as `out` does: behind row k of it, or in memory apart.
-///   residuals  [count], [cols] and [cols], or null: where `out` is bfloat16 and `low` is null.
-///   scratch [cols], or [2 * cols] where Gradient is not Logit; may hold anything on entry.
-/// Gradients are rounded to nearest even once. A row whose max or log_sum is NaN becomes NaN in every column.
+///   out     [count, cols] with out_stride. Either separate memory, or in place: row k of `out` begins at
+///           row k of the logits and ends before row k + 1.
+///   low     [count, cols] with out_stride, or null. Gets the residual of rounding a gradient d to `out`,
+///           rounded in turn: |d - out - low| <= 2^-17 |d| for bfloat16, if low is a normal number. In place,
+///           it is within row k of the logits, after row k of `out`; or it is separate memory.
+///   residuals  [count], [cols] and [cols], overwritten, or null. Only if `out` is bfloat16 and `low` null.
+///   scratch [cols], or [2 * cols] if Gradient is not Logit; may hold anything on entry.
+/// Gradients are rounded once, to nearest even. A row whose max or log_sum is NaN becomes NaN in every
+/// column.
 template <class Logit, class Gradient = Logit>
 struct GradientArgs {
   TileShape<Logit> shape;
@@ -219,33 +218,33 @@ struct GradientArgs {
   int64_t count = 0;
   const RowGradient<Logit>* gradients = nullptr;  // [count]
   const int32_t* source_rows = nullptr;           // [count]
-  int64_t first_column = 0;                       // of the tile in the vocabulary, which picks mean
-  bool entropy = false;                           // some entropy_scale is not zero
-  bool cross = false;                             // some cross_scale is not zero
+  int64_t first_column = 0;                       // vocabulary entry of column 0, for picks
+  bool entropy = false;                           // some entropy_scale is not 0
+  bool cross = false;                             // some cross_scale is not 0
   const float* cross_weights = nullptr;           // as in FoldArgs
-  bool row_weights = false;                       // instead of these, RowGradient::weights
+  bool row_weights = false;                       // use RowGradient::weights instead
   double uniform_cross = 0;
   Logit* scratch = nullptr;
 };
 
-/// The most rows of FewRowsArgs, and how many of them are multiplied together with rows of B that stand as
-/// they are multiplied.
+/// The most rows of FewRowsArgs, and how many of them are multiplied together if B is not transposed.
 inline constexpr int64_t kMostFewRows = 64;
 inline constexpr int64_t kFewRowsTogether = 16;
-/// A few rows are multiplied with so many vocabulary entries of a transposed B at a time, of which so much
-/// of the depth, and else with so many of its rows and columns: they stay in the nearest caches while all
-/// rows of A use them.
+/// Block sizes for which B stays in the nearest caches while all rows of A use it. A transposed B is
+/// multiplied kFewRowsEntries vocabulary entries and kFewRowsStretch of the depth at a time, else
+/// kFewRowsDepth rows and kFewRowsCols columns.
 inline constexpr int64_t kFewRowsEntries = 8;
 inline constexpr int64_t kFewRowsStretch = 768;
 inline constexpr int64_t kFewRowsDepth = 4;
 inline constexpr int64_t kFewRowsCols = 1024;
-/// Sums over the rows of B are made of parts of so many, a multiple of kFewRowsDepth.
+/// If B is not transposed, sums over its rows accumulate kFewRowsPart rows at a time: a multiple of
+/// kFewRowsDepth.
 inline constexpr int64_t kFewRowsPart = 256;
 
-/// Computes C [rows, cols] (+)= A [rows, depth] · op(B), where B is [depth, cols], or [cols, depth] when
-/// `b_transposed`, row-major, and read once. Each element of C is summed in an order that follows from depth
-/// and b_transposed alone. B is float64 for double, and else float32, bfloat16 or float16.
-///   scratch [scratch_elements()] where B is float16 and there are more than 4 rows; may hold anything on entry.
+/// Computes C [rows, cols] (+)= A [rows, depth] · op(B). B is row-major, [depth, cols] or, if `b_transposed`,
+/// [cols, depth], and is read once. The order in which an element of C is summed depends only on depth and
+/// b_transposed. B is float64 for double, else float32, bfloat16 or float16.
+///   scratch [scratch_elements()] if B is float16 and there are more than 4 rows; may hold anything on entry.
 template <class T>
 struct FewRowsArgs {
   int64_t rows = 0;
@@ -272,7 +271,7 @@ struct TypedKernels {
   void (*fold)(const FoldArgs<Logit>&) = nullptr;
   void (*count_above)(const CountArgs<Logit>&) = nullptr;
   void (*gradient)(const GradientArgs<Logit, Gradient>&) = nullptr;
-  /// Computes sums[c] (+)= Σ_r tile[r, c] in row order, where the tile is [rows, cols] with `stride`.
+  /// Computes sums[c] (+)= Σ_r tile[r, c] in row order, for a tile [rows, cols] with `stride`.
   void (*add_column_sums)(const Gradient* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate,
                           Sum* sums) = nullptr;
   /// Computes to[i] += from[i].
@@ -285,18 +284,18 @@ struct RowKernels {
   const char* name = "";
   TypedKernels<float> f32;
   TypedKernels<double> f64;
-  TypedKernels<float, float, bfloat16> bf16;  // of BFloat16Tiles
+  TypedKernels<float, float, bfloat16> bf16;  // for BFloat16Tiles
   void (*few_rows_f32)(const FewRowsArgs<float>&) = nullptr;
   void (*few_rows_f64)(const FewRowsArgs<double>&) = nullptr;
-  /// Sets to[i] = from[i], which is exact.
+  /// Sets to[i] = from[i], exactly.
   void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
-  /// Sets to[i] = from[i] (+ to[i] when accumulating), rounded to nearest even; a NaN stays a NaN.
+  /// Sets to[i] = from[i] (+ to[i] if `accumulate`), rounded to nearest even; a NaN is still a NaN.
   void (*round_bf16)(const float* from, int64_t count, bool accumulate, bfloat16* to) = nullptr;
-  /// These do the same for float16: subnormals are kept, and what rounds to 65536 or more becomes infinity.
+  /// The same for float16: subnormals are kept, and results that round to 65536 or more become infinity.
   void (*widen_f16)(const float16* from, int64_t count, float* to) = nullptr;
   void (*round_f16)(const float* from, int64_t count, bool accumulate, float16* to) = nullptr;
 
-  /// Sets to[i] = from[i], which is exact, from a type that is stored in 16 bits.
+  /// Sets to[i] = from[i], exactly, from a 16-bit type.
   void widen(const void* from, DType dtype, int64_t count, float* to) const {
     switch (dtype) {
       case DType::kFloat16:
@@ -304,10 +303,11 @@ struct RowKernels {
       case DType::kBFloat16:
         return widen_bf16(static_cast<const bfloat16*>(from), count, to);
       default:
-        break;  // They are read as they are.
+        break;  // other types are not widened
     }
   }
-  /// Returns `count` stored numbers as T: where they stand, or those of a 16-bit type in `wide`.
+  /// Returns `count` stored numbers as T: `from` itself, or `wide`, filled with the widened numbers, for a
+  /// 16-bit type.
   template <class T>
   const T* values(const void* from, DType dtype, int64_t count, T* wide) const {
     if constexpr (sizeof(T) == 4) {
@@ -318,8 +318,8 @@ struct RowKernels {
     }
     return static_cast<const T*>(from);
   }
-  /// Sets to[i] = from[i] (+ to[i] when accumulating), rounded once to a type that is stored in 16 bits.
-  /// float64 sums have no narrower output: for them this does nothing.
+  /// Sets to[i] = from[i] (+ to[i] if `accumulate`), rounded once to a 16-bit type. No effect for other
+  /// types, nor for float64 sums, which have no narrower output.
   template <class T>
   void round([[maybe_unused]] const T* from, [[maybe_unused]] int64_t count, [[maybe_unused]] bool accumulate,
              [[maybe_unused]] void* to, [[maybe_unused]] DType dtype) const {
@@ -330,12 +330,12 @@ struct RowKernels {
         case DType::kBFloat16:
           return round_bf16(from, count, accumulate, static_cast<bfloat16*>(to));
         default:
-          break;  // Sums are written to them as they are.
+          break;  // other types are not rounded to
       }
     }
   }
 
-  /// Returns the kernels of tiles of these types.
+  /// Returns the kernels for tiles of these types.
   template <class Types>
   const auto& of_tiles() const {
     if constexpr (std::is_same_v<Types, DoubleTiles>) {
@@ -353,13 +353,13 @@ struct RowKernels {
   }
 };
 
-/// Returns the readable version, which has scalar loops and std::exp.
+/// Returns the plain kernels: scalar loops and std::exp.
 const RowKernels& plain_kernels();
 
-/// Returns the vectorised tables of this CPU, best first.
+/// Returns the SIMD tables that this CPU supports, best first.
 std::vector<const RowKernels*> simd_kernels();
 
-/// Finds "auto", "plain" or a name of simd_kernels(); returns null when there is none of that name.
+/// Returns the kernels named `name`: "auto", "plain" or a name in simd_kernels(); null if there is none.
 const RowKernels* find_kernels(std::string_view name);
 
 }  // namespace logitless::kernels

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The running statistics of one row of logits over some of its columns, and how two of them join.
+// The running statistics of one row of logits over some of its columns, and how two of them are merged.
 #pragma once
 
 #include <cmath>
@@ -8,31 +8,30 @@
 
 namespace logitless::kernels {
 
-/// All sums are relative to the largest capped logit, u_v = (c_v − max) / temperature, so that a common
-/// offset costs no digits; `rest` leaves one largest exponential out, so that a probability near 1 costs none
-/// either.
+/// All sums are relative to the largest capped logit, with u_v = (c_v − max) / temperature, so that a common
+/// offset loses no digits. `rest` excludes one largest exponential, so that a probability near 1 loses no
+/// digits either.
 struct RowStats {
-  // The largest c: NaN once a NaN was seen, and -inf while there is no mass.
+  // The largest c; NaN once a NaN was seen, -inf while no column has mass.
   double max = -std::numeric_limits<double>::infinity();
   double rest = 0;        // Σ exp(u) − 1
   double weighted = 0;    // Σ exp(u) u
   double cross = 0;       // Σ q u
   double cross_mass = 0;  // Σ q
-  int64_t argmax = -1;    // first column with the largest c
+  int64_t argmax = -1;    // first column with the largest c; -1: none
 
   double log_sum() const { return std::log1p(rest); }
-  /// Returns whether the whole row's statistics are numbers: no NaN, no +inf, and not all -inf.
+  /// Returns whether the whole row's statistics are numbers: it has no NaN and no +inf, and not only -inf.
   bool defined() const { return std::isfinite(max); }
 };
 
-/// Returns Σ q (u + shift) from Σ q u: with shift = -inf only vocabulary entries that have a weight q weigh
-/// in.
+/// Returns Σ q (u + shift) from Σ q u. With shift = -inf, only entries with a weight q contribute.
 inline double shifted_cross(const RowStats& s, double shift) {
   return s.cross_mass == 0 ? s.cross : s.cross + shift * s.cross_mass;
 }
 
-/// Joins two parts of a row, of which `earlier` holds columns before those of `later`. inverse_temperature is
-/// > 0.
+/// Merges two parts of a row, where the columns of `earlier` come before those of `later`.
+/// inverse_temperature must be > 0.
 inline RowStats merge(const RowStats& earlier, const RowStats& later, double inverse_temperature) {
   if (std::isnan(earlier.max) || std::isnan(later.max)) {
     RowStats nan;
@@ -45,7 +44,7 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   RowStats out = high;
   out.cross_mass = earlier.cross_mass + later.cross_mass;
   if (high.max == -std::numeric_limits<double>::infinity()) {
-    // Neither side has mass, so there is no distance to shift by.
+    // Neither part has mass, so there is no distance to shift by.
     out.cross = earlier.cross + later.cross;
     return out;
   }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels, compiled once for every instruction set that Highway knows on this architecture.
-// They use no intrinsic and no compiler flag, so a new instruction set takes only a newer Highway.
+// The row kernels, compiled once for every enabled Highway target of this architecture. They use no
+// intrinsics and no compiler flags, so support for a new instruction set requires only a newer Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the row kernels of one target share: exponentials, rounding, capped logits, and the choice of
-// the loops that a call needs.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Shared by the row kernels of one target: exponentials, rounding, capped logits, and the choice of the loops
+// for a call. Compiled once per target: foreach_target.h toggles the include guard.
 #if defined(LOGITLESS_KERNELS_BASE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_BASE_INL_H_
 #undef LOGITLESS_KERNELS_BASE_INL_H_
@@ -24,19 +23,19 @@ namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // Returns exp(x) for x <= 0 in float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), where
-// P has degree 4 and goes through the Chebyshev nodes (its relative error is 1.1e-8, below that of evaluating
-// it). The error is at most 2 ulp for x >= -87; below that, where exp(x) < 1.7e-38, the result is 0. A NaN
-// becomes 0: rows with a NaN never get here. It is cheaper than Highway's Exp, which must also serve positive
-// x and denormal results.
+// P has degree 4 and interpolates at the Chebyshev nodes (relative error 1.1e-8, less than the rounding error
+// of evaluating it). The error is at most 2 ulp for x >= -87; below that, where exp(x) < 1.7e-38, the result
+// is 0. A NaN becomes 0: rows with a NaN never get here. It is cheaper than Highway's Exp, which must also
+// handle positive x and denormal results.
 template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 4>* = nullptr>
 HWY_INLINE V exp_nonpositive(D d, V x) {
   const hn::RebindToSigned<D> di;
-  // Adding 1.5 · 2^23 leaves the nearest integer in the low bits of the mantissa.
+  // Adding 1.5 · 2^23 puts the nearest integer into the low bits of the mantissa.
   const V magic = hn::Set(d, 12582912.0f);
   const V shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), magic);
   const V q = hn::Sub(shifted, magic);
   V r = hn::NegMulAdd(q, hn::Set(d, 0.693145751953125f), x);  // 16 bits of ln(2): the product is exact
-  r = hn::NegMulAdd(q, hn::Set(d, 1.42860677e-6f), r);        // and the rest of it
+  r = hn::NegMulAdd(q, hn::Set(d, 1.42860677e-6f), r);        // the other bits of ln(2)
   const V r2 = hn::Mul(r, r);
   const V low = hn::MulAdd(hn::Set(d, 0.166665763f), r, hn::Set(d, 0.5f));
   const V high = hn::MulAdd(hn::Set(d, 0.00836323295f), r, hn::Set(d, 0.0416665524f));
@@ -46,13 +45,14 @@ HWY_INLINE V exp_nonpositive(D d, V x) {
   return hn::IfThenElseZero(hn::Ge(x, hn::Set(d, -87.0f)), scaled);
 }
 
-// Returns exp(x) for x <= 0 in float64. This is Highway's, with an error of 1 ulp; a NaN becomes 0.
+// Returns exp(x) for x <= 0 in float64, by Highway's Exp with an error of 1 ulp. A NaN becomes 0.
 template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 8>* = nullptr>
 HWY_INLINE V exp_nonpositive(D d, V x) {
   return hn::Exp(d, x);
 }
 
-// Walks [0, count) with full vectors of `d`, then one element at a time, so that nothing outside is touched.
+// Calls step(d, i) for [0, count) with full vectors, then with one element at a time, so that nothing outside
+// is accessed.
 template <class T, class Step>
 HWY_INLINE void for_each_vector(int64_t count, const Step& step) {
   const hn::ScalableTag<T> wide;
@@ -71,7 +71,7 @@ HWY_INLINE V load_bf16([[maybe_unused]] D d, const bfloat16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
-// Returns the bits of the nearest bfloat16, ties to even, in the lower halves; a NaN stays a NaN. Highway's
+// Returns the bits of the nearest bfloat16 in the lower halves, ties to even; a NaN is still a NaN. Highway's
 // DemoteTo truncates.
 template <class D, class V = hn::Vec<D>, class V32 = hn::Vec<hn::RebindToUnsigned<D>>>
 HWY_INLINE V32 bf16_bits([[maybe_unused]] D d, V value) {
@@ -87,7 +87,7 @@ template <class D, class V32>
 HWY_INLINE void store_bf16_bits([[maybe_unused]] D d, V32 bits, bfloat16* to) {
   const hn::RebindToSigned<D> ds32;
   const hn::Rebind<uint16_t, D> d16;
-  // The values fit 16 bits, so the saturating conversion from signed keeps every one of them.
+  // The values fit 16 bits, so the saturating conversion from signed does not change them.
   hn::StoreU(hn::DemoteTo(d16, hn::BitCast(ds32, bits)), d16, reinterpret_cast<uint16_t*>(to));
 }
 
@@ -96,9 +96,10 @@ HWY_INLINE void store_bf16(D d, V value, bfloat16* to) {
   store_bf16_bits(d, bf16_bits(d, value), to);
 }
 
-// Rounding a T to a narrower type in place takes these: the number of bits to drop, the smallest normal
-// number (below it, adding and subtracting `subnormal_shift`, whose last bit is the type's smallest
-// subnormal, rounds to a multiple of that), and the first power of 2 that overflows.
+// Parameters for rounding a T to a narrower type in place: the number of bits to drop, the smallest normal
+// number, and the first power of 2 that overflows. Below the smallest normal number, adding and subtracting
+// `subnormal_shift` rounds to a multiple of the type's smallest subnormal, which is the last bit of the
+// shift.
 template <class T>
 struct NarrowType {
   int dropped;
@@ -107,7 +108,7 @@ struct NarrowType {
   T overflow;
 };
 
-// float32 has bfloat16's exponents: its subnormals round like its normal numbers, and its overflow is a
+// bfloat16 has the exponents of float32: its subnormals round like normal numbers, and an overflow is a
 // carry.
 constexpr NarrowType<float> narrow_type(DType dtype, float) {
   return dtype == DType::kFloat16 ? NarrowType<float>{13, 0x1p-14f, 0x1p-1f, 0x1p16f}
@@ -118,7 +119,7 @@ constexpr NarrowType<double> narrow_type(DType dtype, double) {
                                   : NarrowType<double>{45, 0x1p-126, 0x1p-81, 0x1p128};
 }
 
-// Returns the nearest value of a narrower type, ties to even; NaN and infinity stay.
+// Returns the nearest value of a narrower type, ties to even; NaN and infinity are unchanged.
 template <DType kTo, class D, class V = hn::Vec<D>>
 HWY_INLINE V round_in_place(D d, V value) {
   using T = hn::TFromD<D>;
@@ -150,8 +151,9 @@ HWY_INLINE V raw_logit(D d, const TileShape<T>& shape, const T* logits, int64_t 
                                             : round_in_place<DType::kBFloat16>(d, r);
 }
 
-// Computes capped[v] = softcap · tanh(raw / softcap), and, when `derivative` is given, 1 - tanh² as 4e / (1 +
-// e)². It returns whether a raw logit is NaN, because tanh of it would not say so. `capped` may be `logits`.
+// Computes capped[v] = softcap · tanh(raw / softcap), or raw without a softcap, and, if `derivative` is not
+// null and there is a softcap, its 1 - tanh² as 4e / (1 + e)². Returns whether a raw logit is NaN, which tanh
+// may not show. `capped` may be `logits`.
 template <class T>
 HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped, T* derivative) {
   bool nan = false;
@@ -177,7 +179,7 @@ HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped,
 
 enum class Cross { kNone, kUniform, kWeights };
 
-// Cross weights are float32 for every T, but for those of one row, which are a T.
+// Shared cross weights are float32 for every T; a row's own weights are T.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V load_weights(D d, const float* weights) {
   if constexpr (sizeof(hn::TFromD<D>) == 4) {
@@ -191,7 +193,7 @@ HWY_INLINE V load_weights(D d, const double* weights) {
   return hn::LoadU(d, weights);
 }
 
-// Returns the cross weights of a row that has its own, or those of all rows, as use(weights) reads them.
+// Calls use(weights) with the row's own cross weights, or with the shared ones if `own` is null.
 template <class T, class Use>
 HWY_INLINE void with_weights(const T* own, const float* shared, const Use& use) {
   if constexpr (std::is_same_v<T, float>) {
@@ -204,8 +206,8 @@ HWY_INLINE void with_weights(const T* own, const float* shared, const Use& use) 
 template <Cross kCross>
 using CrossTag = std::integral_constant<Cross, kCross>;
 
-// These turn flags into types, so that a loop over columns is compiled for each of their combinations: call()
-// gets a std::bool_constant, a CrossTag, and of the statistics of `args` first one and then the other.
+// Turn flags into types, so that the loop over columns is compiled for each combination. call() gets a
+// std::bool_constant, a CrossTag, or, from with_statistics, one for entropy and then one for cross.
 template <class Call>
 void with_flag(bool on, const Call& call) {
   on ? call(std::true_type()) : call(std::false_type());

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This widens 16-bit types and rounds to them.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Widens 16-bit types and rounds to them. Compiled once per target: foreach_target.h toggles the include
+// guard.
 #if defined(LOGITLESS_KERNELS_CONVERT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_CONVERT_INL_H_
 #undef LOGITLESS_KERNELS_CONVERT_INL_H_
@@ -32,8 +32,9 @@ inline void round_bf16(const float* from, int64_t count, bool accumulate, bfloat
   });
 }
 
-// float16 is rounded to by integer arithmetic on every target, because some have no conversion and some have
-// one that truncates. Widening is exact: x86-64 CPUs do it from AVX2 on, and make a NaN a quiet one.
+// Rounding to float16 uses integer arithmetic on every target, because some have no conversion and some have
+// one that truncates. Widening is exact: x86-64 CPUs have an instruction from AVX2 on, which makes a NaN
+// quiet.
 template <class D32, class V = hn::Vec<D32>>
 HWY_INLINE V load_f16(D32 d, const uint16_t* from) {
 #if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
@@ -45,7 +46,7 @@ HWY_INLINE V load_f16(D32 d, const uint16_t* from) {
   const auto half = hn::PromoteTo(d32, hn::LoadU(d16, from));
   const auto magnitude = hn::And(half, hn::Set(d32, 0x7FFFu));
   const auto sign = hn::ShiftLeft<16>(hn::Sub(half, magnitude));
-  // Values below 2^15 compare alike signed and unsigned.
+  // Values below 2^15 compare the same as signed and as unsigned.
   const auto signed_magnitude = hn::BitCast(ds32, magnitude);
   const auto shifted = hn::ShiftLeft<13>(magnitude);
   const auto special = hn::RebindMask(d32, hn::Gt(signed_magnitude, hn::Set(ds32, 0x7BFF)));
@@ -72,14 +73,15 @@ inline void round_f16(const float* from, int64_t count, bool accumulate, float16
     const auto sign = hn::And(hn::ShiftRight<16>(hn::BitCast(d32, value)), hn::Set(d32, 0x8000u));
     const auto rounded = hn::Abs(round_in_place<DType::kFloat16>(d, value));
     const auto bits = hn::BitCast(d32, rounded);
-    // A shift alone would give infinity the exponent 143; the bound 2^16 gives it 31, float16's for infinity.
+    // A shift alone would give infinity the exponent 143; the bound 2^16 gives it 31, float16's exponent of
+    // infinity.
     const auto finite = hn::BitCast(d32, hn::Min(rounded, hn::Set(d, 0x1p16f)));
     const auto normal = hn::ShiftRight<13>(hn::Sub(finite, hn::Set(d32, 112u << 23)));
     const auto subnormal = hn::BitCast(d32, hn::ConvertTo(ds32, hn::Mul(rounded, hn::Set(d, 0x1p24f))));
     const auto quiet = hn::Or(hn::And(hn::ShiftRight<13>(bits), hn::Set(d32, 0x3FFu)), hn::Set(d32, 0x7E00u));
     auto half = hn::IfThenElse(hn::RebindMask(d32, hn::Lt(rounded, hn::Set(d, 0x1p-14f))), subnormal, normal);
     half = hn::IfThenElse(hn::RebindMask(d32, hn::IsNaN(value)), quiet, half);
-    // The values fit 16 bits, so the saturating conversion from signed keeps every one of them.
+    // The values fit 16 bits, so the saturating conversion from signed does not change them.
     hn::StoreU(hn::DemoteTo(d16, hn::BitCast(ds32, hn::Or(sign, half))), d16, stored + i);
   });
 }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This reads the logits of two heads side by side: sums of divergences, and their gradients.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Reads the logits of two heads together: sums of divergences, and their gradients. Compiled once per target:
+// foreach_target.h toggles the include guard.
 #if defined(LOGITLESS_KERNELS_DIVERGENCE_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_DIVERGENCE_INL_H_
 #undef LOGITLESS_KERNELS_DIVERGENCE_INL_H_
@@ -25,11 +25,12 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Below this |x|, exp(x) - 1 and φ(x) come from their series: above it, subtracting loses two bits at most.
+// Below this |x|, exp(x) - 1 and φ(x) are computed from their series; above it, a subtraction loses at most
+// two bits.
 constexpr double kNear = 0.5;
 
-// Writes the even and the odd part of φ(x) / x² = Σ x^k / (k + 2)!, the odd one divided by x, from z =
-// x². For |x| < 0.5 the first term that is left out is below eps / 2 of the sum.
+// Computes the even and the odd part of φ(x) / x² = Σ x^k / (k + 2)!, the odd part divided by x, from z = x².
+// For |x| < 0.5 the first omitted term is below eps / 2 of the sum.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void series(D d, V z, V& even, V& odd) {
   using T = hn::TFromD<D>;
@@ -58,7 +59,8 @@ HWY_INLINE void series(D d, V z, V& even, V& odd) {
   }
 }
 
-// Returns mass · φ(x), where mass · (exp(x) - 1) is `rest`: what has no mass weighs `rest`, whatever x is.
+// Returns mass · φ(x), given rest = mass · (exp(x) - 1). Without mass the result is `rest` for any x that is
+// not near 0.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V weighted_phi(D d, V mass, V x, V rest) {
   const V z = hn::Mul(x, x);
@@ -76,11 +78,12 @@ HWY_INLINE V log_probability(D d, const RowSoftmax<T>& row, const T* capped) {
                     hn::Set(d, row.log_sum));
 }
 
-// What is known of a column; the larger of s and t is the one from which the other is found.
-//   log_ratio   Δ, 0 where both are 0        size       |Δ|
-//   ratio       lesser / larger              less_one   ratio - 1, exact as it nears 0
-//   difference  s - t, exact as Δ nears 0
-// They are no members of a structure, because vectors of some instruction sets may be none.
+// Computes the quantities of a column. The larger of s and t is exponentiated, and the lesser is computed
+// from it.
+//   log_ratio   Δ; 0 if both are 0          size       |Δ|
+//   ratio       lesser / larger             less_one   ratio - 1, accurate near 0
+//   difference  s - t, accurate for Δ near 0
+// They are not members of a struct, because the vectors of some instruction sets cannot be members.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void read_pair(D d, V log_s, V log_t, V& s, V& t, V& log_ratio, V& size, V& ratio, V& less_one,
                           V& difference) {
@@ -103,7 +106,7 @@ HWY_INLINE void read_pair(D d, V log_s, V log_t, V& s, V& t, V& log_ratio, V& si
   difference = hn::IfThenElse(student_high, hn::Neg(gap), gap);
 }
 
-// The slope h of kKl: 0, Δ, or ½ sign(s - t).
+// Returns the slope h of kKl: 0, Δ, or ½ sign(s - t).
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V pair_slope(D d, PairSlope slope, V log_ratio) {
   using T = hn::TFromD<D>;
@@ -114,9 +117,9 @@ HWY_INLINE V pair_slope(D d, PairSlope slope, V log_ratio) {
   return hn::IfThenElse(hn::Eq(log_ratio, zero), zero, half);
 }
 
-// Writes log(m / s), log(m / t) and (s - t) / m of a mixture. m / larger = b + c ratio = 1 + c (ratio -
-// 1) with b and c the weights of the larger and the lesser; the first form is exact as it nears b, the
-// second as it nears 1.
+// Computes log(m / s), log(m / t) and (s - t) / m of a mixture. m / larger = b + c ratio = 1 + c (ratio - 1),
+// where b and c are the weights of the larger and the lesser. The first form is accurate near b, the second
+// near 1.
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE void mix(D d, const DivergenceRule<T>& rule, V log_ratio, V size, V ratio, V less_one, V& by_student,
                     V& by_teacher, V& relative) {
@@ -129,7 +132,7 @@ HWY_INLINE void mix(D d, const DivergenceRule<T>& rule, V log_ratio, V size, V r
   const auto near = hn::Gt(y, hn::Set(d, static_cast<T>(-kNear)));
   const V mixed = hn::IfThenElse(near, hn::Add(one, y), hn::MulAdd(c, ratio, b));
   const V plain = hn::Log(d, mixed);
-  // Log(1 + y), exact as y nears 0: the quotient undoes the rounding of 1 + y.
+  // Log(1 + y), accurate for y near 0: the quotient cancels the rounding of 1 + y.
   const V rounded = hn::Sub(mixed, one);
   const auto none = hn::Eq(rounded, hn::Zero(d));
   const V corrected = hn::IfThenElse(none, y, hn::Mul(plain, hn::Div(y, hn::IfThenElse(none, one, rounded))));
@@ -141,13 +144,13 @@ HWY_INLINE void mix(D d, const DivergenceRule<T>& rule, V log_ratio, V size, V r
   relative = hn::IfThenElse(student_high, hn::Neg(gap), gap);
 }
 
-// The slope h of a mixture, where s > 0.
+// Returns the slope h of a mixture; valid if s > 0.
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE V mixture_slope(D d, const DivergenceRule<T>& rule, V by_student, V relative) {
   return hn::NegMulAdd(hn::Set(d, rule.by_log), by_student, hn::Mul(hn::Set(d, rule.by_ratio), relative));
 }
 
-// Returns what some columns weigh together.
+// Returns the sum of the masses of the vector's columns.
 template <class D, class T, class V = hn::Vec<D>>
 HWY_INLINE float mass_of(D d, const PairMass<T>& mass, V s, V difference, V h) {
   V by_student = hn::Set(d, mass.student);
@@ -217,7 +220,7 @@ HWY_NOINLINE T largest_shared(const RowPair<T>& row, const T* student, const T* 
   };
   int64_t v = 0;
   for (; v + lanes <= cols; v += lanes) largest = hn::Max(largest, least(wide, v));
-  // MaxOfLanes of the emulated target begins at the lowest finite number.
+  // MaxOfLanes of the emulated target starts from the lowest finite number.
   if (!hn::AllTrue(wide, hn::Eq(largest, hn::Set(wide, most)))) most = hn::GetLane(hn::MaxOfLanes(wide, largest));
   const hn::CappedTag<T, 1> narrow;
   for (; v < cols; ++v) {
@@ -227,7 +230,7 @@ HWY_NOINLINE T largest_shared(const RowPair<T>& row, const T* student, const T* 
   return most;
 }
 
-// Returns the capped logits of a row: those that stand there, or `to`.
+// Returns the capped logits of a row: `logits` if capping changes nothing, else `to`.
 template <class T>
 HWY_INLINE const T* capped_row(const TileShape<T>& shape, const T* logits, T* to) {
   if (shape.plain()) return logits;
@@ -256,7 +259,7 @@ HWY_NOINLINE void fold_pairs(const DivergenceFoldArgs<T>& args) {
     if constexpr (kForm == DivergenceForm::kOverlap) {
       most = largest_shared(row, student, teacher, cols);
       tile.most = most;
-      // Without a column that both have there is nothing to share: any finite number keeps the sums at 0.
+      // Without a column in which both have mass, any finite number keeps the sums at 0.
       if (std::isinf(most)) most = 0;
     }
     sum_columns<kForm>(wide, args, row, student, teacher, most, 0, whole, masses, tile);
@@ -291,7 +294,7 @@ HWY_INLINE V divergence_gradient(D d, const DivergenceRule<T>& rule, const RowDi
   read_pair(d, log_s, log_t, s, t, log_ratio, size, ratio, less_one, difference);
   const V by_difference = hn::Set(d, g.by_difference), mean = hn::Set(d, g.mean);
   if constexpr (kForm == DivergenceForm::kOverlap) {
-    // Without a shared column log_overlap is -inf, and the gradient is no number.
+    // Without a shared column, log_overlap is -inf and the gradient is NaN.
     const V share = exp_nonpositive(d, hn::Min(zero, hn::Sub(log_s, hn::Set(d, g.log_overlap))));
     const V below = hn::IfThenElseZero(hn::Lt(log_ratio, zero), share);
     return hn::Mul(by_difference, hn::MulSub(s, mean, below));
@@ -341,7 +344,7 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
   const hn::CappedTag<T, 1> narrow;
   const int64_t cols = shape.cols, whole = cols - cols % static_cast<int64_t>(hn::Lanes(wide));
   T* const derivative = shape.softcap > 0 ? base.scratch : nullptr;
-  // Gradients may stand where the logits do, and columns of picks are read twice.
+  // Gradients may overwrite the logits, and columns of picks are read twice.
   T* const student = base.scratch + cols;
   for (int64_t k = 0; k < base.count; ++k) {
     const RowDivergence<T>& g = args.divergences[k];
@@ -362,7 +365,8 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
                                   base.scratch + 2 * cols);
     const PickGradient<T>* const picks_end = softmax.picks + softmax.pick_count;
     if constexpr (decltype(row)::kKeeps) {
-      // What is in the column of a pick before its gradient is added does not stay.
+      // The pick's gradient replaces what the first pass stores in its column, so that residual must not be
+      // counted.
       const TakenBackRow back = {row.kept, row.total};
       const auto take_back = [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
         gradient_columns<kForm>(narrow, args, k, student, teacher, derivative, column, column + 1, back);

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels of two heads, compiled once for every instruction set that Highway knows. They stand apart
-// from simd.cc, which is the longest compile of the library already.
+// The row kernels of two heads, compiled once per Highway target, with a separate table.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_divergence.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

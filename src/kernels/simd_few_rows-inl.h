@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This multiplies a few rows with a matrix that is read once, as it stands.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Multiplies a few rows with a matrix that is read once, without packing it. Compiled once per target:
+// foreach_target.h toggles the include guard.
 #if defined(LOGITLESS_KERNELS_FEW_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_FEW_ROWS_INL_H_
 #undef LOGITLESS_KERNELS_FEW_ROWS_INL_H_
@@ -35,8 +35,8 @@ HWY_INLINE hn::Vec<D> load_as(D d, const float16* from) {
   return load_f16(d, reinterpret_cast<const uint16_t*>(from));
 }
 
-// Returns the vector at `from`, in a register. Else GCC reads it again for each multiply-add that uses it,
-// and the loops wait for reads of 512 bits.
+// Loads a vector into a register. Otherwise GCC reads it from memory again for each multiply-add that uses
+// it, and the loops wait for 512-bit loads.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_once(D d, const T* from) {
   hn::Vec<D> out = hn::LoadU(d, from);
@@ -46,20 +46,20 @@ HWY_INLINE hn::Vec<D> load_once(D d, const T* from) {
   return out;
 }
 
-// Adds `sum`, or stores it.
+// Adds `sum` to *to, or overwrites it.
 template <class T>
 HWY_INLINE void put(bool accumulate, T sum, T* to) {
   *to = accumulate ? *to + sum : sum;
 }
 
-// Where B is transposed, an element is the dot product of two rows in memory: of each kFewRowsStretch of
-// their depth full vectors are summed lane by lane, then neighbouring lanes in pairs until one is left,
-// then what is left of the rows one by one; stretches are added in their order. That is the same order
-// however many rows and vocabulary entries are taken together.
+// If B is transposed, an element of C is the dot product of two rows in memory. It is summed in this order:
+// within each kFewRowsStretch of the depth, full vectors lane by lane, then neighbouring lanes in pairs until
+// one is left, then the remaining elements one by one; the stretches are added in order. The order is the
+// same for any number of rows and vocabulary entries that are computed together.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V pair_sums([[maybe_unused]] D d, V a, [[maybe_unused]] V b) {
 #if HWY_TARGET == HWY_SCALAR
-  return a;  // A single lane has no neighbour.
+  return a;  // a single lane has no neighbour
 #else
   return hn::Add(hn::ConcatEven(d, b, a), hn::ConcatOdd(d, b, a));
 #endif
@@ -78,8 +78,8 @@ HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t
   return hn::GetLane(out);
 }
 
-// One stretch of the rows of A and of some vocabulary entries. Entries that come next are fetched
-// meanwhile: those `ahead` elements further; past the end that is harmless.
+// One stretch of the depth, of the rows of A and of some vocabulary entries. Meanwhile the elements of B that
+// are `ahead` further on are prefetched; past the end of B that is harmless.
 template <class T, class Stored>
 struct Stretch {
   const T* a;
@@ -88,7 +88,7 @@ struct Stretch {
   int64_t b_stride;
   int64_t depth;
   int64_t ahead;
-  int64_t step;  // of what is fetched, while the sums go on by a vector
+  int64_t step;  // of the prefetch, per vector of the sums
   bool accumulate;
   T* c;
   int64_t c_stride;
@@ -100,9 +100,9 @@ struct Stretch {
     out.c += row * c_stride + entry;
     return out;
   }
-  // Into the second nearest cache: the nearest one has room for what is in use.
+  // Prefetches into the second nearest cache: the nearest one has room only for the data in use.
   HWY_INLINE void fetch(const Stored* from) const { __builtin_prefetch(from + ahead, /*write=*/0, /*locality=*/2); }
-  // Stores the sum of an element, of which `sum` is that of its vectors up to depth k.
+  // Adds the scalar tail [k, depth) to `sum` and stores it.
   HWY_INLINE void put_sum(T sum, int64_t k, int64_t row, int64_t entry) const {
     if (k < depth) sum = add_rest(sum, a + row * a_stride, b + entry * b_stride, k, depth);
     put(accumulate, sum, c + row * c_stride + entry);
@@ -117,20 +117,20 @@ struct Stretch {
   }
 };
 
-// Returns the sums of neighbouring lanes of four vectors, and of neighbours of these: the first lanes have
-// those of s0.
+// Returns the sums of neighbouring lanes of four vectors, then again of neighbours: a quarter of the lanes
+// per vector, s0 first.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V sums_of_four(D d, V s0, V s1, V s2, V s3) {
   return pair_sums(d, pair_sums(d, s0, s1), pair_sums(d, s2, s3));
 }
-// Stores the sums of four vectors of at least four lanes, in their order.
+// Stores the four sums of four vectors, in order. Vectors must have at least four lanes.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void store_four(D d, V s0, V s1, V s2, V s3, hn::TFromD<D>* sums) {
   V all = sums_of_four(d, s0, s1, s2, s3);
   for (size_t lanes = hn::Lanes(d); lanes > 4; lanes /= 2) all = pair_sums(d, all, all);
   hn::StoreU(all, d, sums);
 }
-// The same of eight, whose sums of four are given.
+// Stores the eight sums of eight vectors, in order, given the two results of sums_of_four().
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void store_eight(D d, V first, V second, hn::TFromD<D>* sums) {
   if (hn::Lanes(d) == 4) {
@@ -141,11 +141,11 @@ HWY_INLINE void store_eight(D d, V first, V second, hn::TFromD<D>* sums) {
   for (size_t lanes = hn::Lanes(d); lanes > 8; lanes /= 2) all = pair_sums(d, all, all);
   hn::StoreU(all, d, sums);
 }
-// Vectors have room for the sums of one, of at most so many lanes.
+// Elements of an array for at most 16 sums, with room for storing a whole vector at index 8.
 constexpr size_t kMostLanes = HWY_MAX_BYTES / sizeof(float) + 16;
 
-// Eight rows by two vocabulary entries, where there are registers for so many sums: each element of B
-// serves eight rows. Sums of lanes are made together, in the order that whole_sum() has.
+// Eight rows by two vocabulary entries, for targets with registers for 16 sums: each element of B is used for
+// eight rows. Lanes of several sums are added together, in the order of whole_sum().
 template <class T, class Stored>
 HWY_INLINE void dot_8x2(const Stretch<T, Stored>& of) {
   const hn::ScalableTag<T> d;
@@ -191,7 +191,7 @@ HWY_INLINE void dot_8x2(const Stretch<T, Stored>& of) {
   of.put_one(s60, k, 6, 0), of.put_one(s61, k, 6, 1), of.put_one(s70, k, 7, 0), of.put_one(s71, k, 7, 1);
 }
 
-// Four rows by three vocabulary entries, where 16 registers hold no more sums and what they are made of.
+// Four rows by three vocabulary entries: 16 registers have no room for more sums and their operands.
 template <class T, class Stored>
 HWY_INLINE void dot_4x3(const Stretch<T, Stored>& of) {
   const hn::ScalableTag<T> d;
@@ -256,7 +256,7 @@ HWY_INLINE void dot_4x2(const Stretch<T, Stored>& of) {
   of.put_one(s20, k, 2, 0), of.put_one(s21, k, 2, 1), of.put_one(s30, k, 3, 0), of.put_one(s31, k, 3, 1);
 }
 
-// One row by four vocabulary entries, so that four sums hide some of the latency.
+// One row by four vocabulary entries: four sums hide some of the latency.
 template <class T, class Stored>
 HWY_INLINE void dot_1x4(const Stretch<T, Stored>& of) {
   const hn::ScalableTag<T> d;
@@ -293,11 +293,12 @@ HWY_INLINE void dot(const Stretch<T, Stored>& of) {
   of.put_one(sum, k, 0, 0);
 }
 
-// 32 vector registers hold the sums of eight rows and two entries; 16 those of four and three.
+// 32 vector registers have room for the sums of eight rows by two entries; 16 registers, of four rows by
+// three.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
-// Multiplies a stretch of all rows with that of `count` vocabulary entries, which `all.b` begins with. Blocks
-// of rows each fetch a share of what comes next, so that it comes in evenly.
+// Multiplies a stretch of all rows with `count` vocabulary entries, the first of which is at `all.b`. Each
+// block of rows prefetches a share of the next entries, so that the loads are spread evenly.
 template <class T, class Stored>
 HWY_INLINE void rows_by_entries(const Stretch<T, Stored>& all, int64_t rows, int64_t count) {
   constexpr int64_t kRows = kManyRegisters ? 8 : 4;
@@ -334,8 +335,8 @@ HWY_INLINE void rows_by_entries(const Stretch<T, Stored>& all, int64_t rows, int
   }
 }
 
-// Widening float16 costs as much as a few multiply-adds, so for several rows it is done once. It is exact:
-// the bits are the same.
+// Widening float16 costs as much as a few multiply-adds, so it is done once for several rows. It is exact, so
+// the results have the same bits.
 template <class T, class Stored>
 HWY_INLINE bool is_widened_once(const FewRowsArgs<T>& args, const Stored*) {
   return std::is_same_v<Stored, float16> && args.rows > 4;
@@ -373,8 +374,8 @@ HWY_NOINLINE void few_rows_by_entries(const FewRowsArgs<T>& args, const Stored* 
   }
 }
 
-// Where B stands as it is multiplied, rows of C are sums of rows of B, which come in depth by depth: the
-// order of an element's sum is that of the depth alone.
+// If B is not transposed, rows of C are sums of rows of B, added in the order of the depth. So the order of
+// an element's sum depends only on the depth.
 template <class T, class Stored>
 HWY_INLINE void add_4x1(const T* a, const Stored* b, int64_t b_stride, int64_t cols, bool adds, T* c) {
   for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
@@ -387,7 +388,7 @@ HWY_INLINE void add_4x1(const T* a, const Stored* b, int64_t b_stride, int64_t c
   });
 }
 
-// The same for four rows.
+// The same for four rows of C.
 template <class T, class Stored>
 HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, int64_t cols,
                         bool adds, T* c) {
@@ -410,7 +411,7 @@ HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b,
   });
 }
 
-// Adds kFewRowsDepth rows of B from depth k on, which `b` begins with, to all rows of C.
+// Adds the products with rows [k, k + kFewRowsDepth) of B, the first of which is at `b`, to all rows of C.
 template <class T, class Stored>
 HWY_INLINE void rows_by_depth(const FewRowsArgs<T>& args, int64_t k, const Stored* b, int64_t b_stride, int64_t cols,
                               bool adds, T* c) {
@@ -423,7 +424,7 @@ HWY_INLINE void rows_by_depth(const FewRowsArgs<T>& args, int64_t k, const Store
   }
 }
 
-// Computes C = the sum over depths [begin, end) of some columns.
+// Computes C = the sum over depths [begin, end), for some columns.
 template <class T, class Stored>
 HWY_INLINE void sum_depths(const FewRowsArgs<T>& args, const Stored* b, int64_t begin, int64_t end, int64_t cols,
                            T* c) {
@@ -452,8 +453,8 @@ HWY_INLINE void sum_depths(const FewRowsArgs<T>& args, const Stored* b, int64_t 
   }
 }
 
-// A sum over a vocabulary would lose digits in one chain: parts of kFewRowsPart depths are summed apart, then
-// added.
+// A sum over a vocabulary would lose digits in a single chain, so kFewRowsPart depths are summed at a time
+// and then added.
 template <class T, class Stored>
 HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b) {
   T sums[kFewRowsTogether * kFewRowsCols];
@@ -499,7 +500,7 @@ inline void few_rows(const FewRowsArgs<float>& args) {
     case DType::kFloat32:
       return few_rows_of<float, float>(args);
     default:
-      break;  // Sums of float64 are float64.
+      break;  // float64 products use the other overload
   }
 }
 inline void few_rows(const FewRowsArgs<double>& args) { few_rows_of<double, double>(args); }

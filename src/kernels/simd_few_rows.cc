@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Products of few rows, compiled once for every instruction set, for the tables of simd.cc.
+// Products of few rows, compiled once per Highway target, for the tables of simd.cc.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_few_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This folds tiles into statistics, and counts the vocabulary entries above a threshold.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Folds tiles into statistics, and counts vocabulary entries above a threshold. Compiled once per target:
+// foreach_target.h toggles the include guard.
 #if defined(LOGITLESS_KERNELS_FOLD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_FOLD_INL_H_
 #undef LOGITLESS_KERNELS_FOLD_INL_H_
@@ -23,7 +23,7 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The largest element of a row and whether it holds a NaN (Max would drop it).
+// The largest element of a row, and whether the row holds a NaN (which Max would drop).
 template <class T>
 struct MaxAndNan {
   T max = -std::numeric_limits<T>::infinity();
@@ -38,8 +38,8 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
   // Four chains hide the latency of Max.
   auto m0 = hn::Set(d, out.max);
   auto m1 = m0, m2 = m0, m3 = m0;
-  // No NaN was seen yet. Ne(x, x) would not find one: Highway 1.0.3 compares ordered on AVX, which is false
-  // for a NaN.
+  // No NaN yet. Ne(x, x) would not detect one: Highway 1.0.3 compares ordered on AVX, which is false for a
+  // NaN.
   auto nan = hn::IsNaN(m0);
   int64_t v = 0;
   for (; v + 4 * lanes <= cols; v += 4 * lanes) {
@@ -55,7 +55,7 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
   }
   out.nan = !hn::AllFalse(d, nan);
   const auto largest = hn::Max(hn::Max(m0, m1), hn::Max(m2, m3));
-  // Highway 1.0.3's emulated target begins MaxOfLanes at the lowest finite number, which is above -inf.
+  // MaxOfLanes of Highway 1.0.3's emulated target starts from the lowest finite number, which is above -inf.
   if (!hn::AllTrue(d, hn::Eq(largest, hn::Set(d, out.max)))) out.max = hn::GetLane(hn::MaxOfLanes(d, largest));
   for (; v < cols; ++v) {
     out.nan |= std::isnan(logits[v]);
@@ -66,13 +66,13 @@ HWY_NOINLINE MaxAndNan<T> find_max(const T* logits, int64_t cols) {
 
 template <class T>
 struct RowSums {
-  double below = 0;    // Σ exp(u) of the columns below the largest
-  double largest = 0;  // how many columns are the largest
+  double below = 0;    // Σ exp(u) over columns below the largest
+  double largest = 0;  // number of columns that equal the largest
   double weighted = 0;
   double cross = 0;
 };
 
-// With kMasses the mass of each segment is added to masses[segment].
+// With kMasses, also adds the mass of each segment to masses[segment].
 template <bool kEntropy, Cross kCross, bool kMasses, class D, class T, class Weight>
 HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, T inverse_temperature, int64_t begin,
                             int64_t end, RowSums<T>& sums, [[maybe_unused]] float* masses) {
@@ -85,8 +85,7 @@ HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, 
   V below = zero, largest = zero, weighted = zero, cross = zero;
   [[maybe_unused]] V segment = zero;
   for (int64_t v = begin; v < end; v += lanes) {
-    // What follows in memory, the next tile or row, comes in while this one is computed; past the end it is
-    // harmless.
+    // Prefetch what follows in memory, the next tile or row; past the end that is harmless.
     hwy::Prefetch(capped + end + v);
     const V u = hn::Mul(hn::Sub(hn::LoadU(d, capped + v), vmax), scale);
     const V mass = exp_nonpositive(d, u);
@@ -135,7 +134,7 @@ HWY_INLINE void sum_row(const T* capped, const Weight* weights, T max, T inverse
   }
 }
 
-// In float64, because a row's statistics are made of it and a small difference of it.
+// Summed in float64, because a row's statistics use the sum and a small difference from it.
 template <class T>
 HWY_NOINLINE double sum_weights(const T* weights, int64_t cols) {
   const hn::ScalableTag<double> wide;

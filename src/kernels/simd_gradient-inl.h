@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This makes gradients of logits, and sums them.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Computes gradients of logits, and sums them. Compiled once per target: foreach_target.h toggles the include
+// guard.
 #if defined(LOGITLESS_KERNELS_GRADIENT_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_GRADIENT_INL_H_
 #undef LOGITLESS_KERNELS_GRADIENT_INL_H_
@@ -23,17 +23,17 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// What rounding to bfloat16 with these bits leaves of a value, which is exact: of a NaN or an infinity
-// nothing.
+// Returns the exact residual of rounding `value` to the bfloat16 with these bits, or 0 if that is not finite.
 template <class D>
 HWY_INLINE hn::Vec<D> left_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUnsigned<D>> bits) {
   const auto left = hn::Sub(value, hn::BitCast(d, hn::ShiftLeft<16>(bits)));
   return hn::IfThenElseZero(hn::IsFinite(left), left);
 }
 
-// How the gradients of a row are stored: in the type of the logits, or rounded to one or two terms
-// of bfloat16. Where the types are the same the row takes the capped logits before its gradients. KeptRow
-// sums what rounding has left: in `left`, which keep() gets once it is summed, and by columns.
+// How a row's gradients are stored: in the type of the logits (WideRow), rounded to bfloat16 (BFloat16Row),
+// or as two terms of bfloat16 (SplitRow). capped() returns the memory for the row's capped logits: in WideRow
+// the output itself, else `apart`. KeptRow rounds to bfloat16 and sums the residuals by columns and over the
+// row: store() adds them to the lanes of `left`, whose sum keep() gets.
 struct NothingKept {
   static constexpr bool kKeeps = false;
   void keep(double) const {}
@@ -94,7 +94,7 @@ struct KeptRow {
     keep_columns<1>(d, value, here, v, kept.columns, kept.sizes);
   }
 };
-// Takes what KeptRow would keep of a column away, and stores nothing.
+// Subtracts the residuals that KeptRow adds for a column, and stores nothing.
 struct TakenBackRow {
   Residuals kept;
   float* total;
@@ -129,7 +129,7 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
     const V p = exp_nonpositive(d, log_p);
     V slope = softmax_scale;
     if constexpr (kEntropy) {
-      // p is 0 long before -1000: the bound only keeps 0 · (-inf) from being NaN.
+      // p is 0 long before -1000: the bound only prevents 0 · (-inf) from being NaN.
       const V bounded = hn::Max(log_p, hn::Set(d, T{-1000}));
       slope = hn::NegMulAdd(hn::Set(d, g.entropy_scale), hn::Add(bounded, hn::Set(d, g.entropy)), slope);
     }
@@ -167,14 +167,14 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
       cap_row<T>(shape, from, capped, kCap ? derivative : nullptr);
       from = capped;
     } else if (args.low) {
-      // Low terms may stand where logits are that have not been read.
+      // Low terms may overwrite logits that have not been read yet.
       std::memcpy(capped, from, static_cast<size_t>(shape.cols) * sizeof(T));
       from = capped;
     }
     const PickGradient<T>* const picks_end = g.picks + g.pick_count;
     const auto columns = [&](const auto* weights) HWY_ATTR {
       if constexpr (decltype(row)::kKeeps) {
-        // The formula's gradient in the column of a pick is not the one that stays.
+        // The pick's gradient replaces the formula's in its column, so that residual must not be counted.
         const TakenBackRow back = {row.kept, row.total};
         for_each_picked_column(g.picks, picks_end, args.first_column, shape.cols,
                                [&](const PickGradient<T>&, int64_t column) HWY_ATTR {

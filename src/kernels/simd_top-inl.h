@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This keeps the largest logits of a row.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Keeps the largest logits of a row. Compiled once per target: foreach_target.h toggles the include guard.
 #if defined(LOGITLESS_KERNELS_TOP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_TOP_INL_H_
 #undef LOGITLESS_KERNELS_TOP_INL_H_
@@ -20,13 +19,13 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The list of a row, and what a column must exceed to be offered to it.
+// The list of a row, and the bound that a column must exceed to be offered.
 template <class T>
 class TopRow {
  public:
   explicit TopRow(const TopArgs<T>& args) : args_(args) {}
 
-  // A column with the logit of the least entry comes before it only where its id is lower. Columns come in
+  // A column whose logit equals the least entry's comes before it only if its id is lower. Columns come in
   // the order of their ids, but stretches of the vocabulary may not.
   bool equal_counts() const { return args_.list.state->least.id > args_.first_column; }
   T least() const { return static_cast<T>(args_.list.state->least.logit); }
@@ -36,18 +35,18 @@ class TopRow {
   const TopArgs<T>& args_;
 };
 
-// Tells which columns may get in; a NaN compares as false.
+// Returns which columns may enter the list; a NaN compares as false.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE hn::Mask<D> may_enter(D, V logits, V least, bool equal_counts) {
   return equal_counts ? hn::Ge(logits, least) : hn::Gt(logits, least);
 }
 
-// Offers the columns of a vector whose place in the mask is set, in their order.
+// Offers the columns whose mask bit is set, in order.
 template <class D, class T>
 HWY_INLINE void offer_all(D d, hn::Mask<D> mask, int64_t column, const TopRow<T>& row) {
-  uint8_t bytes[hn::MaxLanes(d) / 8 + 8];  // StoreMaskBits clears the bits behind the last lane
+  uint8_t bytes[hn::MaxLanes(d) / 8 + 8];  // StoreMaskBits clears the bits after the last lane
   hn::StoreMaskBits(d, mask, bytes);
-  // A wider load would wait until all bytes are stored.
+  // A wider load would wait for the byte stores.
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
   for (int64_t first = 0; first < lanes; first += 8) {
     for (unsigned bits = bytes[first / 8]; bits != 0; bits &= bits - 1) {
@@ -64,7 +63,7 @@ HWY_NOINLINE void top(const TopArgs<T>& args) {
   bool equal = row.equal_counts();
   auto least = hn::Set(d, row.least());
   int64_t v = 0;
-  // Nearly all columns are below the least entry: four vectors are passed over at a time.
+  // Nearly all columns are below the least entry, so four vectors are tested at a time.
   for (; v + 4 * lanes <= args.cols; v += 4 * lanes) {
     const T* from = args.capped + v;
     const auto m0 = may_enter(d, hn::LoadU(d, from), least, equal);

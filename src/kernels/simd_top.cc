@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The kernels of the largest logits, compiled once for every instruction set, like those of simd.cc.
+// The kernels for the largest logits, compiled once per Highway target, with a separate table.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_top.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The kernels that unpack rows.
-// It is compiled once for each target: its guard is toggled by foreach_target.h.
+// Unpacks rows. Compiled once per target: foreach_target.h toggles the include guard.
 #if defined(LOGITLESS_KERNELS_UNPACK_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef LOGITLESS_KERNELS_UNPACK_INL_H_
 #undef LOGITLESS_KERNELS_UNPACK_INL_H_
@@ -22,7 +21,7 @@ namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// A vector whose numbers have one scale: the shortest stretch that has one is 16 numbers of Q6_K.
+// A vector whose numbers share one scale: at most 16, as in Q6_K, which has the fewest numbers per scale.
 using Floats = hn::CappedTag<float, 16>;
 using FloatsVec = hn::Vec<Floats>;
 using IntsVec = hn::Vec<hn::RebindToSigned<Floats>>;
@@ -35,7 +34,7 @@ HWY_INLINE IntsVec load_bytes(const Byte* from) {
 
 HWY_INLINE IntsVec only(IntsVec bits, int mask) { return hn::And(bits, hn::Set(hn::RebindToSigned<Floats>(), mask)); }
 
-// Returns the lower half of each byte, or the upper one.
+// Returns the lower half of each byte, or the upper half.
 template <bool kUpper>
 HWY_INLINE IntsVec half_of(IntsVec bytes) {
   return kUpper ? hn::ShiftRight<4>(bytes) : only(bytes, 15);
@@ -46,14 +45,14 @@ HWY_INLINE void store_scaled(IntsVec q, FloatsVec scale, float* to) {
   hn::StoreU(hn::Mul(scale, hn::ConvertTo(d, q)), d, to);
 }
 
-// The product is exact.
+// `offset` is subtracted. The product is exact.
 HWY_INLINE void store_scaled(IntsVec q, FloatsVec scale, FloatsVec offset, float* to) {
   const Floats d;
   hn::StoreU(hn::MulSub(scale, hn::ConvertTo(d, q), offset), d, to);
 }
 
-// Widens `count` float16, rounded up to whole vectors: `halves` and `to` have room for kMost, which is a
-// multiple of a vector.
+// Widens `count` float16, rounded up to whole vectors. `halves` and `to` have room for kMost, a multiple of
+// the lanes.
 template <int64_t kMost>
 HWY_INLINE void widen_halves(const uint16_t* halves, int64_t count, float* to) {
   const hn::CappedTag<float, kMost> d;
@@ -61,7 +60,7 @@ HWY_INLINE void widen_halves(const uint16_t* halves, int64_t count, float* to) {
     hn::StoreU(load_f16(d, halves + i), d, to + i);
 }
 
-// The numbers that are unpacked together: a block, or 64 of a larger one.
+// The count of numbers that are unpacked together: a block, or 64 numbers of a larger one.
 template <class Block>
 inline constexpr int64_t kStep = std::min<int64_t>(Block::kNumbers, 64);
 
@@ -80,7 +79,7 @@ HWY_INLINE void unpack_block(const Q8_0Block& block, FloatsVec scale, float* to)
   for (int64_t i = 0; i < 32; i += lanes) store_scaled(load_bytes(block.quants + i), scale, to + i);
 }
 
-// Unpacks blocks of one scale. The scales of several are widened at once, a full vector on every target.
+// Unpacks blocks that have one scale each. Up to 16 scales are widened at once, in full vectors.
 template <class Block>
 HWY_INLINE void unpack_blocks(const Block* blocks, int64_t count, float* to) {
   constexpr int64_t kTogether = 16;
@@ -96,7 +95,7 @@ HWY_INLINE void unpack_blocks(const Block* blocks, int64_t count, float* to) {
   }
 }
 
-// Multiplies bytes with a factor; kCount divides into vectors.
+// Multiplies bytes by a factor. kCount is a multiple of the lanes.
 template <int64_t kCount, class Byte>
 HWY_INLINE void multiply(const Byte* bytes, float factor, float* to) {
   const hn::CappedTag<float, kCount> d;
@@ -108,7 +107,7 @@ HWY_INLINE void multiply(const Byte* bytes, float factor, float* to) {
   }
 }
 
-// d · s and dmin · m of each 32 numbers of Q4_K and Q5_K.
+// d · s and dmin · m for each 32 numbers of Q4_K and Q5_K.
 struct ScalesAndOffsets {
   float scales[8];
   float offsets[8];
@@ -121,7 +120,7 @@ HWY_INLINE ScalesAndOffsets scales_of(const Block& block) {
   std::memcpy(halves, block.d, 2);
   std::memcpy(halves + 1, block.dmin, 2);
   widen_halves<2>(halves, 2, wide);
-  // Four bytes at a time, of which none gets bits of another.
+  // Extract four bytes at a time; the masks keep bits from moving between bytes.
   uint32_t packed[3];
   std::memcpy(packed, block.scales, 12);
   const uint32_t s[2] = {packed[0] & 0x3F3F3F3F, (packed[2] & 0x0F0F0F0F) | (packed[0] >> 2 & 0x30303030)};
@@ -132,7 +131,7 @@ HWY_INLINE ScalesAndOffsets scales_of(const Block& block) {
   return out;
 }
 
-// d · scales[j] of each 16 numbers of Q6_K.
+// d · scales[j] for each 16 numbers of Q6_K.
 struct Scales {
   float scales[16];
 };
@@ -147,7 +146,8 @@ HWY_INLINE Scales scales_of(const Q6_KBlock& block) {
   return out;
 }
 
-// Unpacks numbers 64 step + [0, 64) of a block. The lower halves of 32 bytes are the first half of them.
+// Unpacks numbers 64 step + [0, 64) of a block. The first 32 are the lower halves of 32 bytes, the others the
+// upper halves.
 HWY_INLINE void unpack_step(const Q4_KBlock& block, const ScalesAndOffsets& of, int64_t step, float* to) {
   const Floats d;
   const auto scale = hn::Set(d, of.scales[2 * step]), next_scale = hn::Set(d, of.scales[2 * step + 1]);
@@ -172,7 +172,8 @@ HWY_INLINE void unpack_step(const Q5_KBlock& block, const ScalesAndOffsets& of, 
   }
 }
 
-// Steps of Q6_K are, in each half of the block, the lower halves of 64 bytes and then their upper halves.
+// In each half of a Q6_K block, the first step has the lower halves of 64 bytes, and the second the upper
+// halves.
 template <bool kUpper>
 HWY_INLINE void unpack_q6_k(const Q6_KBlock& block, const float* scales, int64_t half, float* to) {
   const Floats d;
@@ -194,7 +195,7 @@ HWY_INLINE void unpack_step(const Q6_KBlock& block, const Scales& of, int64_t st
   step % 2 == 0 ? unpack_q6_k<false>(block, scales, step / 2, to) : unpack_q6_k<true>(block, scales, step / 2, to);
 }
 
-// Unpacks parts of blocks that have many scales.
+// Unpacks steps [first, first + count) of blocks that have several scales each.
 template <class Block>
 HWY_INLINE void unpack_parts(const Block* blocks, int64_t first, int64_t count, float* to) {
   constexpr int64_t kSteps = Block::kNumbers / kStep<Block>;
@@ -237,7 +238,7 @@ HWY_NOINLINE void unpack(const PackedRow& row, int64_t first, int64_t count, flo
   }
 }
 
-// Unpacks numbers of one scale.
+// Unpacks numbers that share one scale.
 HWY_INLINE void scale_int8(const uint8_t* from, float scale, int64_t count, float* to) {
   for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR {
     const hn::Rebind<int8_t, decltype(d)> d8;
@@ -260,7 +261,7 @@ inline void int8_group(const PackedRow& row, int64_t first, int64_t count, float
   }
 }
 
-// Returns kNf4Numbers[code] of codes below 16.
+// Returns kNf4Numbers[code] for codes below 16.
 HWY_INLINE FloatsVec nf4_numbers(IntsVec codes) {
   const Floats d;
 #if HWY_HAVE_SCALABLE || HWY_MAX_BYTES < 32
@@ -278,7 +279,7 @@ HWY_INLINE FloatsVec nf4_numbers(IntsVec codes) {
 #endif
 }
 
-// Unpacks the numbers of whole bytes, which have one scale.
+// Unpacks whole bytes whose numbers share one scale.
 HWY_INLINE void scale_nf4(const uint8_t* from, float scale, int64_t bytes, float* to) {
   const Floats d;
   const auto lanes = static_cast<int64_t>(hn::Lanes(d));
@@ -302,7 +303,7 @@ inline void nf4(const PackedRow& row, int64_t first, int64_t count, float* to) {
     const int64_t group = row.group > 0 ? i / row.group : 0;
     next = row.group > 0 ? std::min(end, (group + 1) * row.group) : end;
     const float scale = row.scales[group];
-    const int64_t begin = (i + 1) / 2, behind = next / 2;  // whole bytes
+    const int64_t begin = (i + 1) / 2, behind = next / 2;  // whole bytes [begin, behind)
     if (i % 2 != 0) to[i - first] = scale * kNf4Numbers[row.bytes[i / 2] & 15];
     scale_nf4(row.bytes + begin, scale, behind - begin, to + (2 * begin - first));
     if (next % 2 != 0) to[next - 1 - first] = scale * kNf4Numbers[row.bytes[behind] >> 4];

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The kernels that unpack rows, compiled once for every instruction set, like those of simd.cc.
+// The kernels that unpack rows, compiled once per Highway target, with a separate table.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_unpack.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The contracts of the kernels that unpack rows. They have a table and a translation unit of their own.
+// The contracts of the kernels that unpack rows. They have a separate table and translation unit.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@ namespace logitless::kernels {
 /// A row of H numbers.
 struct PackedRow {
   const uint8_t* bytes = nullptr;  // at any address
-  // Of kInt8 and kNf4 only: x[i] = scales[0] · q[i], or scales[i / group] · q[i].
+  // kInt8 and kNf4 only: x[i] = scales[0] · q[i], or with groups scales[i / group] · q[i].
   const float* scales = nullptr;
-  int64_t group = 0;  // > 0 where there are groups; even for kNf4
+  int64_t group = 0;  // > 0: numbers per group, even for kNf4; 0: one scale per row
 };
 
 /// Sets to[i] to number first + i of a row, for 0 <= i < count. The range may begin and end anywhere within
-/// [0, H]; it is fastest where it begins and ends at multiples of 64.
-///   row   read only: the blocks and scales that a number of the range belongs to, and nothing beside them
-///   to    [count]; apart from the row
+/// [0, H]; it is fastest if both ends are multiples of 64.
+///   row   read only: only blocks and scales that a number of the range belongs to are read
+///   to    [count]; must not overlap the row
 /// count = 0: no effect.
 ///
-/// The bits are those of float32 operations in the order in which packed_blocks.h writes them, d · s · q
-/// being (d · s) · q, and so those of `gguf.quants.dequantize` and, of NF4, of bitsandbytes'
+/// The results have the bits of float32 operations in the order in which packed_blocks.h writes them, with d
+/// · s · q evaluated from the left. So they equal `gguf.quants.dequantize` and, for NF4, bitsandbytes'
 /// `dequantize_4bit` to float32. In ggml's packings all products are exact, because their factors have at
-/// most 23 bits together. Q4_K and Q5_K round once, where they subtract, and a fused multiplication has the
-/// same bits; int8 and NF4 round once, in their product. Scales may be zeros, subnormal numbers, infinities
-/// and NaN, of which IEEE 754 says what they become; only the bits of a NaN are unspecified.
+/// most 23 bits together. Q4_K and Q5_K round once, in the subtraction, so a fused multiplication has the
+/// same bits; int8 and NF4 round once, in the product. Scales may be zeros, subnormal numbers, infinities and
+/// NaN, with the results of IEEE 754; only the bits of a NaN are unspecified.
 using UnpackRow = void (*)(const PackedRow& row, int64_t first, int64_t count, float* to);
 
 struct UnpackKernels {
@@ -42,7 +42,7 @@ struct UnpackKernels {
   UnpackRow q6_k = nullptr;
   UnpackRow nf4 = nullptr;
 
-  /// Returns the kernel of a packing; `group` is that of PackedRow.
+  /// Returns the kernel for a packing; `group` is PackedRow::group.
   UnpackRow of(Packing packing, int64_t group) const {
     switch (packing) {
       case Packing::kInt8:
@@ -64,10 +64,10 @@ struct UnpackKernels {
   }
 };
 
-/// Returns the readable version.
+/// Returns the plain (scalar) kernels.
 const UnpackKernels& plain_unpack_kernels();
 
-/// Returns those for the instruction set of RowKernels that have this name, or the plain ones.
+/// Returns the kernels for the instruction set of the RowKernels named `name`, or the plain ones.
 const UnpackKernels& unpack_kernels_of(std::string_view name);
 
 }  // namespace logitless::kernels
