@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The cross-entropy of an LM head, fused: no call but one of plan kDense holds the [N, V] logits.
+/// Cross-entropy of an LM head, fused: only plan kDense stores the [N, V] logits.
 #pragma once
 
 #include <cstdint>
@@ -18,36 +18,35 @@
 
 namespace logitless {
 
-/// How the tokens' losses become one.
+/// How the per-token losses are reduced.
 enum class Reduction {
-  kMean,  ///< Σ_i loss_i / normaliser
+  kMean,  ///< Σ_i loss_i divided as CrossEntropy documents
   kSum,   ///< Σ_i loss_i
-  kNone,  ///< one loss a token, and one upstream gradient a token
+  kNone,  ///< one loss per token, and one upstream gradient per token
 };
 
-/// The names of reductions.
+/// The names of Reduction.
 template <>
 inline constexpr std::array kNamesOf<Reduction> = {"mean", "sum", "none"};
 
-/// What is worth logging besides the loss; NaN stands for what was not asked for.
+/// Values worth logging besides the loss. NaN: not requested.
 struct CrossEntropyMetrics {
-  int64_t tokens = 0;     ///< tokens that took part
+  int64_t tokens = 0;     ///< tokens that take part
   double mean_nll = 0;    ///< mean of −logp, without smoothing, weights, z-loss, dft and loss_scale
   double perplexity = 1;  ///< exp(mean_nll)
-  /// The part of `loss` that is z-loss, as it is in it: reduced, and times loss_scale.
+  /// The z-loss part of `loss`: reduced, and times loss_scale.
   double z_loss = 0;
   /// The share of tokens whose argmax is the target.
   double accuracy = std::numeric_limits<double>::quiet_NaN();
   double mean_entropy = std::numeric_limits<double>::quiet_NaN();  ///< mean of the entropy, in nats
 };
 
-/// What a cross-entropy is, and what is known of its tokens.
+/// The loss, and per-token values.
 struct CrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N]: each entry is loss_scale (nll_i + z_i), times p_i with dft, whatever the reduction; it is 0 where a
-  /// row takes no part.
+  /// [N], before reduction: loss_scale (nll_i + z_i), times p_i with dft; 0 for rows that take no part.
   std::vector<double> per_token_loss;
-  std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 where a row takes no part
+  std::vector<double> per_token_logps;  ///< [N], logp of the target; 0 for rows that take no part
   std::vector<double> per_token_lse;    ///< [N], TokenStats::lse
   /// [N], TokenStats::argmax; empty without want_accuracy.
   std::vector<int64_t> per_token_argmax;
@@ -55,29 +54,29 @@ struct CrossEntropyResult {
   Plan plan;                    ///< what ran
 };
 
-/// The loss of token i with target y is as follows, where W = class_weights (1 without):
+/// The loss of token i with target y, where W = class_weights (1 if empty):
 ///
 ///     nll_i = (1 − ε) W_y (−logp_i) + (ε / V) Σ_v W_v (−log p_iv)    as in PyTorch, with label smoothing ε
 ///     z_i   = z_loss · lse_i²                                        PaLM (Chowdhery et al. 2022), section 5
 ///     with dft, both are multiplied by p_i = e^logp_i without gradient    DFT (arXiv 2508.05629)
 ///     kMean: loss = Σ nll_i / Σ W_yi + Σ z_i / tokens   (or both / num_items_in_batch, where given)
 ///
-/// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. A mean over
-/// nothing is 0, and so are its gradients: this holds for both parts without tokens, and for the nll part
-/// with Σ W_y = 0. Under kNone, run() makes the gradients of the sum of all losses.
+/// The sums over i run over the tokens that take part. loss_scale multiplies loss and gradients. An empty
+/// mean is 0, and so are its gradients: both parts without tokens, and the nll part if Σ W_y = 0. Under
+/// kNone, run() computes the gradients of the sum of all losses.
 struct LOGITLESS_API CrossEntropy {
-  using Result = CrossEntropyResult;                     ///< what its verbs return
+  using Result = CrossEntropyResult;                     ///< result type of the verbs
   static constexpr const char* kName = "cross_entropy";  ///< on every surface
   ConstTensor targets = {};                              ///< token ids, [N] or [B, T], int32 or int64
   TokenOptions token = {};                               ///< which rows take part, and how log-probabilities are taken
-  Reduction reduction = Reduction::kMean;                ///< how the tokens' losses become one
+  Reduction reduction = Reduction::kMean;                ///< how the per-token losses are reduced
   double label_smoothing = 0;                            ///< ε in [0, 1]
   double z_loss = 0;                                     ///< λ >= 0, finite
-  bool dft = false;                                      ///< a token's loss counts as much as its probability
+  bool dft = false;                                      ///< multiply a token's loss by its probability, no gradient
   std::span<const float> class_weights = {};             ///< [V], finite and >= 0; empty: all 1
   double loss_scale = 1.0;                               ///< finite
-  /// The sums are divided by this, e.g. the tokens of all micro-batches. It is positive and finite, and goes
-  /// with kMean only.
+  /// Divides the sums, in place of the number of tokens or Σ W_y, e.g. by the tokens of all micro-batches.
+  /// Positive and finite; only with kMean.
   std::optional<double> num_items_in_batch = {};
   bool want_accuracy = false;  ///< fill metrics.accuracy and per_token_argmax
   bool want_entropy = false;   ///< fill metrics.mean_entropy

@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How far two distributions over one vocabulary are apart: a student's, s = softmax(a), and a teacher's,
-/// t = softmax(b), of final logits a and b. Sums run over the vocabulary; docs/losses.md, "Distillation",
-/// has the gradients, and what these names mean elsewhere.
+/// Divergences between two distributions over one vocabulary: a student's s = softmax(a) and a teacher's t =
+/// softmax(b), with final logits a and b. Sums run over the vocabulary. docs/losses.md, "Distillation", has
+/// the gradients, and what other projects call these.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace logitless {
 
-/// What is computed of a student and a teacher.
+/// The divergence between student and teacher.
 enum class Divergence {
   kForwardKl,  ///< KL(t ‖ s) = Σ t (log t − log s)
   kReverseKl,  ///< KL(s ‖ t) = Σ s (log s − log t)
@@ -21,11 +21,11 @@ enum class Divergence {
   kSkewReverseKl,   ///< KL(s ‖ λ s + (1 − λ) t): λ weighs the first argument
   kTotalVariation,  ///< ½ Σ |s − t|
   kMixedKl,         ///< w KL(t ‖ s) + (1 − w) KL(s ‖ t)
-  kAcceptance,      ///< −log Σ min(s, t): that of the share of a draft's tokens which speculative decoding accepts
+  kAcceptance,      ///< −log Σ min(s, t), where Σ min(s, t) is the acceptance rate of speculative decoding
   kLkHybrid,        ///< κ KL(t ‖ s) + (1 − κ) ½ Σ |s − t|, κ = exp(−η Σ min(s, t)) without gradient
 };
 
-/// The names of divergences.
+/// The names of Divergence.
 template <>
 inline constexpr std::array kNamesOf<Divergence> = {"forward_kl", "reverse_kl",      "jsd",
                                                     "skew_kl",    "skew_reverse_kl", "total_variation",

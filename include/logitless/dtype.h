@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The element types of the tensors that a caller hands over.
+/// The element types of tensors.
 #pragma once
 
 #include <array>
@@ -11,25 +11,25 @@
 
 namespace logitless {
 
-/// The upper half of an IEEE float32. It is only storage: arithmetic happens in float32.
+/// The upper half of an IEEE float32. Storage only: arithmetic is done in float32.
 struct bfloat16 {
   uint16_t bits = 0;  ///< sign, 8 bits of exponent, 7 of fraction
 };
 
-/// IEEE binary16: it has 11 bits of precision, subnormals from 2^-24 and the largest value 65504. It
-/// is only storage: arithmetic happens in float32.
+/// IEEE binary16: 11 bits of precision, subnormals from 2^-24, largest value 65504. Storage only: arithmetic
+/// is done in float32.
 struct float16 {
   uint16_t bits = 0;  ///< sign, 5 bits of exponent, 10 of fraction
 };
 
-/// The type of an element. float32, bfloat16 and float16 tensors are computed with float32 sums, float64
-/// tensors with float64 sums. Token ids are int32 or int64, masks and packed weights are uint8.
+/// The type of an element. float32, bfloat16 and float16 tensors are summed in float32, float64 tensors in
+/// float64. Token ids are int32 or int64, masks and packed weights uint8.
 enum class DType { kFloat32, kBFloat16, kFloat64, kFloat16, kInt32, kInt64, kUInt8 };
 
-/// The types of numbers that a call computes with.
+/// The floating-point types.
 inline constexpr std::array kFloatTypes = {DType::kFloat32, DType::kBFloat16, DType::kFloat64, DType::kFloat16};
 
-/// Tells whether it is one of kFloatTypes.
+/// Returns whether `dtype` is one of kFloatTypes.
 constexpr bool is_float(DType dtype) { return dtype <= DType::kFloat16; }
 
 /// Returns the bytes of one element.
@@ -39,11 +39,11 @@ constexpr size_t size_of(DType dtype) {
   return dtype == DType::kUInt8 ? 1 : 2;
 }
 
-/// The names of types.
+/// The names of DType.
 template <>
 inline constexpr std::array kNamesOf<DType> = {"float32", "bfloat16", "float64", "float16", "int32", "int64", "uint8"};
 
-/// DTypeOf<T>::value is the DType of a C++ element type.
+/// DTypeOf<T>::value is the DType of the C++ type T.
 template <class T>
 struct DTypeOf;
 template <>

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// An Environment says what runs: library, CPU, instruction set and BLAS. It is meant for reports and bug
-/// reports.
+/// An Environment describes the library, CPU, instruction set and BLAS in use, for reports and bug reports.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@
 
 namespace logitless {
 
-/// The machine and the libraries as a context sees them.
+/// The machine and the libraries, as a context uses them.
 struct Environment {
   std::string version;                     ///< of logitless
   std::string cpu;                         ///< model name
@@ -25,20 +24,20 @@ struct Environment {
   std::vector<std::string> simd_targets;   ///< of this build on this CPU, best first
   std::string gemm_backend;                ///< of the context
   std::vector<std::string> gemm_backends;  ///< of this build on this CPU, best first
-  std::string gemm_float32;                ///< what multiplies float32, e.g. "oneDNN 2.6.3 (AVX-512)"
-  std::string gemm_bf16;                   ///< what multiplies bfloat16 as it stands; empty: it is widened
-  std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
+  std::string gemm_float32;                ///< library that multiplies float32, e.g. "oneDNN 2.6.3 (AVX-512)"
+  std::string gemm_bf16;                   ///< library that multiplies bfloat16 natively; empty: widened to float32
+  std::string blas_config;                 ///< the BLAS's own description, e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128\"
   std::string blas_core;                   ///< core whose kernels the BLAS runs, e.g. "Zen"
   std::string blas_threading;              ///< "openmp", "pthreads" or "sequential"
-  int blas_max_threads = 0;                ///< threads that the BLAS was compiled for: no team is larger
+  int blas_max_threads = 0;                ///< threads that the BLAS was compiled for, the largest possible team
   std::vector<std::string> warnings;       ///< e.g. float64 on BLAS kernels narrower than the CPU
 };
 
-/// Asks the machine, the BLAS and the context. `logitless info` prints it.
+/// Queries the machine, the BLAS and the context. `logitless info` prints the result.
 LOGITLESS_API Environment describe_environment(const Context& context);
 
-/// Returns the version of the library that runs, e.g. "0.1.0"; LOGITLESS_VERSION_STRING is that of the
-/// headers.
+/// Returns the version of the library at run time, e.g. "0.1.0"; LOGITLESS_VERSION_STRING is the version of
+/// the headers.
 LOGITLESS_API const char* version();
 
 }  // namespace logitless

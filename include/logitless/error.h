@@ -7,8 +7,8 @@
 
 namespace logitless {
 
-/// It is thrown when an argument breaks its contract. what() names the argument, the offending value, where
-/// it stands and the rule, in one line. No output has been written by then.
+/// Thrown when an argument breaks its contract, before any output is written. what() names the argument, the
+/// offending value, its position and the rule, in one line.
 class LOGITLESS_API InvalidInput : public std::invalid_argument {
  public:
   using std::invalid_argument::invalid_argument;

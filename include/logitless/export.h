@@ -1,12 +1,12 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// LOGITLESS_API marks what the library exports; everything else has hidden visibility. Every header includes
-/// this one.
+/// LOGITLESS_API marks the exported symbols; all others have hidden visibility. Every header includes this
+/// one.
 #pragma once
 
 #if __cplusplus < 202002L
 #error "logitless needs C++20: compile with -std=c++20 or later (GCC 11, Clang 14)"
-// There is no such file: the compiler stops here, before it complains of every line.
+// This file does not exist, so the compiler stops here with one error instead of one per line.
 #include "logitless/needs_cxx20"
 #endif
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// This header includes the whole public API, but for mpi.h and profile.h, which need libraries of their own,
-/// and the C API, c_api.h.
+/// Includes the whole public C++ API except mpi.h and profile.h, which need other libraries. The C API is
+/// c_api.h.
 #pragma once
 
 #include "logitless/context.h"

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a task is of: logits that are the product of hidden states and a head, or finished ones.
+/// The input of every task: hidden states and a head, or finished logits.
 #pragma once
 
 #include <cstdint>
@@ -12,80 +12,79 @@
 
 namespace logitless {
 
-/// A low-rank adapter beside a head's weight (LoRA, Hu et al. 2021, arXiv:2106.09685): it adds scale ·
-/// (x_i aᵀ) · b_v to the raw logits. x aᵀ is computed once a call (with Ranks::slices once a slice), in
-/// the type of the sums. A caller who makes these rows otherwise, e.g. of states that a dropout has seen,
-/// or with another a for each row, gives them as `states` in place of `a`.
+/// A low-rank adapter on a head's weight (LoRA, Hu et al. 2021, arXiv:2106.09685): adds scale · (x_i aᵀ) ·
+/// b_v to the raw logits. x aᵀ is computed once per call (with Ranks::slices once per slice), in the type of
+/// the sums. If you compute these rows yourself, e.g. after a dropout or with a different a per row, pass
+/// them as `states` in place of `a`.
 struct LoraAdapter {
   ConstTensor a = {};       ///< [r, H]
-  ConstTensor b = {};       ///< [V, r], or, with LmHead::vocab_ids, a row for each entry that the weight has
-  double scale = 1;         ///< s, often alpha / r; finite. 1 with states
-  ConstTensor states = {};  ///< [N, r]: it adds states_i · b_v instead
+  ConstTensor b = {};       ///< [V, r]; with LmHead::vocab_ids, one row per entry of the weight
+  double scale = 1;         ///< s, often alpha / r; finite; 1 with states
+  ConstTensor states = {};  ///< [N, r]: adds states_i · b_v instead
 
-  /// Tells whether there is one.
+  /// Returns whether there is an adapter.
   bool given() const { return a.given() || b.given() || states.given(); }
 };
 
-/// The LM head gives the raw logit r_iv = x_i · w_v + bias_v, to which an adapter adds its own, and the
-/// capped logit c_iv = softcap · tanh(r_iv / softcap). Its weight is a matrix, or a packed one, which is
-/// frozen: it has no gradient.
+/// The LM head computes the raw logit r_iv = x_i · w_v + bias_v (plus the adapter's term) and the capped
+/// logit c_iv = softcap · tanh(r_iv / softcap). A packed weight is frozen: it has no gradient.
 struct LmHead {
-  /// [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF). One that is stored as
-  /// [H, V] is its transposed() view. One of its two axes is contiguous. A packed one is uint8, [V, bytes of
-  /// a row], and goes with hidden states that are not float64.
+  /// [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF). For a weight stored as
+  /// [H, V] pass its transposed() view. One of the two axes must be contiguous. A packed weight is uint8, [V,
+  /// bytes of a row], and requires hidden states other than float64.
   ConstTensor weight = {};
-  std::optional<Packing> packing = {};  ///< of a packed weight
-  ConstTensor scales = {};              ///< of kInt8 and kNf4, float32: [V, H / group]
-  /// Of kInt8 and kNf4: how many numbers of a row share a scale, a divisor of H, even for kNf4; 0: all.
+  std::optional<Packing> packing = {};  ///< format of a packed weight
+  ConstTensor scales = {};              ///< kInt8, kNf4: float32, [V, H / group]
+  /// kInt8, kNf4: numbers of a row that share a scale, a divisor of H, even for kNf4; 0: all.
   int64_t group = 0;
-  /// [V], or none. A -inf entry masks its vocabulary entry (but not under a softcap, which bounds it from
+  /// [V], optional. A -inf entry masks its vocabulary entry (but not with a softcap, which bounds logits from
   /// below).
   ConstTensor bias = {};
-  /// It is positive, and a normal number of the type of the sums, or 0 for none (Gemma 2 uses 30).
+  /// Positive and a normal number of the type of the sums, or 0: no softcap (Gemma 2 uses 30).
   double softcap = 0;
-  /// Which vocabulary entries of weight and bias the call is over, as rows of these; empty: all. Entry k of
-  /// the call's vocabulary is entry vocab_ids[k]: targets, class weights, d_weight, d_bias and d_lora_b mean
-  /// places in this list. An id that stands there twice is two entries.
+  /// Restricts the vocabulary to these rows of weight and bias; empty: all rows. Entry k of the call's
+  /// vocabulary is row vocab_ids[k]: targets, class weights, d_weight, d_bias and d_lora_b all refer to
+  /// positions in this list. An id listed twice is two entries.
   std::span<const int64_t> vocab_ids = {};
-  LoraAdapter lora = {};  ///< beside weight; left as it is, there is none
+  LoraAdapter lora = {};  ///< adapter on weight; default: absent
 
-  /// Tells whether there is any part of one.
+  /// Returns whether any part is set.
   bool given() const { return weight.given() || scales.given() || !vocab_ids.empty() || bias.given() || lora.given(); }
-  /// Returns how many vocabulary entries the weight has.
+  /// Returns the number of rows of the weight.
   int64_t stored_entries() const { return weight.sizes[0]; }
   /// Returns V.
   int64_t vocab_size() const { return vocab_ids.empty() ? stored_entries() : static_cast<int64_t>(vocab_ids.size()); }
 };
 
-/// The final raw logits of N tokens: of hidden states and a head, which are never in memory (but under plan
-/// kDense), or finished ones that the caller holds. A teacher's and a reference's are another Logits.
+/// The final raw logits of N tokens: either hidden states and a head, whose logits are not stored (except
+/// under plan kDense), or finished logits in the caller's memory. A teacher or a reference is another Logits.
 struct Logits {
-  /// [N, H], one row a token of one sequence, or [B, T, H], whose row b * T + t is token t of sequence b. Its
-  /// last axis is contiguous, so that a slice such as hidden[:, :-1], or the transpose of [T, B, H], can be
-  /// given.
+  /// [N, H], one row per token of a single sequence, or [B, T, H], where row b * T + t is token t of sequence
+  /// b. The last axis is contiguous; other strides are free, so a slice such as hidden[:, :-1] or the
+  /// transpose of [T, B, H] works.
   ConstTensor hidden = {};
-  LmHead head = {};  ///< of them
-  /// For packed sequences (cu_seqlens) of hidden states [N, H] these hold 0 = offsets[0] <= offsets[1] <= ...
-  /// <= offsets.back() = N. Sequence s holds the rows [offsets[s], offsets[s + 1]).
+  LmHead head = {};  ///< multiplies hidden
+  /// Packed sequences (cu_seqlens) of hidden states [N, H]: 0 = offsets[0] <= offsets[1] <= ... <=
+  /// offsets.back() = N. Sequence s has the rows [offsets[s], offsets[s + 1]).
   std::span<const int64_t> offsets = {};
-  /// In place of these: [N, V] or [B, T, V]. Rows are those of hidden states above. They are final raw
-  /// logits: no bias and no softcap is applied to them, they have no head, Gradients::d_logits is their only
-  /// gradient, and they are not cut among ranks of a vocabulary. Tensors of float32, bfloat16 and float16 are
-  /// computed in float32, those of float64 in float64.
+  /// Finished logits in place of hidden and head: [N, V] or [B, T, V], with rows as in `hidden`. They are
+  /// final raw logits: no bias and no softcap is applied, Gradients::d_logits is their only gradient, and
+  /// they cannot be cut among vocabulary ranks. float32, bfloat16 and float16 are computed in float32,
+  /// float64 in float64.
   ConstTensor finished = {};
 
-  /// Makes those of hidden states and a head.
+  /// Logits from hidden states and a head.
   static Logits of(const ConstTensor& hidden, const LmHead& head, std::span<const int64_t> offsets = {}) {
     return {hidden, head, offsets, {}};
   }
-  /// Does the same with a head that is a weight.
+  /// The same with a plain weight.
   static Logits of(const ConstTensor& hidden, const ConstTensor& weight, std::span<const int64_t> offsets = {}) {
     return of(hidden, LmHead{.weight = weight}, offsets);
   }
-  /// Takes finished ones.
+  /// Finished logits.
   static Logits given(const ConstTensor& logits) { return {{}, {}, {}, logits}; }
 
-  /// Tells whether they are finished.
+  /// Returns whether the logits are finished.
   bool is_given() const { return finished.given(); }
 };
 

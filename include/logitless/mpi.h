@@ -1,14 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A Communicator on MPI. The library itself knows nothing of MPI: this header is compiled with the program
-/// that includes it, and so with the program's own MPI:
+/// A Communicator on MPI. The library itself does not depend on MPI: this header is compiled as part of the
+/// program that includes it, with the program's own MPI:
 ///
 ///     find_package(logitless REQUIRED COMPONENTS mpi)
 ///     target_link_libraries(trainer PRIVATE logitless::logitless logitless::mpi)
 #pragma once
 
 #include "logitless/ranks.h"
-// What stands above says which C++ is needed, before another header is missed.
+// The include above reports a missing C++20 before a missing mpi.h.
 #include <mpi.h>
 
 #include <climits>
@@ -18,13 +18,13 @@
 
 namespace logitless {
 
-/// It uses a duplicate of the communicator that it is made of, so that its messages meet no others. MPI must
-/// have been initialised for the thread that makes the calls, with MPI_THREAD_FUNNELED where they run on
-/// several, and be finalised after this is destroyed. Errors of MPI are thrown as std::runtime_error where
-/// MPI returns them; what becomes of the others when a rank dies is MPI's affair: mpirun ends them.
+/// Uses a duplicate of the given communicator, so its messages do not mix with others. MPI must be
+/// initialised for the calling thread (MPI_THREAD_FUNNELED if calls use several threads) and finalised after
+/// this object is destroyed. An error that MPI returns is thrown as std::runtime_error. If a rank dies, MPI
+/// handles the other ranks: mpirun ends them.
 class MpiCommunicator final : public Communicator {
  public:
-  /// Takes a communicator that MPI knows.
+  /// Duplicates `communicator`.
   explicit MpiCommunicator(MPI_Comm communicator) {
     check("MPI_Comm_dup", MPI_Comm_dup(communicator, &communicator_));
     check("MPI_Comm_set_errhandler", MPI_Comm_set_errhandler(communicator_, MPI_ERRORS_RETURN));

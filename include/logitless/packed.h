@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Heads whose numbers are packed: integers with scales, bitsandbytes' NF4, and what GGUF files hold heads
-/// in. They are read as the float32 numbers that the format's own project unpacks, to the bit.
+/// Packed weights of a head: integers with scales, bitsandbytes' NF4, and the formats of GGUF files. They
+/// unpack to float32, bit for bit as in the format's own project.
 #pragma once
 
 #include <array>
@@ -11,28 +11,28 @@
 
 namespace logitless {
 
-/// How the numbers of a row are packed. Those whose names begin with q are the formats of GGUF, whose blocks
-/// of a row follow one another.
+/// How the numbers of a row are packed. Formats with q in their name are GGUF's; the blocks of a row follow
+/// one another.
 enum class Packing {
-  kInt8,  ///< 8-bit integers, each multiplied with the scale of its group: LmHead::scales
+  kInt8,  ///< 8-bit integers, each multiplied by the scale of its group: LmHead::scales
   kQ8_0,  ///< blocks of 32 numbers
   kQ4_0,  ///< blocks of 32 numbers
   kQ4K,   ///< blocks of 256 numbers
   kQ5K,   ///< blocks of 256 numbers
   kQ6K,   ///< blocks of 256 numbers
-  /// 4-bit codes of bitsandbytes' NF4, two a byte and the first one in its upper half. A number is what the
-  /// format's table has for its code, multiplied with the scale of its group (absmax): LmHead::scales.
+  /// 4-bit codes of bitsandbytes' NF4, two per byte, the first in the upper half. A number is the table entry
+  /// of its code, multiplied by the scale of its group (absmax): LmHead::scales.
   kNf4,
 };
 
-/// The names of packings.
+/// The names of Packing.
 template <>
 inline constexpr std::array kNamesOf<Packing> = {"int8", "q8_0", "q4_0", "q4_k", "q5_k", "q6_k", "nf4"};
 
-/// A row is cut into blocks of so many numbers, each of which takes so many bytes.
+/// The unit in which a row is packed: `numbers` numbers in `bytes` bytes.
 struct PackedBlock {
-  int64_t numbers = 1;  ///< of a row
-  int64_t bytes = 1;    ///< that they take
+  int64_t numbers = 1;  ///< numbers of a row per block
+  int64_t bytes = 1;    ///< bytes per block
 };
 
 /// Returns the block of a packing.
@@ -56,7 +56,7 @@ constexpr PackedBlock block_of(Packing packing) {
   return {};
 }
 
-/// Tells whether the scales stand beside the numbers, in LmHead::scales, and not among them.
+/// Returns whether the scales are stored in LmHead::scales, separately from the numbers.
 constexpr bool has_scales_apart(Packing packing) { return packing == Packing::kInt8 || packing == Packing::kNf4; }
 
 }  // namespace logitless

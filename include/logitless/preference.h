@@ -1,8 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs; KTO, BCO,
-/// APO and A*PO on single sequences. Formulas, sources and which pairs count stand in docs/losses.md,
-/// section 2.
+/// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs; KTO, BCO, APO
+/// and A*PO on single sequences. docs/losses.md, section 2, has the formulas, sources and which pairs count.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace logitless {
 
-/// This names the loss of a pair (docs/losses.md, section 2).
+/// The loss of a pair (docs/losses.md, section 2).
 enum class PreferenceLossType {
   kSigmoid,
   kHinge,
@@ -42,15 +41,15 @@ enum class PreferenceLossType {
   kSigmoidNorm,
 };
 
-/// What stands in place of a pair's log ratios a and b (f-DPO: Wang et al. 2024; docs/losses.md, 2.1).
+/// The function applied to a pair's log ratios a and b (f-DPO: Wang et al. 2024; docs/losses.md, 2.1).
 enum class FDivergence {
-  kReverseKl,  ///< themselves
+  kReverseKl,  ///< a itself
   kForwardKl,  ///< 1 − e^−a
   kJs,         ///< log 2 + log σ(a)
   kAlpha,      ///< (e^((α − 1) a) − 1) / (α − 1), with f_alpha
 };
 
-/// The loss of a sequence that stands alone (docs/losses.md, 2.2).
+/// The loss of a single sequence (docs/losses.md, 2.2).
 enum class KtoLossType {
   kKto,
   kApoZeroUnpaired,
@@ -58,93 +57,94 @@ enum class KtoLossType {
   kA2po,
 };
 
-/// What the reference's numbers are where it has one per sequence.
+/// What per-sequence reference log-probabilities are.
 enum class SequenceLogps {
-  kSums,      ///< of the log-probabilities of the tokens that take part
+  kSums,      ///< sums of log-probabilities over the tokens that take part
   kAverages,  ///< these sums, divided by the number of those tokens
 };
 
-/// The names of losses.
+/// The names of PreferenceLossType.
 template <>
 inline constexpr std::array kNamesOf<PreferenceLossType> = {
     "sigmoid",  "hinge", "ipo",          "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "apo_zero",
     "apo_down", "aot",   "aot_unpaired", "discopop", "sft",      "orpo",   "simpo",    "cpo",       "sigmoid_norm"};
-/// The names of f-divergences.
+/// The names of FDivergence.
 template <>
 inline constexpr std::array kNamesOf<FDivergence> = {"reverse_kl", "forward_kl", "js_divergence", "alpha_divergence"};
-/// The names of losses of single sequences.
+/// The names of KtoLossType.
 template <>
 inline constexpr std::array kNamesOf<KtoLossType> = {"kto", "apo_zero_unpaired", "bco", "a2po"};
-/// The names of what sequences have.
+/// The names of SequenceLogps.
 template <>
 inline constexpr std::array kNamesOf<SequenceLogps> = {"sums", "averages"};
-/// Tells whether the loss compares with a reference model.
+/// Returns whether the loss needs a reference model.
 LOGITLESS_API bool needs_reference(PreferenceLossType loss);
 
-/// Means over the pairs that take part, and NaN when there are none.
+/// Means over the pairs that take part; NaN without any.
 struct PreferenceMetrics {
-  int64_t pairs = 0;   ///< pairs that take part: both of their sequences have a token
-  int64_t tokens = 0;  ///< their tokens
-  double chosen_reward = std::numeric_limits<double>::quiet_NaN();    ///< of the chosen sequence
-  double rejected_reward = std::numeric_limits<double>::quiet_NaN();  ///< of the rejected one
-  double margin = std::numeric_limits<double>::quiet_NaN();           ///< chosen less rejected reward
-  double accuracy = std::numeric_limits<double>::quiet_NaN();         ///< share with a positive margin
-  double chosen_logp = std::numeric_limits<double>::quiet_NaN();      ///< of the chosen sequence
-  double rejected_logp = std::numeric_limits<double>::quiet_NaN();    ///< of the rejected one
+  int64_t pairs = 0;   ///< pairs that take part: both sequences have a token that does
+  int64_t tokens = 0;  ///< tokens of these pairs
+  double chosen_reward = std::numeric_limits<double>::quiet_NaN();    ///< of the chosen sequences
+  double rejected_reward = std::numeric_limits<double>::quiet_NaN();  ///< of the rejected sequences
+  double margin = std::numeric_limits<double>::quiet_NaN();           ///< chosen minus rejected reward
+  double accuracy = std::numeric_limits<double>::quiet_NaN();         ///< share of pairs with a positive margin
+  double chosen_logp = std::numeric_limits<double>::quiet_NaN();      ///< of the chosen sequences
+  double rejected_logp = std::numeric_limits<double>::quiet_NaN();    ///< of the rejected sequences
   double nll = std::numeric_limits<double>::quiet_NaN();              ///< of the chosen tokens
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();     ///< when asked for
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();     ///< if requested
 };
 
-/// What a loss of pairs is, and what is known of its sequences.
+/// The loss, and per-sequence values.
 struct PreferenceResult {
   double loss = 0;  ///< weighted losses and likelihood, times loss_scale
-  /// [2B]: these are sums (averages with average_log_prob, or with orpo or simpo), weighed with ld_alpha.
+  /// [2B], sums (averages with average_log_prob, or with orpo or simpo), weighted with ld_alpha.
   std::vector<double> sequence_logps;
-  std::vector<double> per_token_logps;  ///< [N], 0 where a token takes no part
+  std::vector<double> per_token_logps;  ///< [N], 0 for tokens that take no part
   PreferenceMetrics metrics;            ///< over the pairs that take part
   Plan plan;                            ///< what ran for the policy
 };
 
-/// A weighted sum of losses of pairs (docs/losses.md, section 2). The logits are of 2B sequences: the B
-/// chosen ones, then the B rejected ones, as [2B, T, H] or, where their lengths differ, packed.
+/// A weighted sum of losses of pairs (docs/losses.md, section 2). The logits belong to 2B sequences: the B
+/// chosen ones, then the B rejected ones, as [2B, T, H] or, if their lengths differ, packed.
 struct LOGITLESS_API PreferenceLoss {
-  using Result = PreferenceResult;                         ///< what its verbs return
+  using Result = PreferenceResult;                         ///< result type of the verbs
   static constexpr const char* kName = "preference_loss";  ///< on every surface
   ConstTensor targets = {};                                ///< token ids, [N] or [B, T], int32 or int64
-  /// What the reference model says of the sequences, needed exactly when a loss needs one, in one of two
-  /// forms. Either ref_logps, float32, float64, bfloat16 or float16: the sum of log-probabilities of each
-  /// sequence (their average, if ref_logps_are says so), or the log-probability of each token, as
-  /// ref_logps_per says. Entries of tokens and sequences that take no part are not read.
+  /// The reference's log-probabilities, float32, float64, bfloat16 or float16: per sequence (sums or
+  /// averages, see ref_logps_are) or per token, see ref_logps_per. Either this or `reference` is required if
+  /// a loss needs a reference; otherwise both are refused. Entries of tokens and sequences that take no part
+  /// are not read.
   ConstTensor ref_logps = {};
-  EntriesPer ref_logps_per = EntriesPer::kBySize;  ///< what ref_logps has an entry for
-  /// Or the reference's own hidden states of the same tokens (its H may differ) and its head, of the same
-  /// vocabulary: they are run forward in the same call, with the same targets and options.
+  EntriesPer ref_logps_per = EntriesPer::kBySize;  ///< whether ref_logps is per sequence or per token
+  /// In place of ref_logps: the reference's hidden states of the same tokens (its H may differ) and its head,
+  /// over the same vocabulary. The call runs its forward pass, with the same targets and options.
   Logits reference = {};
-  /// The weighted sum of these, of which there is at least one, is the loss.
+  /// The losses to sum, at least one.
   std::vector<PreferenceLossType> loss_type = {PreferenceLossType::kSigmoid};
-  /// One finite weight for each of `loss_type`; empty: all are 1. A loss of weight 0 adds nothing but asks
-  /// for what it always asks for.
+  /// One finite weight per entry of `loss_type`; empty: all 1. A loss with weight 0 still counts as enabled:
+  /// it needs the same inputs.
   std::vector<double> loss_weights = {};
   double beta = 0.1;              ///< positive and finite
-  double label_smoothing = 0;     ///< in [0, 1); only where one of the losses has a use for it
-  bool average_log_prob = false;  ///< a sequence's mean log-probability instead of its sum
-  /// What ref_logps holds if it has one entry per sequence, whatever average_log_prob says.
+  double label_smoothing = 0;     ///< in [0, 1); only if one of the losses uses it
+  bool average_log_prob = false;  ///< use a sequence's mean log-probability instead of its sum
+  /// What a per-sequence ref_logps holds, independent of average_log_prob.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
   double discopop_tau = 0.05;  ///< positive and finite
   double simpo_gamma = 0.5;    ///< finite
-  /// Any but kReverseKl is for sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop and sft only.
+  /// Any other than kReverseKl only with sigmoid, sigmoid_norm, hinge, ipo, exo_pair, robust, discopop and
+  /// sft.
   FDivergence f_divergence = FDivergence::kReverseKl;
-  double f_alpha = 0.5;  ///< the α of kAlpha, finite; any other than 0.5 needs it
-  /// LD-DPO: tokens of a sequence beyond the length of the pair's shorter one count this much, in [0, 1]. A
-  /// reference then has one log-probability a token, or states and a head.
+  double f_alpha = 0.5;  ///< the α of kAlpha, finite; any other than 0.5 needs kAlpha
+  /// LD-DPO: the weight of a sequence's tokens beyond the length of the pair's shorter one, in [0, 1]. A
+  /// reference must then be per token, or states and a head.
   std::optional<double> ld_alpha = {};
-  /// WPO: a pair's loss times how probable the policy finds both sequences, without gradient. Not for aot and
-  /// aot_unpaired; sft beside other losses does not see it.
+  /// WPO: weight a pair's loss by the policy's probability of both sequences, without gradient. Not for aot
+  /// and aot_unpaired; does not apply to sft next to other losses.
   bool use_weighting = false;
-  /// AlphaPO: simpo and cpo compare (1 − e^(−α L)) / α in place of L; 0 is L itself. Finite.
+  /// AlphaPO: simpo and cpo compare (1 − e^(−α L)) / α in place of L; 0: L itself. Finite.
   double reward_alpha = 0;
-  /// The weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset it is 1 with
-  /// orpo or cpo, else 0.
+  /// The weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset: 1 with orpo or cpo,
+  /// else 0.
   std::optional<double> nll_weight = {};
   /// Which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};
@@ -152,24 +152,24 @@ struct LOGITLESS_API PreferenceLoss {
   bool want_entropy = false;  ///< fill metrics.mean_entropy
 };
 
-/// Means over the sequences of each kind that take part, and NaN when there are none.
+/// Means over the sequences of each kind that take part; NaN without any.
 struct KtoMetrics {
-  int64_t desirable = 0;                                                 ///< sequences
-  int64_t undesirable = 0;                                               ///< sequences
-  int64_t tokens = 0;                                                    ///< of all of them
+  int64_t desirable = 0;                                                 ///< sequences that take part
+  int64_t undesirable = 0;                                               ///< sequences that take part
+  int64_t tokens = 0;                                                    ///< tokens of all these sequences
   double kl = 0;                                                         ///< the baseline
   double desirable_reward = std::numeric_limits<double>::quiet_NaN();    ///< mean reward
   double undesirable_reward = std::numeric_limits<double>::quiet_NaN();  ///< mean reward
-  double margin = std::numeric_limits<double>::quiet_NaN();              ///< desirable less undesirable reward
+  double margin = std::numeric_limits<double>::quiet_NaN();              ///< desirable minus undesirable reward
   double desirable_logp = std::numeric_limits<double>::quiet_NaN();      ///< mean log-probability
   double undesirable_logp = std::numeric_limits<double>::quiet_NaN();    ///< mean log-probability
-  double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< when asked for
+  double mean_entropy = std::numeric_limits<double>::quiet_NaN();        ///< if requested
 };
 
-/// What a loss of single sequences is, and what is known of them.
+/// The loss, and per-sequence values.
 struct KtoResult {
   double loss = 0;  ///< the mean over the sequences, times loss_scale
-  /// [B]: each entry is ℓ_s, weighted, without loss_scale; it is 0 where a sequence takes no part.
+  /// [B], ℓ_s, weighted, without loss_scale; 0 for sequences that take no part.
   std::vector<double> sequence_losses;
   std::vector<double> sequence_logps;   ///< [B], sums (averages with average_log_prob)
   std::vector<double> per_token_logps;  ///< [N]
@@ -177,31 +177,32 @@ struct KtoResult {
   Plan plan;                            ///< what ran for the policy
 };
 
-/// The loss of sequences that stand alone, B of them (docs/losses.md, 2.2).
+/// The loss of B single sequences (docs/losses.md, 2.2).
 struct LOGITLESS_API KtoLoss {
-  using Result = KtoResult;                         ///< what its verbs return
+  using Result = KtoResult;                         ///< result type of the verbs
   static constexpr const char* kName = "kto_loss";  ///< on every surface
   ConstTensor targets = {};                         ///< token ids, [N] or [B, T], int32 or int64
-  std::span<const uint8_t> labels = {};             ///< [B]: not 0 = desirable; a2po may have none
-  ConstTensor ref_logps = {};                       ///< as in PreferenceLoss; it or the reference is needed
-  EntriesPer ref_logps_per = EntriesPer::kBySize;   ///< what ref_logps has an entry for
+  std::span<const uint8_t> labels = {};             ///< [B]: not 0 = desirable; optional for a2po
+  ConstTensor ref_logps = {};                       ///< as in PreferenceLoss; either this or `reference` is required
+  EntriesPer ref_logps_per = EntriesPer::kBySize;   ///< whether ref_logps is per sequence or per token
   Logits reference = {};                            ///< in place of ref_logps
-  /// Sequence log-probabilities of mismatched completions under the policy and the reference, of
-  /// equal length, taken as they are: averages with average_log_prob. The baseline is the mean of their
-  /// differences, and 0 where that is below 0 or both are empty. For kto only.
+  /// kto only: log-probabilities of mismatched completions under the policy, used as given (averages with
+  /// average_log_prob); as many as kl_ref_logps. The baseline is the mean difference of the two, or 0 if that
+  /// is negative or both are empty.
   ConstTensor kl_logps = {};
-  ConstTensor kl_ref_logps = {};  ///< those of the reference
-  /// [B]: factors of the losses, >= 0, or empty: all are 1. Only those of sequences that take part are read.
+  ConstTensor kl_ref_logps = {};  ///< the same under the reference
+  /// [B]: weights of the losses, >= 0; empty: all 1. Entries of sequences that take no part are not read.
   ConstTensor sequence_weights = {};
-  /// [B]: what a2po fits, reward − value; exactly for a2po. Only those of sequences that take part are read.
+  /// [B]: reward − value, which a2po fits; required by a2po, otherwise refused. Entries of sequences that
+  /// take no part are not read.
   ConstTensor reward_targets = {};
-  KtoLossType loss_type = KtoLossType::kKto;  ///< which
+  KtoLossType loss_type = KtoLossType::kKto;  ///< the loss
   double beta = 0.1;                          ///< positive and finite
   double desirable_weight = 1.0;              ///< >= 0, finite
   double undesirable_weight = 1.0;            ///< >= 0, finite
-  double bco_delta = 0;                       ///< bco: what rewards are compared with, the mean of past ones; finite
-  bool average_log_prob = false;              ///< a sequence's mean log-probability instead of its sum
-  /// What ref_logps holds if it has one entry per sequence, whatever average_log_prob says.
+  double bco_delta = 0;                       ///< bco: baseline of the rewards, the mean of past ones; finite
+  bool average_log_prob = false;              ///< use a sequence's mean log-probability instead of its sum
+  /// What a per-sequence ref_logps holds, independent of average_log_prob.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
   /// Which tokens take part (prompts do not), and how log-probabilities are taken.
   TokenOptions token = {};

@@ -1,19 +1,19 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// The four verbs. A task is a structure of tensors and options (CrossEntropy, PolicyLoss, PreferenceLoss,
-/// KtoLoss, SoftCrossEntropy, Distillation, SetDistillation, IdLogps, TokenStatistics, CustomLoss), and every
-/// verb takes every task, of every kind of logits:
+/// KtoLoss, SoftCrossEntropy, Distillation, SetDistillation, IdLogps, TokenStatistics, CustomLoss). Every
+/// verb takes every task and either kind of logits:
 ///
-///     run(context, logits, task, gradients)     the result, and the gradients that are wanted, in one call
-///     forward(context, logits, task)            the result, and what backward() needs
+///     run(context, logits, task, gradients)     returns the result and computes the requested gradients
+///     forward(context, logits, task)            returns the result and what backward() needs
 ///     backward(context, logits, task, forward, upstream, gradients)
-///     plan(context, logits, task, gradients)    how run() would go about it; nothing is written
+///     plan(context, logits, task, gradients)    returns how run() would run; computes nothing
 ///
 ///     const double loss = run(context, Logits::of(hidden, head), CrossEntropy{.targets = ids},
 ///                             {.d_hidden = d_hidden, .d_weight = d_weight}).loss;
 ///
-/// Each throws InvalidInput before anything is written. What a task and its logits point to must be the same
-/// in both halves.
+/// Each throws InvalidInput before it writes anything. The memory that a task and its logits point to must be
+/// unchanged between forward() and backward().
 #pragma once
 
 #include <cstddef>
@@ -40,37 +40,37 @@ namespace logitless {
 /// A list of types.
 template <class... Types>
 struct TypeList {
-  /// Tells whether T is one of them.
+  /// Whether T is in the list.
   template <class T>
   static constexpr bool has = (std::is_same_v<T, Types> || ...);
-  /// Calls use.operator()<T>() for each of them.
+  /// Calls use.operator()<T>() for each type.
   template <class Use>
   static constexpr void each(const Use& use) {
     (use.template operator()<Types>(), ...);
   }
 };
 
-/// The tasks. Each has a kName, the one that every surface uses.
+/// The tasks. T::kName is the name of a task on every surface.
 using AllTasks = TypeList<CrossEntropy, PolicyLoss, PreferenceLoss, KtoLoss, SoftCrossEntropy, Distillation,
                           SetDistillation, IdLogps, TokenStatistics, CustomLoss>;
-/// Those whose vocabulary fold_slice() takes.
+/// The tasks that fold_slice() supports.
 using SlicedTasks = TypeList<CrossEntropy, TokenStatistics>;
 
-/// Any of the ten tasks.
+/// One of AllTasks.
 template <class T>
 concept Task = AllTasks::has<T>;
-/// Tells whether the result of a task has a loss: run() then computes its gradients, too.
+/// Whether a task's result has a loss; run() can then compute gradients.
 template <Task T>
 inline constexpr bool kHasLoss = requires(typename T::Result result) {
   result.loss;
 };
-/// Any of those that slices have.
+/// One of SlicedTasks.
 template <class T>
 concept SlicedTask = SlicedTasks::has<T>;
 
-/// What the forward half of a task leaves for its backward half: a few numbers a token, one an entry of sets
-/// of ids, and under PlanKind::kExpectedRow H more, or H + r (TokenStats::expected). A part that the task's
-/// backward half has no use for is empty; those of TokenStatistics are in its result.
+/// What forward() returns for backward(): a few numbers per token, one per entry of id sets, and under
+/// PlanKind::kExpectedRow H or H + r more per token (TokenStats::expected). Parts that the task's backward()
+/// does not use are empty; the statistics of TokenStatistics are in its result.
 template <Task T>
 struct Forward {
   typename T::Result result = {};  ///< as run() returns it
@@ -78,34 +78,34 @@ struct Forward {
   TokenGrads grads = {};           ///< of the loss, per token
 };
 
-/// What stands above a task in the caller's graph.
+/// The upstream gradient of a task in the caller's graph.
 ///
 ///     every loss                            ∂L/∂loss, one number
-///     a loss under Reduction::kNone, too    ∂L/∂loss of each token, [N]; one number is that of every token
+///     a loss under Reduction::kNone, too    ∂L/∂loss per token, [N], or one number for every token
 ///     IdLogps                               ∂L/∂logp of each entry, [E] or [N, K]
-///     TokenStatistics                       ∂L/∂statistic of each token (TokenGrads)
+///     TokenStatistics                       ∂L/∂statistic per token (TokenGrads)
 ///
-/// Rows whose values are 0 cost no GEMM, and those of rows that take no part are not read. Numbers of a loss
-/// must be finite: a NaN or ∞, as from a loss scale that overflowed, is an InvalidInput, and that step is to
-/// be skipped.
+/// Rows with upstream 0 cost no GEMM, and entries of rows that take no part are not read. Upstream gradients
+/// of a loss must be finite: a NaN or ∞, as from a loss scale that overflowed, is an InvalidInput; skip that
+/// step.
 class Upstream {
  public:
-  /// Takes one number.
+  /// One number.
   Upstream(double one) : one_(one) {}
-  /// Takes one of each token, or of each entry. It must outlive the call.
+  /// One number per token, or per entry. Must outlive the call.
   Upstream(std::span<const double> each) : each_(each), is_each_(true) {}
-  /// Does the same.
+  /// One number per token, or per entry. Must outlive the call.
   Upstream(const std::vector<double>& each) : Upstream(std::span<const double>(each)) {}
-  /// Takes those of statistics, which must outlive the call.
+  /// Gradients of statistics. Must outlive the call.
   Upstream(const TokenGrads& grads) : grads_(&grads) {}
 
-  /// Returns the number, where it is one.
+  /// Returns the single number, if there is one.
   double one() const { return one_; }
-  /// Returns those of tokens or entries, where there is one of each.
+  /// Returns the numbers per token or entry, if given.
   std::span<const double> each() const { return each_; }
-  /// Tells whether there is one of each.
+  /// Returns whether there is one number per token or entry.
   bool is_each() const { return is_each_; }
-  /// Returns those of statistics, or null.
+  /// Returns the gradients of statistics, or null.
   const TokenGrads* grads() const { return grads_; }
 
  private:
@@ -115,31 +115,32 @@ class Upstream {
   const TokenGrads* grads_ = nullptr;
 };
 
-/// Computes the task's result and those gradients that `gradients` asks for (none: forward only). Where ranks
-/// have parts of a batch, each rank returns the loss of the whole batch.
+/// Computes the task's result and the gradients that `gradients` requests (none: forward only). If ranks
+/// share a batch, each rank returns the loss of the whole batch.
 template <Task T>
 LOGITLESS_API typename T::Result run(const Context& context, const Logits& logits, const T& task,
                                      const Gradients& gradients = {});
 
-/// Does the first half of it, for an autograd.
+/// Computes the first half of run(), for use in an autograd.
 template <Task T>
 LOGITLESS_API Forward<T> forward(const Context& context, const Logits& logits, const T& task);
 
-/// Does the second half. It computes the logits again (two pass), but not those of a reference, and none
-/// where the expected rows that the first half has left make all that is wanted. Returns the plan that ran.
+/// Computes the second half: the gradients times `upstream`. It recomputes the logits (two pass), except
+/// those of a reference, and except when the expected rows of forward() suffice for all requested gradients.
+/// Returns the plan that ran.
 template <Task T>
 LOGITLESS_API Plan backward(const Context& context, const Logits& logits, const T& task, const Forward<T>& forward,
                             const Upstream& upstream, const Gradients& gradients);
 
-/// Returns the plan that run() would run. It reads targets and ids, and writes nothing.
+/// Returns the plan that run() would use. Reads targets and ids; writes nothing.
 template <Task T>
 LOGITLESS_API Plan plan(const Context& context, const Logits& logits, const T& task, const Gradients& gradients = {});
 
-/// For callers that exchange between calls, and not within them (frameworks that compile communication into
-/// their own graph): folds the logits of the slice of the vocabulary that the context has to a few bytes a
-/// token. The caller gathers those of all slices, in the order of the vocabulary; with them in
-/// VocabSlice::gathered, every verb is that of the whole vocabulary, with d_weight and d_bias of the slice's
-/// entries, and a d_hidden that is to be summed over the slices:
+/// For callers that exchange data between calls, such as frameworks that compile communication into their own
+/// graph: folds the logits of the context's slice of the vocabulary to a few bytes per token. The caller
+/// gathers the bytes of all slices in vocabulary order. With them in VocabSlice::gathered, every verb returns
+/// the results of the whole vocabulary, d_weight and d_bias of the slice's entries, and a d_hidden that must
+/// still be summed over the slices:
 ///
 ///     options.ranks.slice = {.first = 4096 * rank, .vocab_size = 16384};
 ///     std::vector<std::byte> mine = fold_slice(Context(options), logits, task);
@@ -151,7 +152,7 @@ LOGITLESS_API Plan plan(const Context& context, const Logits& logits, const T& t
 template <SlicedTask T>
 LOGITLESS_API std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, const T& task);
 
-/// Returns the bytes that each token has in what a slice leaves, for hidden states of this type.
+/// Returns the bytes per token of fold_slice(), for hidden states of this type.
 template <SlicedTask T>
 LOGITLESS_API size_t slice_bytes_per_token(DType hidden, const T& task);
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The cross-entropy of an LM head against a distribution a token (soft targets, class probabilities, a
-/// teacher's top-k), fused. Formulas, and what other projects call them, stand in docs/losses.md, section 5.
+/// Cross-entropy of an LM head against a target distribution per token (soft targets, class probabilities, a
+/// teacher's top-k), fused. docs/losses.md, section 5, has the formulas and the names in other projects.
 #pragma once
 
 #include <cstdint>
@@ -24,27 +24,26 @@ namespace logitless {
 ///     sparse   weights[e] for entry e of `sets`; weights of one id add up, all other q_iv are 0
 ///     dense    rows[i, v]
 ///
-/// Weights are probabilities, not logarithms: they are finite and at least 0, or the error names the row, the
-/// entry and the value. They may have any sum Q_i. What takes no part is not read: rows under a false mask,
-/// rows whose set is empty, and entries behind a row's count.
+/// Weights are probabilities, not logarithms, finite and at least 0; if not, the error names the row, the
+/// entry and the value. They may have any sum Q_i. Rows under a false mask, rows whose set is empty, and
+/// entries after a row's count are not read.
 struct SoftTargets {
-  IdSets sets;          ///< sparse
-  ConstTensor weights;  ///< [E] or [N, K], as `sets` has it, of any float type; none: the targets are dense
-  /// [N, V] that the caller holds, dense; float32, or float64 for float64 hidden states (as the sums are).
-  /// Its rows are contiguous.
+  IdSets sets;          ///< sparse: the ids
+  ConstTensor weights;  ///< sparse: [E] or [N, K] like `sets`, of any float type; absent: the targets are dense
+  /// Dense: [N, V]; float32, or float64 for float64 hidden states. Rows are contiguous.
   ConstTensor rows;
-  std::span<const uint8_t> mask;  ///< [N], 0 = the token takes no part; empty: all do
+  std::span<const uint8_t> mask;  ///< [N], 0: the token takes no part; empty: all take part
 
   SoftTargets() = default;
-  /// Takes sparse targets.
+  /// Sparse targets.
   SoftTargets(IdSets sets_, ConstTensor weights_) : sets(sets_), weights(weights_) {}
-  /// Takes dense targets.
+  /// Dense targets.
   explicit SoftTargets(ConstTensor rows_) : rows(rows_) {}
 };
 
-/// What is worth logging besides the loss, without loss_scale; NaN stands for what was not asked for.
+/// Values worth logging besides the loss, without loss_scale. NaN: not requested.
 struct SoftCrossEntropyMetrics {
-  int64_t tokens = 0;             ///< tokens that took part
+  int64_t tokens = 0;             ///< tokens that take part
   double mean_cross_entropy = 0;  ///< mean of ce_i, in nats
   /// With subtract_entropy: mean of −Σ_v q_iv log q_iv, in nats.
   double mean_target_entropy = std::numeric_limits<double>::quiet_NaN();
@@ -52,37 +51,37 @@ struct SoftCrossEntropyMetrics {
   double mean_kl = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// What a cross-entropy against distributions is.
+/// The loss, and per-token values.
 struct SoftCrossEntropyResult {
   double loss = 0;  ///< reduced as the options say; under kNone the sum of per_token_loss
-  /// [N]: each entry is loss_scale · loss_i, whatever the reduction; it is 0 where a row takes no part.
+  /// [N], loss_scale · loss_i, before reduction; 0 for rows that take no part.
   std::vector<double> per_token_loss;
   SoftCrossEntropyMetrics metrics;  ///< over the tokens that take part
   Plan plan;                        ///< what ran
 };
 
-/// The loss of token i is as follows, where log p is that of token_stats.h:
+/// The loss of token i, with log p as in token_stats.h:
 ///
 ///     ce_i = −Σ_v q_iv log p_iv
 ///     loss_i = ce_i + Σ_v q_iv log q_iv = KL(q_i ‖ p_i)      with subtract_entropy
 ///     kMean: loss = Σ loss_i / tokens, or Σ loss_i / num_items_in_batch
 ///     dL/da_iv ∝ Q_i p_iv − q_iv                             with and without subtract_entropy
 ///
-/// where 0 log 0 = 0. The sums over i run over the tokens that take part, whatever their Q_i. A mean over
-/// nothing is 0. KL is at least Q_i log Q_i, so never below 0 for Q_i = 1; no value below that bound is
-/// returned. Under kNone, run() makes the gradients of the sum of all losses.
+/// where 0 log 0 = 0. The sums over i run over the tokens that take part, whatever their Q_i. An empty mean
+/// is 0. KL is at least Q_i log Q_i, so never negative for Q_i = 1; returned values respect that bound. Under
+/// kNone, run() computes the gradients of the sum of all losses.
 struct LOGITLESS_API SoftCrossEntropy {
-  using Result = SoftCrossEntropyResult;                      ///< what its verbs return
+  using Result = SoftCrossEntropyResult;                      ///< result type of the verbs
   static constexpr const char* kName = "soft_cross_entropy";  ///< on every surface
   SoftTargets targets = {};                                   ///< the q_i
-  /// How log-probabilities are taken. The targets say which rows take part and stand where they are
-  /// predicted: ignore_index and shift have no use here. Under kScaleLogp every log p is divided.
+  /// How log-probabilities are taken. The targets say which rows take part and belong to the positions that
+  /// predict them, so ignore_index and shift are not used. Under kScaleLogp every log p is divided.
   TokenOptions token = {};
-  Reduction reduction = Reduction::kMean;  ///< how the tokens' losses become one
-  bool subtract_entropy = false;           ///< the value is KL(q ‖ p); the gradients are the same
+  Reduction reduction = Reduction::kMean;  ///< how the per-token losses are reduced
+  bool subtract_entropy = false;           ///< return KL(q ‖ p); the gradients are the same
   double loss_scale = 1.0;                 ///< multiplies loss and gradients; finite
-  /// The sum is divided by this, e.g. the tokens of all micro-batches. It is positive and finite, and goes
-  /// with kMean only.
+  /// Divides the sum, in place of the number of tokens, e.g. by the tokens of all micro-batches. Positive and
+  /// finite; only with kMean.
   std::optional<double> num_items_in_batch = {};
 };
 

@@ -1,14 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The view of every tensor that a caller hands over, whether it is read or written.
+/// The view that describes every tensor of a call, inputs and outputs.
 ///
-///     view(p, {tokens, hidden_size})             row-major: rows follow one another
+///     view(p, {tokens, hidden_size})             row-major and dense
 ///     view(p, {batch, time, hidden_size}, {batch_stride, row_stride, 1})
 ///     transposed(view(p, {hidden_size, vocab_size}))         a head [V, H] that is stored as [H, V]
-///     ConstTensor(data, dtype, {tokens, hidden_size})        of a type that is known at run time
+///     ConstTensor(data, dtype, {tokens, hidden_size})        of a type known at run time
 ///     std::vector<int64_t> targets;  CrossEntropy{.targets = targets}
 ///
-/// A view owns and copies nothing. Making one never throws; the call that uses it checks it (error.h).
+/// A view does not own or copy memory. Creating one never throws; the call that uses it checks it (error.h).
 #pragma once
 
 #include <algorithm>
@@ -24,8 +24,7 @@
 namespace logitless {
 
 namespace detail {
-/// Returns a * b, or the int64 nearest to it: no tensor is that large, so that the call that uses it refuses
-/// it.
+/// Returns a * b, saturated to int64. No tensor is that large, so the call that uses it refuses it.
 constexpr int64_t saturated_product(int64_t a, int64_t b) {
   int64_t product = 0;
   if (!__builtin_mul_overflow(a, b, &product)) return product;
@@ -33,18 +32,18 @@ constexpr int64_t saturated_product(int64_t a, int64_t b) {
 }
 }  // namespace detail
 
-/// A view with up to three axes. Element (i, j, k) stands at data[i * strides[0] + j * strides[1] + k *
-/// strides[2]]; strides are in elements. A stride with which no step is taken may be anything.
+/// A view with up to three axes. Element (i, j, k) is data[i * strides[0] + j * strides[1] + k * strides[2]];
+/// strides are in elements. The stride of an axis of size 1 may be anything.
 template <class Void>
 struct BasicTensor {
   Void* data = nullptr;                 ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;        ///< of the elements
-  int axes = 0;                         ///< how many there are; 0: there is no tensor
+  int axes = 0;                         ///< number of axes; 0: absent
   std::array<int64_t, 3> sizes = {};    ///< of the axes
-  std::array<int64_t, 3> strides = {};  ///< from one entry of an axis to the next
+  std::array<int64_t, 3> strides = {};  ///< elements from one index of an axis to the next
 
   BasicTensor() = default;
-  /// Takes a tensor whose last axis is contiguous and whose other ones follow it.
+  /// A dense row-major tensor.
   template <size_t A>
   requires(A <= 3) BasicTensor(Void* data_, DType dtype_, const int64_t (&sizes_)[A])
       : data(data_), dtype(dtype_), axes(A) {
@@ -55,14 +54,14 @@ struct BasicTensor {
       step = detail::saturated_product(step, sizes[i]);
     }
   }
-  /// Takes any tensor.
+  /// A tensor with any strides.
   template <size_t A>
   requires(A <= 3) BasicTensor(Void* data_, DType dtype_, const int64_t (&sizes_)[A], const int64_t (&strides_)[A])
       : data(data_), dtype(dtype_), axes(A) {
     std::copy(sizes_, sizes_ + A, sizes.begin());
     std::copy(strides_, strides_ + A, strides.begin());
   }
-  /// Takes all of a vector, array or span, as one axis.
+  /// A vector, array or span, as one axis.
   template <std::ranges::contiguous_range Range>
   requires(std::ranges::borrowed_range<Range>&& std::ranges::sized_range<Range>&& requires {
     DTypeOf<std::remove_cv_t<std::ranges::range_value_t<Range>>>::value;
@@ -70,36 +69,36 @@ struct BasicTensor {
       BasicTensor(Range&& range)  // NOLINT(bugprone-forwarding-reference-overload): a tensor is no range
       : BasicTensor(std::ranges::data(range), DTypeOf<std::remove_cv_t<std::ranges::range_value_t<Range>>>::value,
                     {static_cast<int64_t>(std::ranges::size(range))}) {}
-  /// Reads what may be written.
+  /// A writable view converts to a read-only one.
   template <class Written>
   requires(std::is_same_v<Written, void>&& std::is_const_v<Void>) BasicTensor(const BasicTensor<Written>& other)
       : data(other.data), dtype(other.dtype), axes(other.axes), sizes(other.sizes), strides(other.strides) {}
 
-  /// Tells whether there is a tensor.
+  /// Returns whether there is a tensor.
   bool given() const { return axes != 0; }
-  /// Returns how many elements it has.
+  /// Returns the number of elements.
   int64_t count() const {
     int64_t product = axes > 0 ? 1 : 0;
     for (int i = 0; i < std::min(axes, 3); ++i)
       product = detail::saturated_product(product, sizes[static_cast<size_t>(i)]);
     return product;
   }
-  /// Returns the size of its last axis.
+  /// Returns the size of the last axis.
   int64_t last_size() const { return axes > 0 ? sizes[static_cast<size_t>(axes - 1)] : 0; }
-  /// Returns how many rows its other axes make.
+  /// Returns the number of rows: the product of the other axes.
   int64_t rows() const { return axes == 3 ? detail::saturated_product(sizes[0], sizes[1]) : axes == 2 ? sizes[0] : 1; }
 };
 
-/// A tensor that is written.
+/// An output.
 using Tensor = BasicTensor<void>;
-/// A tensor that is only read.
+/// An input.
 using ConstTensor = BasicTensor<const void>;
 
-/// The view that a pointer makes: a ConstTensor of a const one.
+/// The view type for a T*: ConstTensor if T is const.
 template <class T>
 using TensorOf = BasicTensor<std::conditional_t<std::is_const_v<T>, const void, void>>;
 
-/// Returns the view of a tensor whose last axis is contiguous and whose other ones follow it.
+/// Returns the view of a dense row-major tensor.
 template <class T, size_t A>
 TensorOf<T> view(T* data, const int64_t (&sizes)[A]) {
   return {data, DTypeOf<std::remove_const_t<T>>::value, sizes};
@@ -110,7 +109,7 @@ TensorOf<T> view(T* data, const int64_t (&sizes)[A], const int64_t (&strides)[A]
   return {data, DTypeOf<std::remove_const_t<T>>::value, sizes, strides};
 }
 
-/// Returns the view with its last two axes the other way round.
+/// Returns the view with its last two axes swapped.
 template <class Void>
 BasicTensor<Void> transposed(BasicTensor<Void> tensor) {
   if (tensor.axes < 2) return tensor;
@@ -120,14 +119,14 @@ BasicTensor<Void> transposed(BasicTensor<Void> tensor) {
   return tensor;
 }
 
-/// Some vectors may have an entry a sequence or an entry a token; this says which of the two.
+/// Whether a vector has one entry per sequence or one per token, for vectors that may have either.
 enum class EntriesPer {
-  kBySize,    ///< the size tells; an InvalidInput where it fits both and they would be read differently
+  kBySize,    ///< decided by the size; InvalidInput if it fits both and they would be read differently
   kSequence,  ///< [B]
   kToken,     ///< [N]
 };
 
-/// The names of what vectors may have entries for.
+/// The names of EntriesPer.
 template <>
 inline constexpr std::array kNamesOf<EntriesPer> = {"by_size", "sequence", "token"};
 

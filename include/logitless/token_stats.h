@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Per-token statistics of the final logits, and gradients from them. Every loss is built on them.
+/// Per-token statistics of the final logits, on which every loss is built, and the gradients from them.
 ///
 ///     r_iv = x_i · w_v + b_v                       raw logit (rounded to TokenOptions::round_logits_to)
 ///     c_iv = softcap · tanh(r_iv / softcap)        capped logit (c = r without a softcap)
@@ -12,8 +12,8 @@
 ///     square_sum = Σ_v p_iv²
 ///
 /// In float32 a value exp(a_iv − m_i) below 1.7e-38 counts as 0, so log_sum has an absolute error of up to V
-/// · 1.7e-38. logp and cross are never above 0 and entropy is never below 0, by construction. A row with a
-/// NaN or +inf logit, or with nothing but -inf, has NaN statistics.
+/// · 1.7e-38. By construction logp and cross are never above 0 and entropy is never below 0. A row with a NaN
+/// or +inf logit, or with only -inf, has NaN statistics.
 #pragma once
 
 #include <cstdint>
@@ -28,60 +28,58 @@
 
 namespace logitless {
 
-/// What a temperature divides: two conventions exist.
+/// What a temperature divides; two conventions exist.
 enum class TemperatureMeaning {
   kScaleLogits,  ///< a = c / temperature (Hugging Face, TRL, Liger)
-  kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and cross are those of c
+  kScaleLogp,    ///< a = c; only logp is divided by the temperature, lse, entropy and cross are not
 };
 
-/// The names of meanings.
+/// The names of TemperatureMeaning.
 template <>
 inline constexpr std::array kNamesOf<TemperatureMeaning> = {"scale_logits", "scale_logp"};
 
-/// The most that StatsRequest::top_k may be.
+/// The largest StatsRequest::top_k.
 inline constexpr int64_t kMostTopK = 256;
 
-/// Which statistics a call computes beyond logp and lse. Each costs time in the row kernels; rank
-/// costs a second walk over the logits, which are computed once more where they have not stayed (one pass
-/// keeps them).
+/// Which statistics a call computes in addition to logp and lse. Each costs time in the row kernels. `rank`
+/// costs a second pass over the logits, which recomputes them unless they are stored (one pass stores them).
 struct StatsRequest {
   bool entropy = false;  ///< entropy of the token's distribution
   bool cross = false;    ///< Σ_v q_v log p_v
   bool argmax = false;   ///< most likely token
   bool rank = false;     ///< rank of the target among the logits
-  int64_t top_k = 0;     ///< so many of the largest logits of each row, with their ids: 0 (none) to kMostTopK
-  /// This is q of the cross statistic, [V], finite and >= 0; empty means uniform, 1/V.
+  int64_t top_k = 0;     ///< number of largest logits of each row to return, with their ids: 0 to kMostTopK
+  /// The q of the cross statistic, [V], finite and >= 0; empty: uniform, 1/V.
   std::span<const float> cross_weights = {};
   bool outside = false;     ///< log-probability of all vocabulary entries but the target
   bool square_sum = false;  ///< Σ_v p_v²
 };
 
-/// Which rows take part, and how a logit becomes a log-probability. Every loss's options hold one
-/// of these, as `token`.
+/// Which rows take part, and how a logit becomes a log-probability. The options of every loss contain it as
+/// `token`.
 struct TokenOptions {
   /// Rows with this target take no part: their content is never read and they cost no GEMM. Tasks without
-  /// targets, and policy losses, whose rows a mask selects, have no use for another value than this one.
+  /// targets, and policy losses, which select rows by a mask, refuse any other value than this default.
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + shift of the same sequence; the last `shift` positions of a
-  /// sequence take no part. 1 is a language model's, and more that of states which predict further on
-  /// (docs/trainers.md, "Several positions from one head"). It is at least 0.
+  /// sequence take no part. 1 for a language model, more for states that predict further ahead
+  /// (docs/trainers.md, "Several positions from one head"). At least 0.
   int64_t shift = 0;
-  /// It is positive, and a normal number of the type of the sums.
+  /// Positive, and a normal number of the type of the sums.
   double temperature = 1.0;
-  /// [N], by position of hidden: it replaces the scalar when it is not empty; entries of rows that take no
-  /// part are not read.
+  /// [N], by position of hidden; replaces the scalar unless empty. Entries of rows that take no part are not
+  /// read.
   std::span<const double> temperatures = {};
   /// What the temperature divides.
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
   /// With kBFloat16 or kFloat16 every raw logit r, bias included, is rounded to that type (nearest even)
-  /// before softcap and temperature, as in a trainer that keeps its logits in that type; dr/d(x · w + b)
-  /// counts as 1. Unset, there is no rounding.
+  /// before softcap and temperature, as in a trainer that stores its logits in that type; the rounding counts
+  /// as derivative 1. Unset: no rounding.
   std::optional<DType> round_logits_to = {};
 };
 
-/// What is known of a row's student and teacher (distillation.h): one entry a position of hidden, [N], and
-/// empty in a call without a teacher. log_sum, mean and those of the teacher are what the backward pass
-/// needs.
+/// Statistics of a row's student and teacher (distillation.h), one entry per position of hidden, [N]; empty
+/// in a call without a teacher. The backward pass needs log_sum, mean and the teacher's statistics.
 struct DivergenceStats {
   std::vector<double> value = {};              ///< the divergence
   std::vector<double> overlap = {};            ///< Σ_v min(s_v, t_v)
@@ -89,111 +87,112 @@ struct DivergenceStats {
   std::vector<double> log_sum = {};            ///< l_i of the student at its temperature
   std::vector<double> teacher_max_logit = {};  ///< max_v of the teacher's capped logits
   std::vector<double> teacher_log_sum = {};    ///< l_i of the teacher at its temperature
-  std::vector<double> entropy = {};            ///< of the student, where it was asked for
-  std::vector<double> teacher_entropy = {};    ///< of the teacher, where it was asked for
-  std::vector<int64_t> teacher_argmax = {};    ///< as TokenStats::argmax, where it was asked for
+  std::vector<double> entropy = {};            ///< of the student, if requested
+  std::vector<double> teacher_entropy = {};    ///< of the teacher, if requested
+  std::vector<int64_t> teacher_argmax = {};    ///< like TokenStats::argmax, if requested
 };
 
-/// Rows [N, H], or of a head with a LoRA [N, H + r], in the type of a call's sums: one of the two is empty.
+/// Rows [N, H], or [N, H + r] for a head with a LoRA, in the type of the call's sums; the other vector is
+/// empty.
 struct ExpectedRows {
-  std::vector<float> f32 = {};   ///< for all other hidden states
+  std::vector<float> f32 = {};   ///< for hidden states other than float64
   std::vector<double> f64 = {};  ///< for float64 hidden states
-  /// Tells whether there are none.
+  /// Returns whether both are empty.
   bool empty() const { return f32.empty() && f64.empty(); }
 };
 
-/// Each statistic has one entry a position of hidden, [N], and top_k of them in top_ids and top_logps.
-/// Rows that take no part hold 0 (argmax and top_ids: -1); a statistic that was not asked for is empty.
-/// `max_logit` and `log_sum` are what the backward pass needs besides logp. The target is the greedy choice
-/// where it is argmax; its rank is 1 there, and also where it ties with argmax.
+/// Statistics, one entry per position of hidden, [N] (top_ids and top_logps: top_k entries). Rows that take
+/// no part hold 0 (argmax and top_ids: -1); a statistic that was not requested is empty. The backward pass
+/// needs `max_logit` and `log_sum` besides logp. The target is the greedy choice if it equals argmax; its
+/// rank is then 1, as it is when it ties with argmax.
 struct TokenStats {
   std::vector<double> logp;     ///< log-probability of the target, in nats
   std::vector<double> lse;      ///< log-sum-exp of the final logits
   std::vector<double> entropy;  ///< in nats
   std::vector<double> cross;    ///< Σ_v q_v log p_v
-  std::vector<int64_t> argmax;  ///< the first vocabulary entry with the largest logit; -1 where the statistics are NaN
-  /// 1 + the number of vocabulary entries whose capped logit c is larger than the target's, as computed: it
-  /// is 1 where the target is argmax, and does not depend on the temperature. Equal logits share the better
-  /// rank. It is 0 where the statistics are NaN.
+  std::vector<int64_t> argmax;  ///< the first vocabulary entry with the largest logit; -1 if the statistics are NaN
+  /// 1 + the number of vocabulary entries whose computed capped logit c is larger than the target's, so 1 if
+  /// the target is argmax, independent of the temperature. Ties get the better rank. 0 if the statistics are
+  /// NaN.
   std::vector<int64_t> rank;
-  /// Log-probability of all vocabulary entries but the target: log(1 - p), which keeps its digits as p nears
-  /// 1. It is -inf where no other entry has mass. kScaleLogp does not divide it.
+  /// Log-probability of all vocabulary entries except the target: log(1 - p), accurate even if p is near 1.
+  /// -inf if no other entry has mass. kScaleLogp does not divide it.
   std::vector<double> outside;
-  std::vector<double> outside_max;  ///< the largest capped logit c but the target's; the backward pass reads it
+  std::vector<double> outside_max;  ///< the largest capped logit c except the target's; the backward pass needs it
   std::vector<double> max_logit;    ///< max_v c_iv, before the temperature
   std::vector<double> log_sum;      ///< l_i
-  /// The token ids of the top_k largest logits of a row, [N, top_k], by falling logit and, of equal ones, by
-  /// rising id: a row's first one is argmax. Logits are compared as capped logits c, as computed, so the
-  /// temperature changes none of them. -inf is a logit as any other. Where the vocabulary has fewer than
-  /// top_k entries, places behind them have the id -1 and the log-probability -inf. All places of a row whose
-  /// statistics are NaN have -1 and NaN.
+  /// The token ids of the top_k largest logits of a row, [N, top_k], in descending order; ties go to the
+  /// lower id, so the first is argmax. Capped logits c are compared, as computed, so the temperature has no
+  /// effect. -inf counts as any other logit. If the vocabulary has fewer than top_k entries, the remaining
+  /// places have the id -1 and the log-probability -inf. If a row's statistics are NaN, all its places have
+  /// -1 and NaN.
   std::vector<int64_t> top_ids;
-  /// The log-probabilities of top_ids, [N, top_k]. That of the target, if it is among them, has the bits of
+  /// The log-probabilities of top_ids, [N, top_k]. If the target is among them, its value has the bits of
   /// logp.
   std::vector<double> top_logps;
   /// Σ_v p_v², the probability that two draws are the same token: from 1/V to 1. It has no gradient.
   std::vector<double> square_sum = {};
-  DivergenceStats divergence = {};  ///< with a teacher; none of its columns is one that a caller asks for
-  /// Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v: the row of the head that the model expects, without the target's
-  /// share (in a call with several ids a row, without theirs). With a LoRA the same sum of its b_v stands
-  /// behind it. A forward call under PlanKind::kExpectedRow leaves them, and backward() makes
-  /// d_hidden of them without a GEMM. There are none with a teacher, over sets of ids, from finished
-  /// logits, of rounded logits with a softcap, where a vocabulary is cut, and where the workspace has no room
-  /// for the walk that sums them.
+  DivergenceStats divergence = {};  ///< with a teacher; callers cannot request these columns
+  /// The expected row of the head, Σ_{v≠y} p_v (1 − (c_v/softcap)²) w_v, without the target's share (with
+  /// several ids per row, without theirs). With a LoRA the same sum of the rows b_v follows it. A forward
+  /// call under PlanKind::kExpectedRow returns these rows, and backward() computes d_hidden from them without
+  /// a GEMM. Empty with a teacher, over sets of ids, for finished logits, for rounded logits with a softcap,
+  /// with a cut vocabulary, and if the workspace has no room to compute them.
   ExpectedRows expected = {};
 };
 
-/// ∂L/∂statistic, one entry a position of hidden, [N]. An empty vector means zero everywhere. With
-/// them the gradients are
+/// ∂L/∂statistic, one entry per position of hidden, [N]; an empty vector means zero everywhere. The gradients
+/// are
 ///
 ///     dL/da_iv = g_logp (1[v=y] − p) + g_lse p − g_entropy p (log p + entropy) + g_cross (q_v − p Σq)
 ///                + g_outside (1[v≠y] p / (1 − p_y) − p)
 ///     dL/dr_iv = dL/da_iv · (1 − (c/softcap)²) / temperature_i
 ///
-/// (under kScaleLogp g_logp alone is divided by the temperature). Rows whose entries are all zero cost no
-/// GEMM. They are functions of the statistics, so a NaN among them is no error: it makes its row's gradients
+/// (under kScaleLogp only g_logp is divided by the temperature). Rows whose entries are all zero cost no
+/// GEMM. The entries are functions of the statistics, so a NaN is not an error: it makes its row's gradients
 /// NaN.
 struct TokenGrads {
   std::vector<double> logp;     ///< g_logp
   std::vector<double> lse;      ///< g_lse
   std::vector<double> entropy;  ///< g_entropy
   std::vector<double> cross;    ///< g_cross
-  /// This is g_outside; it must be 0 where TokenStats::outside is -inf.
+  /// g_outside; must be 0 where TokenStats::outside is -inf.
   std::vector<double> outside = {};
   /// ∂L/∂divergence, only in a call with a teacher.
   std::vector<double> divergence = {};
 };
 
-/// Returns Σ exp(top_logps) of each row, [N]: how much probability its top_k entries have together. Rows that
-/// take no part have 0, those with NaN statistics NaN. Throws InvalidInput where `stats` has no top_ids.
+/// Returns Σ exp(top_logps) of each row, [N]: the total probability of its top_k entries. 0 for rows that
+/// take no part, NaN for rows with NaN statistics. Throws InvalidInput if `stats` has no top_ids.
 LOGITLESS_API std::vector<double> top_masses(const TokenStats& stats);
 
-/// Returns, for each of `rows` rows, how many ids of its list in `a`, [rows, A], stand in its list in `b`,
-/// [rows, B], too. Neither list has an id twice; ids below 0 stand for none and never count. Throws
-/// InvalidInput where the ids are no lists of one length.
+/// Returns, for each row, the number of ids in its list in `a`, [rows, A], that are also in its list in `b`,
+/// [rows, B]. No list repeats an id; ids below 0 mean "none" and never count. Throws InvalidInput if the
+/// sizes of `a` or `b` are not a multiple of `rows`.
 LOGITLESS_API std::vector<int64_t> top_overlaps(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);
 
-/// Lists of token ids of any length, as IdSets takes them: row r has entries [offsets[r], offsets[r + 1]).
+/// Lists of token ids of any length in the form of IdSets: row r has entries [offsets[r], offsets[r + 1]).
 struct TopUnions {
   std::vector<int64_t> ids;      ///< [E]
   std::vector<int64_t> offsets;  ///< [rows + 1]
 };
 
-/// Returns the union of each of `rows` rows' list in `a`, [rows, A], and its list in `b`, [rows, B], as of a
-/// student's own top_ids and a teacher's: each id once, those of `a` first, both in their order. Ids below 0
-/// stand for none. Throws InvalidInput where the ids are no lists of one length.
+/// Returns, for each row, the union of its list in `a`, [rows, A], and its list in `b`, [rows, B], such as
+/// the top_ids of a student and of a teacher: each id once, first those of `a`, then those of `b`, in their
+/// order. Ids below 0 mean "none". Throws InvalidInput if the sizes of `a` or `b` are not a multiple of
+/// `rows`.
 LOGITLESS_API TopUnions top_unions(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);
 
-/// A loss that is a function of the tokens' statistics. evaluate() is called with disjoint sets of
-/// rows, each increasing, that together are all rows that take part (from one thread at a time), and fills
-/// the entries of `grads` for these rows; the vectors it declares in needs() and gradients() have N entries
-/// by then. One pass calls it for one chunk after the other, all other plans once.
+/// A loss that is a function of the tokens' statistics. evaluate() is called from one thread at a time, with
+/// disjoint sets of rows in increasing order that together are all rows that take part. One pass calls it
+/// once per chunk, all other plans once. The vectors declared in needs() and gradients() have N entries by
+/// then.
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();
-  /// Returns the statistics that evaluate() reads beyond logp and lse.
+  /// Returns the statistics that evaluate() reads in addition to logp and lse.
   virtual StatsRequest needs() const = 0;
-  /// Which entries of TokenGrads evaluate() fills besides logp, which it always fills.
+  /// The entries of TokenGrads that evaluate() fills in addition to logp.
   struct GradsFilled {
     bool lse = false;         ///< TokenGrads::lse
     bool entropy = false;     ///< TokenGrads::entropy
@@ -203,45 +202,45 @@ class LOGITLESS_API TokenLoss {
   };
   /// Returns the entries of TokenGrads that evaluate() fills.
   virtual GradsFilled gradients() const = 0;
-  /// Tells whether evaluate() may set all entries of some row to zero, so that the row costs no GEMM. A loss
-  /// that says no and does it all the same gets a std::logic_error.
+  /// Returns whether evaluate() may set all entries of a row to zero, so that the row costs no GEMM. If it
+  /// returns false and evaluate() does so anyway, the call throws std::logic_error.
   virtual bool may_drop_rows() const { return true; }
-  /// Returns the group of each row, [N] (any ids): the gradient of a row may depend on the statistics of all
-  /// rows of its group, so evaluate() always gets whole groups. Where it is empty, every row is a group by
-  /// itself. Entries of rows that take no part do not matter.
+  /// Returns the group of each row, [N] (any ids): a row's gradient may depend on the statistics of all rows
+  /// of its group, so evaluate() always gets whole groups. Empty: every row is its own group. Entries of rows
+  /// that take no part are ignored.
   virtual std::span<const int64_t> groups() const { return {}; }
-  /// Reads the entries of `stats` for `rows`, and sets those of `grads`.
+  /// Reads the entries of `stats` for `rows`, and fills those of `grads`.
   virtual void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) = 0;
 };
 
-/// The statistics of tokens, and what ran.
+/// The statistics of all tokens.
 struct TokenStatisticsResult {
   TokenStats stats;  ///< of all tokens
   Plan plan;         ///< what ran
 };
 
-/// The statistics of every token. backward() takes TokenGrads, the gradients of any loss of them: where
-/// grads.entropy is not empty, `request` asked for the entropy. run() has no loss to make gradients of, and
-/// takes none.
+/// The statistics of every token. backward() takes TokenGrads, the gradients of any loss with respect to
+/// them; grads.entropy may be non-empty only if `request` asked for the entropy. run() computes no gradients,
+/// because there is no loss.
 struct LOGITLESS_API TokenStatistics {
-  using Result = TokenStatisticsResult;                ///< what its verbs return
+  using Result = TokenStatisticsResult;                ///< result type of the verbs
   static constexpr const char* kName = "token_stats";  ///< on every surface
-  /// [N]. With none (size 0) every row takes part, and nothing is of a target: logp is 0, and rank and
-  /// outside are refused.
+  /// [N]. If absent (size 0) every row takes part and there is no target: logp is 0, and rank and outside are
+  /// refused.
   ConstTensor targets = {};
   TokenOptions token = {};    ///< which rows take part, and how log-probabilities are taken
-  StatsRequest request = {};  ///< what is computed beyond logp and lse
+  StatsRequest request = {};  ///< what is computed in addition to logp and lse
 };
 
-/// A loss of the caller's own, as a function of the statistics. One pass keeps the logits of whole groups, so
-/// a group that is too large for the workspace means two pass. Its needs() and groups() are read by every
-/// verb.
+/// A loss of the caller's own, as a function of the statistics. One pass stores the logits of whole groups,
+/// so a group that does not fit in the workspace means two pass. Every verb calls the loss's needs() and
+/// groups().
 struct LOGITLESS_API CustomLoss {
-  using Result = TokenStatisticsResult;                ///< what its verbs return
+  using Result = TokenStatisticsResult;                ///< result type of the verbs
   static constexpr const char* kName = "custom_loss";  ///< on every surface
   ConstTensor targets = {};                            ///< token ids, [N] or [B, T], int32 or int64
   TokenOptions token = {};                             ///< which rows take part, and how log-probabilities are taken
-  TokenLoss* loss = nullptr;                           ///< must be there
+  TokenLoss* loss = nullptr;                           ///< required
 };
 
 }  // namespace logitless

@@ -1,14 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The version of these headers; version() of environment.h is that of the library that runs. CMake
-/// reads it from here.
+/// The version of these headers; version() of environment.h returns the version of the library at run time.
+/// CMake reads the version from here.
 #pragma once
 
 /// While this is 0, a minor version may change API and ABI.
 #define LOGITLESS_VERSION_MAJOR 0
-/// It rises with new functions, and while the major version is 0 with every change that breaks callers.
+/// Rises with new functions, and while the major version is 0 with every change that breaks callers.
 #define LOGITLESS_VERSION_MINOR 3
-/// It rises when API and ABI stay as they are.
+/// Rises when API and ABI stay the same.
 #define LOGITLESS_VERSION_PATCH 0
-/// It joins the three of them.
+/// The three numbers joined by dots.
 #define LOGITLESS_VERSION_STRING "0.3.0"

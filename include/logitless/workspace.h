@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A Workspace is memory that calls use again.
+/// A Workspace is memory that calls reuse.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,25 @@ namespace detail {
 core::Store* store_of(const Workspace* workspace);
 }
 
-/// A Workspace is memory that calls use again, call after call. Without one a call allocates its memory and
-/// frees it before it returns; with one (ContextOptions::workspace) everything that a call does not return
-/// comes from here, and a call like the few before it allocates what it returns and nothing else. (The OpenMP
-/// runtime and the BLAS have memory of their own.) It holds up to twice the most that calls have used at
-/// once, until release(). Results have the same bits with and without.
+/// Memory that calls reuse. Without one a call allocates its memory and frees it before it returns. With one
+/// (ContextOptions::workspace) all memory except the returned values comes from here, so a call of the same
+/// size as earlier ones allocates only what it returns. (The OpenMP runtime and the BLAS have memory of their
+/// own.) It holds up to twice the most that calls have used at once, until release(). Results have the same
+/// bits with and without it.
 ///
-/// Several contexts and several threads may use one Workspace at once: each call then has a part of its own.
+/// Several contexts and several threads may use one Workspace at once; each call then has its own part.
 class LOGITLESS_API Workspace {
  public:
-  /// Makes an empty one: the first calls fill it.
+  /// Creates an empty workspace; the first calls fill it.
   Workspace();
-  /// Frees everything: no call may be using it, nor begin to.
+  /// Frees everything. No call may use it any more.
   ~Workspace();
   Workspace(const Workspace&) = delete;
   Workspace& operator=(const Workspace&) = delete;
 
-  /// Returns the bytes that it holds.
+  /// Returns the bytes held.
   size_t bytes() const;
-  /// Frees what no call is using.
+  /// Frees all memory that no call is using.
   void release();
 
  private:
