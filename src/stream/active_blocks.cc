@@ -11,7 +11,7 @@ namespace logitless::stream {
 
 namespace {
 
-// Tells whether rows have a gradient.
+// Returns whether a row has a nonzero token gradient.
 class HasGradient {
  public:
   HasGradient(const problem::TokenProblem& problem, const TokenGrads& grads) : problem_(problem), grads_(grads) {}
@@ -23,7 +23,7 @@ class HasGradient {
   const TokenGrads& grads_;
 };
 
-// For one pass this keeps the rows that are left in the tiles where their logits stand.
+// One pass: keeps the remaining rows in the tiles that store their logits.
 void keep_tiles(const planning::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
   if (begin < end) out.chunk_begin = run.blocks.blocks[begin].tile_begin;
   for (size_t b = begin; b < end; ++b) {
@@ -44,8 +44,8 @@ void keep_tiles(const planning::RunPlan& run, size_t begin, size_t end, const Ha
   }
 }
 
-// For two pass this puts the rows that are left into as few tiles as they fill. Where the backend knows
-// classes of rows, a block that loses nothing stays as it is and the others' rows are pooled.
+// Two pass: packs the remaining rows into as few tiles as possible. If the backend has row classes, a block
+// without dropped rows stays as it is, and the rows of the other blocks are pooled.
 void make_tiles(const planning::RunPlan& run, size_t begin, size_t end, const HasGradient& kept, ActiveBlocks& out) {
   const gemm::RowRule& rule = run.grid.row_rule;
   core::Array<int64_t> rows, classes;

@@ -17,7 +17,7 @@
 namespace logitless::stream {
 namespace {
 
-/// What the tasks of the walk do.
+/// The tasks of the first pass.
 template <class Types>
 class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
  public:
@@ -29,7 +29,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
   ExpectedTasks(const Pass<Types>& pass, planning::ExpectedBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
                 const ActiveBlocks& all, const fold::CallFolds<Types>& folds, stats::Columns& columns)
       : Base(pass, buffers, sinks, all, false), row_scales_(buffers.row_scales), folds_(folds), columns_(columns) {
-    // A term is the gradient of a row with the factor -1, but for that of picks, which is 0.
+    // A term is the gradient of a row with the factor -1, except for picks, whose term is 0.
     kernels::PickGradient<Logit>* picks = buffers.picks;
     for (size_t i = 0; i < all.blocks.order.size(); ++i) {
       const int64_t row = all.blocks.order[i];
@@ -47,7 +47,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
 
   void make_tile(int64_t j, int64_t b, int64_t slot) const { this->make_logits(j, b, slot); }
 
-  // Folds the tile into the statistics of its rows, and turns it into terms relative to their maxima so far.
+  // Folds the tile into the statistics of its rows, and replaces it by terms relative to their maxima so far.
   void settle_tile(int64_t j, int64_t b, int64_t slot) const {
     const planning::RowBlock& rows = this->block(b);
     const source::RowBlocks& blocks = this->active_.blocks;
@@ -71,7 +71,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
     for (int64_t r = 0; r < rows.count; ++r) {
       const double before = scales[r], now = stats[r].max;
       scales[r] = before == now ? 1 : std::exp((before - now) * static_cast<double>(terms[r].inverse_temperature));
-      // Without any mass there is no distance to a maximum.
+      // If all logits so far are -inf, there is no maximum to subtract.
       terms[r].max = static_cast<Logit>(now == -std::numeric_limits<double>::infinity() ? 0 : now);
     }
     this->pass_.tiles.gradient(this->pass_.tile(data, rows.tile_rows, 0, rows.tile_rows, j), blocks.places(rows), {},
@@ -151,7 +151,7 @@ void ExpectedRowSums<Types>::walk(core::Arena& arena, fold::CallFolds<Types>& fo
                         });
 }
 
-// Returns what makes probabilities of the terms that were summed.
+// Returns the factor that turns the summed terms into probabilities.
 template <class Types>
 double ExpectedRowSums<Types>::scale_of(int64_t place, const TokenStats& stats) const {
   if (!sums_ || pass_.run.expected_rows == planning::ExpectedRowsIn::kGiven) return 1;
@@ -177,7 +177,7 @@ void ExpectedRowSums<Types>::leave(TokenStats& stats) const {
   });
 }
 
-// Returns where a product's components begin, among those of all.
+// Returns the index of a product's first component among the components of all products.
 template <class Types>
 int64_t ExpectedRowSums<Types>::first_component(const source::Product& product) const {
   return index_of(product) == 0 ? 0 : products().front().states.cols();
@@ -191,7 +191,7 @@ const typename Types::Sum* ExpectedRowSums<Types>::sums(const source::Product& p
   return of_type(stats.expected, Sum()).data() + row * width() + first_component(product);
 }
 
-// Copies a row of a head, in the type of the sums.
+// Copies a row of a head in the type of the sums.
 template <class Types>
 void ExpectedRowSums<Types>::copy_entry(const source::Head& head, int64_t entry,
                                         const typename Buffers::PerThread& mine, Sum* to) const {
@@ -201,8 +201,7 @@ void ExpectedRowSums<Types>::copy_entry(const source::Head& head, int64_t entry,
   kernels.values(mine.stored, head.dtype(), head.components(), to);
 }
 
-// Returns the rows of a vocabulary entry, those of all products one behind the other, in the scratch of a
-// thread.
+// Returns the rows of a vocabulary entry from all products, concatenated, in the thread's scratch.
 template <class Types>
 auto ExpectedRowSums<Types>::entry_row(int64_t entry, const typename Buffers::PerThread& mine) const -> const Sum* {
   for (const source::Product& product : products()) {
@@ -211,8 +210,8 @@ auto ExpectedRowSums<Types>::entry_row(int64_t entry, const typename Buffers::Pe
   return mine.entry;
 }
 
-// Returns the derivative of the softcap at the logit of a vocabulary entry, whose row is given. A capped
-// logit near the softcap would leave too few digits.
+// Returns the derivative of the softcap at the logit of a vocabulary entry, whose row is given. Recomputes
+// the logit, because a capped logit near the softcap has too few digits left.
 template <class Types>
 double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry, const Sum* of_entry,
                                              const typename Buffers::PerThread& mine) const {
@@ -230,8 +229,8 @@ double ExpectedRowSums<Types>::softcap_slope(int64_t row, int64_t entry, const S
   return 1 / (cosh * cosh);
 }
 
-// Sums the head's rows that are here, each with its weight of the statistic `cross`: parts of the vocabulary
-// apart, and then these in their order.
+// Sums the head's rows of this call, each times its cross weight: first within kMeanParts parts of the
+// vocabulary, then over the parts in order.
 template <class Types>
 void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
   const problem::HiddenProblem& problem = pass_.problem;
@@ -253,7 +252,7 @@ void ExpectedRowSums<Types>::make_mean(const Buffers& buffers) const {
   }
 }
 
-// Makes of a row's sums its gradients of states.
+// Computes a row's gradients of states from its sums.
 template <class Types>
 void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, const TokenGrads& grads,
                                     const Buffers& buffers, Sum* lora_states) const {
@@ -291,8 +290,8 @@ void ExpectedRowSums<Types>::settle(int64_t place, const TokenStats& stats, cons
                    problem::matrix_rows(d_states).place(row).data, d_states.dtype);
 }
 
-// Adds scale · dU a, of a row's dU, to its d_hidden; scale · dU itself is left in `lora_states`, unless that
-// is null.
+// Adds scale · dU a to a row's d_hidden, for the row's dU; stores scale · dU in `lora_states` unless that is
+// null.
 template <class Types>
 void ExpectedRowSums<Types>::settle_behind_lora(const typename Buffers::PerThread& mine, Sum* lora_states) const {
   const LoraMatrices& lora = pass_.problem.head.lora;

@@ -1,16 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The expected row of a row i is E_i = Σ_v p_iv s_iv w_v over the vocabulary entries that are none of its
-// picks, where s is the derivative of the softcap. It is summed while the tiles of logits are folded, as
-//
+// The expected row of row i is E_i = Σ_v p_iv s_iv w_v over all vocabulary entries except the row's picks,
+// where s is the derivative of the softcap. It is summed while the tiles of logits are folded, as
 //     E ← E exp(m − m′) + Σ_v exp(a_v − m′) s_v w_v      m′: the largest logit so far
 //
-// in the order of the vocabulary, so that no bit depends on the threads. As picks are left out, nothing
-// cancels where p of a target is near 1. The gradient of the hidden state is then
-//
+// in vocabulary order, so the bits do not depend on the threads. Leaving the picks out avoids cancellation
+// when the p of a target is near 1. The gradient of the hidden state is then
 //     d_hidden_i = Σ_picks g_k w_k − g E_i + g_cross Σ_v q_v w_v
 //
-// with the factors of stats::row_gradient(). A LoRA's rows b_v stand behind those of the head: their sums
-// make the gradient of its states in the same way, and with them d_lora_a and the rest of d_hidden.
+// with the factors of stats::row_gradient(). A LoRA's rows b_v are appended to those of the head: their sums
+// give the gradient of its states in the same way, and from it d_lora_a and the LoRA's part of d_hidden.
 #pragma once
 
 #include <optional>
@@ -25,23 +23,24 @@
 
 namespace logitless::stream {
 
-/// Returns why a loss whose token gradients are these cannot take d_hidden from expected rows, or nothing.
+/// Returns why d_hidden cannot be computed from expected rows for a loss with these token gradients; empty:
+/// it can.
 std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled);
 
-/// The expected rows of one call, which has one chunk.
+/// The expected rows of a call, which has a single chunk.
 template <class Types>
 class ExpectedRowSums {
  public:
   using Sum = typename Types::Sum;
 
-  /// Takes what lives as long as the call. What is given must outlive this.
+  /// Takes the memory that lives as long as the call. The arguments must outlive this object.
   ExpectedRowSums(core::Arena& arena, const Pass<Types>& pass, const GradientMatrices& outputs);
 
-  /// Visits all tiles for the first time: hands each to the folds of the first walk, and sums.
+  /// First pass over all tiles: folds each tile and adds it to the sums.
   void walk(core::Arena& arena, fold::CallFolds<Types>& folds, stats::Columns& columns);
-  /// Divides the sums that a call leaves in its statistics by those of the exponentials.
+  /// Divides the sums in `stats.expected` by the sums of exponentials.
   void leave(TokenStats& stats) const;
-  /// Makes d_hidden, and d_lora_states or d_lora_a where they are wanted.
+  /// Computes d_hidden, and d_lora_states or d_lora_a if requested.
   void make_gradients(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads) const;
 
  private:
@@ -63,7 +62,7 @@ class ExpectedRowSums {
 
   const Pass<Types>& pass_;
   const GradientMatrices& outputs_;
-  std::optional<planning::ExpectedSums<Types>> sums_;  // where this call makes them
+  std::optional<planning::ExpectedSums<Types>> sums_;  // set if this call computes the sums
 };
 
 }  // namespace logitless::stream

@@ -8,7 +8,7 @@
 namespace logitless::stream {
 namespace {
 
-/// What the tasks of one backward pass do.
+/// The tasks of one backward pass.
 template <class Types>
 class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
  public:
@@ -23,7 +23,7 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
         begin_(begin),
         summands_(stats::gradient_summands(grads)) {}
 
-  // Computes the logits of a tile, unless they have stayed, and then their gradients.
+  // Computes the logits of a tile, unless they are stored, and then their gradients.
   void make_tile(int64_t j, int64_t b, int64_t slot) {
     const planning::RowBlock& rows = this->block(b);
     if (!this->logits_stay_) this->make_logits(j, b, slot);

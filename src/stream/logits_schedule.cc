@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Here the caller holds the logits, so there is no product, and each thread takes one row at a time.
+// The schedule for finished logits: there is no product, and each thread processes one row at a time.
 #include <algorithm>
 
 #include "core/arena.h"
@@ -57,7 +57,7 @@ class SweepSchedule final : public Schedule {
   int64_t begin_of(int64_t block) const { return block * run_.plan.row_block; }
   int64_t end_of(int64_t block) const { return std::min(begin_of(block) + run_.plan.row_block, problem_.tokens); }
 
-  // A chunk is a block, or all of them.
+  // A chunk is one block, or all blocks.
   template <class Work>
   void for_each_block(int64_t chunk, const Work& work) {
     if (!run_.all_rows_at_once) return work(chunk);

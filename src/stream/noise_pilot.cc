@@ -15,27 +15,27 @@
 namespace logitless::stream {
 namespace {
 
-// The drawings of a call; its own has the number 0.
+// The drawings of a pilot. Drawing 0 selects the segments of the call itself.
 enum Drawing : uint64_t { kRows = 1, kSegmentsOfRows, kSegments, kRowsOfSegments };
 
-// A pair that a pilot has looked at.
+// A pair that the pilot has sampled.
 struct Pair {
-  double mass;    // infinite: it is always taken
-  double factor;  // one over the probability that the pilot takes it
+  double mass;    // infinity: always kept
+  double factor;  // 1 / the probability that the pilot samples it
   double hidden;  // |G W|²
   double weight;  // |G|² |x|²
 };
 
-// Of one pilot row and one θ: the variance of d_hidden as if segments were independent, and what Hájek's
-// formula takes from it.
+// Per pilot row and θ: the variance of d_hidden if segments were independent, and the sums of Hájek's
+// correction.
 struct Shared {
   double variance = 0;
   double weights = 0;
-  double excess = 0;  // of the square of the sum, that the pilot's own noise makes
+  double excess = 0;  // of the squared sum, caused by the pilot's own sampling noise
 };
 
-// Calls take(i, q) for those of `sizes` that a systematic sample of `wanted` of them takes, with the
-// probability q.
+// Draws a systematic sample of `wanted` elements of `sizes`: calls take(i, q) for each, with its probability
+// q.
 template <class Take>
 void draw_by_size(const core::Array<double>& sizes, int64_t wanted, uint64_t bits, const Take& take) {
   const double all = std::accumulate(sizes.begin(), sizes.end(), 0.0);
@@ -46,12 +46,11 @@ void draw_by_size(const core::Array<double>& sizes, int64_t wanted, uint64_t bit
     const double q = std::min(1.0, each * sizes[i]);
     if (!sample.takes(q)) continue;
     take(static_cast<int32_t>(i), q);
-    if (--wanted == 0) return;  // rounding may have led to one more
+    if (--wanted == 0) return;  // rounding may add one more
   }
 }
 
-// Finds the largest theta for which value(theta), which grows with it, is at most `most`: 0 where there is
-// none.
+// Returns the largest theta with value(theta) <= most, for an increasing value(), or 0 if there is none.
 template <class Value>
 double solve(double largest, double most, const Value& value) {
   if (value(largest) <= most) return largest;
@@ -97,7 +96,7 @@ class Pilot {
     return drawing_bits(weighed_.seed, drawing, weighed_.first_entry, index);
   }
 
-  // Sums what the pairs weigh, by rows and by segments. What picks weigh is not among the masses.
+  // Sums the masses of the pairs per row and per segment. The masses do not include picks.
   void measure_pairs() {
     row_sizes_.resize(static_cast<size_t>(rows()));
     core::Array<double> largest(static_cast<size_t>(rows()));
@@ -128,7 +127,7 @@ class Pilot {
         }
       }
     });
-    // The gradients of a target's row of the head add up over its rows, and so do those of frequent entries.
+    // The d_weight rows of targets, and of other frequent entries, add up over the batch.
     core::Array<double> entries(static_cast<size_t>(pass_.run.grid.vocab_size));
     for (int64_t i = 0; i < rows(); ++i) {
       each_pick(i, [&](int64_t entry, double gradient) { entries[static_cast<size_t>(entry)] += std::abs(gradient); });
@@ -157,14 +156,14 @@ class Pilot {
     return sum;
   }
 
-  // Returns the theta at which the pilot looks at as many pairs of some rows as it may.
+  // Returns the theta at which the pilot samples as many pairs of its rows as pilot_pairs() allows.
   double theta_of_pilot() {
     draw_by_size(row_sizes_, planning::kPilotRows, bits(kRows, 0), [&](int32_t i, double q) {
       pilot_rows_.push_back(i);
       row_factors_.push_back(1 / q);
     });
     const auto pairs = static_cast<double>(planning::pilot_pairs(rows(), segments()));
-    // The fewer pairs, the larger theta.
+    // A larger theta samples fewer pairs.
     double below = largest_ * 1e-12, above = largest_ * 1e3;
     for (int step = 0; step < 50 && below < above; ++step) {
       const double middle = std::sqrt(below * above);
@@ -180,7 +179,7 @@ class Pilot {
     return above;
   }
 
-  // Looks at some pairs of some rows: at what they make of d_hidden, and of the squares of d_weight.
+  // Samples pairs of the pilot rows: their part of d_hidden, and their squares of d_weight.
   void look_at_rows() {
     const auto count = static_cast<int64_t>(pilot_rows_.size());
     std::fill_n(buffers_.pilot_weights, count * segments(), 0.0F);
@@ -203,20 +202,20 @@ class Pilot {
     finish_rows(found);
   }
 
-  // What was found of each of the pilot's rows.
+  // What was found for each pilot row.
   struct RowsFound {
-    core::Array<double> excess;  // of the square of its d_hidden, that the pilot's own noise makes
+    core::Array<double> excess;  // of its squared d_hidden, caused by the pilot's own sampling noise
     core::Array<Shared> shared;  // [rows, levels]
 
     explicit RowsFound(size_t rows) : excess(rows), shared(rows * kLevels) {}
   };
 
-  // Returns the sums of a pilot row: of d_hidden (level 0), and of what each θ leaves out of it.
+  // Returns the sums of a pilot row: its d_hidden (level 0), and the part of it that each θ leaves out.
   Sum* pilot_sums(int64_t level, int64_t k) const {
     return buffers_.pilot_sums + (level * planning::kPilotRows + k) * pass_.problem.hidden_size;
   }
 
-  // Finds the masses of the pairs of a wave.
+  // Looks up the masses of a wave's pairs.
   void find_masses() {
     wave_masses_.resize(static_cast<size_t>(buffers_.wave_rows));
     for (const auto& of : wave_.columns()) {
@@ -228,7 +227,7 @@ class Pilot {
     }
   }
 
-  // Adds what the pairs of a wave make of d_hidden.
+  // Adds the parts of d_hidden from a wave's pairs.
   void add_pilot_sums() {
     wave_.add_states(
         pass_.source.products().front().head, [&](int64_t k) { return pilot_sums(0, k); },
@@ -244,7 +243,7 @@ class Pilot {
         });
   }
 
-  // Adds the pairs of a wave to what was looked at.
+  // Adds a wave's pairs to `found` and pairs_.
   void add_pairs(RowsFound& found) {
     const int64_t splits = core::div_up(pass_.problem.hidden_size, planning::kHiddenColumns);
     for (const auto& of : wave_.columns()) {
@@ -273,7 +272,7 @@ class Pilot {
     }
   }
 
-  // Makes of the pilot's rows the square of d_hidden, and what of its variance each θ leaves.
+  // Computes the square of d_hidden from the pilot rows, and the remaining share of its variance for each θ.
   void finish_rows(const RowsFound& found) {
     const int64_t h = pass_.problem.hidden_size;
     std::array<double, kLevels> variance = {}, left = {};
@@ -352,7 +351,7 @@ class Pilot {
 
   static double chance(double mass, double theta) { return mass < theta ? mass / theta : 1; }
   double theta_of(int64_t level) const { return pilot_theta_ * std::pow(3.0, static_cast<double>(level)); }
-  // Returns the share of the variance of d_hidden that a systematic sample leaves.
+  // Returns the share of the variance of d_hidden that remains with systematic sampling.
   double left_at(double theta) const {
     const double level = std::clamp(std::log(theta / pilot_theta_) / std::log(3.0), 0.0, double{kLevels - 1});
     const auto below = std::min(static_cast<size_t>(level), kLevels - 2);
@@ -360,7 +359,7 @@ class Pilot {
     return (1 - share) * left_[below] + share * left_[below + 1];
   }
 
-  // Returns the larger of the expected errors of d_hidden and d_weight.
+  // Returns the expected error of d_hidden or d_weight, whichever is larger.
   double noise_at(double theta) const {
     double hidden = 0, weight = 0;
     for (const Pair& pair : pairs_) {
@@ -378,7 +377,7 @@ class Pilot {
   }
 
   static constexpr size_t kLevels = planning::kPilotLevels;
-  // No estimate may say that next to nothing is left.
+  // Lower bound of the estimated remaining share of the variance.
   static constexpr double kLeastLeft = 0.05;
 
   const Pass<Types>& pass_;
@@ -387,14 +386,14 @@ class Pilot {
   SegmentWave<Types>& wave_;
   Buffers& buffers_;
   core::Array<double> row_sizes_, segment_sizes_;
-  double largest_ = 0;  // mass of a pair
+  double largest_ = 0;  // the largest mass of a pair
   double pilot_theta_ = 0;
-  core::Array<int32_t> pilot_rows_;  // of the weighed rows
+  core::Array<int32_t> pilot_rows_;  // indices in weighed_.rows
   core::Array<double> row_factors_;
-  core::Array<double> wave_masses_;  // of the pairs of a wave
+  core::Array<double> wave_masses_;  // masses of a wave's pairs
   core::Array<Pair> pairs_;
   std::array<double, kLevels> left_ = {};
-  double hidden_square_ = 0, weight_square_ = 0;  // of the exact gradients
+  double hidden_square_ = 0, weight_square_ = 0;  // squares of the exact gradients
 };
 
 }  // namespace

@@ -13,7 +13,7 @@ namespace logitless::stream {
 
 using problem::HiddenProblem;
 
-/// What the passes of one call share.
+/// The data that the passes of one call share.
 template <class Types>
 struct Pass {
   using Logit = typename Types::Logit;
@@ -23,18 +23,18 @@ struct Pass {
   const source::Source source;
   const planning::RunPlan& run;
   stats::TileKernels<Types> tiles;
-  Logit* chunk = nullptr;  // where the logits of a chunk stay
+  Logit* chunk = nullptr;  // stores the logits of a chunk in one pass
 
-  /// Returns what multiplies on the calling thread.
+  /// Returns the multiplier of the calling thread.
   source::Multiplier multiplier(const source::Scratch& scratch) const { return {*run.gemm, *context.kernels, scratch}; }
-  /// Returns the place of tile (block, vocab_tile) where the logits of a chunk stay; the chunk's first block
-  /// has `chunk_begin` tile rows before it.
+  /// Returns the address of tile (block, vocab_tile) if the logits of a chunk are stored; the first block of
+  /// the chunk has `chunk_begin` tile rows before it.
   Logit* chunk_tile(const planning::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {
     const planning::TileGrid& grid = run.grid;
     const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
     return chunk + source.sides() * (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
   }
-  /// Describes rows [first, first + rows) of a vocabulary tile of `tile_rows` rows, which stands at `data`.
+  /// Describes rows [first, first + rows) of a vocabulary tile at `data` with `tile_rows` rows.
   stats::LogitsTile<Logit> tile(const Logit* data, int64_t tile_rows, int64_t first, int64_t rows, int64_t j) const {
     const int64_t stride = run.grid.tile_stride;
     stats::LogitsTile<Logit> out;

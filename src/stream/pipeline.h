@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one way from a checked problem to its outputs: source -> fold -> combine -> finish -> loss ->
-// gradient -> sink.
+// Runs a checked problem: source -> fold -> combine -> finish -> loss -> gradient -> sink.
 #pragma once
 
 #include "core/matrices.h"
@@ -15,23 +14,23 @@
 
 namespace logitless::stream {
 
-/// What a run leaves besides its outputs. The token gradients are as the loss filled them, and empty
-/// without one.
+/// The result of a run, besides its outputs. The token gradients are those of the loss, and empty without
+/// one.
 struct Ran : stats::Columns {
   using Columns::Columns;
 
   Plan plan;
 };
 
-/// Computes the statistics, evaluates the loss unless it is null, and makes the gradients that `outputs`
-/// wants, or those of another rank. `returned` says which columns the caller will move out of the result.
+/// Computes the statistics, evaluates the loss unless it is null, and computes the gradients requested by
+/// `outputs` or by another rank. `returned` lists the columns that the caller moves out of the result.
 Ran run(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
         const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
 Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
         const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
 
-/// Makes the gradients from statistics and token gradients, and returns the plan that ran. It throws
-/// InvalidInput where entries are missing.
+/// Computes the gradients from statistics and token gradients, and returns the plan that ran. Throws
+/// InvalidInput if entries are missing.
 Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
                    const ranks::Shared& shared, const TokenStats& stats, const TokenGrads& grads);
 Plan run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The orders of work. A schedule has a source make logits, a walk fold them, and sinks take their gradients;
-// which of them there are is not its concern. The pipeline drives it.
+// The orders of work. A schedule connects a source of logits, folds and sinks without knowing which ones they
+// are; the pipeline drives it.
 #pragma once
 
 #include <cstdint>
@@ -23,8 +23,8 @@ using problem::HiddenProblem;
 using problem::LogitsProblem;
 using problem::TokenProblem;
 
-/// The order in which the tiles of a call are made and used. A chunk is a set of rows whose statistics are
-/// known together before the loss sees them.
+/// The order in which the tiles of a call are computed and used. A chunk is a set of rows whose statistics
+/// are complete before the loss is evaluated on them.
 class Schedule {
  public:
   virtual ~Schedule() = default;
@@ -33,36 +33,36 @@ class Schedule {
   /// Returns the rows of a chunk that take part, in any order.
   virtual std::span<const int64_t> rows(int64_t chunk) const = 0;
 
-  /// Source, fold, combine and finish: makes the statistics of the rows of a chunk.
+  /// Source, fold, combine and finish: computes the statistics of a chunk's rows.
   virtual void fold(int64_t chunk, stats::Columns& columns) = 0;
-  /// Gradient and sink: makes the gradients of the chunk's logits and hands them to the outputs.
-  /// Chunks come in order; a chunk that was not folded has its logits made for this.
+  /// Gradient and sink: computes the gradients of the chunk's logits and passes them to the sinks. Chunks
+  /// come in order; if a chunk was not folded, its logits are computed here.
   virtual void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
-  /// Tells whether it can say, while it makes the gradients of the last chunk, which rows of d_weight have
-  /// their last values. Ranks of a grid meet in every exchange, in one order, so theirs cannot.
+  /// Returns whether it can report, during the gradients of the last chunk, which rows of d_weight are final.
+  /// In a grid all ranks take part in every exchange in one order, so grids cannot.
   virtual bool finishes_rows_early() const { return false; }
-  /// Says so to `sums` from then on.
+  /// Reports final rows to `sums` from now on.
   virtual void follow(ranks::BatchSums& /*sums*/) {}
-  /// The pipeline calls this after the gradients of the last chunk.
+  /// Called by the pipeline after the gradients of the last chunk.
   virtual void finish_gradients() {}
-  /// Fills what a plan says of gradients of chosen segments, once these are made.
+  /// Fills a plan's fields about sampled or certified gradients, after gradients().
   virtual void report(Plan& /*plan*/) const {}
 
-  /// Where it is positive, chunks are small: each is worked on by one thread, and this many threads work on
-  /// different ones. Else a team works on one chunk after the other.
+  /// If positive, chunks are small: one thread processes a chunk, and this many threads work on different
+  /// chunks. Otherwise a team works on one chunk after the other.
   virtual int chunk_team() const { return 0; }
 };
 
-/// The schedule of a slice of the vocabulary, whose partials meet those of other slices.
+/// The schedule of one slice of the vocabulary, whose partials are combined with those of other slices.
 class SliceSchedule : public Schedule {
  public:
-  /// Visits all tiles of the slice for the rows of a chunk, and leaves partials() combined: row i of the
-  /// chunk has the place i. They stay until gradients() is called, or the first walk of another chunk.
+  /// Visits all tiles of the slice for the rows of a chunk, and combines partials() over them: row i of the
+  /// chunk has place i. They are valid until gradients() or the first walk of another chunk.
   virtual void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) = 0;
   virtual const fold::CallPartials& partials() const = 0;
 };
 
-/// These allocate a workspace of the size in the plan. All that is given must outlive the schedule.
+/// Each allocates a workspace of the plan's size. The arguments must outlive the schedule.
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                              const GradientMatrices& outputs, planning::RunPlan run);
 /// Runs ranks::choose_sliced_plan() on this rank's slices.

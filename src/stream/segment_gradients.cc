@@ -19,13 +19,13 @@
 namespace logitless::stream {
 namespace {
 
-// A pair costs about twice as much in a gathered product: where more than this share is taken, exact
-// gradients are faster.
+// A pair costs about twice as much in a gathered product, so exact gradients are faster if a larger share is
+// kept.
 constexpr double kMostKept = 0.5;
 constexpr float kAlways = std::numeric_limits<float>::quiet_NaN();
 constexpr size_t kBuckets = 1024;
 
-// Returns the bucket of a mass: four to an octave.
+// Returns the bucket of a mass; there are four buckets per octave.
 size_t bucket_of(float mass) {
   uint32_t bits = 0;
   std::memcpy(&bits, &mass, sizeof bits);
@@ -84,7 +84,8 @@ void SegmentGradients<Types>::find_rows(const TokenStats& stats, const TokenGrad
   kept_.resize(rows_.size());
 }
 
-// Adds up the cross weights of each segment: those of `row`, or those of all rows.
+// Sums the cross weights of each segment: those of `row`, which without per-row weights are the same for all
+// rows.
 template <class Types>
 void SegmentGradients<Types>::sum_cross(int64_t row, core::Array<double>& sums) const {
   sums.assign(static_cast<size_t>(masses_.segments()), 0.0);
@@ -93,8 +94,8 @@ void SegmentGradients<Types>::sum_cross(int64_t row, core::Array<double>& sums) 
   }
 }
 
-// Makes of the masses what each pair weighs: the sum of |dL/da| over its entries, or what that cannot exceed,
-// in units of `unit_`. Pairs that are always taken get NaN.
+// Replaces the masses by weights of the pairs: the sum of |dL/da| over a pair's entries, or an upper bound of
+// it, in units of `unit_`. Pairs that are always kept get NaN.
 template <class Types>
 void SegmentGradients<Types>::weigh(const TokenStats& stats, const TokenGrads& grads) {
   const problem::HiddenProblem& problem = pass_.problem;
@@ -135,7 +136,7 @@ void SegmentGradients<Types>::weigh(const TokenStats& stats, const TokenGrads& g
   });
 }
 
-// Returns the share of the pairs that a θ is expected to take.
+// Returns the expected share of the pairs that θ keeps.
 template <class Types>
 double SegmentGradients<Types>::share_at(double theta) const {
   core::Array<double> of_rows(rows_.size());
@@ -154,7 +155,7 @@ double SegmentGradients<Types>::share_at(double theta) const {
   return std::accumulate(of_rows.begin(), of_rows.end(), 0.0) / pairs;
 }
 
-// Puts the weights of what is drawn in the place of the masses.
+// Replaces the masses by the weights of the drawn pairs, 0 for the others.
 template <class Types>
 void SegmentGradients<Types>::draw(double theta) {
   core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
@@ -174,8 +175,7 @@ void SegmentGradients<Types>::draw(double theta) {
   });
 }
 
-// Puts 1 in the place of the masses that stay, and 0 in that of the smallest ones. Returns what each row
-// leaves out.
+// Replaces the masses by 1 for kept pairs and 0 for the smallest ones. Returns the dropped mass of each row.
 template <class Types>
 core::Array<double> SegmentGradients<Types>::certify() {
   core::Array<double> dropped(rows_.size());
@@ -202,7 +202,7 @@ core::Array<double> SegmentGradients<Types>::certify() {
   return dropped;
 }
 
-// Returns the length of the longest row of a head.
+// Returns the largest norm of a row of a head.
 template <class Types>
 double SegmentGradients<Types>::longest_entry(const source::Head& head) const {
   const int64_t h = head.components(), groups = masses_.segments();
@@ -221,8 +221,8 @@ double SegmentGradients<Types>::longest_entry(const source::Head& head) const {
   return std::sqrt(*std::max_element(longest.begin(), longest.end()));
 }
 
-// Returns what no row of the head that multiplies the hidden states is longer than: of w_v + scale · b_v a,
-// |w| + scale |b| |a|.
+// Returns an upper bound of the norm of the head's rows that multiply the hidden states: for w_v + scale ·
+// b_v a, the bound is |w| + scale |b| |a|.
 template <class Types>
 double SegmentGradients<Types>::bound_of_entries() const {
   const std::span<const source::Product> products = pass_.source.differentiated();
@@ -241,8 +241,9 @@ double SegmentGradients<Types>::bound_of_entries() const {
   return of_weight + std::abs(lora.scale) * longest_entry(products[1].head) * std::sqrt(squares);
 }
 
-// What is dropped of a row weighs at most `dropped`: |Δd_hidden| of the row is at most that times the longest
-// row of the head, and |Δd_weight| at most the sum of that times the rows' states.
+// `dropped` bounds the dropped weight of each row: |Δd_hidden| of the row is at most `dropped` times the
+// largest norm of the head's rows, and |Δd_weight| at most the sum of `dropped` times the norms of the rows'
+// states.
 template <class Types>
 void SegmentGradients<Types>::bound(const core::Array<double>& dropped) {
   const source::States& states = pass_.source.products().front().states;
@@ -289,7 +290,7 @@ bool SegmentGradients<Types>::choose(core::Arena& arena, const TokenStats& stats
   }
   const double kept = static_cast<double>(std::accumulate(kept_.begin(), kept_.end(), int64_t{0}));
   said_.kept_share = kept / (static_cast<double>(rows_.size()) * static_cast<double>(masses_.segments()));
-  // What is drawn must not decide whether it is used: that would be a bias.
+  // Whether a sample is used must not depend on the sample: that would be a bias.
   if (options.mode == BackwardMode::kSampled) return true;
   if (said_.kept_share > kMostKept) {
     said_ = {};
@@ -325,7 +326,7 @@ void SegmentGradients<Types>::make(core::Arena& arena) {
           for (int64_t split = 0; split < sink->splits(); ++split) sink->add(part, split, done == 0, thread, multiply);
         }
       });
-      // A callback may overwrite the head's rows that it gets the gradients of.
+      // Before finish_tile(), whose callback may overwrite the head's rows.
       sinks_.for_each_of_states([&](const sink::HiddenSink<Sum>& sink) {
         wave.add_states(sink.head(), sums_of(sink), [](const auto&...) {});
       });

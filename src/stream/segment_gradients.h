@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of some segments of each row: sampled ones, whose expectation is exact, and certified ones, whose
-// error is bounded (BackwardOptions). Which segments a row takes follows from what its tokens' gradients make
-// of the masses that the first walk has left.
+// Gradients of some segments of each row: sampled ones, which are unbiased, and certified ones, whose error
+// is bounded (BackwardOptions). A row's segments are chosen by weights, computed from its token gradients and
+// the masses that the first walk stored.
 #pragma once
 
 #include <optional>
@@ -19,25 +19,25 @@
 
 namespace logitless::stream {
 
-/// Returns why segments cannot be chosen for a loss whose token gradients are these, or nothing.
+/// Returns why segments cannot be chosen for a loss with these token gradients; empty: they can.
 std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled);
 
-/// The gradients of one call, which has one chunk.
+/// The gradients of a call, which has a single chunk.
 template <class Types>
 class SegmentGradients {
  public:
   using Sum = typename Types::Sum;
   using Logit = typename Types::Logit;
 
-  /// What is given must outlive this.
+  /// The arguments must outlive this object.
   SegmentGradients(const Pass<Types>& pass, const GradientMatrices& outputs, const fold::CallMasses& masses);
 
-  /// Chooses the segments of the rows that have a gradient. False: they are so many that exact gradients cost
-  /// less.
+  /// Chooses the segments of the rows that have a gradient. Returns false if so many are needed that exact
+  /// gradients are cheaper.
   bool choose(core::Arena& arena, const TokenStats& stats, const TokenGrads& grads);
-  /// Makes their gradients and hands them to the outputs.
+  /// Computes the gradients of the chosen segments and passes them to the outputs.
   void make(core::Arena& arena);
-  /// Fills what a plan says of the choice.
+  /// Fills the plan's fields about the choice.
   void report(Plan& plan) const;
 
  private:
@@ -54,14 +54,14 @@ class SegmentGradients {
   const Pass<Types>& pass_;
   const GradientMatrices& outputs_;
   const fold::SegmentMasses& softmax_masses_;
-  const fold::SegmentMasses& masses_;  // of the pairs: those of the softmax, or with a teacher those of both
+  const fold::SegmentMasses& masses_;  // of the pairs; without a teacher softmax_masses_
   const sink::CallSinks<Sum> sinks_;
   std::optional<planning::SegmentBuffers<Types>> buffers_;
   stats::GradientSummands summands_;
-  core::Array<int64_t> rows_;    // of the call, that have a gradient
-  core::Array<int32_t> places_;  // of these, among the rows whose masses are kept
-  core::Array<double> scales_;   // of these: the sum of what their probabilities are multiplied with
-  core::Array<int32_t> kept_;    // how many segments of each are taken
+  core::Array<int64_t> rows_;    // rows of the call that have a gradient
+  core::Array<int32_t> places_;  // of rows_, among the rows whose masses are stored
+  core::Array<double> scales_;   // of rows_: the sum of the absolute factors of their distributions
+  core::Array<int32_t> kept_;    // number of kept segments per row
   double unit_ = 1;              // the mean of the scales
   Plan said_;
 };

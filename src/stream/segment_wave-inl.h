@@ -14,7 +14,7 @@
 
 namespace logitless::stream {
 
-/// Returns the terms of gradients that stand in these rows.
+/// Returns the terms of the gradients in these rows.
 template <class Gradient>
 std::array<gemm::Operand, 2> terms_of(const stats::GradientRows<Gradient>& rows) {
   const auto term = [&](const Gradient* data) {
@@ -34,7 +34,7 @@ template <class Types>
 int64_t SegmentWave<Types>::fill(const Choice& choice, int64_t column) {
   choice_ = choice;
   const int64_t most = std::min(planning::kWaveSegments, choice.columns - column);
-  // A row's weights are read a cache line at a time.
+  // Reads a row's weights one cache line at a time.
   constexpr int64_t kAtOnce = 16;
   std::array<int64_t, planning::kWaveSegments> counts = {};
   const auto each_line = [&](const auto& use) {
@@ -108,7 +108,8 @@ sink::GradientPart SegmentWave<Types>::make_part(const Column& column, int64_t b
   return part;
 }
 
-// Fills the squares of a part that begins with row `begin` of the wave. The low terms are too small to count.
+// Computes the squares of a part that begins at row `begin` of the wave. The low terms are too small to
+// matter.
 template <class Types>
 void SegmentWave<Types>::find_squares(int64_t begin, const sink::GradientPart& part) {
   auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];

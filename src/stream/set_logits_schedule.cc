@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Rows of a caller's logits that are normalised over sets of token ids: only those of these ids are read.
+// Finished logits normalised over sets of token ids: only the logits of these ids are read.
 #include <omp.h>
 
 #include <cstring>

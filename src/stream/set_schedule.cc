@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Rows that are normalised over sets of token ids: the head's rows of these ids are gathered and multiplied,
-// a few at a time, and nothing walks the vocabulary. Every sum has an order of its own, which no thread and
-// no size of a buffer changes.
+// Rows normalised over sets of token ids: the head's rows of these ids are gathered and multiplied, a few at
+// a time, without a pass over the vocabulary. The order of every sum is independent of the threads and of
+// buffer sizes.
 #include <omp.h>
 
 #include <algorithm>
@@ -123,7 +123,8 @@ class SetSchedule final : public Schedule {
   const Product& weight() const { return source_.products().front(); }
   PerThread& scratch() { return buffers_.threads[static_cast<size_t>(omp_get_thread_num())]; }
 
-  // Calls visit(first column, count) for a row's distinct ids, whose head's rows are gathered then.
+  // Calls visit(first column, count) for parts of a row's distinct ids, after gathering the head's rows of
+  // the part.
   template <class Visit>
   void for_each_part(const source::Head& head, int64_t row, PerThread& mine, const Visit& visit) const {
     const size_t row_bytes = static_cast<size_t>(head.components()) * size_of(head.dtype());
@@ -205,7 +206,7 @@ class SetSchedule final : public Schedule {
     sink::store_sums(kernels_, mine.sums, cols, outputs_.d_hidden_mode, to, dtype);
   }
 
-  // Lists the rows of each vocabulary entry, in their order.
+  // Lists the rows of each vocabulary entry, in order.
   void sort_entries(const core::Array<bool>& has_gradient) {
     int64_t* const offsets = buffers_.offsets;
     std::fill_n(offsets, problem_.vocab_size + 1, int64_t{0});
@@ -225,12 +226,12 @@ class SetSchedule final : public Schedule {
       before += count;
     }
     for_each([&](int64_t id, const planning::SetEntry& entry) { buffers_.entries[offsets[id]++] = entry; });
-    // Each offset has moved to the end of its entry, which is where the next one begins.
+    // Each offset now points to the end of its entry, the beginning of the next one.
     std::copy_backward(offsets, offsets + problem_.vocab_size, offsets + problem_.vocab_size + 1);
     offsets[0] = 0;
   }
 
-  // Sums the gradient of one vocabulary entry of a head, which has rows.
+  // Sums the gradient of one vocabulary entry of a head that has rows.
   void sum_entry(const Product& product, int64_t id, PerThread& mine, T* sums) const {
     const int64_t cols = product.states.cols();
     const size_t bytes = product.states.row_bytes();
@@ -246,7 +247,7 @@ class SetSchedule final : public Schedule {
     }
   }
 
-  // Makes vocabulary entries [first, first + count) of a head's gradient in its layout.
+  // Computes entries [first, first + count) of a head's gradient in its layout.
   ConstMatrix make_tile(const Product& product, int64_t first, int64_t count, PerThread& mine) const {
     const source::Layout& layout = product.head.layout();
     const int64_t width = product.head.components();
@@ -266,7 +267,7 @@ class SetSchedule final : public Schedule {
 
   void store_d_head(const Product& product, int64_t first, const Matrix& all, WriteMode mode) {
     const int64_t count = entries_from(first);
-    // What is added to changes nowhere else.
+    // Accumulating nothing changes nothing.
     const bool adds = mode == WriteMode::kAccumulate;
     if (adds && buffers_.offsets[first] == buffers_.offsets[first + count]) return;
     const ConstMatrix tile = make_tile(product, first, count, scratch());
@@ -277,7 +278,7 @@ class SetSchedule final : public Schedule {
     }
   }
 
-  // Tiles go to the callback in the order of the vocabulary; those of a team are made together.
+  // The callback gets tiles in vocabulary order; a team computes several at once.
   void hand_on_d_weight() {
     for (int64_t begin = 0; begin < problem_.vocab_size; begin += team_ * kSetEntries) {
       const int64_t tiles = std::min<int64_t>(team_, core::div_up(problem_.vocab_size - begin, kSetEntries));
@@ -321,7 +322,7 @@ class SetSchedule final : public Schedule {
   const source::LoraStates loras_;
   const source::Source source_;
   planning::SetBuffers<T> buffers_;
-  std::optional<sink::BehindLora<T>> behind_;  // where dU is needed
+  std::optional<sink::BehindLora<T>> behind_;  // set if dU is needed
 };
 
 }  // namespace

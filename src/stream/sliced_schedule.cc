@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A vocabulary that is cut into slices, on this rank and on others, is one schedule: statistics of the slices
-// meet before they are finished, and sums of d_hidden before they become an output.
+// One schedule for a vocabulary cut into slices, on this rank and on others: combines the slices' statistics
+// before they are finished, and their sums of d_hidden before they are stored in the output.
 #include <algorithm>
 #include <cmath>
 #include <numeric>
@@ -83,8 +83,8 @@ class SlicedSchedule final : public Schedule {
     lora_sums_.finish(rows, plan_.plan.threads);
   }
 
-  // The share of all pairs of this rank, and bounds of what its slices make: parts of d_hidden add up, and
-  // those of d_weight stand apart.
+  // Fills the kept share of all this rank's pairs, and the bounds of its slices: their parts of d_hidden add
+  // up, and their parts of d_weight are disjoint.
   void report(Plan& plan) const override {
     double entries = 0, kept = 0, weight = 0;
     for (const Slice& slice : slices_) {
@@ -105,7 +105,7 @@ class SlicedSchedule final : public Schedule {
   struct Slice {
     std::shared_ptr<const HiddenProblem> problem;
     std::shared_ptr<const GradientMatrices> outputs;
-    std::shared_ptr<SliceSchedule> schedule;  // null where the slice has no vocabulary entries
+    std::shared_ptr<SliceSchedule> schedule;  // null if the slice has no vocabulary entries
 
     bool has_gradients() const { return schedule && outputs->any(); }
   };
@@ -127,7 +127,7 @@ class SlicedSchedule final : public Schedule {
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
   }
 
-  // Lets what has no vocabulary entries be sums of a slice.
+  // Redirects the outputs that do not have vocabulary entries to the sums of a slice.
   void give_sums(size_t slice, GradientMatrices& outputs) {
     if (hidden_sums_.in_place()) {
       outputs.d_hidden = outputs_.d_hidden;
@@ -139,12 +139,12 @@ class SlicedSchedule final : public Schedule {
       ranks::lora_part(problem_, outputs) = ranks::lora_part(problem_, outputs_);
     } else if (lora_sums_.wanted()) {
       ranks::set_lora_sums(problem_, lora_sums_.take(slice), outputs);
-      // The slice's part of d_lora_b is added to what is there, and these with it.
+      // In mode accumulate the slice also adds to these sums, so they start at 0.
       if (outputs_.d_lora_mode == WriteMode::kAccumulate) core::fill_zero(ranks::lora_part(problem_, outputs));
     }
   }
 
-  // Writes the partials of a slice that meets nobody, of each row at its place.
+  // Writes the partials of a slice whose exchange the caller does, each row at its offset.
   void leave(std::span<const int64_t> rows, const stats::Columns& columns) const {
     const fold::CallPartials& partials = slices_[0].schedule->partials();
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -152,7 +152,7 @@ class SlicedSchedule final : public Schedule {
     }
   }
 
-  // Joins what all slices have left, in their order.
+  // Joins the gathered partials of all slices, in order.
   void join_gathered(std::span<const int64_t> rows, stats::Columns& columns) const {
     const size_t slice_bytes = offset_of(problem_.tokens);
     for (size_t begin = 0; begin < cut_.gathered.size(); begin += slice_bytes) {
@@ -163,10 +163,10 @@ class SlicedSchedule final : public Schedule {
     }
   }
 
-  // Returns where a row stands in what a slice leaves.
+  // Returns the offset of a row in the bytes of a slice.
   size_t offset_of(int64_t row) const { return left_offsets_[static_cast<size_t>(row)]; }
 
-  // Joins the partials of all slices, in their order.
+  // Exchanges the partials of all slices and joins them in order.
   void meet(fold::Walk walk, std::span<const int64_t> rows, stats::Columns& columns) const {
     size_t slice_bytes = 0;
     for (const int64_t row : rows) slice_bytes += whole_.wire_bytes(walk, row);
@@ -198,7 +198,7 @@ class SlicedSchedule final : public Schedule {
   ranks::Group& group_;
   const planning::RunPlan plan_;
   const fold::CallPartials whole_;  // of the whole vocabulary
-  core::Arena arena_;               // which they stand in
+  core::Arena arena_;               // memory of whole_
   core::Array<size_t> left_offsets_;
   ranks::SliceSums hidden_sums_;
   ranks::SliceSums lora_sums_;  // of d_lora_a or d_lora_states

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Forward only, one pass, two pass and expected row work on tiles that are products. They differ in data of
-// the plan alone: how many chunks there are, whether the logits of a chunk stay, and whether expected rows
-// are summed.
+// Forward only, one pass, two pass and expected row, which compute tiles as products. They differ only in the
+// plan's data: the number of chunks, whether a chunk's logits are stored, and whether expected rows are
+// summed.
 #include <optional>
 #include <utility>
 
@@ -63,7 +63,7 @@ class TileSchedule final : public SliceSchedule {
     if (run_.expected_rows == planning::ExpectedRowsIn::kLeft) expected_rows_->leave(columns.stats);
   }
 
-  // The buffers of the two passes share their bytes: one pass's are dead while the other runs.
+  // The buffers of the two passes share memory: they are never used at the same time.
   void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) override {
     if (walk == fold::Walk::kFirst && run_.sums_expected_rows()) {
       arena_.rewind(mark_);
@@ -106,8 +106,8 @@ class TileSchedule final : public SliceSchedule {
     for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
   }
 
-  // Rows of d_weight are vocabulary entries then, and stand in the output as soon as they are made. A thread
-  // that is alone would do nothing else meanwhile.
+  // Possible if rows of d_weight are vocabulary entries that are final in the output as soon as they are
+  // computed, and if other threads compute while this one communicates.
   bool finishes_rows_early() const override {
     const bool row_by_row = !run_.weight_apart && !pass_.source.products().front().head.layout().is_hidden_vocab();
     return row_by_row && !run_.chooses_segments && run_.plan.threads > 1;
@@ -124,7 +124,7 @@ class TileSchedule final : public SliceSchedule {
   }
 
  private:
-  // Walks once more for the masses alone: a backward half has its statistics from another call.
+  // Repeats the walk for the masses only: in a backward call the statistics come from another call.
   void leave_masses(int64_t chunk, const TokenStats& stats) {
     stats::Columns columns;
     stats::make_stats(pass_.problem, columns);
@@ -144,14 +144,14 @@ class TileSchedule final : public SliceSchedule {
   const sink::CallSinks<Sum> sinks_;
   std::optional<ExpectedRowSums<Types>> expected_rows_;
   std::optional<SegmentGradients<Types>> segments_;
-  size_t mark_ = 0;  // the end of what lives as long as the call
+  size_t mark_ = 0;  // end of the memory that lives as long as the call
   std::optional<planning::ForwardBuffers<Types>> forward_;
   std::optional<planning::BackwardBuffers<Types>> backward_;
-  ranks::BatchSums* sums_ = nullptr;  // hears which entries are final; null: nobody wants to
+  ranks::BatchSums* sums_ = nullptr;  // notified when vocabulary entries are final; may be null
   core::Array<bool> wrote_rows_;      // rows of hidden that have had gradients, over all chunks
   bool wrote_any_ = false;
   bool walked_ = false;
-  bool chosen_ = false;  // gradients were made of chosen segments
+  bool chosen_ = false;  // gradients were computed from chosen segments
 };
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The tasks of a pass that makes tiles and hands what becomes of them to sinks: who waits for whom.
+// The tasks of a pass that computes tiles and passes their gradients to sinks: which task waits for which.
 #pragma once
 
 #include <omp.h>
@@ -22,25 +22,24 @@
 
 namespace logitless::stream {
 
-// For each thread, the tasks of this many vocabulary tiles, of all row blocks, are submitted before they are
-// done: those keep the team busy. OpenMP runs tasks in the order in which they may run, so that a chain moves
-// on by one task while all others that may run have their turn: with many of these it would stay behind, and
-// be left to a single thread at the end.
+// Per thread, the tasks of this many vocabulary tiles, of all row blocks, are submitted before they are done,
+// which keeps the team busy. OpenMP runs ready tasks in the order in which they became ready, so a chain
+// advances by one task per turn of all other ready tasks: with many of them it would fall behind, and be left
+// to a single thread at the end.
 inline constexpr int64_t kVocabTilesAhead = 2;
-// For the same reason sums over rows wait for sums over the vocabulary until these are no more than this many
-// tiles behind.
+// For the same reason sums over rows wait until the sums over the vocabulary are at most this many tiles
+// behind.
 inline constexpr int64_t kVocabTilesBehind = 3;
-// OpenMP keeps a record of each task that waits: this many tiles a thread bound them whatever the shape.
+// OpenMP keeps a record of each waiting task: this many tiles per thread bound the records for every shape.
 inline constexpr int64_t kMostTilesAhead = 16;
 
-/// The tasks of one pass over the tiles of some row blocks. What one task does is the Steps', a class that is
-/// derived from this:
+/// The tasks of one pass over the tiles of some row blocks. The derived class Steps defines the tasks:
 ///
 ///     kInOrder                   whether there is a settle_tile()
-///     make_tile(j, b, slot)      makes what the sinks get, of vocabulary tile j for row block b
-///     settle_tile(j, b, slot)    does what must be done in the order of the vocabulary
-///     first(sink, j, b)          tells whether a sink has had nothing before for these sums
-///     part_of(j, b, slot)        returns what the sinks get
+///     make_tile(j, b, slot)      computes the gradients of vocabulary tile j for row block b
+///     settle_tile(j, b, slot)    does the work that must be in vocabulary order
+///     first(sink, j, b)          returns whether a sink has had no part before for these sums
+///     part_of(j, b, slot)        returns the part for the sinks
 template <class Types, class Steps>
 class TileTasks {
  public:
@@ -65,7 +64,7 @@ class TileTasks {
       }
     }
     const auto alone = pass_.run.gemm->single_threaded_region();
-    // A thread has at least one slot.
+    // There is at least one slot per thread.
     buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.tiles.row_kernels(), pass_.run.plan.threads,
                          active_.blocks, active_.blocks.blocks,
                          [&](size_t thread) { return buffers_.slots[thread].gathered; });
@@ -80,8 +79,8 @@ class TileTasks {
 
   const planning::RowBlock& block(int64_t b) const { return active_.blocks.blocks[static_cast<size_t>(b)]; }
 
-  // Returns where the logits of a tile stand. Their gradients take their place: row k of these begins with
-  // row k of the logits, and its low terms, where there are any, stand behind it.
+  // Returns the address of a tile's logits. Their gradients replace them: row k of the gradients begins at
+  // row k of the logits, and its low terms, if any, follow it.
   Logit* logits(int64_t j, int64_t b, int64_t slot) const {
     if (!logits_stay_) return buffers_.slots[static_cast<size_t>(slot)].tile;
     return pass_.chunk_tile(active_.tile_block[static_cast<size_t>(b)], active_.chunk_begin, j);
@@ -97,27 +96,26 @@ class TileTasks {
   int64_t alive_tile(int64_t j, int64_t b, int64_t slot) const {
     return logits_stay_ ? b * grid_.vocab_tiles() + j : slot;
   }
-  // Returns where what rounding a tile's gradients leaves is summed: by columns where a sink takes these.
+  // Returns where the rounding residuals of a tile's gradients are summed; column sums only if a sink uses
+  // them.
   kernels::Residuals residuals(int64_t j, int64_t b, int64_t slot) const {
     if (!buffers_.row_residuals) return {};
     const int64_t tile = alive_tile(j, b, slot);
     float* const columns = sums_columns_ ? buffers_.column_residuals + tile * grid_.vocab_tile : nullptr;
     return {buffers_.row_residuals + tile * grid_.row_tile, columns, b == 0 ? scratch().sizes : nullptr};
   }
-  // Returns where it stands what the entries of a tile weigh in the mean of the head, which the first rows
-  // find.
+  // Returns the tile's column weights for the head's weighted mean; filled in by the first rows.
   bfloat16* entry_weights(int64_t j, int64_t b, int64_t slot) const {
     if (!buffers_.entry_weights || b > 0) return nullptr;
     return buffers_.entry_weights + alive_tile(j, b, slot) * grid_.vocab_tile;
   }
-  // Makes them of the sizes that this thread has just found.
+  // Computes them from the column sizes that this thread has just found.
   void weigh_entries(int64_t j, int64_t b, int64_t slot) const {
     bfloat16* const weights = entry_weights(j, b, slot);
     if (weights) pass_.tiles.row_kernels().round_bf16(scratch().sizes, grid_.entries(j), false, weights);
   }
 
-  // Returns where the states of a tile's rows have been copied together; it has no memory where they stand in
-  // place.
+  // Returns the copied states of a tile's rows; without memory if the rows are contiguous.
   source::Room gathered(int64_t b, int64_t slot) const {
     if (block(b).contiguous) return {};
     return logits_stay_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
@@ -126,12 +124,13 @@ class TileTasks {
   // Computes the logits of a tile in its slot.
   void make_logits(int64_t j, int64_t b, int64_t slot) const {
     source::TileRows tile = {active_.blocks, block(b), gathered(b, slot)};
-    // The sinks multiply these, whether the backend has packed them for the logits or not.
+    // The sinks multiply the gathered states even if the backend has packed them for the logits.
     pass_.source.gather(*pass_.run.gemm, tile);
     tile.packed = buffers_.packed.of(b);
     pass_.source.make_tile(tile, grid_.first_entry(j), grid_.entries(j), logits(j, b, slot), grid_.tile_stride,
                            pass_.multiplier(scratch().products));
-    // The gradients stand without holes, and so must the states that they are multiplied with.
+    // The gradients have no padding rows, so the states that they are multiplied with must not have any
+    // either.
     pass_.source.close_holes(tile);
   }
 
@@ -161,7 +160,7 @@ class TileTasks {
   const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
   const bool logits_stay_;
-  ranks::BatchSums* const batch_sums_;  // hears how far the gradients of entries are final; null: nobody does
+  ranks::BatchSums* const batch_sums_;  // notified when gradients of entries are final; may be null
   const bool sums_columns_ = std::any_of(sinks_.begin(), sinks_.end(), [](const sink::Sink<Sum>* sink) {
     return sink->chain_of() == sink::ChainOf::kVocabTile;
   });
@@ -175,35 +174,35 @@ class TileTasks {
              pass_.multiplier(scratch().products));
   }
 
-  /// The chains of one sink: of each row block, or of each of the vocabulary tiles that take turns.
+  /// The chains of one sink: one per row block, or one per vocabulary tile in progress.
   struct Chains {
     sink::Sink<Sum>* sink;
     bool of_rows;
-    int64_t turns;   // places that row blocks or vocabulary tiles have
-    int64_t splits;  // chains of a place
-    int64_t begin;   // in Dependences::chain_places, which has [turns, splits] of them from here on
+    int64_t turns;   // number of row blocks, or of vocabulary tiles in progress
+    int64_t splits;  // chains per row block or vocabulary tile
+    int64_t begin;   // first of its [turns, splits] entries in Dependences::chain_places
 
-    /// Tells whether these chains, and not those that they join, end where a vocabulary tile is complete.
+    /// Returns whether these are the sink's own chains, which end when a vocabulary tile is complete.
     bool sums_tiles() const { return !of_rows && !sink->joins(); }
   };
 
-  /// The places that tasks depend on; only their addresses matter.
+  /// The addresses that tasks depend on; the values are not used.
   struct Dependences {
     int64_t row_blocks;
-    int64_t slots;               // tiles that are alive: in two pass those of the plan, in one pass all
-    core::Array<char> tile;      // [slots]: a tile is made, used, and free again
+    int64_t slots;               // tiles in memory: in two pass those of the plan, in one pass all
+    core::Array<char> tile;      // [slots]: a tile is computed, used, and free again
     core::Array<Chains> chains;  // [sinks]
     core::Array<char> chain_places;
-    core::Array<char> entries;  // [vocabulary tiles]: the head's part is read no more
-    // [tiles that are submitted before they are done]: all tasks of a tile are done
+    core::Array<char> entries;  // [vocabulary tiles]: this part of the head is no longer read
+    // [tiles submitted before they are done]: all tasks of a tile are done
     core::Array<char> ahead;
-    // [places of tiles, splits of `leader`]: a tile is in the sums of its rows
+    // [tiles in `follow`, splits of `leader`]: a tile is in the sums of its rows
     core::Array<char> sums_of_rows;
-    core::Array<char> follow;                  // [places of tiles]: sums of the vocabulary may go on
-    std::optional<size_t> leader;              // in chains: the first whose sums are of rows
+    core::Array<char> follow;                  // [tiles]: sums over rows may continue
+    std::optional<size_t> leader;              // in chains: the first sums over the vocabulary
     core::Array<std::atomic<int>> unfinished;  // [vocabulary tiles]: sinks that still sum a tile
-    core::Array<char> settled;                 // [row blocks], for steps in the order of the vocabulary
-    char finished = 0;                         // tiles of sums are handed on one at a time, in order
+    core::Array<char> settled;                 // [row blocks]: settle_tile() is done, in vocabulary order
+    char finished = 0;                         // tiles of sums are passed on one at a time, in order
 
     explicit Dependences(const TileTasks& tasks)
         : unfinished(tasks.batch_sums_ ? static_cast<size_t>(tasks.grid_.vocab_tiles()) : 0) {
@@ -218,7 +217,7 @@ class TileTasks {
         const int64_t apart = sink->tiles_apart();
         const int64_t turns = of_rows ? row_blocks : apart > 0 ? apart : grid.vocab_tiles();
         chains.push_back({sink, of_rows, turns, sink->splits(), places});
-        // A sink may join the chains of another one instead.
+        // A sink may instead join the chains of another sink.
         if (!sink->joins()) places += turns * sink->splits();
       }
       chain_places.resize(static_cast<size_t>(places));
@@ -232,27 +231,27 @@ class TileTasks {
       for (std::atomic<int>& tile_sinks : unfinished) tile_sinks = static_cast<int>(sinks_of_tiles);
     }
 
-    /// Has the sums over rows, in which tiles of d_weight are complete, follow the first sums over the
-    /// vocabulary, if there are both.
+    /// Lets the sums over rows, which complete tiles of d_weight, follow the first sums over the vocabulary,
+    /// if there are both.
     void lead() {
       const auto of_rows = std::find_if(chains.begin(), chains.end(), [](const Chains& c) { return c.of_rows; });
       const auto of_tiles = std::find_if(chains.begin(), chains.end(), [](const Chains& c) { return !c.of_rows; });
       if (of_rows == chains.end() || of_tiles == chains.end()) return;
       leader = static_cast<size_t>(of_rows - chains.begin());
-      // A place is used again when all tasks that name it are done.
+      // A place is reused only when all tasks that name it are done.
       follow.resize(static_cast<size_t>(kVocabTilesBehind * row_blocks) + ahead.size());
       sums_of_rows.resize(follow.size() * static_cast<size_t>(of_rows->splits));
     }
     size_t place(int64_t vocab_tile, int64_t row_block) const {
       return static_cast<size_t>(vocab_tile * row_blocks + row_block) % follow.size();
     }
-    /// Returns the places of a tile's sums of rows, one a split.
+    /// Returns the places of a tile's sums over the vocabulary, one per split.
     std::span<char> summed(int64_t vocab_tile, int64_t row_block) {
       const auto splits = static_cast<size_t>(chains[*leader].splits);
       return std::span<char>(sums_of_rows).subspan(place(vocab_tile, row_block) * splits, splits);
     }
 
-    /// Returns the first of the chains that sink s has for a row block or a vocabulary tile.
+    /// Returns the first chain of sink s for a row block or a vocabulary tile.
     char* chain(size_t s, int64_t row_block, int64_t vocab_tile) {
       const Chains& of = chains[chains[s].sink->joins().value_or(s)];
       return &chain_places[static_cast<size_t>(of.begin +
@@ -260,9 +259,9 @@ class TileTasks {
     }
   };
 
-  // Tiles go by vocabulary first and by rows second: a part of the head stays near while all row blocks use
-  // it, and its part of d_weight is complete when the next one begins. Sums into one place form a chain in
-  // that order, whatever the number of threads. Each task has its own copy of what it names.
+  // Tiles are ordered by vocabulary first and by rows second: a part of the head stays in cache while all row
+  // blocks use it, and its part of d_weight is complete when the next one begins. Sums into the same place
+  // form a chain in that order, whatever the number of threads. Each task has its own copy of its variables.
   void submit(Dependences& dependences, core::FirstError* error) {
     const int64_t row_blocks = dependences.row_blocks, vocab_tiles = grid_.vocab_tiles();
     int64_t slot = 0, final_tiles = 0;
@@ -272,9 +271,9 @@ class TileTasks {
       for (int64_t b = 0; b < row_blocks; ++b, slot = (slot + 1) % dependences.slots) {
         [[maybe_unused]] char* done = &dependences.ahead[ahead];
         ahead = (ahead + 1) % dependences.ahead.size();
-// The group waits for the tile that was submitted this many tiles ago, and the thread runs tasks meanwhile.
-// `task if (false) depend(...)` would be shorter: LLVM's runtime before version 19 keeps the record of such a
-// task on the stack and leaves it too soon (https://github.com/llvm/llvm-project/issues/85963).
+// The task group waits for the tile submitted ahead.size() tiles ago, and this thread runs tasks meanwhile.
+// `task if (false) depend(...)` would be shorter, but LLVM's runtime before version 19 keeps the record of
+// such a task on the stack and leaves it too soon (https://github.com/llvm/llvm-project/issues/85963).
 #pragma omp taskgroup
 #pragma omp task depend(inout : done[0])
         {}
@@ -292,7 +291,7 @@ class TileTasks {
           [[maybe_unused]] char* const chain = dependences.chain(s, b, j);
           [[maybe_unused]] char* const after = dependences.chains[s].of_rows ? done : followed;
           for (int64_t split = 0; split < dependences.chains[s].splits; ++split) {
-            // Sums that nothing follows name their chain twice.
+            // Sums without followers name their chain twice.
             [[maybe_unused]] char* const sum =
                 s == dependences.leader ? &dependences.summed(j, b)[split] : chain + split;
 #pragma omp task depend(in : made[0], head_part[0], done[0], after[0]) depend(inout : chain[split], sum[0])
@@ -319,14 +318,14 @@ class TileTasks {
         [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
         [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
         std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
-        // Its place is that of the tile's last row block, so that this does not stay behind for long.
+        // Depends on the tile's last row block, so that this task does not fall behind for long.
         [[maybe_unused]] char* done =
             &dependences.ahead[(ahead + dependences.ahead.size() - 1) % dependences.ahead.size()];
 #pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])
         unfinished->fetch_sub(1, std::memory_order_release);
       }
     }
-    // What is left ends tile by tile, so that the last sums travel while others are made.
+    // Waits for the remaining tiles one by one, so that finished sums are sent while others are computed.
     for (size_t left = batch_sums_ ? dependences.ahead.size() : 0; left > 0; --left) {
       [[maybe_unused]] char* done = &dependences.ahead[ahead];
       ahead = (ahead + 1) % dependences.ahead.size();
@@ -338,7 +337,7 @@ class TileTasks {
 #pragma omp taskwait
   }
 
-  // Returns the place that sums over the rows of a tile wait for.
+  // Returns the address that the sums over a tile's rows wait for.
   static char* followed_sums(Dependences& dependences, int64_t j, int64_t b, char* done) {
     if (!dependences.leader || j < kVocabTilesBehind) return done;
     const std::span<char> summed = dependences.summed(j - kVocabTilesBehind, b);
@@ -350,8 +349,7 @@ class TileTasks {
     return follow;
   }
 
-  // Where somebody wants to hear it, says how far vocabulary tiles are complete. It runs on the thread that
-  // made the call.
+  // Tells batch_sums_, if any, how many vocabulary entries are complete. Runs on the calling thread.
   void tell_of_final_tiles(const Dependences& dependences, core::FirstError* error, int64_t& final_tiles) const {
     if (!batch_sums_) return;
     const int64_t before = final_tiles;

@@ -9,7 +9,7 @@ namespace logitless::stream {
 namespace {
 
 // One task of a walk: the tiles of one stretch of the vocabulary for one row block. Tasks share nothing, so
-// the order in which threads take them does not matter to any bit.
+// their order does not affect any bits.
 template <class Types>
 class StretchTask {
  public:
@@ -19,7 +19,7 @@ class StretchTask {
               const planning::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
       : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {}
 
-  // `made` says that the tiles stand where they stay.
+  // `made`: the tiles are stored already.
   void run(std::span<fold::Fold<Types>* const> folds, const fold::FoldPart<Logit>& part, bool made) {
     for (const fold::Fold<Types>* fold : folds) fold->begin(part);
     if (!made) pass_.source.gather(*pass_.run.gemm, tile_rows());
@@ -29,8 +29,8 @@ class StretchTask {
         pass_.source.make_tile(tile_rows(), grid.first_entry(j), grid.entries(j), data(j), grid.tile_stride,
                                pass_.multiplier(scratch_.products));
       }
-      // The folds get the rows of the block, without those that pad its tiles. They have been in no tile
-      // before, so they stand one after the other.
+      // The folds get the block's rows without the padding of its tiles. No rows were dropped yet, so they
+      // are contiguous.
       const int64_t first = pass_.run.blocks.first_place(block_);
       const stats::LogitsTile<Logit> tile = pass_.tile(data(j), block_.tile_rows, first, block_.count, j);
       for (const fold::Fold<Types>* fold : folds) fold->add(part, tile);
@@ -46,11 +46,11 @@ class StretchTask {
   const Pass<Types>& pass_;
   typename planning::ForwardBuffers<Types>::PerThread& scratch_;
   const planning::RowBlock& block_;
-  const std::byte* packed_;  // the rows of its tiles; null where they are not
+  const std::byte* packed_;  // packed rows of the tiles; null if they are not packed
   int64_t chunk_begin_;
 };
 
-// Lists of the largest logits are put in order here, which takes long enough for a team.
+// Sorts the lists of the largest logits, which takes long enough to use a team.
 template <class Types>
 void combine(const Pass<Types>& pass, std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds,
              fold::Walk walk) {
@@ -80,7 +80,7 @@ void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffer
                         blocks, [&](size_t thread) { return buffers.threads[thread].gathered; });
   }
   folds.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
-  // Neighbouring tasks share a part of the head, so that it comes from memory once.
+  // Neighbouring tasks share a part of the head, so it is read from memory once.
   const auto row_blocks = static_cast<int64_t>(blocks.size());
   core::parallel_for(pass.run.plan.threads, pass.run.grid.stretches * row_blocks, [&](int64_t task) {
     const int64_t b = task % row_blocks;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The walk over tiles that a source makes.
+// The walk over tiles that a source computes.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,9 @@
 
 namespace logitless::stream {
 
-/// Visits all tiles of one chunk's blocks, hands each to the folds of the walk, and combines their partials.
-/// Where the logits stay, they are in pass.chunk after the first walk; else the second one makes them again.
+/// Visits all tiles of one chunk's blocks, passes each to the folds of the walk, and combines their partials.
+/// If logits are stored, they are in pass.chunk after the first walk; if not, the second walk recomputes
+/// them.
 template <class Types>
 void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers,
                 std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds, fold::Walk walk,
