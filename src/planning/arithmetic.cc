@@ -13,7 +13,7 @@ size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType grad
 
 int gradient_terms(const detail::ContextState& context, const Source& source) {
   const DType hidden = source.states_type(), weight = source.head_type();
-  // Where a backend widens bfloat16, narrow gradients would lose digits and save nothing.
+  // If the backend widens bfloat16, narrow gradients would lose digits and save nothing.
   if (hidden != DType::kBFloat16 || weight != DType::kBFloat16 || !context.gemm->reads(hidden, weight)) return 0;
   switch (context.options.gradient_precision) {
     case GradientPrecision::kNative:

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the products of a call are made of: the terms of its gradients, and what a backend packs for them.
+// The arithmetic of a call's products: the terms of its gradients, and the memory that a backend packs.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@ namespace logitless::planning {
 
 using source::Source;
 
-/// Returns of how many terms of bfloat16 the gradients of logits are made, or 0 where they have the logits'
-/// type: it follows from the operands, the backend and ContextOptions::gradient_precision.
+/// Returns the number of bfloat16 terms of the gradients of logits, or 0 if they have the logits' type.
+/// Depends on the operands, the backend and ContextOptions::gradient_precision.
 int gradient_terms(const detail::ContextState& context, const Source& source);
 
-/// Estimates what the backend allocates by itself for one thread's logits of these sizes and the products of
-/// their gradients.
+/// Estimates the memory that the backend itself allocates for one thread's logits of these sizes and for
+/// their gradient products.
 size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes);
 
-/// Fills what a plan says of its products, where gradients have `terms`, as gradient_terms() counts them.
+/// Fills the plan's fields about its products; `terms` is gradient_terms().
 void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, Plan& plan);
 
 }  // namespace logitless::planning

@@ -14,15 +14,15 @@
 namespace logitless::planning {
 namespace {
 
-// Plan dense sums this many vocabulary entries of d_weight at a time where they are apart from the output.
+// Plan dense sums this many vocabulary entries of d_weight at a time if they are not summed in the output.
 constexpr int64_t kDenseWeightTile = 4096;
 
-// Returns the elements of a tile, all sides of it.
+// Returns the elements of a tile, over all sides.
 int64_t tile_elements(const Source& source, const RunPlan& run) {
   return source.sides() * run.grid.tile_rows * run.grid.tile_stride;
 }
 
-// Returns the most picks of the rows of a chunk.
+// Returns the largest number of picks in a chunk.
 int64_t most_picks(const problem::TokenProblem& problem, const RunPlan& run) {
   if (problem.picks.offsets.empty()) return problem.picks.ids.empty() ? 0 : run.plan.chunk_rows;
   int64_t most = 0;
@@ -34,14 +34,14 @@ int64_t most_picks(const problem::TokenProblem& problem, const RunPlan& run) {
   return most;
 }
 
-// Returns the columns of the widest states: hidden states, or those of a LoRA, whose rank may be larger.
+// Returns the columns of the widest states: the hidden states, or a LoRA's states if its rank is larger.
 int64_t widest_states(const Source& source) {
   int64_t most = 0;
   for (const source::Product& product : source.differentiated()) most = std::max(most, product.states.cols());
   return most;
 }
 
-// Returns what tells the scratch of a product on one thread.
+// Returns a function for the scratch bytes of a product on one thread.
 auto scratch_of(const gemm::Backend& gemm) {
   return [&gemm](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
 }
@@ -211,7 +211,7 @@ SegmentBuffers<Types>::SegmentBuffers(core::Arena& arena, const problem::TokenPr
                                       const RunPlan& run, bool by_noise) {
   const int64_t rows = run.plan.chunk_rows, h = source.hidden_size();
   const int64_t segments = core::div_up(run.grid.vocab_size, kernels::kSegment);
-  // The products of a pass, and d_hidden's of more rows: few rows may be multiplied by a backend of their
+  // The products of a pass, and those of d_hidden with more rows, because few rows may use a backend of their
   // own.
   const int64_t some = std::max<int64_t>(rows, 1), part = std::min(kPartRows, some);
   source::PartSizes sizes = segment_sink_sizes(run).part;
@@ -220,7 +220,7 @@ SegmentBuffers<Types>::SegmentBuffers(core::Arena& arena, const problem::TokenPr
   size_t gemm_bytes = std::max(source.most_of_logits(part, kernels::kSegment, scratch_of(*run.gemm)),
                                source.most_of_gradients(sizes, gradient, scratch_of(*run.gemm)));
   if (by_noise) {
-    // A pilot's part of d_weight has a row an entry in every layout.
+    // A pilot's part of d_weight has one row per vocabulary entry in every layout.
     gemm_bytes =
         std::max(gemm_bytes, scratch_of(*run.gemm)({kernels::kSegment, h, part, gradient, source.states_type()}));
   }
@@ -298,7 +298,7 @@ typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, c
 
 namespace {
 
-// Calls `measure(arena)` with an arena that only measures, and returns its peak.
+// Calls `measure(arena)` with a measuring arena, and returns its peak.
 template <class Measure>
 size_t measured(const Measure& measure) {
   core::Arena arena;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These structs are what a schedule takes from its workspace. Each is built twice: by the planner on an arena
-// that measures, and by the run on the real one.
+// The memory that a schedule takes from its workspace. Each struct is built twice: by the planner on a
+// measuring arena, and by the run on the real one.
 #pragma once
 
 #include <array>
@@ -31,9 +31,9 @@ namespace logitless::planning {
 using problem::HiddenProblem;
 using problem::LogitsProblem;
 
-/// Returns how a pass cuts gradients.
+/// Returns the sizes of the parts of gradients in a pass.
 source::PartSizes part_sizes(const TileGrid& grid);
-/// Returns what the sinks of a pass need to know of it.
+/// Returns the sizes that the sinks of a pass need.
 sink::Sizes sink_sizes(const RunPlan& run);
 
 /// The buffers of a pass that folds tiles.
@@ -41,7 +41,7 @@ template <class Types>
 struct ForwardBuffers {
   using Logit = typename Types::Logit;
   struct PerThread {
-    Logit* tile = nullptr;  // [tile_rows, tile_stride]; null when the logits stay
+    Logit* tile = nullptr;  // [tile_rows, tile_stride]; null if the logits are stored
     source::Room gathered;  // [tile_rows]
     source::Scratch products;
     Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
@@ -53,7 +53,7 @@ struct ForwardBuffers {
   ForwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run, fold::CallFolds<Types>& folds);
 };
 
-/// The buffers of a pass that turns tiles into gradients. The sinks of these take their own.
+/// The buffers of a pass that turns tiles into gradients; the sinks take their own.
 template <class Types>
 struct BackwardBuffers {
   using Sum = typename Types::Sum;
@@ -62,18 +62,18 @@ struct BackwardBuffers {
   struct PerThread {
     source::Scratch products;
     Logit* row = nullptr;    // scratch of kernels::GradientArgs
-    float* sizes = nullptr;  // [vocab_tile]: kernels::Residuals, where they are kept
+    float* sizes = nullptr;  // [vocab_tile]: kernels::Residuals, if used
   };
   struct Slot {
     Logit* tile = nullptr;  // [tile_rows, tile_stride]: logits, then their gradients
     source::Room gathered;  // [tile_rows]
   };
   core::Array<PerThread> threads;
-  // The tiles that are alive, where the logits are computed again.
+  // The tiles in memory, if the logits are recomputed.
   core::Array<Slot> slots;
-  source::PackedStates packed;  // of the blocks that have gradients, where the same
-  source::Room gathered;        // [chunk_rows], where the logits stay
-  // Of the tiles that are alive, where residuals are kept: [tiles, row_tile] and twice [tiles, vocab_tile].
+  source::PackedStates packed;  // blocks with gradients, if the logits are recomputed
+  source::Room gathered;        // [chunk_rows], if the logits are stored
+  // Per tile in memory, if residuals are summed: [tiles, row_tile], and twice [tiles, vocab_tile].
   float* row_residuals = nullptr;
   float* column_residuals = nullptr;
   bfloat16* entry_weights = nullptr;
@@ -85,17 +85,17 @@ struct BackwardBuffers {
   BackwardBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run);
 };
 
-/// What lives from the walk that sums expected rows until they become d_hidden.
+/// The data that lives from the walk that sums expected rows until they become d_hidden.
 template <class Types>
 struct ExpectedSums {
   using Sum = typename Types::Sum;
 
-  double* max = nullptr;  // [chunk_rows]: of the capped logits that are here, which the sums are relative to
+  double* max = nullptr;  // [chunk_rows]: maxima of this call's capped logits, subtracted in the sums
   std::array<std::optional<sink::HiddenSink<Sum>>, 2> of_product;  // Source::differentiated()
-  std::array<sink::Sink<Sum>*, 2> all = {};                        // of which there are
+  std::array<sink::Sink<Sum>*, 2> all = {};                        // the first `count` sinks of of_product
   size_t count = 0;
 
-  /// Where the sums stand in neither d_hidden nor the workspace, they are given a place later.
+  /// If the sums are in neither d_hidden nor the workspace, their address is set later.
   ExpectedSums(core::Arena& arena, const kernels::RowKernels& kernels, const HiddenProblem& problem,
                const Source& source, const RunPlan& run, const GradientMatrices& outputs);
 };
@@ -109,24 +109,24 @@ struct ExpectedBuffers : BackwardBuffers<Types> {
                   fold::CallFolds<Types>& folds);
 };
 
-/// This many sums of parts of the vocabulary make the mean row of a head.
+/// The mean row of a head is summed in this many parts of the vocabulary.
 inline constexpr int64_t kMeanParts = 16;
 
-/// What it takes to make gradients of states of expected rows: those of the hidden states, and behind them
-/// those of a LoRA, together Source::width() components.
+/// The buffers for computing gradients of states from expected rows: hidden states, followed by a LoRA's
+/// states, Source::width() components in total.
 template <class Sum>
 struct SettleBuffers {
   struct PerThread {
     double* total = nullptr;      // [width]
-    Sum* sums = nullptr;          // [width]: the same in the type of the sums
+    Sum* sums = nullptr;          // [width]: total in the type of the sums
     Sum* entry = nullptr;         // [width]: the rows of an entry, or a row of a LoRA's a
-    std::byte* stored = nullptr;  // [components]: a row as it is stored
-    Sum* states = nullptr;        // [components]: a row of a product, where the head has a softcap
+    std::byte* stored = nullptr;  // [components]: a row in its stored type
+    Sum* states = nullptr;        // [components]: a row of a product's states, if the head has a softcap
     kernels::PickGradient<double>* picks = nullptr;
   };
   core::Array<PerThread> threads;
-  double* mean = nullptr;  // [1 + kMeanParts, width], where gradients of `cross` are summed
-  // Where d_lora_a is wanted:
+  double* mean = nullptr;  // [1 + kMeanParts, width], if `cross` has gradients
+  // If d_lora_a is requested:
   Sum* lora_states = nullptr;  // [chunk_rows, r]: scale · dU
   std::optional<sink::BehindLora<Sum>> behind;
 
@@ -134,32 +134,32 @@ struct SettleBuffers {
                 const RunPlan& run);
 };
 
-/// Segments are worked on in waves of so many, or of so many rows of them, whichever are fewer; one segment's
-/// rows are gathered so many at a time.
+/// A wave has at most kWaveSegments segments and kWaveRows rows of segments; one segment's rows are gathered
+/// kPartRows at a time.
 inline constexpr int64_t kWaveSegments = 32;
 inline constexpr int64_t kWaveRows = 8192;
 inline constexpr int64_t kPartRows = 512;
-/// A task adds what a wave makes of so many rows and so many components to d_hidden.
+/// A task adds the gradients of kHiddenRows rows and kHiddenColumns components of a wave to d_hidden.
 inline constexpr int64_t kHiddenRows = 1024;
 inline constexpr int64_t kHiddenColumns = 256;
-/// The noise of a sample is estimated from so many rows and so many segments, of which this share of the
-/// pairs of a row and a segment is looked at.
+/// The noise of a sample is estimated from this many rows and segments; of their pairs, pilot_pairs() are
+/// sampled.
 inline constexpr int64_t kPilotRows = 64;
 inline constexpr int64_t kPilotSegments = 48;
-/// What a row's segments share of the variance is found at so many θ, each three times the one before.
+/// The variance that systematic sampling removes is measured at this many θ, each three times the previous.
 inline constexpr int64_t kPilotLevels = 7;
-/// Returns how many pairs of a pilot are looked at.
+/// Returns the number of pairs that a pilot samples.
 int64_t pilot_pairs(int64_t rows, int64_t segments);
 
-/// Returns whether θ is to be found from a noise, by pilots.
+/// Returns whether pilots must find θ for a given noise.
 inline bool is_by_noise(const BackwardOptions& options) {
   return options.mode == BackwardMode::kSampled && !(options.theta > 0);
 }
 
-/// What the sinks of gradients of chosen segments need to know of a pass.
+/// Returns the sizes that the sinks need for gradients of chosen segments.
 sink::Sizes segment_sink_sizes(const RunPlan& run);
 
-/// The buffers of a pass that makes gradients of chosen segments.
+/// The buffers of a pass that computes gradients of chosen segments.
 template <class Types>
 struct SegmentBuffers {
   using Sum = typename Types::Sum;
@@ -174,8 +174,8 @@ struct SegmentBuffers {
     kernels::RowDivergence<Logit>* divergences = nullptr;  // [kPartRows]; null without a teacher
     int64_t* rows = nullptr;                               // [kPartRows]
     Sum* sums = nullptr;                                   // [kHiddenRows, kHiddenColumns]
-    Sum* weights = nullptr;                                // [kSegment, H], of a pilot
-    Sum* states = nullptr;                                 // [H], of a pilot
+    Sum* weights = nullptr;                                // [kSegment, H], for a pilot
+    Sum* states = nullptr;                                 // [H], for a pilot
   };
   core::Array<PerThread> threads;
   kernels::RowGradient<Logit>* gradients = nullptr;      // [rows]
@@ -185,23 +185,23 @@ struct SegmentBuffers {
   Gradient* tiles = nullptr;  // [terms, wave_rows, kSegment]
   int32_t* items = nullptr;   // [wave_rows]
   float* weights = nullptr;   // [wave_rows]
-  // Of a pilot:
+  // For a pilot:
   float* pilot_weights = nullptr;    // [kPilotRows, segments] or [rows, kPilotSegments]
   Sum* pilot_sums = nullptr;         // [1 + kPilotLevels, kPilotRows, H]
   double* tile_squares = nullptr;    // [wave_rows]: |gradients of logits|^2
   double* state_squares = nullptr;   // [wave_rows]: |states|^2
-  double* hidden_squares = nullptr;  // [splits of H, wave_rows]: |their part of d_hidden|^2
+  double* hidden_squares = nullptr;  // [splits of H, wave_rows]: |part of d_hidden|^2
 
-  /// `by_noise`: with what a pilot takes.
+  /// `by_noise`: includes the memory of a pilot.
   SegmentBuffers(core::Arena& arena, const problem::TokenProblem& problem, const Source& source, const RunPlan& run,
                  bool by_noise);
 };
 
-/// Returns what a head makes of its products, with its bias in the type of the logits. `kernels` widens
-/// it, and is null where the arena only measures.
+/// Returns the head's softcap and its bias in the type of the logits. `kernels` widens the bias; null if the
+/// arena only measures.
 template <class Logit>
 stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels* kernels, const HeadMatrices& head);
-/// Returns the same of the teacher's head, or nothing where there is none.
+/// Returns the same for the teacher's head, empty without a teacher.
 template <class Logit>
 stats::HeadShape<Logit> teacher_shape(core::Arena& arena, const kernels::RowKernels* kernels,
                                       const HiddenProblem& problem) {
@@ -209,7 +209,7 @@ stats::HeadShape<Logit> teacher_shape(core::Arena& arena, const kernels::RowKern
   return head_shape<Logit>(arena, kernels, problem.teacher->head);
 }
 
-/// Takes the memory where the logits of one chunk stay: [chunk_tile_rows, V], tile by tile, of each side.
+/// Takes the memory for the stored logits of one chunk: [chunk_tile_rows, V] per side, tile by tile.
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const Source& source, const RunPlan& run);
 
@@ -218,16 +218,16 @@ template <class Types>
 struct DenseBuffers {
   typename Types::Logit* logits = nullptr;  // [sides, N, V], then the gradients of side 0
   source::Scratch products;
-  // [N], where no product can take the states in place
+  // [N], if the products cannot read the states in place
   source::Room gathered;
 
   /// `gradient` is the type of the gradients of the logits.
   DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows, DType gradient,
                int threads);
 };
-/// Returns what the sinks of plan dense need to know of it.
+/// Returns the sizes that the sinks of plan dense need.
 sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const GradientMatrices& outputs, int threads);
-/// Calls use(sink) with each sink of plan dense. They take their memory one after the other, and so share it.
+/// Calls use(sink) for each sink of plan dense, one after the other, so that they share memory.
 template <class Sum, class Use>
 void for_each_in_turn(core::Arena& arena, sink::Sinks<Sum> sinks, const Use& use) {
   for (sink::Sink<Sum>* sink : sinks) {
@@ -239,13 +239,13 @@ void for_each_in_turn(core::Arena& arena, sink::Sinks<Sum> sinks, const Use& use
   }
 }
 
-/// These return the sizes of the walk over the rows of plan dense, and of finished logits.
+/// The sizes of the walk over rows of plan dense, and over finished logits.
 template <class Types>
 typename fold::RowWalk<Types>::Sizes dense_walk_sizes(DType gradient, int threads);
 template <class Types>
 typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run);
 
-/// These return the bytes of a whole run, whose passes share what they can.
+/// The bytes of a whole run, whose passes share memory.
 size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
                    const Work& work, const RunPlan& run, const GradientMatrices& outputs);
 size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,

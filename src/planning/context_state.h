@@ -9,7 +9,7 @@
 
 namespace logitless::detail {
 
-/// What a Context has chosen. It is immutable and shared by the Context's copies.
+/// The choices of a Context. Immutable, and shared by the Context's copies.
 struct ContextState {
   ContextOptions options;
   const kernels::RowKernels* kernels = nullptr;
@@ -18,7 +18,7 @@ struct ContextState {
   std::string gemm_backend;
 };
 
-/// Returns what `context` has chosen.
+/// Returns the choices of `context`.
 const ContextState& state_of(const Context& context);
 
 }  // namespace logitless::detail

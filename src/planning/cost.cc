@@ -4,7 +4,7 @@
 namespace logitless::planning {
 namespace {
 
-// Logits that take no more than this stay in a cache until they are used again.
+// Logits up to this size stay in a cache until they are used again.
 constexpr double kCachedBytes = 16 << 20;
 
 }  // namespace

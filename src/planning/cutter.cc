@@ -42,7 +42,7 @@ void cut_chunks(const RowChunks& chunks, const RowBreaks& breaks, RunPlan& run) 
   }
 }
 
-// Returns the rows that are cut.
+// Returns the rows to cut.
 std::span<const int64_t> rows_of(const HiddenProblem& problem, const Work& work) {
   if (!work.forward && work.kept_rows == 0) return {};
   return problem.active();
@@ -120,7 +120,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
     run.expected_rows = !work_.forward   ? ExpectedRowsIn::kGiven
                         : work_.backward ? ExpectedRowsIn::kHidden
                                          : ExpectedRowsIn::kLeft;
-    // What is scaled while it is summed cannot be added to what is there.
+    // Sums that are rescaled while they are computed cannot be accumulated into the output.
     run.hidden_apart |= run.expected_rows == ExpectedRowsIn::kHidden && wants_sums_apart();
   }
   run.gradient_terms = gradient_terms(context_, source_);
@@ -150,7 +150,7 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, part_sizes(grid));
 }
 
-// Returns whether the rows of every block follow one another in d_hidden.
+// Returns whether every block lies within one evenly spaced piece of d_hidden.
 bool Cutter::stands_in_blocks(const RowBlocks& blocks) const {
   if (!work_.backward || !outputs_.wants_d_hidden()) return true;
   const RowBreaks breaks = source::breaks_of(problem::d_hidden_rows(problem_, outputs_));
@@ -166,7 +166,7 @@ bool Cutter::wants_sums_apart() const {
 
 bool Cutter::halve_tiles(TileCap& cap) const {
   TileGrid grid;
-  // The largest of the plans that may be cut.
+  // The plan with the largest tiles.
   const TileUse use = work_.backward ? TileUse::kKept : TileUse::kStatistics;
   set_grid(context_.options, gemm_, cap, source_, use, rows(), rows(), grid);
   return planning::halve_tiles(context_.options, grid, cap);

@@ -17,12 +17,12 @@ namespace {
 
 using core::div_up;
 
-// In smaller chunks one pass writes d_weight so often that two pass is faster.
+// With smaller chunks one pass writes d_weight so often that two pass is faster.
 constexpr int64_t kMinChunkRows = 128;
-// A one-pass chunk leaves room for the scratch of this many threads, if the budget allows it.
+// One-pass chunks leave memory for the scratch of this many threads, if the budget allows it.
 constexpr int64_t kPlannedTeam = 8;
-// A thread makes one tile while another one is used; a thread that is alone uses each as it has made it, so
-// that a second one would only take its place in L2.
+// A thread computes one tile while another one is used. A single thread uses each tile right after computing
+// it; a second tile would only displace it from L2.
 int64_t slots_of(int64_t threads) { return threads == 1 ? 1 : 2 * threads; }
 
 // Searches the cuts of one call for the first that fits the budget.
@@ -41,9 +41,8 @@ class Planner {
     check_one_pass(context.options, work);
   }
 
-  // Returns the first plan that fits, of those for the tiles of the table and then for smaller ones. A plan
-  // is given up only where a single thread does not fit either, so that the choice does not depend on the
-  // threads.
+  // Returns the first plan that fits, trying the tiles of the table first and then smaller ones. A plan is
+  // rejected only if even a single thread does not fit, so that the choice does not depend on the threads.
   RunPlan first_that_fits() {
     RunPlan run = make();
     while (!fits(run) && cutter_.halve_tiles(cap_)) run = make();
@@ -51,14 +50,14 @@ class Planner {
     return run;
   }
 
-  // Returns the plan whose gradients are made of chosen segments, if it fits.
+  // Returns the plan with gradients of chosen segments, if it fits.
   std::optional<RunPlan> choosing_segments() const {
     RunPlan run = tiled(PlanKind::kTwoPass, rows());
     return fits(run) ? std::optional(std::move(run)) : std::nullopt;
   }
 
-  // Returns, of all plans for tiles from those of the table to the smallest, the one that needs least: its
-  // workspace is the least budget that is accepted.
+  // Returns the plan with the smallest workspace among all tile sizes from the table down to the smallest;
+  // its workspace is the smallest accepted budget.
   RunPlan least() const {
     Planner planner = *this;
     planner.budget_ = 0;
@@ -71,7 +70,7 @@ class Planner {
  private:
   int64_t rows() const { return cutter_.rows(); }
 
-  // Makes the plan for tiles that are not above the cap.
+  // Returns the plan for tiles within the cap.
   RunPlan make() const {
     if (!work_.backward) return without_gradients();
     if (!takes_expected_rows()) return with_tiles_of_gradients();
@@ -81,8 +80,8 @@ class Planner {
     return fits(other) ? other : smaller(expected, other);
   }
 
-  // Returns whether d_hidden is to be made of expected rows, if the budget allows it. Where gradients of the
-  // head are wanted too, that would cost as many products as two pass does.
+  // Returns whether to compute d_hidden from expected rows, if the budget allows it. With gradients of the
+  // head this would need as many products as two pass.
   bool takes_expected_rows() const {
     if (wanted_ != PlanKind::kAuto && wanted_ != PlanKind::kExpectedRow) return false;
     if (!work_.forward) return work_.has_expected_rows && work_.no_expected_rows.empty();
@@ -93,7 +92,7 @@ class Planner {
     return work_.no_expected_rows.empty() && !walks_twice_ && !outputs_.wants_head();
   }
 
-  // Returns the plan where d_hidden, if it is wanted, is made of tiles of gradients.
+  // Returns the plan that computes d_hidden, if requested, from tiles of gradients.
   RunPlan with_tiles_of_gradients() const {
     if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
@@ -103,7 +102,7 @@ class Planner {
     return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
   }
 
-  // Two heads are walked twice: one pass keeps their logits from one walk to the next, where that pays.
+  // With two heads there are two walks: one pass stores their logits in between, if that pays.
   RunPlan without_gradients() const {
     if (work_.leaves_expected_rows) return or_forward_only(tiled(PlanKind::kExpectedRow, rows()));
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
@@ -113,15 +112,15 @@ class Planner {
     return forward_only();
   }
 
-  // Returns the plan, or the one that needs no gradients where that does not fit, or the smaller of the two.
+  // Returns `run` if it fits, else forward_only() if that fits, else the smaller of the two.
   RunPlan or_forward_only(RunPlan run) const {
     if (fits(run)) return run;
     RunPlan other = forward_only();
     return fits(other) ? other : smaller(run, other);
   }
 
-  // Returns the plan with all rows in one chunk, or, where their lists of the largest logits do not fit, one
-  // with chunks of half as many rows, and so on, that fits; else the plan that takes least.
+  // Returns the plan with all rows in one chunk. If the lists of the largest logits do not fit, halves the
+  // chunks until they do; if none fits, returns the smallest plan.
   RunPlan forward_only() const {
     RunPlan least = tiled(PlanKind::kForwardOnly, rows());
     if (!cutter_.makes_lists()) return least;
@@ -137,8 +136,7 @@ class Planner {
 
   RunPlan tiled(PlanKind kind, int64_t chunk_rows) const {
     RunPlan run = cutter_.cut(kind, chunk_rows, cap_);
-    // Sums that stand apart decide about bits, so they are taken where a team of a fixed size finds room
-    // beside them.
+    // Whether sums are separate affects bits, so it is decided for a team of fixed size.
     if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow && !run.chooses_segments) {
       run.hidden_apart = true;
       cutter_.set_team(kPlannedTeam, slots_of(kPlannedTeam), run);
@@ -157,9 +155,8 @@ class Planner {
     return one_fits ? one : smaller(one, two);
   }
 
-  // Returns the plan with the fewest chunks of at least `least_rows`, equal as far as groups allow, that fits
-  // in `budget` beside the scratch of `team` threads; where there is none, it returns the plan that takes
-  // least.
+  // Returns the plan with the fewest chunks of at least `least_rows` rows, equal as far as groups allow, that
+  // fits in `budget` together with the scratch of `team` threads; if none fits, the smallest plan.
   RunPlan chunked(int64_t least_rows, int64_t team, bool sums_apart, size_t budget) const {
     const auto fits = [budget](const RunPlan& run) { return run.plan.workspace_bytes <= budget; };
     const auto in_chunks = [&](int64_t chunks) {
@@ -187,8 +184,7 @@ class Planner {
     return best;
   }
 
-  // Chunks decide about bits, so they are cut for a team of a fixed size, not for the one that happens to be
-  // there.
+  // Chunks affect bits, so they are cut for a team of fixed size, independent of the actual team.
   RunPlan one_pass(int64_t least_rows) const {
     least_rows = std::max(least_rows, cutter_.groups().largest);
     const auto of_team = [&](size_t budget) {
@@ -199,9 +195,9 @@ class Planner {
     if (!fits(run)) {
       run = of_one(budget_);
     } else if (run.chunk_count() > 1) {
-      // The least budget that has room for the team leaves little for logits, so chunks are many there. Until
-      // they are as few as those that one thread has in that budget, these stay: more bytes never lead to
-      // more chunks.
+      // A budget that barely holds the team's scratch leaves little for logits, and so gives many chunks.
+      // Until the team has as few chunks as one thread has in the team's smallest budget, keep the latter, so
+      // that a larger budget never gives more chunks.
       RunPlan before = of_one(of_team(0).plan.workspace_bytes);
       if (before.chunk_count() < run.chunk_count()) run = std::move(before);
     }
@@ -211,8 +207,8 @@ class Planner {
     return run;
   }
 
-  // Plans as many tiles (in one pass: threads) as help and fit. The least is one; whether that fits is for
-  // the caller to see.
+  // Plans as many tiles (in one pass: threads) as help and fit, at least one. The caller checks whether one
+  // fits.
   void fit_tiles(int64_t wanted, RunPlan& run) const {
     const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
@@ -244,12 +240,12 @@ class Planner {
 
   const PlanKind wanted_;
   const bool has_divergence_;
-  const bool walks_twice_;  // whatever the plan, so that kept logits save a product
+  const bool walks_twice_;  // in every plan, so stored logits save a product
   const int threads_;
   const Work& work_;
   const GradientMatrices& outputs_;
   const Cutter cutter_;
-  size_t budget_;  // that plans must fit in
+  size_t budget_;  // the limit of workspace_bytes
   TileCap cap_ = {};
 };
 
@@ -263,7 +259,7 @@ void check_one_pass(const ContextOptions& options, const Work& work) {
 
 namespace {
 
-// Returns the same work with gradients of all segments.
+// Returns the same work with exact gradients.
 Work without_segments(const Work& work) {
   Work exact = work;
   exact.chooses_segments = false;

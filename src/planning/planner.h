@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Chooses how a call cuts its work. All that decides about bits follows from shapes, options and the budget;
-// only how many tiles are alive at once, and how many threads work on them, follows from the threads.
+// Chooses how a call divides its work. Everything that affects bits depends only on shapes, options and the
+// budget; only the number of tiles in memory and of threads that work on them depends on the team.
 #pragma once
 
 #include <cstddef>
@@ -16,33 +16,30 @@ namespace logitless::planning {
 using problem::HiddenProblem;
 using problem::LogitsProblem;
 
-/// Throws InvalidInput where plan one_pass was asked for and `work` is gradients of their own, which come
-/// after the forward pass.
+/// Throws InvalidInput if plan one_pass was requested but `work` is a backward pass without forward pass.
 void check_one_pass(const ContextOptions& options, const Work& work);
 
-/// Plans `work` on the rows that take part. Tiles that the context does not fix become smaller where the
-/// budget holds none of the usual size. It throws InvalidInput when the budget does not hold the smallest
-/// either (the message names the least budget that is accepted), or when a plan that was asked for cannot
-/// run. Plan dense is not planned here.
+/// Plans `work` on the rows that take part. Tile sizes that the context does not set are reduced until the
+/// plan fits in the budget. Throws InvalidInput if even the smallest tiles do not fit (the message names the
+/// smallest accepted budget), or if the requested plan cannot run. Does not handle plan dense.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const GradientMatrices& outputs);
 
-/// Returns the least ContextOptions::workspace_bytes with which choose_plan() accepts the same call; it does
-/// not depend on the threads. It takes several times as long as a plan: every size of tile down to the
-/// smallest is planned.
+/// Returns the smallest ContextOptions::workspace_bytes that choose_plan() accepts for the same call,
+/// independent of the threads. Takes several times as long as planning, because it plans every tile size down
+/// to the smallest.
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const GradientMatrices& outputs);
 
-/// Returns what plan dense takes, whatever the budget. It throws InvalidInput where that plan cannot run.
+/// Returns the plan and memory of plan dense, whatever the budget. Throws InvalidInput if it cannot run.
 Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                 const GradientMatrices& outputs);
 
-/// Plans `work` on finished logits, for `threads` threads or as many as the budget holds the scratch of. It
-/// throws InvalidInput when it does not hold that of one thread, or when plan one_pass was asked for and
-/// cannot run.
+/// Plans `work` on finished logits, for `threads` threads or as many as the budget has scratch for. Throws
+/// InvalidInput if it has no scratch for one thread, or if plan one_pass was requested and cannot run.
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem, const Work& work);
 
-/// Returns the least ContextOptions::workspace_bytes with which choose_plan() accepts the same call.
+/// Returns the smallest ContextOptions::workspace_bytes that choose_plan() accepts for the same call.
 size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work);
 
 }  // namespace logitless::planning

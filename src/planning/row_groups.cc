@@ -11,8 +11,7 @@ RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t
   RowGroups out;
   if (ids.empty()) return out;
   const auto id = [&](int64_t k) { return ids[static_cast<size_t>(rows[static_cast<size_t>(k)])]; };
-  // The rows are sorted by group, then by row, so that the first row of each group tells where the group
-  // stands.
+  // Sorts the rows by group, then by row, so the first row of each group defines the group's position.
   core::Array<int64_t> sorted(rows.size());
   for (size_t k = 0; k < sorted.size(); ++k) sorted[k] = static_cast<int64_t>(k);
   std::sort(sorted.begin(), sorted.end(),

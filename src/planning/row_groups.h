@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This finds the rows whose gradients depend on one another, and makes chunks that never part them.
+// Finds the rows whose gradients depend on one another, and cuts chunks that never separate them.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@ namespace logitless::planning {
 
 /// The groups of the rows that take part, numbered in the order of their first rows.
 struct RowGroups {
-  core::Array<int64_t> group_of;  // [rows that take part]; empty when every row stands by itself
+  core::Array<int64_t> group_of;  // [rows that take part]; empty if every row is its own group
   core::Array<int64_t> sizes;     // [groups]: rows that take part
   int64_t largest = 1;
 
   bool coupled() const { return largest > 1; }
 };
 
-/// Makes the groups of `rows`, which increase. `ids` is TokenLoss::groups(), by row of hidden; where it is
-/// empty, every row stands by itself.
+/// Groups `rows`, which are increasing. `ids` is TokenLoss::groups(), by row of hidden; empty: every row is
+/// its own group.
 RowGroups make_row_groups(std::span<const int64_t> rows, std::span<const int64_t> ids);
 
-/// The rows, chunk after chunk.
+/// The rows, chunk by chunk.
 struct RowChunks {
   core::Array<int64_t> order;   // increasing inside each chunk
   core::Array<int64_t> begins;  // [chunks + 1]: chunk c is order[begins[c] .. begins[c + 1])
@@ -35,9 +35,9 @@ struct RowChunks {
   }
 };
 
-/// Fills chunks of at most `most_rows` (at least groups.largest) with whole groups, in the order of the
-/// groups. The largest chunk never has fewer rows for a larger `most_rows`: the first chunk that differs then
-/// has more rows than the smaller `most_rows`.
+/// Fills chunks of at most `most_rows` (at least groups.largest) with whole groups, in group order. The
+/// largest chunk never shrinks if `most_rows` grows: the first chunk that differs then has more rows than the
+/// smaller `most_rows`.
 RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, int64_t most_rows);
 
 }  // namespace logitless::planning

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What is planned, and the plan.
+// The input of planning, and the plan.
 #pragma once
 
 #include <cstddef>
@@ -19,50 +19,50 @@ using source::RowBlock;
 using source::RowBlocks;
 using source::RowBreaks;
 
-/// What a call has to do, as far as planning needs to know.
+/// What a call computes, as far as planning depends on it.
 struct Work {
   bool forward = true;         // statistics are computed
-  bool backward = false;       // gradients are
+  bool backward = false;       // gradients are computed
   bool may_drop_rows = false;  // some rows' token gradients may turn out to be all zero
-  /// In one pass, rows of one group stay in one chunk; these are the ids of TokenLoss::groups().
+  /// The ids of TokenLoss::groups(): one pass keeps the rows of a group in one chunk.
   std::span<const int64_t> groups = {};
-  /// Without `forward`, this many of the rows that take part have a gradient.
+  /// Without `forward`: the number of rows that have a gradient.
   int64_t kept_rows = 0;
-  /// Why d_hidden cannot be made of expected rows; empty: it can.
+  /// Why d_hidden cannot be computed from expected rows; empty: it can.
   std::string_view no_expected_rows = "there is no loss";
-  /// A forward call leaves expected rows (TokenStats::expected), if the plan is theirs; a backward call has
-  /// got them.
+  /// A forward call returns expected rows (TokenStats::expected) if its plan is kExpectedRow; a backward call
+  /// has received them.
   bool leaves_expected_rows = false;
   bool has_expected_rows = false;
-  /// Gradients are to be made of segments that are chosen: BackwardOptions.
+  /// Gradients are computed from chosen segments: BackwardOptions.
   bool chooses_segments = false;
-  /// The vocabulary entries of each slice that works by the plan; empty: there is one slice.
+  /// The vocabulary entries of each slice that runs the plan; empty: a single slice.
   std::span<const int64_t> slices = {};
 };
 
-/// Where the sums of expected rows stand.
+/// Where the sums of expected rows are stored.
 enum class ExpectedRowsIn {
   kNone,    // the call has none
   kHidden,  // in d_hidden, or in the workspace until they become d_hidden
-  kLeft,    // in the statistics that the call leaves
-  kGiven,   // in those that it has got
+  kLeft,    // returned in the statistics
+  kGiven,   // supplied by the forward call
 };
 
-/// How a call on hidden states cuts its work.
+/// How a call on hidden states divides its work.
 struct RunPlan {
   Plan plan;
-  /// What multiplies: the context's backend, or the one for few rows.
+  /// The context's backend, or the one for few rows.
   const gemm::Backend* gemm = nullptr;
-  /// The gradients of a tile are this many terms of bfloat16, or of the logits' own type where it is 0.
+  /// The number of bfloat16 terms of a tile's gradients; 0: they have the logits' type.
   int gradient_terms = 0;
-  /// What rounding gradients to a single term leaves is summed and put back, but where segments are chosen.
+  /// With one bfloat16 term, rounding residuals are corrected, except in sampled and certified mode.
   bool keeps_residuals() const { return gradient_terms == 1; }
   TileGrid grid;
   RowBlocks blocks;
-  /// Each chunk begins at the block of this index, and the last entry is the end. Only one pass has several
-  /// chunks.
+  /// The index of the first block of each chunk, followed by the number of blocks. One pass may have several
+  /// chunks, and so may forward only with lists of largest logits.
   core::Array<size_t> chunks;
-  int64_t chunk_tile_rows = 0;  // most tile rows of a chunk
+  int64_t chunk_tile_rows = 0;  // largest number of tile rows in a chunk
 
   int64_t chunk_count() const { return static_cast<int64_t>(chunks.size()) - 1; }
   std::span<const RowBlock> blocks_of(int64_t chunk) const {
@@ -76,33 +76,33 @@ struct RunPlan {
     const int64_t begin = of_chunk.front().begin, end = of_chunk.back().begin + of_chunk.back().count;
     return std::span(blocks.order).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   }
-  /// The logits of a chunk stay until their gradients are made (one pass); else they are computed again.
+  /// The logits of a chunk are stored until their gradients are computed (one pass), not recomputed.
   bool logits_stay = false;
   ExpectedRowsIn expected_rows = ExpectedRowsIn::kNone;
-  /// Tiles become sums of expected rows as they are folded.
+  /// Returns whether tiles become sums of expected rows as they are folded.
   bool sums_expected_rows() const {
     return expected_rows == ExpectedRowsIn::kHidden || expected_rows == ExpectedRowsIn::kLeft;
   }
-  /// The first walk leaves the masses of segments, and gradients are made of those that are chosen.
+  /// The first walk stores the masses of segments, and gradients are computed from chosen segments.
   bool chooses_segments = false;
-  /// Rows are copied together where they do not follow one another; room for that is planned.
+  /// Rows that are not consecutive are copied together; memory for that is planned.
   bool gather = false;
   /// Rows may turn out to have no gradient: Work::may_drop_rows.
   bool may_drop_rows = false;
-  /// Rows of some block may not follow one another in d_hidden; room for a block's part of it is planned.
+  /// Rows of a block may not be consecutive in d_hidden; memory for a block's part of it is planned.
   bool scatter = false;
-  /// float32 or float64 sums of d_hidden stand apart from the output until all vocabulary entries are in
-  /// them. This is always so where the output is narrower than its sums.
+  /// float32 or float64 sums of d_hidden are separate from the output until all vocabulary entries are
+  /// summed. Always so if the output is narrower than its sums.
   bool hidden_apart = false;
-  /// Sums of d_weight that cannot stand in the output are those of all entries until the call ends: chunks
-  /// add to them. One chunk has the sums of a few tiles.
+  /// Sums of d_weight that cannot be in the output cover all entries until the call ends, and chunks add to
+  /// them. With one chunk the sums cover only a few tiles.
   bool weight_apart = false;
 };
 
-/// How a call cuts its work on finished logits.
+/// How a call on finished logits divides its work.
 struct SweepPlan {
   Plan plan;
-  /// The loss sees all rows at once, so that all logits are read before the first gradient is made. Otherwise
+  /// The loss needs all rows at once, so all logits are read before the first gradient is computed. Otherwise
   /// a block of rows is folded, evaluated and turned into gradients while it is in a core's cache.
   bool all_rows_at_once = false;
 };

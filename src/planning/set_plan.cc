@@ -37,7 +37,7 @@ size_t measure(const detail::ContextState& context, const problem::LogitsProblem
   });
 }
 
-// Plans with as many threads as the budget holds; measure(team) is the workspace of so many.
+// Plans with as many threads as the budget allows; measure(team) returns the workspace of `team` threads.
 template <class Measure>
 Plan make_plan(const detail::ContextState& context, int threads, const problem::TokenProblem& problem, const Work& work,
                const Measure& measure) {

@@ -18,33 +18,33 @@
 
 namespace logitless::planning {
 
-/// So many rows of a head, or of hidden states, are copied together and multiplied at a time: with 1,536
-/// components of float32 they are 96 KiB, which stay in L2. Sums are made of parts of so many.
+/// This many rows of a head, or of hidden states, are copied together and multiplied at a time: 96 KiB for
+/// 1,536 float32 components, which stay in L2. Sums accumulate kSetPart rows at a time.
 inline constexpr int64_t kSetPart = 16;
-/// So many vocabulary entries of d_weight are summed by a thread at a time; a callback gets as many at once.
+/// A thread sums this many vocabulary entries of d_weight at a time; a callback gets as many at once.
 inline constexpr int64_t kSetEntries = 64;
 
 /// A row that has a gradient at a vocabulary entry.
 struct SetEntry {
   int64_t row = 0;
-  int64_t gradient = 0;  // its place among the gradients
+  int64_t gradient = 0;  // its index among the gradients
 };
 
-/// The memory of a call on hidden states. T is the type of sums, and the widest of the source's products has
-/// so many components.
+/// The memory of a call on hidden states. T is the type of sums; `widest` is the largest number of components
+/// of the source's products.
 template <class T>
 struct SetBuffers {
   struct PerThread {
     typename fold::SetRows<T>::Scratch of_row;
-    std::byte* gathered = nullptr;  // [kSetPart, widest], of a head's or its states' type
+    std::byte* gathered = nullptr;  // [kSetPart, widest], in the type of a head or of its states
     T* states = nullptr;            // [widest]
     T* products = nullptr;          // [most picks]
-    T* sums = nullptr;              // [widest]: of d_hidden, or of a vocabulary entry
+    T* sums = nullptr;              // [widest]: sums of d_hidden, or of a vocabulary entry
     T* tile = nullptr;              // [kSetEntries, widest] in the head's layout
     T* factors = nullptr;           // [kSetPart]
   };
   core::Array<PerThread> threads;
-  T* gradients = nullptr;       // [picks]: those of a row's distinct ids stand from its first pick on
+  T* gradients = nullptr;       // [picks]: gradients of a row's distinct ids, from its first pick on
   int64_t* offsets = nullptr;   // [V + 1] into `entries`, by vocabulary entry
   SetEntry* entries = nullptr;  // [picks], by vocabulary entry and row
   T* bias = nullptr;            // [V]: sums of d_bias
@@ -54,20 +54,20 @@ struct SetBuffers {
              const GradientMatrices& outputs, const fold::SetRows<T>& rows, int team);
 };
 
-/// Plans `work` for `threads` threads, or as many as the budget holds the scratch of. Throws InvalidInput
-/// when it does not hold that of one, or for plan dense.
+/// Plans `work` for `threads` threads, or as many as the budget has scratch for. Throws InvalidInput if it
+/// has no scratch for one thread, or for plan dense.
 Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
               const GradientMatrices& outputs);
-/// Does the same for finished logits.
+/// The same for finished logits.
 Plan set_plan(const detail::ContextState& context, int threads, const problem::LogitsProblem& problem,
               const Work& work);
 
-/// Return the least ContextOptions::workspace_bytes of the same call.
+/// Returns the smallest ContextOptions::workspace_bytes of the same call.
 size_t least_set_workspace(const detail::ContextState& context, const problem::HiddenProblem& problem, const Work& work,
                            const GradientMatrices& outputs);
 size_t least_set_workspace(const detail::ContextState& context, const problem::LogitsProblem& problem);
 
-/// Takes the memory of a call on finished logits, for each thread of a team.
+/// The memory of a call on finished logits, per thread of a team.
 template <class T>
 struct SetLogitsBuffers {
   struct PerThread {

@@ -12,31 +12,30 @@ namespace {
 using core::div_up;
 using core::round_up;
 
-// The table of the sizes of tiles and blocks of products.
-// A row tile is so high that each element of the head that a GEMM packs serves 512 multiply-adds, or 1,024
-// where it serves nothing but these.
+// The sizes of tiles and blocks of products. A row tile is tall enough that each element of the head that a
+// GEMM packs is used for 512 multiply-adds, or 1,024 if it is used only for logits.
 constexpr int64_t kRowTile = 512;
 constexpr int64_t kForwardRowTile = 1024;
-// A tile has at most 2 MiB of float32: with what the GEMM packs that is about a core's L2 and its share of
-// L3.
+// A tile has at most 2 MiB of float32: together with the GEMM's packed operands this is about a core's L2 and
+// its share of L3.
 constexpr int64_t kForwardEntries = 512;
-// Fewer rows get wider tiles up to here; beyond, the row kernels miss L1.
+// Fewer rows get wider tiles, up to this width; beyond it the row kernels miss L1.
 constexpr int64_t kMostVocabTile = 4096;
-// A small call gets narrower tiles, so that there is work for several threads, down to kLeastVocabTile: below
-// that, a GEMM packs too much for what it computes.
+// A small call gets narrower tiles so that several threads have work, down to kLeastVocabTile; below that a
+// GEMM packs too much for what it computes.
 constexpr int64_t kFewestTiles = 8;
 constexpr int64_t kLeastVocabTile = 512;
-// A small budget gets smaller tiles down to 16 x 16, whose rows are a cache line.
+// A small budget gets smaller tiles, down to 16 x 16, whose rows are one cache line.
 constexpr int64_t kSmallestEdge = 16;
-// The narrowest GEMM into d_hidden or d_weight: below, packing costs too much.
+// The narrowest GEMM into d_hidden or d_weight; narrower ones pack too much.
 constexpr int64_t kHiddenBlock = 256;
-// d_hidden has this many chains of tasks, and so has d_weight: each is a third of the work (a quarter in two
-// pass), so that a dozen threads stay busy.
+// d_hidden and d_weight have this many chains of tasks each. Each output is a third of the work (a quarter in
+// two pass), so a dozen threads stay busy.
 constexpr int64_t kGradientTasks = 4;
-// This many tasks, row blocks × stretches, keep many threads even; each costs 56 bytes a row.
+// This many tasks, row blocks × stretches, balance many threads; each costs 56 bytes per row.
 constexpr int64_t kForwardTasks = 128;
 
-// A stride that is a multiple of 1 KiB would put a column of the tile into a few cache sets.
+// With a stride that is a multiple of 1 KiB, a tile's column would map to a few cache sets.
 int64_t padded_stride(int64_t cols) {
   const int64_t stride = round_up(cols, 16);
   return stride % 256 == 0 ? stride + 16 : stride;
@@ -58,7 +57,7 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(table_rows, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {
-    // Blocks that follow one another need no rows of padding when each has whole steps.
+    // Adjacent blocks need no padding rows if each has whole steps.
     grid.row_tile = std::min(round_up(grid.row_tile, step), most_rows / step * step);
   }
   const int64_t widest = std::clamp(table_rows * table_words / grid.row_tile / 64 * 64, table_words, kMostVocabTile);
@@ -91,7 +90,7 @@ void set_splits(int64_t row_blocks, int64_t weight_tiles, TileGrid& grid) {
   const int64_t most_blocks = std::max<int64_t>(1, grid.hidden_size / kHiddenBlock);
   const auto split = [&](int64_t chains) {
     const int64_t blocks = std::clamp<int64_t>(div_up(kGradientTasks, chains), 1, most_blocks);
-    // Blocks of a hidden size below kHiddenBlock are not for a LoRA whose rank is above it.
+    // Even if the hidden size is below kHiddenBlock, a LoRA's rank may be above it.
     return std::max(kHiddenBlock, std::min(grid.hidden_size, round_up(div_up(grid.hidden_size, blocks), 16)));
   };
   grid.hidden_block = split(row_blocks);
