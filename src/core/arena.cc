@@ -11,8 +11,8 @@
 namespace logitless::core {
 namespace {
 
-// Asks for huge pages where whole ones fit: tiles are read by columns of cache lines, and kept logits are too
-// many to be mapped 4 KiB at a time. What the system answers does not matter.
+// Requests huge pages for the part that holds whole ones: tiles are read by columns of cache lines, and
+// stored logits are too large to map 4 KiB at a time. It does not matter if the system refuses.
 void advise_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t bytes) {
 #ifdef __linux__
   constexpr size_t kHugePage = size_t{2} << 20;
@@ -25,8 +25,8 @@ void advise_huge_pages([[maybe_unused]] std::byte* data, [[maybe_unused]] size_t
 
 }  // namespace
 
-// The memory is aligned by hand: glibc before 2.38 does not reuse the blocks that its aligned allocation has
-// freed, so that a caller who allocates between two calls would see the heap grow by a workspace a call.
+// Aligned by hand: glibc before 2.38 does not reuse freed blocks of its aligned allocation, so for a caller
+// that allocates between two calls the heap would grow by one workspace per call.
 Arena::Arena(size_t bytes) : allocation_(bytes), measuring_(false) {
   void* begin = allocation_.data();
   size_t size = bytes;

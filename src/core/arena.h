@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// An Arena is the memory of one call. The same code first measures what it will take and then takes it, so
-// that a plan's figure and its run cannot disagree.
+// The memory of one call. The same code first measures the memory and then takes it, so a plan's figure and
+// its run always agree.
 #pragma once
 
 #include <algorithm>
@@ -11,18 +11,18 @@
 
 namespace logitless::core {
 
-/// Hands out cache-line aligned parts of one allocation, like a stack. A measuring Arena hands out null
-/// pointers and only counts. Nothing is initialised, so memory that is never touched is never resident.
+/// Returns cache-line aligned parts of one allocation, like a stack. A measuring Arena returns null pointers
+/// and only counts. Nothing is initialised, so untouched memory is never resident.
 class Arena {
  public:
-  /// Makes an Arena that measures.
+  /// A measuring Arena.
   Arena() = default;
-  /// Makes an Arena that owns `bytes`. Throws std::bad_alloc.
+  /// An Arena that owns `bytes` bytes. Throws std::bad_alloc.
   explicit Arena(size_t bytes);
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  /// Returns the next `count` elements. Taking more than was allocated is a std::logic_error: a plan was
+  /// Returns the next `count` elements. Taking more than was allocated throws std::logic_error: the plan was
   /// wrong.
   template <class T>
   T* take(int64_t count) {
@@ -33,11 +33,11 @@ class Arena {
   /// Everything taken after mark() is free again after rewind(mark).
   size_t mark() const { return used_; }
   void rewind(size_t mark) { used_ = mark; }
-  /// Returns the bytes to allocate for what was in use at most, with what aligning them may take.
+  /// Returns the bytes to allocate for the largest use so far, including alignment.
   size_t peak() const { return peak_ + kAlignment; }
 
  private:
-  // Holds bytes that nothing has written.
+  // Uninitialised bytes.
   class Raw {
    public:
     explicit Raw(size_t bytes = 0) : bytes_(bytes), data_(bytes ? memory_.allocate(bytes) : nullptr) {}

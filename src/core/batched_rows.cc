@@ -19,13 +19,13 @@ int64_t BatchedRows::extent() const {
 
 BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t batch,
                          std::optional<int64_t> batch_stride) {
-  // Even of one row, a BLAS wants to know a stride.
+  // A BLAS checks the stride even of a single row.
   const BatchedRows matrix = {rows > 0 ? 1 : 0, rows, cols, 0, rows > 1 ? row_stride : cols};
   if (!batch_stride || batch < 2 || rows < batch) return matrix;
   const int64_t time = rows / batch;
   int64_t sequence = 0;
   if (!__builtin_mul_overflow(time, row_stride, &sequence) && *batch_stride == sequence) return matrix;
-  // With one position a sequence, the sequences are the rows, as far as the BLAS can step.
+  // With one position per sequence, the sequences are the rows, if the BLAS can use their stride.
   if (time == 1 && *batch_stride >= cols && *batch_stride <= std::numeric_limits<int32_t>::max())
     return {1, rows, cols, 0, *batch_stride};
   return {batch, time, cols, *batch_stride, time > 1 ? row_stride : cols};

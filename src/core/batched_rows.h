@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where the rows of [batch, time, cols] stand when sequences and positions each have a stride of
-// their own.
+// The positions of the rows of [batch, time, cols], with separate strides for sequences and positions.
 #pragma once
 
 #include <cstdint>
@@ -20,27 +19,27 @@ struct BatchedRows {
   int64_t row_stride = 0;
 
   int64_t offset(int64_t row) const { return row / time * batch_stride + row % time * row_stride; }
-  /// Tells whether all rows stand at one stride, row_stride.
+  /// Returns whether all rows have a single stride, row_stride.
   bool is_matrix() const { return batch < 2; }
-  /// Counts the elements from the first to the last one: 0 without rows, -1 where they do not fit a 64-bit
-  /// offset.
+  /// Returns the number of elements from the first to the last one: 0 without rows, -1 if they do not fit in
+  /// a 64-bit offset.
   int64_t extent() const;
 };
 
 /// Places `rows` rows in `batch` sequences of equal length; `rows` is a multiple of `batch`. Without
-/// `batch_stride` the sequences follow one another; then, and wherever else the strides make one, the result
-/// is a matrix. A row stride with which no step is taken becomes `cols`, which a BLAS takes.
+/// `batch_stride` the sequences are contiguous. Returns a matrix whenever the strides allow it. The row
+/// stride of a single row becomes `cols`, which a BLAS accepts.
 BatchedRows batched_rows(int64_t rows, int64_t cols, int64_t row_stride, int64_t batch,
                          std::optional<int64_t> batch_stride);
 
 /// Places the ids of targets, as rows of one column.
 BatchedRows rows_of(const Targets& targets);
 
-/// Throws when two rows of an output overlap: one of the two strides must step over all that the other one
-/// covers. `batch_stride` and `row_stride` are what messages call the strides.
+/// Throws if two rows of an output overlap: one of the two strides must be larger than the extent covered by
+/// the other. `batch_stride` and `row_stride` name the strides in messages.
 void check_rows_apart(std::string_view batch_stride, std::string_view row_stride, const BatchedRows& rows);
 
-/// Returns the range from the first to the last element, what stands between the rows included.
+/// Returns the range from the first to the last element, gaps between rows included.
 ByteRange range_of(std::string_view name, const void* data, DType dtype, const BatchedRows& rows);
 
 }  // namespace logitless::core

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Checks options against the rules of their lists.
+// Checks options against the rules in their lists.
 #pragma once
 
 #include <cstddef>
@@ -16,12 +16,12 @@
 
 namespace logitless::core {
 
-/// Throws InvalidInput where the number is none of the interval. Messages put `prefix` before the name.
+/// Throws InvalidInput if the number is outside the interval. Messages put `prefix` before the name.
 inline void check_field(std::string_view name, const Interval& range, double value, std::string_view prefix = "") {
   if (!range.holds(value)) fail(prefix, name, " = ", value, " must be ", range.text);
 }
 
-/// Throws InvalidInput where a value is none of its enumeration's.
+/// Throws InvalidInput if the value is not an enumerator.
 template <Named Enum>
 void check_named(std::string_view name, Enum value, std::string_view prefix = "") {
   const auto number = static_cast<std::underlying_type_t<Enum>>(value);
@@ -29,8 +29,8 @@ void check_named(std::string_view name, Enum value, std::string_view prefix = ""
   fail(prefix, name, " = ", static_cast<int64_t>(number), " is none of ", kNamesOf<Enum>.size(), " enumerators");
 }
 
-/// Throws InvalidInput where a number is none of those that its field takes, or an enumerator none of its
-/// type's. Entries of spans are not looked at: there may be one a token, of which some take no part.
+/// Throws InvalidInput if a number is outside its field's interval, or an enumerator is invalid. Does not
+/// check the entries of spans: they may be per token, and some tokens take no part.
 template <class Options>
 void check_fields(const Options& options, std::string_view prefix = "") {
   const auto check = [&](const Field& field, const auto& value) {

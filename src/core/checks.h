@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These functions check what a caller hands over. Each throws InvalidInput with a message that names the
-// argument, the value and the rule; none of them writes.
+// Checks of a caller's arguments. Each throws InvalidInput with a message that names the argument, the value
+// and the rule; none of them writes.
 #pragma once
 
 #include <cstddef>
@@ -26,8 +26,8 @@ template <class... Parts>
   throw InvalidInput(message.str());
 }
 
-/// A member of an argument, as messages name it: "weight.stride". The two are joined when they are written,
-/// so that a call without a mistake allocates nothing.
+/// A member of an argument in messages, e.g. "weight.stride". The two parts are joined only when printed, so
+/// a correct call allocates nothing.
 struct MemberName {
   std::string_view of;  // empty: the member stands alone
   std::string_view member;
@@ -42,33 +42,32 @@ inline std::ostream& operator<<(std::ostream& out, const MemberName& name) {
 
 struct BatchedRows;  // core/batched_rows.h
 
-/// The strides of every tensor are checked here, whoever hands it in. Wherever `rows` is stepped along, its
-/// stride is at least a row, and the last element stands at a 64-bit offset; a stride with which no step is
-/// taken may be anything. `batch_stride` and `row_stride` are what messages call the strides.
+/// Checks the strides of every tensor: each stride in use is at least a row, and the last element has a
+/// 64-bit offset. The stride of an axis of size 1 may be anything. `batch_stride` and `row_stride` name the
+/// strides in messages.
 void check_strides(std::string_view name, MemberName batch_stride, MemberName row_stride, const BatchedRows& rows);
-/// No matrix that a BLAS multiplies has more rows or columns, nor a larger stride: it takes them as int.
+/// The largest number of rows or columns, and the largest stride, of a matrix that a BLAS multiplies: it
+/// takes them as int.
 inline constexpr int64_t kMostRows = std::numeric_limits<int32_t>::max();
-/// Checks rows, columns and pointer of a matrix that a BLAS multiplies; without elements the pointer may be
-/// null.
+/// Checks rows, columns and pointer of a matrix that a BLAS multiplies; without rows the pointer may be null.
 void check_sizes(std::string_view name, const void* data, int64_t rows, int64_t cols);
-/// Does the same, and checks the stride of a matrix whose rows make no sequences.
+/// Also checks the stride, for a matrix without sequences.
 void check_matrix(std::string_view name, const void* data, int64_t rows, int64_t cols, int64_t stride);
-/// Throws unless the stride from row to row, where there is one, is within what a BLAS takes.
+/// Throws if the stride between rows, if there are several, is too large for a BLAS.
 void check_blas_stride(MemberName row_stride, const BatchedRows& rows);
-/// Throws unless `data` stands where an element of `bytes` bytes may; `type` is what messages call it.
+/// Throws unless `data` is aligned to `bytes`, the size of an element; `type` names the type in messages.
 void check_aligned(std::string_view name, const void* data, size_t bytes, std::string_view type);
-/// Does the same for an array of numbers.
+/// The same for an array of numbers.
 template <class T>
 void check_aligned(std::string_view name, std::span<const T> values) {
   constexpr std::string_view kType =
       std::is_floating_point_v<T> ? (sizeof(T) == 8 ? "float64" : "float32") : (sizeof(T) == 8 ? "int64" : "int32");
   check_aligned(name, values.data(), sizeof(T), kType);
 }
-/// Checks strides, pointer and number of ids, of which there must be one for each of the `rows` rows of
-/// `rows_name`.
+/// Checks strides, pointer and number of the ids: one for each of the `rows` rows of `rows_name`.
 void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name);
 
-/// [begin, end) are the bytes that a view may touch, for the search of overlaps.
+/// The bytes [begin, end) that a view may touch, to find overlaps.
 struct ByteRange {
   std::string_view name;
   uintptr_t begin = 0;

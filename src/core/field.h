@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the lists of fields.h are made of: a field, and the numbers or tensors that it takes.
+// The parts of the lists in fields.h: a field, and the numbers or tensors that it accepts.
 #pragma once
 
 #include <limits>
@@ -9,15 +9,15 @@
 
 namespace logitless {
 
-/// The numbers that an option takes. NaN and infinities are never among them.
+/// The numbers that an option accepts. NaN and infinities are never accepted.
 struct Interval {
   const char* text = "a finite number";              ///< in a message: "beta = 0 must be <text>"
   double low = -std::numeric_limits<double>::max();  ///< least number
   double high = std::numeric_limits<double>::max();  ///< largest number
-  bool open_low = false;                             ///< `low` itself is out
-  bool open_high = false;                            ///< `high` itself is out
+  bool open_low = false;                             ///< `low` itself is excluded
+  bool open_high = false;                            ///< `high` itself is excluded
 
-  /// Tells whether the number is one of them.
+  /// Returns whether the number is accepted.
   constexpr bool holds(double number) const {
     return (open_low ? number > low : number >= low) && (open_high ? number < high : number <= high);
   }
@@ -45,7 +45,7 @@ enum class Order {
   kAny,     ///< any strides
 };
 
-/// The tensors that an argument takes.
+/// The tensors that an argument accepts.
 struct Role {
   const char* shape = "";  ///< N tokens, B sequences, V vocabulary entries, K ids per token, E ids of all
   unsigned elements = 0;   ///< a bit for each DType
@@ -65,27 +65,27 @@ constexpr Role token_ids(const char* shape) { return {shape, kIds, 1, 2, Order::
 constexpr Role places(const char* shape) { return {shape, only(DType::kInt64), 1, 1}; }
 constexpr Role flags(const char* shape) { return {shape, only(DType::kUInt8)}; }
 
-inline constexpr bool kOnRequest = true;  ///< of a Field
+inline constexpr bool kOnRequest = true;  ///< for Field::on_request
 
 /// One field of a structure.
 struct Field {
   const char* name;       ///< on every surface
-  const Interval& range;  ///< of a number, or of each number of several
+  const Interval& range;  ///< of a number, or of each number in a list
   const char* meaning;    ///< one sentence for users, without a full stop; may be empty
-  Role role;              ///< of a tensor; a result has a shape only
-  bool on_request;        ///< the column of a result is empty unless an option asks for it
+  Role role;              ///< of a tensor; a result has only a shape
+  bool on_request;        ///< a result column that is empty unless an option requests it
 
-  /// Makes a field of any numbers, or a result.
+  /// A field without a range: any number, or a result.
   constexpr explicit Field(const char* name_, const char* meaning_ = "", const char* shape_ = "",
                            bool on_request_ = false)
       : name(name_), range(kFinite), meaning(meaning_), role{shape_}, on_request(on_request_) {}
-  /// Makes a field of the numbers in `range_`, a constant, or of a tensor of them.
+  /// A field of numbers in `range_`, which must outlive the field, or a tensor of such numbers.
   constexpr Field(const char* name_, const Interval& range_, const char* meaning_ = "", const Role& role_ = {})
       : name(name_), range(range_), meaning(meaning_), role(role_), on_request(false) {}
-  /// Makes a field of a tensor.
+  /// A field of a tensor.
   constexpr Field(const char* name_, const char* meaning_, const Role& role_)
       : Field(name_, kFinite, meaning_, role_) {}
-  /// Returns the same field with a meaning, if it has none.
+  /// Returns the field with this meaning, if it has none.
   constexpr Field or_meaning(const char* other) const {
     Field out = *this;
     if (!*meaning) out.meaning = other;
@@ -93,11 +93,11 @@ struct Field {
   }
 };
 
-/// Chooses the list of a structure.
+/// Selects the list of a structure.
 template <class Structure>
 struct FieldsOf {};
 
-/// Chooses the list of what a task has beside its options: tensors, and what goes with them.
+/// Selects the list of a task's tensors and the fields that belong to them.
 template <class Task>
 struct TensorsOf {};
 

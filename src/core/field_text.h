@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Options as text, exactly: two values have the same text where they have the same bits, but for the kinds of
-// NaN. Ranks compare their options by it.
+// Options as exact text: two values have the same text exactly if they have the same bits, apart from kinds
+// of NaN; for long lists the text is a digest. Ranks use it to compare their options.
 #pragma once
 
 #include <charconv>
@@ -16,12 +16,12 @@
 
 namespace logitless {
 
-/// Returns the names that an option of this type takes.
+/// Returns the names that an option of this type accepts.
 template <Named Enum>
 constexpr std::span<const char* const> choices_of() {
   return kNamesOf<Enum>;
 }
-/// An option names an element type only to round logits to it.
+/// The only options with an element type say which type logits are rounded to.
 inline constexpr const char* kRoundings[] = {name_of(DType::kBFloat16), name_of(DType::kFloat16)};
 template <>
 constexpr std::span<const char* const> choices_of<DType>() {
@@ -33,27 +33,25 @@ template <std::same_as<bool> Bool>
 std::string text_of(Bool value) {
   return value ? "true" : "false";
 }
-/// Returns the shortest decimals that read back as the same number.
+/// Returns the shortest decimal text that reads back as the same number.
 template <class Number>
 requires(std::integral<Number> && !std::same_as<Number, bool>) || std::floating_point<Number> std::string
     text_of(Number value) {
   char text[64];
   return std::string(text, std::to_chars(text, text + sizeof text, value).ptr);
 }
-/// Returns its name.
 template <Named Enum>
 std::string text_of(Enum value) {
   return name_of(value);
 }
-/// Returns the text itself.
 inline std::string text_of(const std::string& value) { return value; }
-/// Returns the text of what is set, or "none".
+/// Returns the text of the value, or "none".
 template <class T>
 std::string text_of(const std::optional<T>& value) {
   return value ? text_of(*value) : "none";
 }
-/// Returns all entries of a short list, e.g. "[sigmoid, sft]". Of more than 32 entries it returns their
-/// number and a digest (FNV-1a of their bytes).
+/// Returns all entries of a short list, e.g. "[sigmoid, sft]", or for more than 32 entries their number and a
+/// digest (FNV-1a of their bytes).
 template <std::ranges::contiguous_range List>
 requires(!std::same_as<List, std::string>) std::string text_of(const List& list) {
   constexpr size_t kMostEntries = 32;
@@ -69,8 +67,7 @@ requires(!std::same_as<List, std::string>) std::string text_of(const List& list)
   return text + "]";
 }
 
-/// Calls say(name, text) for each option, those of tokens among the others. What a Context points to is left
-/// out.
+/// Calls say(name, text) for each option, including those of `token`. Skips the pointers of a Context.
 template <class Options, class Say>
 void say_fields(const Options& options, const Say& say) {
   const auto visit = [&](const Field& field, const auto& value) {

@@ -1,14 +1,17 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The lists of each task's tensors, options and results, and of what calls report, with the names that every
-// surface uses and a sentence that says what each is. C, Python, configs, JSON, checks, ranks, documentation
-// and tests walk them, so a new option or column is a member, and a line in its list here.
+// The lists of each task's tensors, options and results, and of the values that calls report, with their
+// names on every surface and one sentence about each. C, Python, configs, JSON, checks, ranks, documentation
+// and tests iterate over them, so a new option or column is a member and a line in its list here.
+//
+// Each visit_fields() calls visit(field, members...) for every member of a structure (FieldsOf), or for every
+// tensor of a task (TensorsOf):
 //
 //     PolicyLoss task;
 //     visit_fields(FieldsOf<PolicyLoss>(), [](const Field& field, auto& member) { ... }, task);
 //
-// A walk may go over several structures with members of these names: visit(field, member, member of the
-// second, ...). It does not compile where one of them lacks a member. Options of tokens stand in those of
-// tasks as a member `token`.
+// Several structures with members of these names may be visited together: visit(field, member, member of the
+// second, ...). It does not compile if one of them lacks a member. The options of tokens are a member `token`
+// of the tasks. The lists of results leave out the plan.
 #pragma once
 
 #include <type_traits>
@@ -31,7 +34,6 @@ namespace logitless {
 
 inline constexpr Interval kTopCount = {.text = "an integer from 0 to 256", .low = 0, .high = kMostTopK};
 
-/// Calls visit(field, members...) for each of BackwardOptions.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<BackwardOptions>, const Visit& visit, S&&... s) {
   visit(Field("mode", "from all vocabulary entries, from a random part without bias, or from all but the least"),
@@ -47,7 +49,6 @@ void visit_fields(FieldsOf<BackwardOptions>, const Visit& visit, S&&... s) {
   visit(Field("seed", "sampled: another seed draws other parts; PyTorch's functions draw it themselves"), s.seed...);
 }
 
-/// Calls visit(field, members...) for each of TokenOptions.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
   visit(Field("ignore_index", "rows with this target take no part; policy losses have a mask instead"),
@@ -63,7 +64,6 @@ void visit_fields(FieldsOf<TokenOptions>, const Visit& visit, S&&... s) {
         s.round_logits_to...);
 }
 
-/// Calls visit(field, members...) for each of StatsRequest.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("entropy", "the entropy of the token's distribution, in nats"), s.entropy...);
@@ -77,7 +77,6 @@ void visit_fields(FieldsOf<StatsRequest>, const Visit& visit, S&&... s) {
   visit(Field("square_sum", "Σ p², the probability that two draws are the same token"), s.square_sum...);
 }
 
-/// Calls visit(field, members...) for each of CrossEntropy.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
@@ -95,7 +94,6 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of PolicyLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("loss_type", "the loss of a token, and by default its aggregation and trust region"), s.loss_type...);
@@ -181,7 +179,6 @@ void visit_fields(FieldsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy", "fills metrics.mean_entropy where nothing else needs it"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of Distillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("loss_type", "the distance between student and teacher"), s.loss_type...);
@@ -213,7 +210,6 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("want_agreement", "fills whether both have the same most likely id"), s.want_agreement...);
 }
 
-/// Calls visit(field, members...) for each of PreferenceLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
   visit(Field("loss_type", "the losses that are added up, at least one"), s.loss_type...);
@@ -244,7 +240,6 @@ void visit_fields(FieldsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of KtoLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("loss_type", "the loss of a sequence"), s.loss_type...);
@@ -262,14 +257,12 @@ void visit_fields(FieldsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("want_entropy", "fills metrics.mean_entropy"), s.want_entropy...);
 }
 
-/// Calls visit(field, members...) for each of IdLogps.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdLogps>, const Visit& visit, S&&... s) {
   visit(Field("normalise_over", "what the probabilities of a row sum to 1 over"), s.normalise_over...);
   visit(Field("token"), s.token...);
 }
 
-/// Calls visit(field, members...) for each of SoftCrossEntropy.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
@@ -282,7 +275,6 @@ void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
         s.num_items_in_batch...);
 }
 
-/// Calls visit(field, members...) for each of SetDistillation.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("loss_type", "between student and teacher; the last two are refused"), s.loss_type...);
@@ -307,21 +299,18 @@ void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
         s.tail_floor...);
 }
 
-/// Calls visit(field, members...) for each of TokenStatistics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenStatistics>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
   visit_fields(FieldsOf<StatsRequest>(), visit, s.request...);
 }
 
-/// Calls visit(field, members...) for each of CustomLoss.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CustomLoss>, const Visit& visit, S&&... s) {
   visit(Field("token"), s.token...);
 }
 
-/// Calls visit(field, members...) for each of ContextOptions and its Ranks, but for the communicators: these
-/// are no values, and each surface makes its own.
+/// Includes Ranks, except for the communicators, which each surface creates itself.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("threads", "size of the OpenMP team; 0 follows OMP_NUM_THREADS"), s.threads...);
@@ -352,7 +341,7 @@ inline constexpr Role kTargetsRole = token_ids("[N] or [B, T]");
 inline constexpr Role kProbabilitiesRole = {"[N, V]", only(DType::kFloat32) | only(DType::kFloat64), 2, 2,
                                             Order::kRows};
 
-/// Calls visit(field, members...) for each tensor of Logits, and for what goes with its head.
+/// The tensors of Logits, and the options of its head.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Logits>, const Visit& visit, S&&... s) {
   visit(Field("hidden", "hidden states", kHiddenRole), s.hidden...);
@@ -373,7 +362,7 @@ void visit_fields(FieldsOf<Logits>, const Visit& visit, S&&... s) {
   visit(Field("logits", "finished logits, in place of hidden and weight", kLogitsRole), s.finished...);
 }
 
-/// Calls visit(field, members...) for each of Gradients' tensors, and for what is done with them.
+/// The tensors of Gradients, and their modes.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Gradients>, const Visit& visit, S&&... s) {
   visit(Field("d_hidden", "receives the gradient of hidden", kHiddenRole), s.d_hidden...);
@@ -390,13 +379,11 @@ void visit_fields(FieldsOf<Gradients>, const Visit& visit, S&&... s) {
   visit(Field("d_lora_mode", "whether the gradient is added to what is there"), s.d_lora_mode...);
 }
 
-/// Calls visit(field, members...) for each of CrossEntropy's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<CrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
-/// Calls visit(field, members...) for each of PolicyLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("chosen_ids", "the sampled token ids", kTargetsRole), s.chosen_ids...);
@@ -414,7 +401,6 @@ void visit_fields(TensorsOf<PolicyLoss>, const Visit& visit, S&&... s) {
   visit(Field("kept", "token ids that the sampler kept"), s.kept...);
 }
 
-/// Calls visit(field, members...) for each of PreferenceLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
@@ -425,7 +411,6 @@ void visit_fields(TensorsOf<PreferenceLoss>, const Visit& visit, S&&... s) {
   visit(Field("reference"), s.reference...);
 }
 
-/// Calls visit(field, members...) for each of KtoLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
@@ -442,45 +427,39 @@ void visit_fields(TensorsOf<KtoLoss>, const Visit& visit, S&&... s) {
   visit(Field("reward_targets", "for a2po", numbers("[B]")), s.reward_targets...);
 }
 
-/// Calls visit(field, members...) for each of SoftCrossEntropy's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
   visit(Field("targets"), s.targets...);
 }
 
-/// Calls visit(field, members...) for each of Distillation's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
-/// Calls visit(field, members...) for each of SetDistillation's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("teacher"), s.teacher...);
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
-/// Calls visit(field, members...) for each of IdLogps's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<IdLogps>, const Visit& visit, S&&... s) {
   visit(Field("sets", "token ids of each row"), s.sets...);
 }
 
-/// Calls visit(field, members...) for each of TokenStatistics's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<TokenStatistics>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
-/// Calls visit(field, members...) for each of CustomLoss's tensors.
 template <class Visit, class... S>
 void visit_fields(TensorsOf<CustomLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
-/// Calls visit(field, members...) for each of IdSets's tensors. The ids mean what the field of the sets says.
+/// The meaning of the ids is that of the sets' field.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdSets>, const Visit& visit, S&&... s) {
   visit(Field("ids", "", token_ids("[N, K], or [E] with offsets")), s.ids...);
@@ -488,7 +467,6 @@ void visit_fields(FieldsOf<IdSets>, const Visit& visit, S&&... s) {
   visit(Field("counts", "how many of its K ids each row has", places("[N]")), s.counts...);
 }
 
-/// Calls visit(field, members...) for each of SoftTargets's tensors.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftTargets>, const Visit& visit, S&&... s) {
   visit(Field("sets", "token ids with a target weight"), s.sets...);
@@ -497,7 +475,6 @@ void visit_fields(FieldsOf<SoftTargets>, const Visit& visit, S&&... s) {
   visit(Field("mask", "0 excludes a token", flags("[N] or [B, T]")), s.mask...);
 }
 
-/// Calls visit(field, members...) for each of SetTeacher's tensors.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetTeacher>, const Visit& visit, S&&... s) {
   visit(Field("sets", "token ids whose teacher log-probability is known"), s.sets...);
@@ -505,7 +482,6 @@ void visit_fields(FieldsOf<SetTeacher>, const Visit& visit, S&&... s) {
   visit(Field("outside_logps", "the teacher's log-probability of all other ids", numbers("[N]")), s.outside_logps...);
 }
 
-/// Calls visit(field, members...) for each of CrossEntropyResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropyResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
@@ -517,7 +493,6 @@ void visit_fields(FieldsOf<CrossEntropyResult>, const Visit& visit, S&&... s) {
   visit(Field("metrics"), s.metrics...);
 }
 
-/// Calls visit(field, members...) for each of SoftCrossEntropyResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropyResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
@@ -525,7 +500,6 @@ void visit_fields(FieldsOf<SoftCrossEntropyResult>, const Visit& visit, S&&... s
   visit(Field("metrics"), s.metrics...);
 }
 
-/// Calls visit(field, members...) for each of PolicyResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
@@ -536,7 +510,6 @@ void visit_fields(FieldsOf<PolicyResult>, const Visit& visit, S&&... s) {
   visit(Field("metrics"), s.metrics...);
 }
 
-/// Calls visit(field, members...) for each of PreferenceResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
@@ -546,7 +519,6 @@ void visit_fields(FieldsOf<PreferenceResult>, const Visit& visit, S&&... s) {
   visit(Field("metrics"), s.metrics...);
 }
 
-/// Calls visit(field, members...) for each of KtoResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
@@ -557,7 +529,6 @@ void visit_fields(FieldsOf<KtoResult>, const Visit& visit, S&&... s) {
   visit(Field("metrics"), s.metrics...);
 }
 
-/// Calls visit(field, members...) for each of DistillationResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<DistillationResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
@@ -574,7 +545,6 @@ void visit_fields(FieldsOf<DistillationResult>, const Visit& visit, S&&... s) {
   visit(Field("metrics"), s.metrics...);
 }
 
-/// Calls visit(field, members...) for each of SetDistillationResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillationResult>, const Visit& visit, S&&... s) {
   visit(Field("loss", "reduced as the options say"), s.loss...);
@@ -583,19 +553,16 @@ void visit_fields(FieldsOf<SetDistillationResult>, const Visit& visit, S&&... s)
   visit(Field("metrics"), s.metrics...);
 }
 
-/// Calls visit(field, members...) for each of IdLogpsResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdLogpsResult>, const Visit& visit, S&&... s) {
   visit(Field("logps", "log-probabilities of the ids; 0 after a row's count", "as ids"), s.logps...);
 }
 
-/// Calls visit(field, members...) for each of TokenStatisticsResult but its plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenStatisticsResult>, const Visit& visit, S&&... s) {
   visit(Field("stats"), s.stats...);
 }
 
-/// Calls visit(field, members...) for each of Plan.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Plan>, const Visit& visit, S&&... s) {
   visit(Field("kind", "what runs"), s.kind...);
@@ -624,7 +591,6 @@ void visit_fields(FieldsOf<Plan>, const Visit& visit, S&&... s) {
   visit(Field("blas_bytes", "estimate of the BLAS's own buffers"), s.blas_bytes...);
 }
 
-/// Calls visit(field, members...) for each of TokenStats.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("logp", "log-probability of the target, in nats", "[N]"), s.logp...);
@@ -642,7 +608,6 @@ void visit_fields(FieldsOf<TokenStats>, const Visit& visit, S&&... s) {
   visit(Field("square_sum", "Σ p², the probability that two draws are the same token", "[N]"), s.square_sum...);
 }
 
-/// Calls visit(field, members...) for each of TokenGrads.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
   visit(Field("logp", "∂L/∂logp", numbers("[N]")), s.logp...);
@@ -652,7 +617,6 @@ void visit_fields(FieldsOf<TokenGrads>, const Visit& visit, S&&... s) {
   visit(Field("outside", "∂L/∂outside", numbers("[N]")), s.outside...);
 }
 
-/// Calls visit(field, members...) for each of CrossEntropyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("tokens", "tokens that took part"), s.tokens...);
@@ -663,7 +627,6 @@ void visit_fields(FieldsOf<CrossEntropyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
 }
 
-/// Calls visit(field, members...) for each of SoftCrossEntropyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("tokens", "tokens that took part"), s.tokens...);
@@ -672,7 +635,6 @@ void visit_fields(FieldsOf<SoftCrossEntropyMetrics>, const Visit& visit, S&&... 
   visit(Field("mean_kl", "KL(q, p), with subtract_entropy, in nats"), s.mean_kl...);
 }
 
-/// Calls visit(field, members...) for each of SetDistillationMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s) {
   visit(Field("tokens", "tokens that took part"), s.tokens...);
@@ -682,7 +644,6 @@ void visit_fields(FieldsOf<SetDistillationMetrics>, const Visit& visit, S&&... s
   visit(Field("mean_nll", "mean of −logp of the targets, with hard_weight"), s.mean_nll...);
 }
 
-/// Calls visit(field, members...) for each of PolicyMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("tokens", "tokens that took part"), s.tokens...);
@@ -696,7 +657,6 @@ void visit_fields(FieldsOf<PolicyMetrics>, const Visit& visit, S&&... s) {
   visit(Field("mean_teacher_kl", "estimate of KL(policy, teacher), with a teacher, in nats"), s.mean_teacher_kl...);
 }
 
-/// Calls visit(field, members...) for each of DistillationMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
   visit(Field("tokens", "tokens that took part"), s.tokens...);
@@ -708,7 +668,6 @@ void visit_fields(FieldsOf<DistillationMetrics>, const Visit& visit, S&&... s) {
   visit(Field("mean_teacher_entropy", "of the teacher, in nats"), s.mean_teacher_entropy...);
 }
 
-/// Calls visit(field, members...) for each of PreferenceMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<PreferenceMetrics>, const Visit& visit, S&&... s) {
   visit(Field("pairs", "pairs that took part"), s.pairs...);
@@ -723,7 +682,6 @@ void visit_fields(FieldsOf<PreferenceMetrics>, const Visit& visit, S&&... s) {
   visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
 }
 
-/// Calls visit(field, members...) for each of KtoMetrics.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<KtoMetrics>, const Visit& visit, S&&... s) {
   visit(Field("desirable", "desirable sequences that took part"), s.desirable...);
@@ -738,7 +696,6 @@ void visit_fields(FieldsOf<KtoMetrics>, const Visit& visit, S&&... s) {
   visit(Field("mean_entropy", "in nats"), s.mean_entropy...);
 }
 
-/// Calls visit(field, members...) for each of Environment.
 template <class Visit, class... S>
 void visit_fields(FieldsOf<Environment>, const Visit& visit, S&&... s) {
   visit(Field("version"), s.version...);
@@ -761,7 +718,7 @@ void visit_fields(FieldsOf<Environment>, const Visit& visit, S&&... s) {
   visit(Field("warnings"), s.warnings...);
 }
 
-/// Walks an options structure as one list, in which the options of tokens stand among the others.
+/// Visits an options structure as one flat list that includes the options of its `token`.
 template <class Structure, class Visit, class... S>
 void visit_flat(FieldsOf<Structure> list, const Visit& visit, S&&... s) {
   const auto flatten = [&](const Field& field, auto&&... members) {

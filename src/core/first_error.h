@@ -6,11 +6,11 @@
 
 namespace logitless::core {
 
-/// Exceptions must not leave an OpenMP region: the first one waits here until the region has ended, and the
-/// work that comes after it is left out.
+/// Stores the first exception in an OpenMP region, which no exception may leave, until the region has ended.
+/// Work that starts after it is skipped.
 class FirstError {
  public:
-  /// Runs `work`, unless other work has thrown. Allocates nothing, because what is kept may be a
+  /// Runs `work`, unless other work has thrown. Allocates nothing, because the stored exception may be a
   /// std::bad_alloc.
   template <class Work>
   void guard(const Work& work) noexcept {
@@ -21,8 +21,8 @@ class FirstError {
       if (!failed_.exchange(true, std::memory_order_relaxed)) error_ = std::current_exception();
     }
   }
-  /// Throws the exception, if there is one. Call it after the region, whose end orders this read behind the
-  /// one write.
+  /// Throws the stored exception, if any. Call it after the region, whose end orders this read after the one
+  /// write.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }

@@ -12,18 +12,17 @@
 
 namespace logitless::core {
 
-/// This runs blocks of work whose middle parts must run in order, one at a time. For every block it calls
-/// begin(b) on any thread of a team, then middle(b) in block order, then end(b) on the thread that began it,
-/// soon after, while what it has begun is in its cache. OpenMP's `ordered` cannot do this: libgomp passes the
-/// turn on at the end of an iteration, not at the end of its ordered part, so that all ends would wait for
-/// each other.
+/// Runs blocks of work whose middle parts must run in order, one at a time: for each block, begin(b) on any
+/// thread of a team, then middle(b) in block order, then end(b) on the thread that ran begin(b), soon after,
+/// while the block is still in its cache. OpenMP's `ordered` cannot do this: libgomp starts the next ordered
+/// part only at the end of an iteration, so all ends would wait for each other.
 class InOrder {
  public:
   explicit InOrder(int64_t blocks) : begun_(static_cast<size_t>(blocks)) {}
 
-  /// It is called once by every thread of the team, and returns when this thread has nothing left to do. What
-  /// throws is left in `error`; the remaining work is skipped then. Outside of that it allocates nothing: a
-  /// thread that left this early would leave the others waiting for its turn.
+  /// Called once by every thread of the team; returns when this thread has no work left. Exceptions are
+  /// stored in `error`, and the remaining work is skipped. Allocates nothing itself: if a thread left early,
+  /// the others would wait for it forever.
   template <class Begin, class Middle, class End>
   void run(FirstError& error, const Begin& begin, const Middle& middle, const End& end) noexcept {
     Begun mine;
@@ -52,11 +51,11 @@ class InOrder {
   }
 
  private:
-  // A thread whose block's turn has not come begins one more instead of waiting: another thread may be
+  // A thread that would have to wait begins one more block instead, because another thread may be
   // descheduled.
   static constexpr int kAhead = 2;
 
-  // The blocks that a thread has begun and not ended, in order.
+  // The blocks that a thread has begun but not ended, in order.
   class Begun {
    public:
     bool empty() const { return count_ == 0; }

@@ -1,10 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the engine calls the tensors of a call: matrices whose rows are contiguous, vectors, and what they
-// make together. problem/matrices.h makes them of the views of the public API, and checks these.
+// The engine's types for the tensors of a call: matrices with contiguous rows, vectors, and structures of
+// them. core/tensors.h checks the views of the public API and converts them to these types.
 //
-// Strides are in elements. One that is left out, or std::nullopt, means that rows, or sequences, follow one
-// another; no number stands for that. A stride that no step is taken with (of one row, of one sequence, or
-// of a tensor without elements) may be anything; every other one is at least a row.
+// Strides are in elements. An omitted stride, or std::nullopt, means that rows or sequences are contiguous. A
+// stride that is not used (of a single row, of a single sequence, or of a tensor without elements) may be
+// anything; every other stride is at least a row.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,7 @@
 
 namespace logitless {
 
-/// A row-major matrix: element (r, c) stands at data[r * stride + c]; stride is in elements and at
-/// least cols.
+/// A row-major matrix: element (r, c) is data[r * stride + c], with stride >= cols.
 struct ConstMatrix {
   const void* data = nullptr;     ///< element (0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -30,21 +29,20 @@ struct ConstMatrix {
   int64_t stride = 0;             ///< from one row to the next, in elements
 
   ConstMatrix() = default;
-  /// Without a stride the rows follow one another.
+  /// Without a stride the rows are contiguous.
   ConstMatrix(const void* data_, DType dtype_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_.value_or(cols_)) {}
-  /// Does the same for a typed pointer.
   template <class T>
   ConstMatrix(const T* data_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : ConstMatrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
-  /// Returns the view of it; none where there is none.
+  /// The view; absent if the matrix is empty and has no data.
   operator ConstTensor() const {
     if (!data && rows == 0 && cols == 0) return {};
     return {data, dtype, {rows, cols}, {stride, 1}};
   }
 };
 
-/// A writable row-major matrix. data == nullptr means that this output is not wanted.
+/// A writable row-major matrix. data == nullptr: this output is not requested.
 struct Matrix {
   void* data = nullptr;           ///< element (0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
@@ -53,14 +51,12 @@ struct Matrix {
   int64_t stride = 0;             ///< from one row to the next, in elements
 
   Matrix() = default;
-  /// Without a stride the rows follow one another.
   Matrix(void* data_, DType dtype_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : data(data_), dtype(dtype_), rows(rows_), cols(cols_), stride(stride_.value_or(cols_)) {}
-  /// Does the same for a typed pointer.
   template <class T>
   Matrix(T* data_, int64_t rows_, int64_t cols_, std::optional<int64_t> stride_ = {})
       : Matrix(data_, DTypeOf<T>::value, rows_, cols_, stride_) {}
-  /// Returns the view of it; none where it is not wanted.
+  /// The view; absent if the output is not requested.
   operator Tensor() const {
     if (!data) return {};
     return {data, dtype, {rows, cols}, {stride, 1}};
@@ -74,67 +70,61 @@ struct ConstVector {
   int64_t size = 0;               ///< in elements
 
   ConstVector() = default;
-  /// Takes `size_` elements from `data_` on.
   ConstVector(const void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
-  /// Does the same for a typed pointer.
   template <class T>
   ConstVector(const T* data_, int64_t size_) : ConstVector(data_, DTypeOf<T>::value, size_) {}
-  /// Returns the view of it; none where it is empty.
+  /// The view; absent if the vector is empty.
   operator ConstTensor() const {
     if (!data && size == 0) return {};
     return {data, dtype, {size}};
   }
 };
 
-/// A writable contiguous vector. data == nullptr means that this output is not wanted.
+/// A writable contiguous vector. data == nullptr: this output is not requested.
 struct Vector {
   void* data = nullptr;           ///< element 0
   DType dtype = DType::kFloat32;  ///< of the elements
   int64_t size = 0;               ///< in elements
 
   Vector() = default;
-  /// Takes `size_` elements from `data_` on.
   Vector(void* data_, DType dtype_, int64_t size_) : data(data_), dtype(dtype_), size(size_) {}
-  /// Does the same for a typed pointer.
   template <class T>
   Vector(T* data_, int64_t size_) : Vector(data_, DTypeOf<T>::value, size_) {}
-  /// Returns the view of it; none where it is not wanted.
+  /// The view; absent if the output is not requested.
   operator Tensor() const {
     if (!data) return {};
     return {data, dtype, {size}};
   }
 };
 
-/// The hidden states of N tokens, [N, H], one row per token, and the borders of the sequences among them.
-/// Sequences of different lengths are packed (`offsets`).
+/// The hidden states of N tokens, [N, H], one row per token, and their division into sequences. Sequences of
+/// different lengths are packed (`offsets`).
 struct HiddenStates {
   ConstMatrix states;  ///< [N, H]
-  /// The number of sequences of equal length; N must be a multiple of it. 0 is an empty batch, [0, T, H],
-  /// which has no rows. It is unused when offsets is not empty.
+  /// The number of sequences of equal length; N is a multiple of it. 0: an empty batch, [0, T, H], without
+  /// rows. Unused if offsets is not empty.
   int64_t sequences = 1;
-  /// For packed sequences (cu_seqlens) these hold 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N.
-  /// Sequence s holds the rows [offsets[s], offsets[s + 1]).
+  /// Packed sequences (cu_seqlens): 0 = offsets[0] <= offsets[1] <= ... <= offsets.back() = N. Sequence s has
+  /// the rows [offsets[s], offsets[s + 1]).
   std::span<const int64_t> offsets;
-  /// The step from one sequence of `states` to the next, in elements, at least H; unset, the
-  /// sequences follow one another. Position t of sequence b begins at element
-  /// b * batch_stride + t * states.stride, so that a slice such as hidden[:, :-1], or the transpose of [T, B,
-  /// H], can be given. It is not for packed sequences.
+  /// Elements from one sequence of `states` to the next, at least H; unset: sequences are contiguous.
+  /// Position t of sequence b begins at element b * batch_stride + t * states.stride, which allows a slice
+  /// such as hidden[:, :-1] or the transpose of [T, B, H]. Not for packed sequences.
   std::optional<int64_t> batch_stride;
 
   HiddenStates() = default;
-  /// Takes [N, H] as one sequence.
+  /// [N, H] as a single sequence.
   HiddenStates(ConstMatrix states_) : states(states_) {}
-  /// Takes [B, T, H] with N = B * T rows.
+  /// [B, T, H] with N = B * T rows.
   HiddenStates(ConstMatrix states_, int64_t batch) : states(states_), sequences(batch) {}
-  /// Takes packed sequences.
+  /// Packed sequences.
   HiddenStates(ConstMatrix states_, std::span<const int64_t> offsets_) : states(states_), offsets(offsets_) {}
-  /// Takes [B, T, H]: element (b, t, h) stands at data[b * batch_stride + t * row_stride + h].
+  /// [B, T, H]: element (b, t, h) is data[b * batch_stride + t * row_stride + h].
   HiddenStates(const void* data, DType dtype, int64_t batch, int64_t time, int64_t hidden,
                std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride = {})
       : states(data, dtype, detail::saturated_product(batch, time), hidden, row_stride),
         sequences(batch),
         batch_stride(batch_stride_) {}
-  /// Does the same for a typed pointer.
   template <class T>
   HiddenStates(const T* data, int64_t batch, int64_t time, int64_t hidden, std::optional<int64_t> batch_stride_ = {},
                std::optional<int64_t> row_stride = {})
@@ -146,15 +136,14 @@ struct HiddenStates {
   int64_t hidden_size() const { return states.cols; }
 };
 
-/// Which way round the head's weight is stored.
+/// The memory layout of the head's weight.
 enum class HeadLayout {
   kHiddenVocab,  ///< weight is [H, V]: logits = hidden · weight
-  /// Weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF). This layout is
-  /// the default.
+  /// Weight is [V, H]: logits = hidden · weightᵀ (tied embeddings, PyTorch's nn.Linear, GGUF). The default.
   kVocabHidden,
 };
 
-/// The names of layouts.
+/// The names of HeadLayout.
 template <>
 inline constexpr std::array kNamesOf<HeadLayout> = {"hidden_vocab", "vocab_hidden"};
 
@@ -164,56 +153,54 @@ struct PackedMatrix {
   Packing packing = Packing::kInt8;  ///< of all rows
   int64_t rows = 0;                  ///< may be 0
   int64_t cols = 0;                  ///< positive, and a multiple of the numbers of a block
-  /// From one row to the next, in bytes. Left out, the rows follow one another.
+  /// Bytes from one row to the next; unset: rows are contiguous.
   std::optional<int64_t> row_bytes = {};
-  /// Of kInt8 and kNf4: [rows, cols / group]; otherwise null.
+  /// kInt8, kNf4: [rows, cols / group]; otherwise null.
   const float* scales = nullptr;
-  /// Of kInt8 and kNf4: how many numbers of a row share a scale, a divisor of cols, even for kNf4; 0: all.
+  /// kInt8, kNf4: numbers of a row that share a scale, a divisor of cols, even for kNf4; 0: all.
   int64_t group = 0;
 
-  /// Tells whether there is one.
+  /// Returns whether there is a matrix.
   bool given() const { return data || rows != 0 || cols != 0; }
 };
 
-/// LoraAdapter.
+/// The matrices of a LoraAdapter.
 struct LoraMatrices {
   ConstMatrix a;            ///< [r, H]
-  ConstMatrix b;            ///< [V, r], or, with LmHead::vocab_ids, a row for each entry that the weight has
+  ConstMatrix b;            ///< [V, r]; with LmHead::vocab_ids, one row per entry of the weight
   double scale = 1;         ///< s
   ConstMatrix states = {};  ///< [N, r] in place of a
 
-  /// Tells whether there is one.
+  /// Returns whether there is an adapter.
   bool given() const { return a.data || b.data || a.rows != 0 || b.rows != 0 || has_states(); }
-  /// Tells whether there are states in place of a.
+  /// Returns whether there are states in place of a.
   bool has_states() const { return states.data || states.rows != 0 || states.cols != 0; }
   /// Returns r.
   int64_t rank() const { return has_states() ? states.cols : a.rows; }
 };
 
-/// LmHead.
+/// The matrices of an LmHead.
 struct HeadMatrices {
-  ConstMatrix weight;                            ///< [V, H] or [H, V], as `layout` says
+  ConstMatrix weight;                            ///< [V, H] or [H, V], see `layout`
   HeadLayout layout = HeadLayout::kVocabHidden;  ///< of weight
   ConstVector bias;                              ///< [V], or empty
-  double softcap = 0;                            ///< or 0 for none
+  double softcap = 0;                            ///< 0: none
   PackedMatrix packed = {};                      ///< [V, H] in place of weight
   std::span<const int64_t> ids = {};             ///< LmHead::vocab_ids
-  LoraMatrices lora = {};                        ///< left as it is, there is none
+  LoraMatrices lora = {};                        ///< default: absent
 
   HeadMatrices() = default;
-  /// Makes a head without bias and softcap.
   HeadMatrices(ConstMatrix weight_, HeadLayout layout_ = HeadLayout::kVocabHidden) : weight(weight_), layout(layout_) {}
-  /// Makes a head of a packed matrix, without bias and softcap.
   HeadMatrices(PackedMatrix packed_) : packed(packed_) {}
 
-  /// Tells whether there is any part of one.
+  /// Returns whether any part is set.
   bool given() const { return weight.data || packed.given() || !ids.empty() || bias.data || lora.given(); }
   /// Returns H.
   int64_t hidden_size() const {
     if (packed.given()) return packed.cols;
     return layout == HeadLayout::kHiddenVocab ? weight.rows : weight.cols;
   }
-  /// Returns how many vocabulary entries the weight has.
+  /// Returns the number of vocabulary entries of the weight.
   int64_t stored_entries() const {
     if (packed.given()) return packed.rows;
     return layout == HeadLayout::kHiddenVocab ? weight.cols : weight.rows;
@@ -222,41 +209,36 @@ struct HeadMatrices {
   int64_t vocab_size() const { return ids.empty() ? stored_entries() : static_cast<int64_t>(ids.size()); }
 };
 
-/// Targets are one id a token, int32 or int64. Id i = b * time + t stands at
-/// data[b * batch_stride + t * stride], so that a slice such as targets[:, 1:] of [B, T + 1] needs no copy.
+/// One id per token, int32 or int64. Id i = b * time + t is data[b * batch_stride + t * stride], so a slice
+/// such as targets[:, 1:] of [B, T + 1] needs no copy.
 struct Targets {
   const int32_t* data32 = nullptr;  ///< id 0, or null
   const int64_t* data64 = nullptr;  ///< id 0, when data32 is null
   int64_t size = 0;                 ///< N
-  int64_t stride = 1;               ///< from one id to the next of its sequence, in elements; positive
-  /// T, the number of ids of a sequence, of which size is a multiple; with 0 one sequence holds all.
+  int64_t stride = 1;               ///< elements from one id of a sequence to the next; positive
+  /// T, the ids per sequence, a divisor of size; 0: a single sequence.
   int64_t time = 0;
-  /// The step from one sequence to the next, in elements; it is positive where there are several.
+  /// Elements from one sequence to the next; positive if there are several.
   int64_t batch_stride = 0;
 
   Targets() = default;
-  /// Takes `size_` ids from `data` on.
   Targets(const int32_t* data, int64_t size_) : data32(data), size(size_) {}
-  /// Takes `size_` ids from `data` on.
   Targets(const int64_t* data, int64_t size_) : data64(data), size(size_) {}
-  /// Takes [B, T]. Without a batch_stride the sequences follow one another.
+  /// [B, T]. Without a batch_stride the sequences are contiguous.
   Targets(const int32_t* data, int64_t batch, int64_t time_, std::optional<int64_t> batch_stride_ = {},
           int64_t stride_ = 1)
       : data32(data), size(detail::saturated_product(batch, time_)) {
     set_strides(time_, batch_stride_, stride_);
   }
-  /// Takes [B, T]. Without a batch_stride the sequences follow one another.
   Targets(const int64_t* data, int64_t batch, int64_t time_, std::optional<int64_t> batch_stride_ = {},
           int64_t stride_ = 1)
       : data64(data), size(detail::saturated_product(batch, time_)) {
     set_strides(time_, batch_stride_, stride_);
   }
-  /// Takes all of a span, array or vector.
   Targets(std::span<const int32_t> ids) : data32(ids.data()), size(static_cast<int64_t>(ids.size())) {}
-  /// Takes all of a span, array or vector.
   Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
 
-  /// Returns the view of them; none where there are none.
+  /// The view; absent if there are no targets.
   operator ConstTensor() const {
     const void* data = data32 ? static_cast<const void*>(data32) : data64;
     const DType dtype = data32 ? DType::kInt32 : DType::kInt64;
@@ -279,22 +261,21 @@ struct Targets {
   }
 };
 
-/// Logits are [B, T, V]: element (b, t, v) stands at data[b * batch_stride + t * row_stride + v]. They may be
-/// any strided slice such as logits[:, :-1, :], or the transpose of [T, B, V]. Strides are in elements and at
-/// least V. Row i = b * T + t is token i of targets, temperatures and all results. They are final raw logits:
-/// no bias and no softcap is applied to them. Tensors of float32, bfloat16 and float16 are computed in
-/// float32, those of float64 in float64.
+/// Finished logits [B, T, V]: element (b, t, v) is data[b * batch_stride + t * row_stride + v], with strides
+/// of at least V. Any strided slice is possible, such as logits[:, :-1, :] or the transpose of [T, B, V]. Row
+/// i = b * T + t is token i of targets, temperatures and all results. They are final raw logits: no bias and
+/// no softcap is applied. float32, bfloat16 and float16 are computed in float32, float64 in float64.
 struct FinishedLogits {
   const void* data = nullptr;     ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
   int64_t batch = 0;              ///< B, sequences
-  int64_t time = 0;               ///< T, positions of each
+  int64_t time = 0;               ///< T, positions per sequence
   int64_t vocab = 0;              ///< V
-  int64_t batch_stride = 0;       ///< from one sequence to the next, in elements
-  int64_t row_stride = 0;         ///< from one position to the next, in elements
+  int64_t batch_stride = 0;       ///< elements from one sequence to the next
+  int64_t row_stride = 0;         ///< elements from one position to the next
 
   FinishedLogits() = default;
-  /// Without a stride the rows, or the sequences, follow one another.
+  /// Without strides the rows and sequences are contiguous.
   FinishedLogits(const void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
                  std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
       : data(data_),
@@ -304,7 +285,6 @@ struct FinishedLogits {
         vocab(vocab_),
         batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
         row_stride(row_stride_.value_or(vocab_)) {}
-  /// Does the same for a typed pointer.
   template <class T>
   FinishedLogits(const T* data_, int64_t batch_, int64_t time_, int64_t vocab_,
                  std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
@@ -312,26 +292,24 @@ struct FinishedLogits {
 
   /// Returns N = B T.
   int64_t tokens() const { return detail::saturated_product(batch, time); }
-  /// Returns the view of them.
   operator ConstTensor() const { return {data, dtype, {batch, time, vocab}, {batch_stride, row_stride, 1}}; }
 };
 
-/// Where dL/dlogits goes; with data == nullptr it is not wanted. It has the logits' shape, and their
-/// type or float32 (float64, and nothing else, for float64 logits). It is either a buffer apart from the
-/// logits and every other input, or exactly the logits: the same pointer, type and strides (in place). Rows
-/// may not overlap: one of the two strides must step over all that the other one covers. It is overwritten;
-/// rows that take no part get zeros.
+/// The output of dL/dlogits; data == nullptr: not requested. It has the logits' shape, and their type or
+/// float32 (for float64 logits float64 only). Either a buffer that overlaps no input, or exactly the logits:
+/// the same pointer, type and strides (in place). Rows may not overlap: one of the two strides must be larger
+/// than the extent covered by the other. Always overwritten; rows that take no part get zeros.
 struct LogitsGradient {
   void* data = nullptr;           ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements
   int64_t batch = 0;              ///< B, sequences
-  int64_t time = 0;               ///< T, positions of each
+  int64_t time = 0;               ///< T, positions per sequence
   int64_t vocab = 0;              ///< V
-  int64_t batch_stride = 0;       ///< from one sequence to the next, in elements
-  int64_t row_stride = 0;         ///< from one position to the next, in elements
+  int64_t batch_stride = 0;       ///< elements from one sequence to the next
+  int64_t row_stride = 0;         ///< elements from one position to the next
 
   LogitsGradient() = default;
-  /// Without a stride the rows, or the sequences, follow one another.
+  /// Without strides the rows and sequences are contiguous.
   LogitsGradient(void* data_, DType dtype_, int64_t batch_, int64_t time_, int64_t vocab_,
                  std::optional<int64_t> batch_stride_ = {}, std::optional<int64_t> row_stride_ = {})
       : data(data_),
@@ -341,12 +319,11 @@ struct LogitsGradient {
         vocab(vocab_),
         batch_stride(batch_stride_.value_or(detail::saturated_product(time_, row_stride_.value_or(vocab_)))),
         row_stride(row_stride_.value_or(vocab_)) {}
-  /// Does the same for a typed pointer.
   template <class T>
   LogitsGradient(T* data_, int64_t batch_, int64_t time_, int64_t vocab_, std::optional<int64_t> batch_stride_ = {},
                  std::optional<int64_t> row_stride_ = {})
       : LogitsGradient(data_, DTypeOf<T>::value, batch_, time_, vocab_, batch_stride_, row_stride_) {}
-  /// Returns the view of it; none where it is not wanted.
+  /// The view; absent if the output is not requested.
   operator Tensor() const {
     if (!data) return {};
     return {data, dtype, {batch, time, vocab}, {batch_stride, row_stride, 1}};
@@ -356,7 +333,7 @@ struct LogitsGradient {
 /// Receives each finished vocabulary tile of d_weight, in the head's layout (WeightGradientSink).
 using WeightTileSink = std::function<void(int64_t first, int64_t count, const ConstMatrix& tile)>;
 
-/// Gradients.
+/// The matrices of Gradients.
 struct GradientMatrices {
   Matrix d_hidden = {};                             ///< [N, H]
   Matrix d_weight = {};                             ///< the head's shape and layout
@@ -365,24 +342,23 @@ struct GradientMatrices {
   Matrix d_lora_b = {};                             ///< [V, r]
   Matrix d_lora_states = {};                        ///< [N, r]
   WriteMode d_hidden_mode = WriteMode::kOverwrite;  ///< of d_hidden
-  WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; a sink has none
+  WriteMode d_weight_mode = WriteMode::kOverwrite;  ///< of d_weight; not used with a sink
   WriteMode d_bias_mode = WriteMode::kOverwrite;    ///< of d_bias
   WriteMode d_lora_mode = WriteMode::kOverwrite;    ///< of d_lora_a, d_lora_b and d_lora_states
   WeightTileSink weight_sink = {};                  ///< in place of d_weight
-  /// The step from one sequence of d_hidden to the next, as HiddenStates::batch_stride.
+  /// Elements from one sequence of d_hidden to the next, like HiddenStates::batch_stride.
   std::optional<int64_t> d_hidden_batch_stride = {};
   LogitsGradient d_logits = {};   ///< of finished logits
-  BackwardOptions backward = {};  ///< how they are made
+  BackwardOptions backward = {};  ///< how the gradients are computed
 
-  /// Tells whether anything is wanted: where nothing is, a call runs forward only.
+  /// Returns whether any gradient is requested. If not, a call runs forward only.
   bool any() const { return wants_d_hidden() || wants_head() || d_lora_states.data || d_logits.data; }
-  /// Tells whether d_hidden is wanted.
   bool wants_d_hidden() const { return d_hidden.data != nullptr; }
-  /// Tells whether the gradient of some part of the head is wanted.
+  /// Returns whether the gradient of any part of the head is requested.
   bool wants_head() const { return d_weight.data || d_bias.data || weight_sink || d_lora_a.data || d_lora_b.data; }
 };
 
-/// A second model over the same vocabulary, which is read and never differentiated.
+/// A second model over the same vocabulary; it has no gradient.
 struct TeacherMatrices {
   HiddenStates hidden;                        ///< [N, H of the teacher]
   HeadMatrices head;                          ///< as many vocabulary entries as the student's
@@ -390,13 +366,11 @@ struct TeacherMatrices {
   FinishedLogits logits = {};                 ///< in place of hidden and head
 
   TeacherMatrices() = default;
-  /// Takes a teacher of states and a head.
   TeacherMatrices(HiddenStates hidden_, HeadMatrices head_, std::optional<DType> round_logits_to_ = {})
       : hidden(hidden_), head(head_), round_logits_to(round_logits_to_) {}
-  /// Takes a teacher of finished logits.
   TeacherMatrices(FinishedLogits logits_) : logits(logits_) {}
 
-  /// Tells whether it has logits in place of hidden and head.
+  /// Returns whether it has finished logits in place of hidden and head.
   bool has_logits() const { return logits.data || logits.batch != 0 || logits.time != 0 || logits.vocab != 0; }
 };
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where the rows of a packed matrix stand.
+// Addresses and sizes of the rows of a packed matrix.
 #pragma once
 
 #include <cstddef>
@@ -11,22 +11,22 @@
 
 namespace logitless::core {
 
-/// Returns the bytes of the numbers of a row, without its scales.
+/// Returns the bytes of a row's numbers, without scales.
 inline int64_t row_bytes(const PackedMatrix& matrix) {
   const PackedBlock block = block_of(matrix.packing);
   return matrix.cols / block.numbers * block.bytes;
 }
-/// Returns the step from one row to the next, in bytes.
+/// Returns the bytes from one row to the next.
 inline int64_t row_step(const PackedMatrix& matrix) { return matrix.row_bytes.value_or(row_bytes(matrix)); }
 inline const std::byte* row_of(const PackedMatrix& matrix, int64_t row) {
   return static_cast<const std::byte*>(matrix.data) + row * row_step(matrix);
 }
-/// Returns how many scales a row has.
+/// Returns the number of scales per row.
 inline int64_t row_scales(const PackedMatrix& matrix) {
   if (!has_scales_apart(matrix.packing)) return 0;
   return matrix.group > 0 ? matrix.cols / matrix.group : 1;
 }
-/// Returns the bytes from the first number to behind the last one, and those of all scales.
+/// Returns the bytes from the first to the last number, and the bytes of all scales.
 inline size_t packed_bytes(const PackedMatrix& matrix) {
   if (matrix.rows == 0) return 0;
   return static_cast<size_t>((matrix.rows - 1) * row_step(matrix) + row_bytes(matrix));
@@ -43,7 +43,7 @@ inline PackedMatrix rows_of(const PackedMatrix& matrix, int64_t first, int64_t c
   return out;
 }
 
-/// Checks shape, step, scales and pointers. Throws InvalidInput.
+/// Checks shape, row step, scales and pointers. Throws InvalidInput.
 void check_packed(std::string_view name, const PackedMatrix& matrix);
 
 }  // namespace logitless::core

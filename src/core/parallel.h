@@ -1,9 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The library's OpenMP regions. What a region runs (a backend, a kernel, a caller's callback) may
-// throw, and an exception that leaves a region ends the process: so every region is opened here, where the
-// first exception is kept and thrown again behind it. A team may be smaller than asked for (OMP_THREAD_LIMIT,
-// OMP_DYNAMIC, a region around it), but is never larger: omp_get_thread_num() is below `threads` in all of
-// them.
+// The library's OpenMP regions. Code in a region (a backend, a kernel, a caller's callback) may throw, but an
+// exception that leaves a region ends the process. So these functions open all regions: they store the
+// first exception and throw it after the region. A team may be smaller than requested (OMP_THREAD_LIMIT,
+// OMP_DYNAMIC, an outer region) but never larger: omp_get_thread_num() is always below `threads`.
 #pragma once
 
 #include <omp.h>
@@ -16,8 +15,8 @@
 
 namespace logitless::core {
 
-/// Calls work(i) for every i in [0, count), in any order on a team of at most `threads`. Throws what the
-/// first work that failed has thrown; the work that had not begun by then is left out.
+/// Calls work(i) for every i in [0, count), in any order, on a team of at most `threads`. Throws the first
+/// exception of the work; work that has not begun by then is skipped.
 template <class Work>
 void parallel_for(int threads, int64_t count, const Work& work) {
   FirstError error;
@@ -31,8 +30,8 @@ void parallel_for(int threads, int64_t count, const Work& work) {
   error.rethrow();
 }
 
-/// Calls work(begin, end) for nearly equal parts of [0, count), one for each thread of a team of at most
-/// `threads`. For one thread it opens no region.
+/// Calls work(begin, end) for nearly equal parts of [0, count), one per thread of a team of at most
+/// `threads`. Opens no region for a single part.
 template <class Work>
 void parallel_ranges(int threads, int64_t count, const Work& work) {
   const int64_t parts = std::min<int64_t>(threads, count);
@@ -43,8 +42,8 @@ void parallel_ranges(int threads, int64_t count, const Work& work) {
   }
 }
 
-/// Calls work(error) on every thread of a team of at most `threads`. `work` runs what may throw by
-/// error.guard(), so that threads that wait for each other all learn of it.
+/// Calls work(error) on every thread of a team of at most `threads`. `work` wraps code that may throw in
+/// error.guard(), so that threads that wait for each other all notice a failure.
 template <class Work>
 void parallel_team(int threads, const Work& work) {
   FirstError error;
@@ -57,24 +56,23 @@ void parallel_team(int threads, const Work& work) {
   error.rethrow();
 }
 
-/// Calls submit(error) on the first thread of a team of at most `threads`, which runs the tasks that it
-/// submits until all are done. The body of each task is run by error.guard(), and takes nothing from the
-/// current store.
+/// Calls submit(error) on the first thread of a team of at most `threads`, which runs the submitted tasks
+/// until all are done. Each task's body runs in error.guard(), and may not allocate from the current store.
 template <class Submit>
 void parallel_tasks(int threads, const Submit& submit) {
   FirstError error;
 #pragma omp parallel num_threads(threads)
   {
-// This is not `single`, because libgomp 12 never frees the dependence table of a worker that submits tasks,
-// only that of thread 0.
+// Not `single`, because libgomp 12 frees the dependence table only of thread 0, not of a worker that submits
+// tasks.
 #pragma omp master
     submit(error);
   }
   error.rethrow();
 }
 
-/// Returns how many threads a region of `threads` gets here and now. Only the same thread, with the same
-/// settings, gets as many next time, and under omp_get_dynamic() not even that.
+/// Returns the team size that a region of `threads` threads gets now. Only the same thread with the same
+/// settings gets the same size again, and not even then under omp_get_dynamic().
 inline int team_size(int threads) {
   int size = 1;
 #pragma omp parallel num_threads(threads)

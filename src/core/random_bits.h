@@ -5,8 +5,8 @@
 
 namespace logitless::core {
 
-/// Returns 64 bits that look random and depend on nothing but the key (SplitMix64: Steele, Lea and Flood
-/// 2014). A choice that reads them is the same for every order of the work.
+/// Returns 64 pseudo-random bits that depend only on the key (SplitMix64: Steele, Lea and Flood 2014), so
+/// choices based on them are independent of the order of work.
 inline uint64_t random_bits(uint64_t key) {
   uint64_t z = key + 0x9e3779b97f4a7c15;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
@@ -14,15 +14,15 @@ inline uint64_t random_bits(uint64_t key) {
   return z ^ (z >> 31);
 }
 
-/// A systematic sample (Madow 1949): one random number decides about all items, whose chances of being taken
-/// are added up, and an item is taken where the sum reaches a whole number. The same chances always give the
-/// same number of items, or one more.
+/// A systematic sample (Madow 1949) from a single random number: the items' probabilities are summed, and an
+/// item is taken when the sum reaches a whole number. The same probabilities always give the same number of
+/// items, or one more.
 class SystematicSample {
  public:
-  /// `bits` are random_bits().
+  /// `bits` come from random_bits().
   explicit SystematicSample(uint64_t bits) : sum_(static_cast<double>(bits >> 11) * 0x1p-53) {}
 
-  /// Returns whether the next item is taken, whose chance is from 0 to 1.
+  /// Returns whether the next item is taken; `chance`, in [0, 1], is its probability.
   bool takes(double chance) {
     sum_ += chance;
     if (sum_ < 1) return false;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Locks of rows that several threads work on: those of different stretches of the vocabulary.
+// Locks for rows that several threads work on, each for its own stretch of the vocabulary.
 #pragma once
 
 #include <array>
@@ -9,16 +9,16 @@
 
 namespace logitless::core {
 
-/// Rows share a fixed number of locks: a thread that holds one must not take another.
+/// Rows share a fixed number of locks, so a thread that holds one must not take another.
 class RowLocks {
  public:
-  /// Holds the lock of a row until it goes out of scope.
+  /// Locks a row for the lifetime of the result.
   std::unique_lock<std::mutex> lock(int64_t row) {
     return std::unique_lock(locks_[static_cast<size_t>(row) % locks_.size()]);
   }
 
  private:
-  std::array<std::mutex, 64> locks_;  // teams are smaller, and the rows of a block follow one another
+  std::array<std::mutex, 64> locks_;  // teams are smaller, and the rows of a block are consecutive
 };
 
 }  // namespace logitless::core

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A call's memory comes from the heap, or from the Workspace of its Context.
+// The memory of a call comes from the heap, or from the Workspace of its Context.
 #pragma once
 
 #include <cstddef>
@@ -13,31 +13,32 @@
 
 namespace logitless::core {
 
-/// A Store holds memory that is used again. A block that was freed serves the next request that it fits, so
-/// that what is asked for over and over is allocated once. Any number of threads may use one Store.
+/// Holds memory for reuse: a freed block serves the next request that it fits, so repeated requests allocate
+/// only once. Any number of threads may use one Store.
 class Store {
  public:
   Store() = default;
-  /// With `returns_pages`, pages go back to the system when the store is destroyed; the heap may keep them.
+  /// With `returns_pages`, pages return to the system when the store is destroyed; without it, the heap may
+  /// keep them.
   explicit Store(bool returns_pages) : returns_pages_(returns_pages) {}
   ~Store();
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
-  /// Returns memory that is aligned as operator new aligns it. Throws std::bad_alloc.
+  /// Returns memory with the alignment of operator new. Throws std::bad_alloc.
   void* allocate(size_t bytes);
   void free(void* data) noexcept;
 
-  /// Returns `count` entries of `value`, in the memory of a column that was given back, where there is one.
+  /// Returns `count` copies of `value`, in the memory of a column that was given back, if there is one.
   template <class T>
   std::vector<T> take_column(size_t count, T value);
-  /// Keeps the memory of a column for the next one.
+  /// Stores the memory of a column for take_column().
   template <class T>
   void give_back(std::vector<T>& column) noexcept;
 
-  /// Returns the bytes of all blocks that it holds, in use or not, and of the columns that no call has taken.
+  /// Returns the bytes of all blocks, in use or not, and of the stored columns.
   size_t bytes() const;
-  /// Frees what is not in use.
+  /// Frees unused memory.
   void release() noexcept;
 
  private:
@@ -48,22 +49,22 @@ class Store {
   };
   void release_unused() noexcept;
   template <class T>
-  std::vector<std::vector<T>>& columns();  // the spare ones
+  std::vector<std::vector<T>>& columns();  // columns that were given back
 
   const bool returns_pages_ = false;
   mutable std::mutex mutex_;
   std::vector<Block> blocks_;
   size_t bytes_ = 0;        // bytes of all blocks
   size_t in_use_ = 0;       // bytes of the blocks in use
-  size_t most_in_use_ = 0;  // the most that in_use_ was since release()
+  size_t most_in_use_ = 0;  // maximum of in_use_ since release()
   std::vector<std::vector<double>> double_columns_;
   std::vector<std::vector<int64_t>> int64_columns_;
 };
 
-/// Returns the store of the call that this thread works on; null stands for the heap.
+/// Returns the store of the call that this thread works on; null: the heap.
 Store* current_store();
 
-/// Makes a store this thread's current one for as long as the scope lives.
+/// Makes a store this thread's current store for the scope's lifetime.
 class StoreScope {
  public:
   explicit StoreScope(Store* store);
@@ -75,7 +76,7 @@ class StoreScope {
   Store* before_;
 };
 
-/// An Allocator allocates from the store that was current when the container was made.
+/// Allocates from the store that was current when the container was created.
 template <class T>
 class Allocator {
  public:
@@ -104,11 +105,11 @@ class Allocator {
   Store* store_;
 };
 
-/// Everything in a call that is not returned is kept in such arrays.
+/// The container for all memory of a call that is not returned.
 template <class T>
 using Array = std::vector<T, Allocator<T>>;
 
-/// Makes an object in the current store.
+/// Creates an object in the current store.
 template <class T, class... Arguments>
 std::shared_ptr<T> make_shared(Arguments&&... arguments) {
   return std::allocate_shared<T>(Allocator<T>(), std::forward<Arguments>(arguments)...);

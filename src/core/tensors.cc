@@ -18,7 +18,7 @@ std::string listed(const std::array<int64_t, 3>& numbers, int axes) {
   return text + "]";
 }
 
-// Tells whether the elements of this axis are contiguous.
+// Returns whether the elements of this axis are contiguous.
 bool steps_by_one(const ConstTensor& tensor, int axis) {
   const auto i = static_cast<size_t>(axis);
   return tensor.strides[i] == 1 || tensor.sizes[i] <= 1 || tensor.count() == 0;
@@ -272,7 +272,7 @@ void set_gradients(const Gradients& given, HeadLayout layout, GradientMatrices& 
 
 ByteRange range_of(std::string_view name, const ConstTensor& tensor) {
   if (tensor.count() == 0) return {name, 0, 0};
-  // What does not fit is refused when the tensor is checked, which may come later.
+  // A tensor that does not fit is refused when it is checked, which may be later.
   int64_t last = 1, step = 0;
   for (size_t i = 0; i < static_cast<size_t>(std::min(tensor.axes, 3)); ++i) {
     if (__builtin_mul_overflow(tensor.sizes[i] - 1, tensor.strides[i], &step)) return {name, 0, 0};

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one place where views of the public API are checked by themselves, and become what the engine works
-// with. What must agree between tensors is checked in problem/ and loss/.
+// The only place that checks each view of the public API by itself, and converts it for the engine. problem/
+// and loss/ check that tensors agree with each other.
 #pragma once
 
 #include <string>
@@ -19,10 +19,10 @@ inline constexpr Role kVectorRole = numbers("[B], [N] or [B, T]");
 
 /// Returns e.g. "int32, int64", or "floats" for the four float types.
 std::string elements_text(const Role& role);
-/// Throws InvalidInput unless the argument of this name and role accepts the tensor.
+/// Throws InvalidInput unless an argument of this name and role accepts the tensor.
 void check_tensor(std::string_view name, const ConstTensor& tensor, const Role& role);
 
-// Conversions, which check. What is not given becomes what is empty.
+// Conversions with checks. An absent tensor becomes an empty one.
 
 ConstVector vector_of(std::string_view name, const ConstTensor& tensor, const Role& role = kVectorRole);
 ConstMatrix matrix_of(std::string_view name, const ConstTensor& tensor, const char* shape);
@@ -30,10 +30,11 @@ Targets targets_of(std::string_view name, const ConstTensor& tensor, const Role&
 HiddenStates hidden_of(const Logits& logits);
 HeadMatrices head_of(const LmHead& head);
 FinishedLogits logits_of(std::string_view name, const ConstTensor& logits);
-/// Sets `out`, which is as it was made, to the gradients of a head of this layout, or of finished logits.
+/// Sets the default-constructed `out` to the gradients for a head of this layout, or for finished logits.
 void set_gradients(const Gradients& gradients, HeadLayout layout, GradientMatrices& out);
 
-/// Returns what the elements of a tensor cover. It has been checked, or is not given.
+/// Returns the bytes that the tensor covers. The tensor may be absent, or unchecked: a range that does not
+/// fit is empty, and the check refuses the tensor.
 ByteRange range_of(std::string_view name, const ConstTensor& tensor);
 
 }  // namespace logitless::core

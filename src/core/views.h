@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Typed access to the public, untyped views. All offsets are 64-bit.
+// Typed access to untyped memory. All offsets are 64-bit.
 #pragma once
 
 #include <cstddef>
@@ -9,11 +9,11 @@
 
 namespace logitless::core {
 
-/// Tells whether sums are float64: they are for float64, and float32 for all other types.
+/// Returns whether sums are float64: yes for float64, no (float32) for all other types.
 constexpr bool sums_in_double(DType dtype) { return dtype == DType::kFloat64; }
 
-/// Tells whether elements of this type are narrower than their sums: they are widened before any arithmetic,
-/// and rounded once when stored.
+/// Returns whether elements of this type are narrower than their sums: they are widened before any
+/// arithmetic, and rounded once when stored.
 template <class Sum>
 constexpr bool is_narrow(DType dtype) {
   return dtype != DTypeOf<Sum>::value;
@@ -26,7 +26,8 @@ inline void* element(void* data, DType dtype, int64_t index) {
   return static_cast<std::byte*>(data) + index * static_cast<int64_t>(size_of(dtype));
 }
 
-/// Returns the matrix with a stride that a BLAS takes: with fewer than two rows a caller's may be anything.
+/// Returns the matrix with a stride that a BLAS accepts; a caller's stride may be anything with fewer than
+/// two rows.
 template <class AnyMatrix>
 AnyMatrix with_used_stride(AnyMatrix matrix) {
   if (matrix.rows < 2) matrix.stride = matrix.cols;
