@@ -15,7 +15,7 @@ namespace {
 
 core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
 
-// Makes the meeting of the ranks that share a call, and states what holds for all calls of the context.
+// Creates the meeting of the ranks that share a call, and states the options that hold for all its calls.
 std::shared_ptr<ranks::Meeting> meet(const Context& context) {
   const Ranks& ranks = context.options().ranks;
   if (!ranks.any()) return nullptr;
@@ -33,7 +33,7 @@ std::shared_ptr<ranks::Meeting> meet(const Context& context) {
   }
 }
 
-// Throws InvalidInput where gradients are wanted that finished logits do not have.
+// Throws InvalidInput if gradients are requested that finished logits do not have.
 void check_of_finished(const Gradients& gradients) {
   for (const auto& [name, given] : {std::pair<const char*, bool>("d_hidden", gradients.d_hidden.given()),
                                     {"d_weight", gradients.d_weight.given()},
@@ -50,7 +50,7 @@ void check_of_finished(const Gradients& gradients) {
   }
 }
 
-// Throws InvalidInput where finished logits stand beside hidden states or a head.
+// Throws InvalidInput if finished logits are given together with hidden states or a head.
 void check_one_source(const Logits& logits) {
   if (!logits.is_given()) return;
   if (!logits.hidden.given() && !logits.head.given() && logits.head.softcap == 0 && logits.offsets.empty()) return;
@@ -217,8 +217,8 @@ void Call::state_problem() const {
   }
 }
 
-// Those of the vocabulary meet when they plan, those of a batch may have nothing to say to each other before
-// the call ends.
+// Only for `data`: ranks of the vocabulary agree when they plan, but ranks of a batch may exchange nothing
+// else before the call ends.
 void Call::meet_data() const {
   if (meeting_) meeting_->data.agree();
 }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every public function is made of one call, whatever its task and wherever its logits come from.
+// The implementation of every public function: one call, for any task and either kind of logits.
 #pragma once
 
 #include <cstdint>
@@ -26,44 +26,44 @@
 
 namespace logitless::api {
 
-/// What a caller gets of a call of statistics.
+/// The statistics that a caller gets from TokenStatistics.
 inline constexpr stats::Returned kStatistics = {.stats = true, .expected = true};
 
-/// What a call without gradients hands over.
+/// The gradients of a call that computes none.
 inline const Gradients kNoGradients = {};
 
-/// The logits of a teacher, and what they are rounded to.
+/// The logits of a teacher, and the type that they are rounded to.
 struct Teacher {
   const Logits& logits;
   std::optional<DType> round_logits_to;
 };
 
-/// A Call is made of tensors, given a task, then run or planned as often as is wanted. While it lives, what
-/// its thread takes from core/store.h comes from the context's workspace. Tensors are checked by the
-/// constructor and the task by set_task(); whatever is wrong with a call is thrown before anything is
-/// written. What is given must outlive the Call.
+/// A Call is constructed from tensors, given a task, and then run or planned any number of times. During its
+/// lifetime, its thread's allocations from core/store.h come from the context's workspace. The constructor
+/// checks the tensors and set_task() the task; every error is thrown before anything is written. The
+/// arguments must outlive the Call.
 ///
-/// Where ranks share a call, its constructor and complete() tell them of what is thrown here; all that is
-/// done with a Call stands in complete().
+/// If ranks share a call, the constructor and complete() report exceptions to the other ranks; all use of a
+/// Call is inside complete().
 class Call {
  public:
-  /// Takes logits, those of a teacher beside them (null: none), and where their gradients go.
+  /// Takes the logits, the teacher's logits (null: none), and the outputs of the gradients.
   Call(const Context& context, const Logits& logits, const Teacher* teacher, const Gradients& gradients);
-  /// Is a part of `whole`, which messages call `name`: what it throws ends that one.
+  /// A part of `whole`, called `name` in messages; its exceptions end `whole`.
   Call(const Call& whole, const char* name, const Logits& logits);
 
   const problem::Shape& shape() const;
-  /// Returns the whole problem, which there is after set_task().
+  /// Returns the problem. Call it after set_task().
   const problem::TokenProblem& problem() const;
-  /// Returns the offsets of the sequences of the rows, [B + 1].
+  /// Returns the offsets of the sequences, [B + 1].
   const core::Array<int64_t>& sequence_offsets() const;
-  /// Returns problem::resolve_targets() of these rows.
+  /// Returns problem::resolve_targets() for the rows of this call.
   core::Array<int64_t> target_ids(const ConstTensor& targets, const TokenOptions& options) const;
-  /// Sums over the whole batch, of which this call has a part where ranks share it.
+  /// Sums over the whole batch, if ranks share it.
   ranks::Totals totals() const { return shared_.totals; }
   const Context& context() const { return context_; }
 
-  /// Returns what work(call) returns, once it has ended on all ranks.
+  /// Returns work(call), once it has ended on all ranks.
   template <class Work>
   auto complete(const Work& work) {
     return ranks::together(meeting_.get(), [&] {
@@ -73,8 +73,8 @@ class Call {
     });
   }
 
-  /// States the task and its options to the ranks that share the call, if there are any. It is called before
-  /// the options are checked: a rank that refuses its own throws by itself.
+  /// States the task and its options to the ranks that share the call, if any. Called before the options are
+  /// checked, so that a rank that refuses its own options throws by itself.
   template <class... Options>
   void state(const char* task, const Options&... options) const {
     if (!meeting_) return;
@@ -83,32 +83,32 @@ class Call {
       (state_options(statement, options), ...);
     });
   }
-  /// States what ranks with the same tokens were given of them besides. `visit` gets a Statement.
+  /// Adds per-token inputs to the consistency check of ranks with the same tokens. `visit` gets a Statement.
   template <class Visit>
   void state_tokens(const Visit& visit) const {
     if (meeting_ && meeting_->vocab.is_shared()) visit(meeting_->vocab.statement());
   }
 
-  /// Says that the call reads these bytes besides what set_task() is told: no output may overlap them.
+  /// Adds bytes that the call reads: no output may overlap them.
   void reads(const core::ByteRange& range) { reads_.push_back(range); }
-  /// Gives the call its task. `reads` are inputs beyond the tensors: no output may overlap them.
+  /// Gives the call its task. `reads` are inputs other than the tensors: no output may overlap them.
   void set_task(problem::Task task, core::Array<core::ByteRange> reads = {});
 
-  /// Computes the statistics, the loss (null: none) and the gradients that are wanted. `returned` says which
-  /// columns will be moved out of the result, to a caller of the library.
+  /// Computes the statistics, the loss (null: none) and the requested gradients. `returned` lists the columns
+  /// that will be moved out of the result, to a caller of the library.
   stream::Ran run(TokenLoss* loss, stats::Returned returned = {}) const;
-  /// Computes gradients from statistics and token gradients. Returns what ran.
+  /// Computes gradients from statistics and token gradients. Returns the plan that ran.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
-  /// Does the same for a loss whose gradient is multiplied with `upstream`.
+  /// The same for a loss whose gradient is multiplied by `upstream`.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
-  /// Returns the statistics of this slice, as ranks send them: of each row so many bytes. Those of rows that
-  /// take no part are zeros.
+  /// Returns the statistics of this slice as ranks send them: slice_bytes() in all, zeros for rows that take
+  /// no part.
   std::vector<std::byte> fold_slice();
   /// Returns the plan of run().
   Plan plan(const TokenLoss* loss, stats::Returned returned = {}) const;
 
-  /// Counts a part in the plans of this call. The two run one after the other in the same budget, so each
-  /// figure becomes the larger of the two.
+  /// Includes the plan of a part in the plans of this call. The two run one after the other in the same
+  /// budget, so each figure becomes the maximum of the two.
   void count_part(const Plan& part);
 
  private:
@@ -116,7 +116,7 @@ class Call {
   struct Source {
     Tensors tensors;
     const Outputs& outputs;
-    std::optional<Problem> problem = {};  // once there is a task, and all is checked
+    std::optional<Problem> problem = {};  // set by set_task(), after all checks
   };
   using FromHidden = Source<problem::HiddenTensors, problem::HiddenProblem, GradientMatrices>;
   using FromLogits = Source<problem::LogitsTensors, problem::LogitsProblem, LogitsGradient>;
@@ -131,14 +131,14 @@ class Call {
   FromHidden from_hidden(const Logits& logits, const Teacher* teacher, const Gradients& gradients);
   FromLogits from_logits(const Logits& logits, const Teacher* teacher, const Gradients& gradients);
 
-  core::StoreScope scope_;  // It comes first, because the others take their memory from it.
+  core::StoreScope scope_;  // first, because the other members allocate from it
   const Context& context_;
-  const char* part_ = "";                        // what messages put before the names of a part
-  std::shared_ptr<ranks::Meeting> meeting_;      // of the whole call and its parts; null: there are no ranks
-  std::optional<ranks::Meeting::Scope> stated_;  // what a part states is forgotten with it
+  const char* part_ = "";                        // prefix of a part's names in messages
+  std::shared_ptr<ranks::Meeting> meeting_;      // of the whole call and its parts; null without ranks
+  std::optional<ranks::Meeting::Scope> stated_;  // removes a part's statements with it
   ranks::Shared shared_;
   core::Array<core::ByteRange> reads_;
-  GradientMatrices outputs_;  // to which the source refers
+  GradientMatrices outputs_;  // source_ refers to it
   std::variant<FromHidden, FromLogits> source_;
   size_t workspace_of_parts_ = 0, least_workspace_of_parts_ = 0, blas_bytes_of_parts_ = 0;
 };

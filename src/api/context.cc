@@ -55,7 +55,7 @@ const detail::ContextState& detail::state_of(const Context& context) { return *c
 const ContextOptions& Context::options() const { return state_->options; }
 
 int Context::threads() const {
-  // A region inside as many active ones as are allowed has one thread.
+  // A region inside the maximum number of active levels has one thread.
   if (omp_get_active_level() >= omp_get_max_active_levels()) return 1;
   const int wanted = state_->options.threads > 0 ? state_->options.threads : omp_get_max_threads();
   return std::max(1, std::min({wanted, omp_get_thread_limit(), state_->gemm->max_threads()}));

@@ -9,7 +9,7 @@
 namespace logitless {
 namespace {
 
-// The log-probabilities of sets, whose picks are in another order than their entries.
+// The log-probabilities of sets, whose picks are ordered differently from their entries.
 struct SetLogps : api::NoLoss {
   core::Array<int64_t> entries;  // of the picks
   int64_t count = 0;             // of all entries

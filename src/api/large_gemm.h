@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a machine's matrix units give at best: the rate that the command's efficiencies are shares of.
+// The peak rate of a machine's matrix units, for the efficiencies that the command reports.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace logitless::api {
 
-/// One large product of a context's backend on all of its threads; in float32 for a type that the backend
-/// cannot read. Two threads may not run it at once.
+/// One large product of a context's backend on all of its threads; in float32 if the backend cannot read the
+/// type. Not for use by two threads at once.
 class LargeGemm {
  public:
   /// Allocates the operands. Throws std::bad_alloc.
@@ -20,7 +20,7 @@ class LargeGemm {
 
   /// Multiplies once.
   void run();
-  /// Returns the floating-point operations of one run(): a multiply-add counts as two.
+  /// Returns the floating-point operations of one run(); a multiply-add counts as two.
   double flops() const;
 
  private:

@@ -17,7 +17,7 @@ loss::SequenceTokens read_sequences(const Call& call, const ConstTensor& targets
   return loss::read_sequences(call.sequence_offsets(), call.target_ids(targets, token));
 }
 
-// Gives the call the task of a loss on sequences, which reads `reads` and the reference.
+// Sets the task of a loss on sequences, which reads `reads` and the reference.
 template <class Loss>
 void set_task(Call& call, const Loss& loss, const TokenOptions& token, const Reference& reference,
               core::Array<core::ByteRange> reads) {
@@ -57,7 +57,7 @@ struct Steps<PreferenceLoss> {
       core::fail("reference is not given but ", name_of(*first),
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
-    // Where each sequence is one token, its sum is the token's, and no token is beyond the shorter one.
+    // If each sequence is one token, its sum is the token's, and no token is beyond the shorter sequence.
     if (task.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
       core::fail("ref_logps has one entry a sequence, and ld_alpha = ", *task.ld_alpha,
                  " weighs tokens: it must have one a token");

@@ -16,11 +16,11 @@ namespace {
 
 using core::fail;
 
-// glibc maps larger blocks apart from its heap. A call whose logits take less finds what a part has freed,
-// and returning that to the system would only cost time.
+// glibc maps larger blocks separately from its heap. A call whose logits take less reuses memory that a part
+// has freed, and returning that memory to the system would only cost time.
 constexpr int64_t kMappedApart = int64_t{32} << 20;
 
-// Lists the parts of the other form of a reference, and whether each is there.
+// Lists the members of a reference model, and whether each is given.
 std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& model) {
   const LmHead& head = model.head;
   return {{{"reference.hidden", model.hidden.given()},
@@ -31,7 +31,7 @@ std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& mo
            {"reference.logits", model.is_given()}}};
 }
 
-// States the logps of tokens, or of sequences, that take part.
+// States the logps of the tokens, or of the sequences, that take part.
 void state_logps(ranks::Statement& statement, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
                  const ConstVector& logps) {
   if (logps.size == 0 || logps.size == problem.tokens) {
@@ -41,7 +41,7 @@ void state_logps(ranks::Statement& statement, const problem::TokenProblem& probl
                        [&](int64_t s) { return tokens.count(s) > 0 ? core::read(logps, s) : 0; });
 }
 
-// Returns what work(call) returns, of the call of the tokens' statistics under the reference's model.
+// Returns work(call) for the call that computes the tokens' statistics under the reference model.
 template <class Work>
 auto with_model(const Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                 const TokenOptions& token, const Work& work) {
@@ -99,7 +99,7 @@ bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
 core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                                    const TokenOptions& token, std::span<const double> weights) {
   core::Array<double> sums(tokens.counts.size(), 0);
-  // Ranks of a batch run the model's part together, those without a token too.
+  // Not skipped without tokens: the ranks of a batch run the model together.
   if (!is_given(reference)) return sums;
   const ConstVector& logps = reference.logps;
   whole.state_tokens([&](ranks::Statement& statement) { state_logps(statement, whole.problem(), tokens, logps); });
@@ -111,7 +111,7 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, cons
     }
     return sums;
   }
-  // The heap would keep what the model's part frees while the call takes memory of its own.
+  // Without this store the heap would keep the memory that the part frees while the call allocates its own.
   const int64_t kept_logits = kMappedApart / static_cast<int64_t>(sizeof(float));
   core::Store of_part(tokens.tokens() > kept_logits / std::max<int64_t>(1, whole.shape().entries));
   stream::Ran model;

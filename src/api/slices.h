@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Slices of a vocabulary that meet nobody (run.h), for the tasks that can be cut so.
+// fold_slice() (run.h), for the tasks that support it.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 namespace logitless {
 namespace api {
 
-/// Returns the bytes of a row.
+/// Returns the bytes per row.
 inline size_t slice_row_bytes(DType hidden, const StatsRequest& request) {
   const problem::TokenProblem problem = problem::resolve(
       {.tokens = 1, .dtype = hidden}, {.options = {}, .request = request, .picks = problem::target_picks({0})});
@@ -30,7 +30,7 @@ std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, 
   });
 }
 
-/// Makes fold_slice() and slice_bytes_per_token() of a task that asks for the statistics `request`.
+/// Instantiates fold_slice() and slice_bytes_per_token() for a task that requests the statistics `request`.
 #define LOGITLESS_SLICES(Task, request)                                                         \
   template std::vector<std::byte> fold_slice(const Context&, const Logits&, const Task&);       \
   template <>                                                                                   \

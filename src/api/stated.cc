@@ -13,12 +13,12 @@ namespace {
 
 using problem::HiddenProblem;
 
-// So many rows, and so many bytes of each, are read: under 10 microseconds in all.
+// The sample: this many rows, and this many bytes of each. It takes less than 10 microseconds.
 constexpr int64_t kSampledRows = 8;
 constexpr size_t kSampledBytes = 4096;
 
-// States a sample of `rows` rows of `bytes` bytes, which begin at row_of(i): the first, the last, and rows
-// between them.
+// States a sample of `rows` rows of `bytes` bytes at row_of(i): the first, the last, and evenly spaced rows
+// in between.
 template <class RowOf>
 void state_sample(ranks::Statement& statement, const std::string& name, int64_t rows, int64_t bytes,
                   const RowOf& row_of) {
@@ -43,8 +43,8 @@ void state_sample(ranks::Statement& statement, const std::string& name, const pr
                [&](int64_t i) { return rows.place(active[static_cast<size_t>(i)]).data; });
 }
 
-// States what all ranks have of a head's LoRA. Its states are compared if `tokens` is not null: ranks then
-// have the same tokens.
+// States the parts of a head's LoRA that all ranks have. Its states are compared only if `tokens` is not
+// null: ranks then have the same tokens.
 void state_lora(ranks::Statement& statement, const HeadMatrices& head, const std::string& of,
                 const problem::TokenProblem* tokens) {
   const LoraMatrices& lora = head.lora;
@@ -57,7 +57,7 @@ void state_lora(ranks::Statement& statement, const HeadMatrices& head, const std
   if (tokens) state_sample(statement, of + "lora.states", *tokens, problem::matrix_rows(lora.states));
 }
 
-// States what a head is, of which `entries` vocabulary entries are here.
+// States a head, which has `entries` vocabulary entries here.
 void state_head(ranks::Statement& statement, const HeadMatrices& head, int64_t entries, const std::string& name,
                 const std::string& of) {
   statement.say(of + "the size of " + name, entries);
@@ -78,7 +78,7 @@ void state_head(ranks::Statement& statement, const HeadMatrices& head, int64_t e
                [&](int64_t row) { return packed.scales + row * scales; });
 }
 
-// States what all ranks know of hidden states and the head they meet.
+// States the properties of hidden states and head that all ranks share.
 void state_states(ranks::Statement& statement, DType dtype, int64_t hidden_size, const HeadMatrices& head,
                   const std::string& of) {
   statement.say(of + "hidden.dtype", dtype);
@@ -86,7 +86,7 @@ void state_states(ranks::Statement& statement, DType dtype, int64_t hidden_size,
   statement.say(of + "softcap", head.softcap);
 }
 
-// States what all ranks know of a teacher.
+// States the properties of a teacher that all ranks share.
 void state_teacher(ranks::Statement& statement, const HiddenProblem& problem) {
   if (problem.teacher_logits) return statement.say("teacher.logits.dtype", problem.teacher_logits->dtype);
   const problem::StatesAndHead& teacher = *problem.teacher;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a call was given, as ranks state it to each other: its options by the list of their fields, and a
-// digest of each of its inputs. Of hidden states and the head only a sample is hashed.
+// The statements that ranks compare: options by their lists of fields, and a digest of each input. Only a
+// sample of hidden states and of the head is hashed.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 
 namespace logitless::api {
 
-/// States all fields of an options structure but the tokens' temperatures, which are part of state_tokens().
+/// States all fields of an options structure, except the tokens' temperatures, which state_tokens() states.
 template <class Options>
 void state_options(ranks::Statement& statement, const Options& options) {
   const auto visit = [&](const Field& field, const auto& value) {
@@ -31,8 +31,8 @@ void state_options(ranks::Statement& statement, const Options& options) {
   visit_flat(FieldsOf<Options>(), visit, options);
 }
 
-/// States a vector with one value per token, of the tokens that take part; the others are not read. A vector
-/// that is not given has no values.
+/// States a per-token vector for the tokens that take part; other entries are not read. An absent vector has
+/// no values.
 void state_vector(ranks::Statement& statement, std::string name, const problem::TokenProblem& problem,
                   const ConstVector& values);
 inline void state_tensor(ranks::Statement& statement, std::string name, const problem::TokenProblem& problem,
@@ -44,11 +44,11 @@ inline void state_vector(ranks::Statement& statement, std::string name, const pr
                          std::span<const double> values) {
   state_vector(statement, std::move(name), problem, ConstVector(values.data(), static_cast<int64_t>(values.size())));
 }
-/// States what ranks with the same tokens were given. `of` stands before the names of a part of a call.
+/// States the inputs of ranks with the same tokens. `of` is a prefix for the names of a part of a call.
 void state_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of);
-/// States what ranks with parts of a batch were given: of a head, its size, type and a sample.
+/// States the inputs of ranks that split the batch: of a head its size, type and a sample.
 void state_head(ranks::Statement& statement, const problem::HiddenProblem& problem, const std::string& of);
-/// State the same of a teacher.
+/// States the same for a teacher.
 void state_teacher_tokens(ranks::Statement& statement, const problem::HiddenProblem& problem);
 void state_teacher_head(ranks::Statement& statement, const problem::HiddenProblem& problem);
 void state_logits(ranks::Statement& statement, const problem::LogitsProblem& problem);

@@ -11,12 +11,12 @@ namespace logitless {
 namespace {
 
 struct Statistics : api::NoLoss {
-  // Moves the statistics out: the result has what the backward half needs.
+  // Moves the statistics out, because the result has all that backward() needs.
   TokenStatisticsResult result(TokenStats& stats, const Plan& plan) const { return {std::move(stats), plan}; }
   TokenStatisticsResult result(TokenStats&& stats, const Plan& plan) const { return {std::move(stats), plan}; }
 };
 
-// A caller's loss. Its forward half keeps the statistics for the backward half too.
+// A caller's loss. Its result and its Forward both contain the statistics.
 struct Callers {
   TokenLoss& loss;
 
@@ -25,7 +25,7 @@ struct Callers {
   TokenStatisticsResult result(TokenStats&& stats, const Plan& plan) const { return {std::move(stats), plan}; }
 };
 
-// States the caller's gradients, of which those of the wrong size are refused later.
+// States the caller's gradients. Those of the wrong size are refused later.
 void state_grads(ranks::Statement& statement, const problem::TokenProblem& problem, const TokenGrads& grads) {
   for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const std::vector<double>& values = grads.*column;
@@ -87,7 +87,7 @@ struct Steps<CustomLoss> {
       core::fail("the loss has a gradient of the divergence, but the call has no teacher");
     }
     StatsRequest request = loss.needs();
-    // Their gradients are functions of the statistics themselves.
+    // These gradients are functions of the statistics themselves.
     request.entropy |= loss.gradients().entropy;
     request.outside |= loss.gradients().outside;
     call.set_task({.options = task.token,

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What lists of the largest logits say together.
+// Functions of the lists of largest logits.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -12,7 +12,7 @@
 namespace logitless {
 namespace {
 
-// Returns the length of each of `rows` lists.
+// Returns the common length of `rows` lists.
 size_t list_length(std::string_view name, size_t ids, int64_t rows) {
   if (rows == 0 ? ids == 0 : ids % static_cast<size_t>(rows) == 0) {
     return rows == 0 ? 0 : ids / static_cast<size_t>(rows);
@@ -31,7 +31,7 @@ std::vector<double> top_masses(const TokenStats& stats) {
   const size_t k = list_length("stats.top_ids", ids, static_cast<int64_t>(rows));
   std::vector<double> masses(rows);
   for (size_t row = 0; row < rows; ++row) {
-    // The smallest first, so that they are not lost beside the largest.
+    // The smallest first, to keep precision.
     for (size_t at = (row + 1) * k; at-- > row * k;) {
       const double logp = stats.top_logps[at];
       if (stats.top_ids[at] >= 0 || std::isnan(logp)) masses[row] += std::exp(logp);

@@ -1,14 +1,14 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The four verbs of run.h, once for all tasks. Steps<Task> is what a task has of its own; the file of a task
-// defines it and makes its verbs (LOGITLESS_VERBS). It is made of the task, and has
+// The four verbs of run.h, once for all tasks. Each task's file defines Steps<Task> and instantiates its
+// verbs (LOGITLESS_VERBS). Steps<Task> holds the task and has
 //
-//     kRun, kForward         which columns of statistics run() and forward() take out of the call
+//     kRun, kForward         the columns of statistics that run() and forward() return
 //     make_loss(call)        checks the task, gives it to the call, and returns the loss: a loss/ class, or
-//                            what makes a result of statistics alone
-//     prepare(call, loss)    does what must come before the loss is evaluated
-//     backward(call, loss, forward, upstream)    makes the gradients
-//     plan_parts(call, loss)    where prepare() runs a part of the call: counts the plan of that part
-//     teacher()              where the task has one
+//                            a class that makes a result from statistics alone
+//     prepare(call, loss)    runs before the loss is evaluated
+//     backward(call, loss, forward, upstream)    computes the gradients
+//     plan_parts(call, loss)    includes the plan of a part, for a prepare() that runs one; optional
+//     teacher()              optional
 #pragma once
 
 #include <cstddef>
@@ -30,7 +30,7 @@ namespace logitless::api {
 template <Task T>
 struct Steps;
 
-/// A task that is no loss: its verbs return statistics.
+/// Base of a task without a loss: its verbs return statistics.
 struct NoLoss {};
 
 template <class Loss>
@@ -53,7 +53,7 @@ std::optional<Teacher> teacher_of(const Steps<T>& steps) {
   }
 }
 
-/// Returns the one number that stands above a loss whose backward half knows no other.
+/// Returns the single upstream number of a loss that takes no other.
 inline double one_upstream(const char* name, const Upstream& upstream) {
   if (upstream.grads()) core::fail("upstream is of statistics, but ", name, " is a loss");
   if (!upstream.is_each()) return upstream.one();
@@ -63,7 +63,7 @@ inline double one_upstream(const char* name, const Upstream& upstream) {
   return upstream.each()[0];
 }
 
-/// Makes the gradients of a loss whose forward half left token gradients.
+/// Computes the gradients of a loss whose forward() returned token gradients.
 template <Task T>
 Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& upstream) {
   const double one = one_upstream(T::kName, upstream);
@@ -71,8 +71,8 @@ Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& ups
   return call.run_gradients(forward.stats, forward.grads, one);
 }
 
-/// Evaluates a loss once more, from the statistics that its forward half has left: its token gradients depend
-/// on `upstream` in more than a factor, and it is cheap. The statistics have a logp, and those that the loss
+/// Evaluates a loss again from the statistics that forward() returned, which is cheap: its token gradients
+/// depend on `upstream` in more than a factor. Checks that the statistics have a logp and those that the loss
 /// needs.
 template <Task T, class Loss>
 Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, const Upstream& upstream) {
@@ -103,8 +103,8 @@ Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, cons
   return call.run_gradients(stats, columns.grads);
 }
 
-/// Returns work(call, steps, loss) of a call of the task, once it has ended on all ranks.
-/// It reads `also` besides its tensors: no output may overlap it.
+/// Returns work(call, steps, loss) for a call of the task, once it has ended on all ranks. The call reads
+/// `also` in addition to its tensors: no output may overlap it.
 template <Task T, class Work>
 auto with_call(const Context& context, const Logits& logits, const T& task, const Gradients& gradients,
                std::span<const double> also, const Work& work) {
@@ -119,7 +119,7 @@ auto with_call(const Context& context, const Logits& logits, const T& task, cons
   });
 }
 
-/// Throws InvalidInput where gradients are wanted of a task that has no loss.
+/// Throws InvalidInput if gradients are requested from a task without a loss.
 template <class Loss>
 void check_has_loss(const Loss&, const char* name, const Gradients& gradients) {
   if (!std::is_base_of_v<NoLoss, Loss> || !gradients.any()) return;
@@ -175,7 +175,7 @@ Plan plan(const Context& context, const Logits& logits, const T& task, const Gra
   });
 }
 
-/// Makes the verbs of a task.
+/// Instantiates the verbs of a task.
 #define LOGITLESS_VERBS(Task)                                                                               \
   template Task::Result run(const Context&, const Logits&, const Task&, const Gradients&);                  \
   template Forward<Task> forward(const Context&, const Logits&, const Task&);                               \

@@ -27,7 +27,7 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string near_names(std::string_view name, const std::vector<std::string>& names) {
-  constexpr size_t kLongest = 100;  // The distance takes time in proportion.
+  constexpr size_t kLongest = 100;  // the edit distance takes quadratic time
   constexpr size_t kMost = 3;
   if (name.size() < 2 || name.size() > kLongest) return "";
   const size_t most_slips = std::max<size_t>(1, name.size() / 4);

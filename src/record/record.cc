@@ -11,7 +11,7 @@ namespace logitless::record {
 
 using core::fail;
 
-// A callback must not change the call that runs it.
+// Prevents a callback from changing the call that runs it.
 class Record::Busy {
  public:
   explicit Busy(Record& record) : record_(record) {
@@ -72,7 +72,7 @@ void Record::set_loss(Evaluate evaluate) {
   evaluate_ = std::move(evaluate);
 }
 
-// A call with a workspace or a slice of its own runs in a copy of its context.
+// A call with its own workspace or slice runs in a copy of its context.
 const Context& Record::context() {
   const VocabSlice slice = {slice_.first, slice_.vocab_size, std::as_bytes(gathered_)};
   const bool sliced = slice.vocab_size != 0 || slice.first != 0 || !slice.gathered.empty();
@@ -111,7 +111,7 @@ std::string Record::need_of(std::string_view name) const {
   return "";
 }
 
-// After a verb that fails, the results of an earlier one are gone.
+// A verb that fails leaves no results of an earlier verb.
 void Record::forget() {
   left_ = Left::kNothing;
   plan_ = nullptr;
@@ -162,7 +162,7 @@ void Record::slice() {
   folded_rows_ = model_.hidden.rows();
 }
 
-// Visits all results there are; tells whether there are any.
+// Visits all current results; returns whether there are any.
 bool Record::visit_all(const Visit& visit) const {
   const bool has_results = left_ != Left::kNothing || evaluates();
   if (has_results) visit_results(visit);

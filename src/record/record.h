@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A call as one record: its tensors and options are set by name, four verbs run it, and its results are read
-// by name. Its users need not know the tasks; the C API is one of them.
+// A call as one record: its tensors and options are set by name, verbs run it, and its results are read by
+// name. Users, such as the C API, need not know the tasks.
 //
 //     std::unique_ptr<Record> record = make_record("policy_loss", context);
 //     record->set("beta", 0.04);
@@ -8,8 +8,8 @@
 //     record->run();
 //     const double loss = std::get<double>(record->get("loss"));
 //
-// Tensors are the caller's, and are read and written where they stand by each run. A record keeps its
-// structures between runs, so setting a key once is enough. One thread at a time may use it.
+// Tensors are the caller's memory, which each run reads and writes in place. A record keeps its settings
+// between runs, so setting a key once is enough. Only one thread at a time may use it.
 #pragma once
 
 #include <functional>
@@ -26,8 +26,7 @@
 
 namespace logitless::record {
 
-/// Evaluates a loss of the caller's own for some rows: it reads the record's "logp", "lse", ... and writes
-/// "d_logp", ...
+/// Evaluates a caller's loss for some rows: reads the record's "logp", "lse", ... and writes "d_logp", ...
 using Evaluate = std::function<void(std::span<const int64_t> rows)>;
 
 class Record {
@@ -36,16 +35,16 @@ class Record {
   Record(const Record&) = delete;
   Record& operator=(const Record&) = delete;
 
-  // These throw InvalidInput, and change nothing, if there is no such key or it does not accept the value.
+  // These throw InvalidInput, and change nothing, for an unknown key or a value that it does not accept.
 
   void set(std::string_view name, const Value& value);
   void unset(std::string_view name);
   bool has_key(std::string_view name) const { return keys_.has(name); }
-  /// Sets the receiver of d_weight in tiles; null: none.
+  /// Sets the callback that receives d_weight in tiles; null: none.
   void set_weight_sink(WeightGradientSink sink);
   void set_loss(Evaluate evaluate);
 
-  // The verbs throw as the functions of the task do.
+  // The verbs throw like the functions in run.h.
 
   void run();
   void forward();
@@ -53,13 +52,14 @@ class Record {
   void plan();
   void slice();  ///< folds a vocabulary slice into the result "slice"
 
-  /// Returns a result of the last verb; tensors and texts are the record's, until its next verb or get().
+  /// Returns a result of the last verb. Tensors and texts are owned by the record, and valid until its next
+  /// verb or get().
   Value get(std::string_view name);
-  /// Returns a line for each key, then the results.
+  /// Returns one line per key, then the results.
   std::string describe() const;
 
  protected:
-  /// Is called with the name and value of a result.
+  /// Called with the name, value and field of each result.
   using Visit = std::function<void(std::string_view name, const Value& value, const Field& field)>;
 
   Record(const char* task, const Context& context);
@@ -69,14 +69,14 @@ class Record {
   virtual Plan do_backward(const Context& context, const Logits& from, const Gradients& to) = 0;
   virtual Plan do_plan(const Context& context, const Logits& from, const Gradients& to) = 0;
   virtual std::vector<std::byte> do_slice(const Context& context, const Logits& from) = 0;
-  /// Gives the task its loss.
+  /// Sets the task's loss to the callback.
   virtual void take_loss() {}
   virtual bool takes_loss() const = 0;
-  virtual bool evaluates() const = 0;  ///< whether its loss is being evaluated
+  virtual bool evaluates() const = 0;  ///< whether the callback is being evaluated
   virtual const Plan& plan_of_result() const = 0;
   virtual void visit_results(const Visit& visit) const = 0;
 
-  /// Adds the keys that all tasks share. `needs` are the keys that this task needs (tasks.h).
+  /// Adds the keys that all tasks share. `needs` are the required keys of this task (tasks.h).
   void add_common(std::span<const char* const> needs);
   void add_slices();
 
@@ -114,7 +114,7 @@ class Record {
   bool busy_ = false;
 };
 
-/// Makes the record of a task. Throws InvalidInput for an unknown name.
+/// Creates the record of a task. Throws InvalidInput for an unknown name.
 std::unique_ptr<Record> make_record(std::string_view task, const Context& context);
 /// Returns the names of all tasks.
 std::vector<std::string> task_names();
@@ -123,11 +123,11 @@ std::vector<std::string> task_names();
 class ContextRecord {
  public:
   ContextRecord();
-  /// Sets an option from its text. Throws InvalidInput, and changes nothing, for a wrong name or text.
+  /// Sets an option from its text. Throws InvalidInput, and changes nothing, for an invalid name or text.
   void set(std::string_view name, std::string_view text);
   void set_ranks(std::string_view name, std::shared_ptr<Communicator> ranks);
   const Context& context() const { return context_; }
-  /// Returns the communicators, which must outlive the calls in the context.
+  /// Returns the communicators. They must outlive the calls in the context.
   std::array<std::shared_ptr<Communicator>, 2> ranks() const { return {vocab_, data_}; }
   std::string describe() const;
 
@@ -138,7 +138,7 @@ class ContextRecord {
   Context context_;
 };
 
-/// Describes the machine and libraries of a context, a line for each member of Environment.
+/// Returns the environment of a context, one line per member of Environment.
 std::string describe_environment_of(const Context& context);
 
 }  // namespace logitless::record

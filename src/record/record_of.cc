@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The record of a task: one template over its structure.
+// Creates records by the names of tasks.
 #include <memory>
 #include <string>
 #include <utility>

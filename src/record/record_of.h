@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The record of a task: one template over its structure.
+// The record of a task, a template over its structure.
 #pragma once
 
 #include <memory>
@@ -15,13 +15,13 @@
 
 namespace logitless::record {
 
-/// A TokenLoss whose function reads and writes the columns through the record.
+/// A TokenLoss that calls a function, which reads and writes the columns through the record.
 struct CallbackLoss final : TokenLoss {
   StatsRequest request;
   bool fills_lse = false, fills_entropy = false, fills_cross = false, fills_outside = false, drops_rows = true;
   std::span<const int64_t> group_ids;
   const Evaluate* call = nullptr;
-  const TokenStats* stats = nullptr;  ///< while it evaluates
+  const TokenStats* stats = nullptr;  ///< only while it evaluates
   TokenGrads* grads = nullptr;
 
   StatsRequest needs() const override { return request; }
@@ -43,7 +43,7 @@ struct CallbackLoss final : TokenLoss {
   };
 };
 
-/// ∂L/∂statistic, as the keys d_logp, d_lse, ... give it.
+/// ∂L/∂statistic, from the keys d_logp, d_lse, ...
 struct StatisticsGradients {
   ConstTensor logp, lse, entropy, cross, outside;
 };
@@ -134,7 +134,7 @@ class RecordOf final : public Record {
     visit_values(left_.result, "", visit);
   }
 
-  // Copies the tensors of the keys d_logp, ...
+  // Copies the tensors of the keys d_logp, d_lse, ...
   TokenGrads grads() const {
     TokenGrads out;
     const int64_t tokens = plan_of_result().tokens;

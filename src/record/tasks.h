@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What records know of each task beside the lists of fields.h.
+// The properties of tasks that records need in addition to the lists of fields.h.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace logitless::record {
 
-/// Returns the keys that a task needs; "a|b" means one of the two.
+/// Returns the required keys of a task; "a|b" means one of the two.
 template <Task T>
 constexpr auto needs_of() {
   if constexpr (std::is_same_v<T, PolicyLoss>) {

@@ -59,7 +59,7 @@ Tensor tensor_in(const Key& key, const Value& value) {
   if (!tensor) refuse(key, value);
   Tensor taken = *tensor;
   const auto axes = static_cast<size_t>(std::clamp(taken.axes, 0, 3));
-  // Strides that are all 0 stand for those of contiguous elements.
+  // Strides that are all 0 mean contiguous elements.
   if (std::all_of(taken.strides.begin(), taken.strides.begin() + axes, [](int64_t stride) { return stride == 0; })) {
     int64_t step = 1;
     for (size_t i = axes; i-- > 0;) {
@@ -67,7 +67,7 @@ Tensor tensor_in(const Key& key, const Value& value) {
       step = logitless::detail::saturated_product(step, taken.sizes[i]);
     }
   }
-  // Offsets and the like are read before their number is compared with that of the tokens.
+  // Limited here, because offsets and the like are read before their number is compared with the tokens.
   constexpr int64_t kMostPlaces = std::numeric_limits<int32_t>::max();
   if (key.role.elements == only(DType::kInt64) && taken.count() > kMostPlaces) {
     core::fail(key.name, " has ", taken.count(), " entries, which is above ", kMostPlaces);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The types of members: how each is set from an integer, a number, a text or a tensor, and how messages
-// describe it. A new type needs an overload of assign() and one of kind_of().
+// describe it. A new type needs overloads of assign() and kind_of().
 #pragma once
 
 #include <charconv>
@@ -23,15 +23,15 @@
 
 namespace logitless::record {
 
-/// ∂L/∂loss: one number, or one for each token or entry.
+/// ∂L/∂loss: one number, or one per token or entry.
 struct OneOrEach {
   double value = 1;
   std::span<const double> each = {};
 };
 
-/// Throws InvalidInput: the key does not accept the value.
+/// Throws InvalidInput that says what the key accepts.
 [[noreturn]] void refuse(const Key& key, const Value& value);
-/// Returns the number if the whole text is one.
+/// Returns the number if it is the whole text.
 template <class T>
 std::optional<T> whole(std::string_view text) {
   T number{};
@@ -39,7 +39,7 @@ std::optional<T> whole(std::string_view text) {
   if (status != std::errc() || rest != text.data() + text.size()) return std::nullopt;
   return number;
 }
-/// Does the same for a size in bytes, such as 64MiB.
+/// The same for a size in bytes, such as 64MiB.
 std::optional<int64_t> bytes_in(std::string_view text);
 /// Returns the entries of "a,b" or "[a, b]".
 std::vector<std::string_view> entries_of(std::string_view text);
@@ -54,7 +54,7 @@ std::string names_of() {
 template <class T>
 struct Is {};
 
-// What a key accepts, for messages.
+// Returns what a key accepts, for messages.
 
 inline std::string kind_of(Is<bool>, const Key&) { return "0 or 1"; }
 template <std::integral T>
@@ -88,7 +88,7 @@ std::string kind_of(Is<T>, const Key& key) {
   return "a tensor " + std::string(key.role.shape) + " of " + core::elements_text(key.role);
 }
 
-// How a member is set.
+// Sets a member to a value.
 
 inline void assign(const Key& key, const Value& value, bool& to) {
   const auto* integer = std::get_if<int64_t>(&value);
@@ -149,7 +149,7 @@ void assign(const Key& key, const Value& value, std::vector<T>& to) {
   to = std::move(read);
 }
 
-/// Returns the tensor after its checks.
+/// Returns the tensor, checked.
 Tensor tensor_in(const Key& key, const Value& value);
 template <class Void>
 void assign(const Key& key, const Value& value, BasicTensor<Void>& to) {
@@ -170,13 +170,13 @@ inline void assign(const Key& key, const Value& value, OneOrEach& to) {
   to = read;
 }
 
-/// Tells whether the keys of a structure's members have no prefix.
+/// Whether the keys of a structure's members have no prefix.
 template <class T>
 inline constexpr bool kIsFlat =
     std::is_same_v<T, TokenOptions> || std::is_same_v<T, StatsRequest> || std::is_same_v<T, SoftTargets>;
 
-/// Calls visit(field, members...) for each member of a structure that has a list: a task's tensors, then its
-/// options.
+/// Calls visit(field, members...) for each member of a structure with a list; for a task, its tensors and
+/// then its options.
 template <class Structure, class Visit, class... S>
 void visit_members(const Visit& visit, S&&... s) {
   if constexpr (Task<Structure>) visit_fields(TensorsOf<Structure>(), visit, s...);
