@@ -18,7 +18,7 @@ namespace {
 
 using core::fail;
 
-// Checks a packed weight, which stands in place of a matrix.
+// Checks a packed weight.
 void check_packed(const HeadMatrices& head) {
   const PackedMatrix& packed = head.packed;
   core::check_packed("weight", packed);
@@ -97,7 +97,7 @@ void check_head(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tok
   check_lora(head, hidden, tokens, may_be_empty);
 }
 
-// Checks both strides of hidden states, or of their gradient, that messages call `name`.
+// Checks both strides of hidden states, or of their gradient; messages call the tensor `name`.
 void check_places(std::string_view name, core::MemberName batch_stride, core::MemberName row_stride,
                   const core::BatchedRows& places) {
   core::check_strides(name, batch_stride, row_stride, places);
@@ -118,7 +118,7 @@ void check_places(const HiddenStates& hidden) {
   check_places("hidden", "hidden.batch_stride", "hidden.stride", places_of(hidden));
 }
 
-// Returns the offsets of the sequences, which are given or follow from their equal length.
+// Returns the given offsets of the sequences, or those that follow from equal lengths.
 core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
   const int64_t tokens = hidden.tokens();
   if (hidden.offsets.empty()) {
@@ -198,7 +198,7 @@ core::Array<core::ByteRange> writes_of(const HiddenProblem& problem, const Gradi
 
 namespace {
 
-// Copies the elements of a vector that are chosen.
+// Copies the elements `ids` of a vector.
 std::shared_ptr<const core::Array<std::byte>> chosen(const ConstVector& vector, std::span<const int64_t> ids) {
   const size_t bytes = size_of(vector.dtype);
   auto out = core::make_shared<core::Array<std::byte>>(ids.size() * bytes);
@@ -265,7 +265,7 @@ void add_teacher(const TeacherMatrices& teacher, bool may_be_empty, HiddenTensor
 
 namespace {
 
-// Appends what is read of states and a head.
+// Appends the memory of states and head.
 void append_reads(const StatesAndHead& of, const std::array<std::string_view, 4>& names,
                   core::Array<core::ByteRange>& reads) {
   reads.push_back(core::range_of(names[0], of.hidden.data, of.hidden.dtype, of.hidden_places));

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The one place that knows where the rows of hidden and d_hidden stand: their sequences may stand apart.
+// The only place that computes addresses of rows of hidden and d_hidden, whose sequences may be apart.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace logitless::problem {
 
-/// A row's first element and the distance to the next row of the same piece, in elements.
+/// A row's first element, and the elements to the next row of the same sequence.
 template <class Pointer>
 struct RowPlace {
   Pointer data;
@@ -30,7 +30,7 @@ struct Rows {
   RowPlace<Pointer> place(int64_t row) const {
     return {core::element(matrix.data, dtype, places.offset(row)), places.row_stride};
   }
-  /// Returns whether they are one matrix that a single product can take.
+  /// Returns whether the rows are one matrix for a single product.
   bool is_matrix() const { return places.is_matrix(); }
 };
 
@@ -46,7 +46,7 @@ Rows<AnyMatrix> matrix_rows(const AnyMatrix& matrix) {
   return {used, core::batched_rows(used.rows, used.cols, used.stride, 1, {}), used.rows, used.cols, used.dtype};
 }
 
-/// Returns the rows of d_hidden, or none where it is not wanted.
+/// Returns the rows of d_hidden, without places if it is not requested.
 inline Rows<Matrix> d_hidden_rows(const HiddenProblem& problem, const GradientMatrices& outputs) {
   Rows<Matrix> rows = {outputs.d_hidden, {}, problem.tokens, problem.hidden_size, outputs.d_hidden.dtype};
   if (rows.matrix.data) rows.places = d_hidden_places(problem, outputs);

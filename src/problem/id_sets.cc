@@ -12,7 +12,7 @@ namespace {
 
 using core::fail;
 
-// The entries of one row: [begin, end) of the sets.
+// The entries [begin, end) of one row.
 struct RowEntries {
   int64_t begin = 0;
   int64_t end = 0;
@@ -42,7 +42,7 @@ void check_offsets(const IdSets& sets, int64_t entries, const Shape& shape, std:
 // Returns K of [N, K].
 int64_t check_counts(const IdSets& sets, const Shape& shape, std::string_view name) {
   const ConstTensor& ids = sets.ids;
-  // Only the shape says how many entries a row has: a size alone would be believed, whatever it is.
+  // The shape must say how many entries a row has; any size alone would be accepted.
   if (ids.count() > 0 && (ids.axes != 2 || ids.sizes[0] != shape.tokens)) {
     fail(name, ".ids has ", ids.axes == 2 ? ids.sizes[0] : ids.count(), ids.axes == 2 ? " rows" : " entries", " but ",
          shape.rows_name, " has ", shape.tokens, " rows: without ", name, ".offsets it is [N, K]");
@@ -100,7 +100,7 @@ SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8
   } else {
     each = check_counts(sets, shape, name);
   }
-  // The entries of a row that takes part, else none.
+  // Returns the entries of a row, none if it takes no part.
   const auto entries_of = [&](int64_t row) -> RowEntries {
     const auto r = static_cast<size_t>(row);
     if (!mask.empty() && mask[r] == 0) return {};

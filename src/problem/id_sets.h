@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Sets of token ids, checked, as the picks of rows.
+// Checks sets of token ids and converts them to the picks of rows.
 #pragma once
 
 #include <cstdint>
@@ -13,27 +13,27 @@
 
 namespace logitless::problem {
 
-/// The picks of sets, whose ids increase in each row. Pick k is entry entries[k] of the sets; those of one id
-/// are in the order of the entries.
+/// The picks of sets, with increasing ids in each row. Pick k is entry entries[k] of the sets; picks of the
+/// same id are in the order of the entries.
 struct SetPicks {
   RowPicks picks;
   core::Array<int64_t> entries;
 };
 
 /// Returns the picks of rows of this shape. Rows whose mask is 0 take no part and are not read; without a
-/// mask all others do. Throws InvalidInput for sets of the wrong form, and for the first id outside of the
-/// vocabulary, by row and entry; `name` is that of the sets in messages.
+/// mask all rows take part. Throws InvalidInput for sets in the wrong form, and for the first id outside the
+/// vocabulary, with its row and entry. Messages call the sets `name`.
 SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask = {},
                    std::string_view name = "sets");
 
-/// Throws InvalidInput unless the mask, where there is one, has an entry a row.
+/// Throws InvalidInput unless the mask is empty or has one entry per row.
 void check_mask(std::span<const uint8_t> mask, const Shape& shape);
 
-/// Returns what is read of the sets.
+/// Returns the memory of the sets.
 core::Array<core::ByteRange> ranges_of(const IdSets& sets);
 
-/// Calls visit(column, begin, end, id) for the distinct ids of a row, in their order: column counts them, and
-/// picks [begin, end) have this id.
+/// Calls visit(column, begin, end, id) for the distinct ids of a row, in increasing order: `column` counts
+/// them, and picks [begin, end) have this id.
 template <class Visit>
 void for_each_distinct(const TokenProblem& problem, int64_t row, const Visit& visit) {
   const core::Array<int64_t>& ids = problem.picks.ids;

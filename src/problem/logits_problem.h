@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A call whose logits the caller holds: it has the logits, checked, and the gradient that is wanted
-// of them.
+// A call on finished logits: the checked logits and the output of their gradient.
 #pragma once
 
 #include <optional>
@@ -24,30 +23,30 @@ using LogitsTensors = Tensors<LogitsOperands>;
 
 struct LogitsProblem : TokenProblem, LogitsOperands {};
 
-/// Returns the logits, checked. Throws InvalidInput.
+/// Returns the checked logits. Throws InvalidInput.
 LogitsTensors check_tensors(const FinishedLogits& logits);
-/// Checks finished logits of a teacher beside those of this shape; a rank may have no part of the vocabulary
-/// (`may_be_empty`). Throws InvalidInput.
+/// Checks a teacher's finished logits against this shape. `may_be_empty`: a rank may have no part of the
+/// vocabulary. Throws InvalidInput.
 void check_teacher_logits(const TeacherMatrices& teacher, const Shape& shape, bool may_be_empty);
-/// Checks a teacher beside `tensors` and puts it there. Throws InvalidInput.
+/// Checks a teacher against `tensors` and adds it to them. Throws InvalidInput.
 void add_teacher(const TeacherMatrices& teacher, LogitsTensors& tensors);
 
-/// Returns what is read of logits that messages call `name`.
+/// Returns the memory of logits; messages call them `name`.
 core::ByteRange range_of(std::string_view name, const FinishedLogits& logits);
 
-/// Returns the whole problem, apart from the outputs. Throws InvalidInput for a task that is wrong.
+/// Returns the whole problem, except the outputs. Throws InvalidInput for an invalid task.
 inline LogitsProblem resolve(const LogitsTensors& tensors, Task task) {
   return {resolve(tensors.shape, std::move(task)), tensors.operands};
 }
 
-/// These return the V logits of a row, and where their gradients go.
+/// Returns the address of a row's V logits, or of their gradients.
 const void* logits_row(const FinishedLogits& logits, int64_t row);
 void* dlogits_row(const LogitsGradient& dlogits, int64_t row);
 
-/// Returns everything that the call reads except the targets, and except the logits themselves where they are
-/// overwritten in place.
+/// Returns all memory that the call reads, except the targets, and except logits that are overwritten in
+/// place.
 core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
-/// Returns what may be written.
+/// Returns the memory that the call may write.
 core::Array<core::ByteRange> writes_of(const LogitsProblem& problem, const LogitsGradient& dlogits);
 
 /// Throws InvalidInput for a gradient of the wrong shape, type or strides.

@@ -16,7 +16,7 @@ namespace {
 
 using core::fail;
 
-// Returns the least normal number of the type in which tensors of type `dtype` are summed.
+// Returns the smallest normal number of the type in which `dtype` is summed.
 double least_normal(DType dtype) {
   return dtype == DType::kFloat64 ? std::numeric_limits<double>::min() : std::numeric_limits<float>::min();
 }
@@ -42,7 +42,7 @@ void check_token_options(const TokenProblem& problem) {
   }
 }
 
-// A temperature counts only where its row does: padding may hold anything.
+// Only the temperatures of rows that take part are checked: padding may hold anything.
 void check_temperatures(const TokenProblem& problem, std::span<const double> temperatures) {
   if (temperatures.empty()) return;
   for (const int64_t row : problem.active()) {
@@ -52,7 +52,7 @@ void check_temperatures(const TokenProblem& problem, std::span<const double> tem
   }
 }
 
-// Temperatures are checked as options of tokens are; messages call the only one `name`.
+// Checks temperatures like the options of tokens; messages call a single one `name`.
 void check_temperatures(const TokenProblem& problem, std::string_view name, const Temperatures& temperatures) {
   if (temperatures.each.empty()) return check_scale(name, temperatures.one, problem.dtype);
   core::check_aligned("temperatures", temperatures.each);
@@ -89,7 +89,7 @@ core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions&
   const int64_t tokens = offsets.back();
   core::check_field("shift", kPositions, static_cast<double>(options.shift));
   core::check_targets("targets", targets, tokens, rows_name);
-  // A stray id is a bug in the caller's data wherever it stands.
+  // An id out of range is an error at every position.
   const int64_t ignore = options.ignore_index;
   for (int64_t i = 0; i < targets.size; ++i) {
     const int64_t target = targets[i];
