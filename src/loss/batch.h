@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// These functions read what a trainer hands over beside the hidden states: one number a token or one a
-// sequence.
+// Functions that read the per-token and per-sequence inputs of losses.
 #pragma once
 
 #include <algorithm>
@@ -30,9 +29,9 @@ inline core::Array<int64_t> sequence_of_rows(std::span<const int64_t> offsets) {
   return sequence;
 }
 
-/// Tells whether the vector that messages call `name`, of `size` entries, has one a token and not one a
-/// sequence. `sequence` holds that of each row. Throws InvalidInput where the size is wrong, or fits both and
-/// they would be read differently.
+/// Returns whether a vector has one entry per token, not per sequence. `size` is its number of entries,
+/// `sequence` the sequence of each row. Throws InvalidInput for a wrong size, or if the size fits both and
+/// they would be read differently. Messages call the vector `name`.
 inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, std::span<const int64_t> sequence,
                          int64_t sequences) {
   const auto tokens = static_cast<int64_t>(sequence.size());
@@ -57,25 +56,24 @@ inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, st
   return false;
 }
 
-/// Logarithms of ratios and weights are held within ± this, whatever the options say: the product of two such
+/// Logarithms of ratios and weights are clamped to ± this, whatever the options: then the product of two such
 /// weights, an advantage and a sum over tokens is a finite float64.
 inline constexpr double kMostLogRatio = 300;
 
-/// Returns weight · value, where 0 · ∞ is 0: what has no weight does not take part.
+/// Returns weight · value, with 0 · ∞ = 0.
 inline double weighted(double weight, double value) { return weight == 0 ? 0 : weight * value; }
 
-/// Returns 1 / count, or 0 for a mean over nothing.
+/// Returns 1 / count, or 0 for an empty mean.
 inline double reciprocal_or_zero(double count) { return count > 0 ? 1 / count : 0; }
 
-/// Returns exp of x held within ±most; NaN for NaN.
+/// Returns exp of x clamped to ±most; NaN for NaN.
 inline double bounded_exp(double x, double most) { return std::exp(std::clamp(x, -most, most)); }
 
 /// Returns log σ(x), exact for large |x|.
 inline double log_sigmoid(double x) { return x < 0 ? x - std::log1p(std::exp(x)) : -std::log1p(std::exp(-x)); }
 inline double sigmoid(double x) { return std::exp(log_sigmoid(x)); }
 
-/// Returns values[i]. Throws InvalidInput, which names it, unless it is finite (or NaN, where that is
-/// allowed).
+/// Returns values[i]. Throws InvalidInput with its name unless it is finite (or NaN, if `nan_allowed`).
 inline double finite_entry(std::string_view name, const ConstVector& values, int64_t i, bool nan_allowed = false) {
   const double value = core::read(values, i);
   if (std::isfinite(value) || (nan_allowed && std::isnan(value))) return value;

@@ -51,7 +51,7 @@ double CrossEntropyLoss::cross_factor() const {
   return options_.class_weights.empty() ? smoothing : smoothing / static_cast<double>(problem_.vocab_size);
 }
 
-// Returns what both parts of a token's loss, and their gradients, are multiplied with.
+// Returns the factor of both parts of a token's loss, and of their gradients.
 double CrossEntropyLoss::factor(int64_t row, const TokenStats& stats) const {
   return options_.dft ? std::exp(stats.logp[static_cast<size_t>(row)]) : 1;
 }

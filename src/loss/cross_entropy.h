@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Cross-entropy as a function of token statistics, which the fused and the dense path share.
+// Cross-entropy as a function of token statistics.
 #pragma once
 
 #include <span>
@@ -13,12 +13,12 @@
 
 namespace logitless::loss {
 
-/// These return what a problem needs to know of the options. Class weights are the weights of the cross
-/// statistic.
+/// Return the statistics and the cross weights that the options need. Class weights are the weights of the
+/// cross statistic.
 StatsRequest stats_request(const CrossEntropy& options);
 problem::Cross cross(const CrossEntropy& options);
 
-/// Throws InvalidInput for an option out of its range.
+/// Throws InvalidInput for an option out of range.
 void check_options(const CrossEntropy& options);
 
 class CrossEntropyLoss final : public TokenLoss {
@@ -27,18 +27,18 @@ class CrossEntropyLoss final : public TokenLoss {
 
   StatsRequest needs() const override { return stats_request(options_); }
   GradsFilled gradients() const override;
-  // The weight of a class may be 0, and so may the probability that dft multiplies with.
+  // A class weight may be 0, and so may the probability that dft multiplies by.
   bool may_drop_rows() const override { return !options_.class_weights.empty() || options_.dft; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// Sets ∂L/∂loss, which is 1 otherwise: one value, under kNone that of each token; or a span, which under
-  /// kNone has one entry a token. The span must outlive evaluate(). Throws InvalidInput.
+  /// Sets ∂L/∂loss, by default 1: one value, which under kNone holds for every token; or a span, which under
+  /// kNone has one entry per token. The span must outlive evaluate(). Throws InvalidInput.
   void set_upstream(double upstream) { upstream_.set(upstream); }
   void set_upstream(std::span<const double> upstream) {
     upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
   }
 
-  /// Returns the loss and metrics of all rows that were evaluated.
+  /// Returns the loss and metrics of all evaluated rows.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
@@ -52,10 +52,10 @@ class CrossEntropyLoss final : public TokenLoss {
   const problem::TokenProblem& problem_;
   ranks::Totals totals_;
   Upstream upstream_;
-  double nll_scale_ = 1;     // what a token's nll is multiplied with
-  double z_scale_ = 1;       // what a token's z-loss is multiplied with
-  core::Array<double> nll_;  // [N], neither scaled nor reduced
-  core::Array<double> z_;    // [N], neither scaled nor reduced; empty without z-loss
+  double nll_scale_ = 1;     // factor of a token's nll
+  double z_scale_ = 1;       // factor of a token's z-loss
+  core::Array<double> nll_;  // [N], before factor and reduction
+  core::Array<double> z_;    // [N], before factor and reduction; empty without z-loss
 };
 
 }  // namespace logitless::loss

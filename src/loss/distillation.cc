@@ -11,7 +11,7 @@
 namespace logitless::loss {
 namespace {
 
-// Tells whether the cross-entropy and the divergence are of the same softmax.
+// Returns whether cross-entropy and divergence use the same softmax.
 bool shares_softmax(const Distillation& options) {
   return options.hard_weight == 0 ||
          (options.token.temperatures.empty() && options.token.temperature == options.hard_temperature);
@@ -56,7 +56,7 @@ DistillationLoss::DistillationLoss(const Distillation& options, SequenceTokens t
       totals_(totals),
       mean_(mean_options(options), tokens_, totals) {}
 
-// Returns what the divergence of a row is multiplied with, apart from num_items_in_batch and loss_scale.
+// Returns the factor of a row's divergence, without the mean and loss_scale.
 double DistillationLoss::divergence_weight(int64_t row) const {
   if (!options_.temperature_squared) return options_.divergence_weight;
   const TokenOptions& token = options_.token;

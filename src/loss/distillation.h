@@ -16,17 +16,16 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or these
-/// targets, which are of `tokens` rows.
+/// Throws InvalidInput for an option that is out of range, or that has no meaning with the other options or
+/// with these targets, for `tokens` rows.
 void check_distillation_options(const Distillation& options, const ConstTensor& targets, int64_t tokens);
 
-/// Returns what is computed of the logits for these options: everything of a task but its picks and what is
-/// the teacher's own.
+/// Returns the task for these options, without its picks and the options that are the teacher's own.
 problem::Task distillation_task(const Distillation& options);
 
 class DistillationLoss final : public TokenLoss {
  public:
-  /// `tokens` are the sequences, and which of their rows take part. What is given must outlive this.
+  /// `tokens` are the sequences, and which of their rows take part. The arguments must outlive this object.
   DistillationLoss(const Distillation& options, SequenceTokens tokens, const problem::TokenProblem& problem,
                    ranks::Totals totals);
 
@@ -40,7 +39,7 @@ class DistillationLoss final : public TokenLoss {
     upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
   }
 
-  /// Returns the loss and metrics of all rows that were evaluated.
+  /// Returns the loss and metrics of all evaluated rows.
   DistillationResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:

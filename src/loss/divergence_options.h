@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the options of all losses between a student and a teacher have in common.
+// The common options of losses between a student and a teacher.
 #pragma once
 
 #include "core/checks.h"
@@ -11,7 +11,7 @@
 
 namespace logitless::loss {
 
-/// Returns the one parameter of the divergence: β, λ, w or η, and 0 where it has none.
+/// Returns the parameter of the divergence (β, λ, w or η), or 0 without one.
 template <class Options>
 double divergence_parameter(const Options& options) {
   switch (options.loss_type) {
@@ -34,8 +34,8 @@ double divergence_parameter(const Options& options) {
   return 0;
 }
 
-/// Throws InvalidInput for what has no meaning with the divergence, its reduction, or targets that are not
-/// there; the call has `tokens` rows.
+/// Throws InvalidInput for options that have no meaning with the divergence, its reduction, or missing
+/// targets; the call has `tokens` rows.
 template <class Options>
 void check_divergence_options(const Options& options, const ConstTensor& targets, int64_t tokens) {
   using core::fail;

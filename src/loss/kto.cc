@@ -73,7 +73,7 @@ double SequenceLoss::scale(size_t s) const {
   return options_.average_log_prob ? 1 / std::max(1.0, tokens_.count(static_cast<int64_t>(s))) : 1;
 }
 
-// Returns the loss of a sequence; docs/losses.md, 2.2.
+// Returns the loss of a sequence (docs/losses.md, 2.2).
 SequenceLoss::Value SequenceLoss::value(size_t s) const {
   const double beta = options_.beta, sign = desirable_[s] ? 1 : -1;
   const double weight =
@@ -139,7 +139,7 @@ KtoResult SequenceLoss::result(const TokenStats& stats, const Plan& plan) const 
   out.loss *= options_.loss_scale / std::max(active_, 1.0);
   metrics.desirable = static_cast<int64_t>(count[1]);
   metrics.undesirable = static_cast<int64_t>(count[0]);
-  // A kind without a sequence gets its NaN from 0 / 0.
+  // 0 / 0 gives NaN for a kind without sequences.
   metrics.desirable_reward = reward[1] / count[1];
   metrics.undesirable_reward = reward[0] / count[0];
   metrics.margin = metrics.desirable_reward - metrics.undesirable_reward;

@@ -17,8 +17,8 @@ void check_kto_options(const KtoLoss& options);
 
 class SequenceLoss final : public TokenLoss {
  public:
-  /// Keeps a reference to the options; checks and copies labels and baseline. Messages call the tensor that
-  /// has the rows `rows_name`.
+  /// Keeps a reference to the options; checks and copies labels and baseline. Messages call the tensor with
+  /// the rows `rows_name`.
   SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::string_view rows_name,
                ranks::Totals totals = ranks::Totals());
 
@@ -36,7 +36,7 @@ class SequenceLoss final : public TokenLoss {
  private:
   struct Value {
     double loss = 0;
-    double slope = 0;  // by the log ratio
+    double slope = 0;  // derivative by the log ratio
   };
   Value value(size_t s) const;
   double log_ratio(size_t s) const { return (sums_[s] - reference_[s]) * scale(s); }

@@ -34,14 +34,14 @@ bool CompletionLoss::coupled_ratio() const {
          options_.importance_sampling_level == ImportanceLevel::kSequence;
 }
 
-// Returns the option that makes the loss of a token depend on all tokens of the batch, or nothing.
+// Returns the option that makes a token's loss depend on all tokens of the batch, or "".
 std::string CompletionLoss::coupling_of_batch() const {
   if (options_.top_entropy_quantile < 1) return "top_entropy_quantile = " + text_of(options_.top_entropy_quantile);
   if (variant().covariance != CovarianceRule::kNone) return std::string("loss_type = ") + name_of(options_.loss_type);
   return options_.m2_threshold ? "m2_threshold = " + text_of(options_.m2_threshold) : "";
 }
 
-// Returns what ℓ of this row is multiplied with on its way into the loss, apart from loss_scale.
+// Returns the factor of ℓ of this row in the loss, without loss_scale.
 double CompletionLoss::normaliser(int64_t row) const {
   const auto count = [](double n) { return std::max(n, 1.0); };
   const double sequences = options_.num_sequences.value_or(count(batch_));
@@ -62,7 +62,7 @@ double CompletionLoss::normaliser(int64_t row) const {
   return 0;
 }
 
-// Returns δ. On-policy it is exactly 0, also where logp is −∞, but a NaN stays NaN.
+// Returns δ. On-policy it is exactly 0, even if logp is −∞, but NaN for NaN.
 double CompletionLoss::token_log_ratio(size_t i, double logp) const {
   if (old_.empty()) return std::isnan(logp) ? logp : 0;
   return logp - old_[i];
@@ -86,8 +86,8 @@ bool CompletionLoss::teacher_is_against_policy() const {
          (options_.teacher_against == TeacherAgainst::kOld && old_.empty());
 }
 
-// Adds the teacher's discounted log ratios to the advantages of whole sequences, or, without a discount, of
-// any rows. They increase. Without statistics the ratios are against what was given.
+// Adds the teacher's discounted log ratios to the advantages, for whole sequences, or without a discount for
+// any rows; `rows` are increasing. Without statistics, compares with old_logps or sampling_logps.
 void CompletionLoss::add_teacher(std::span<const int64_t> rows, const TokenStats* stats) {
   double ahead = 0;  // Σ γ^(t − i) ratio_t over the rows t >= i of the sequence of i, the last row seen
   int64_t before = -1;
@@ -107,7 +107,7 @@ void CompletionLoss::add_teacher(std::span<const int64_t> rows, const TokenStats
   }
 }
 
-// Returns what a token adds to the log ratio of its sequence, and its slope by logp.
+// Returns a token's contribution to the log ratio of its sequence, and its slope by logp.
 CompletionLoss::Ratio CompletionLoss::sequence_term(size_t i, double logp) const {
   const double log_ratio = token_log_ratio(i, logp), a = advantage_[i];
   if (variant().sequence_ratio != SequenceRatio::kClippedMean) return {log_ratio, 1};
@@ -150,7 +150,7 @@ CompletionLoss::Ratio CompletionLoss::ratio(size_t i, double logp) const {
 
 PolicyTokenLoss CompletionLoss::token_loss(size_t i, double logp, double ratio) const {
   const double a = advantage_[i];
-  // This holds also where logp is −inf: 0 · ∞ is 0 here.
+  // Also if logp is −inf: 0 · ∞ is 0 here.
   if (a == 0 && !variant().has_loss_without_advantage) return {};
   const auto s = static_cast<size_t>(sequence_[i]);
   return variant().token_loss({.advantage = a,
@@ -163,8 +163,8 @@ PolicyTokenLoss CompletionLoss::token_loss(size_t i, double logp, double ratio) 
                               options_);
 }
 
-// Tells whether the policy is near enough to old_logps at this token. A NaN keeps the token, so that the loss
-// shows it.
+// Returns whether the policy is close enough to old_logps at this token. With a NaN the token is kept, so
+// that the loss shows it.
 bool CompletionLoss::is_trusted(size_t i, double logp) const {
   const TrustRegion region = trust_region_of(options_);
   if (region == TrustRegion::kNone || old_.empty()) return true;
@@ -175,7 +175,8 @@ bool CompletionLoss::is_trusted(size_t i, double logp) const {
   if (region == TrustRegion::kTvBoth) return !(moved > high || moved < -low);
   if (region == TrustRegion::kTv) return !(a > 0 ? moved > high : moved < -low);
   if (a > 0 ? moved <= 0 : moved >= 0) return true;
-  // KL of two outcomes. What is added to 1 − p is verl's. Where p is 1, rounding may have left more.
+  // KL of two outcomes; the constant added to 1 − p is verl's. max() corrects a 1 − p that rounding made
+  // negative.
   constexpr double kRest = 1e-8;
   const double rest = std::max(0.0, -std::expm1(logp)), old_rest = std::max(0.0, -std::expm1(old_[i]));
   const double kl = std::exp(old_[i]) * (old_[i] - logp) + old_rest * std::log((old_rest + kRest) / (rest + kRest));
@@ -317,7 +318,7 @@ PolicyResult CompletionLoss::result(const TokenStats& stats, const Plan& plan) c
   PolicyMetrics& metrics = out.metrics;
   metrics.tokens = static_cast<int64_t>(tokens_);
   if (tokens_ == 0) return out;
-  // A ratio that a whole sequence shares counts once a sequence.
+  // A ratio shared by a whole sequence counts once per sequence.
   const bool once = coupled_ratio() && !advantage_per_token_;
   const bool entropies = needs().entropy;
   double weights = 0, ratio = 0, low = 0, high = 0, kl = 0, entropy = 0, kept_entropy = 0, logp = 0, teacher_kl = 0,

@@ -18,17 +18,17 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option that is out of its range, or has no meaning with the others or the
-/// tensors.
+/// Throws InvalidInput for an option that is out of range, or that has no meaning with the other options or
+/// the tensors.
 void check_policy_options(const PolicyLoss& options);
 
-/// Tells whether probabilities are over the sampler's kept ids.
+/// Returns whether probabilities are over the sampler's kept ids.
 inline bool has_kept(const PolicyLoss& task) {
   const IdSets& kept = task.kept;
   return kept.ids.given() || !kept.offsets.empty() || !kept.counts.empty();
 }
 
-/// Tells whether a correction takes the ratio of a whole sequence.
+/// Returns whether a correction uses the ratio of a whole sequence.
 inline bool is_sequence_level(SamplerCorrection correction) {
   return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask ||
          correction == SamplerCorrection::kGeometricMask;
@@ -36,20 +36,20 @@ inline bool is_sequence_level(SamplerCorrection correction) {
 
 class CompletionLoss final : public TokenLoss {
  public:
-  /// Keeps a reference to the options; checks and copies what the tensors hold, but reads nothing under a
-  /// false mask. `offsets`, [B + 1], are the sequences of the N rows of `rows_name`.
+  /// Keeps a reference to the options; checks and copies the tensors, without reading entries whose mask is
+  /// 0. `offsets`, [B + 1], are the sequences of the N rows of `rows_name`.
   CompletionLoss(const PolicyLoss& options, std::span<const int64_t> offsets, int64_t vocab_size,
                  std::string_view rows_name = "hidden", ranks::Totals totals = ranks::Totals());
 
-  /// Returns the chosen token id of each row, [N], or kNoTarget where it takes no part.
+  /// Returns the chosen token id of each row, [N], or kNoTarget if it takes no part.
   const core::Array<int64_t>& targets() const { return targets_; }
-  /// Says which pick of a row is its chosen id, [N], where rows have several: log-probabilities, and their
-  /// gradients, are then one a pick.
+  /// Sets which pick of each row is its chosen id, [N], for rows with several picks: log-probabilities and
+  /// their gradients are then per pick.
   void set_chosen_picks(core::Array<int64_t> picks) { chosen_picks_ = std::move(picks); }
-  /// Returns the advantage of each row, [N], or 0 where it takes no part.
+  /// Returns the advantage of each row, [N], or 0 if it takes no part.
   std::span<const double> advantages() const { return advantage_; }
 
-  /// Tells of each sequence whether it has a score above 0, [B], or nothing without scores.
+  /// Returns whether each sequence has a score above 0, [B]; empty without scores.
   std::span<const uint8_t> good_sequences() const { return good_; }
 
   StatsRequest needs() const override;
@@ -57,14 +57,14 @@ class CompletionLoss final : public TokenLoss {
   std::span<const int64_t> groups() const override { return groups_; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// Returns the loss and metrics of all rows that were evaluated.
+  /// Returns the loss and metrics of all evaluated rows.
   PolicyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
   // Sums over the tokens of one sequence.
   struct Sequence {
     double tokens = 0;
-    double log_ratio = 0;     // Σ δ, or Σ of what is clipped of it
+    double log_ratio = 0;     // Σ δ, or Σ clipped δ
     double drift = 0;         // Σ (q − logp)
     double sampler = 0;       // Σ (old − sampling)
     double vespo = 0;         // Σ clamp(δ) + κ
@@ -74,11 +74,11 @@ class CompletionLoss final : public TokenLoss {
     double value = 1;
     double slope = 1;  // ∂ρ/∂w
   };
-  // What the whole batch decides of a token.
+  // Decisions about a token that depend on the whole batch.
   static constexpr uint8_t kDropped = 1;  // by its second moment against the sampler
   static constexpr uint8_t kChosen = 2;   // by its covariance
 
-  // Returns where the chosen id of a row stands among the picks.
+  // Returns the index of a row's chosen id among the picks.
   size_t pick_of(size_t i) const { return chosen_picks_.empty() ? i : static_cast<size_t>(chosen_picks_[i]); }
   const PolicyVariantRow& variant() const { return row_of(options_.loss_type); }
   bool coupled_ratio() const;
@@ -107,10 +107,10 @@ class CompletionLoss final : public TokenLoss {
 
   const PolicyLoss& options_;
   ranks::Totals totals_;
-  double tokens_ = 0;  // tokens that take part, of the whole batch
+  double tokens_ = 0;  // tokens of the whole batch that take part
   double batch_ = 0;   // sequences of the whole batch, empty ones included
   bool advantage_per_token_ = false;
-  double good_tokens_ = 0;  // tokens of sequences with a score above 0, of the whole batch
+  double good_tokens_ = 0;  // tokens of the whole batch in sequences with a score above 0
   core::Array<int64_t> targets_;
   core::Array<int64_t> chosen_picks_;  // [N] or empty
   core::Array<int64_t> sequence_;      // [N]
@@ -119,11 +119,11 @@ class CompletionLoss final : public TokenLoss {
   core::Array<double> old_, ref_, sampling_, teacher_;
   core::Array<Sequence> sequences_;  // [B]
   core::Array<uint8_t> good_;        // [B]: has a score above 0; empty without scores
-  core::Array<uint8_t> marks_;       // [N]: kDropped, kChosen; empty where nothing is
+  core::Array<uint8_t> marks_;       // [N]: kDropped, kChosen; empty without such decisions
   double entropy_threshold_ = 0;
   double kept_tokens_ = 0;  // tokens with top_i = 1
 
-  // These are [N] and belong to the rows that were evaluated.
+  // [N], for the evaluated rows.
   core::Array<double> loss_;
   core::Array<double> ratio_;
   core::Array<double> kl_;
@@ -131,7 +131,7 @@ class CompletionLoss final : public TokenLoss {
   core::Array<uint8_t> clips_;  // kLow, kHigh
 };
 
-/// Returns what is read of a batch: no output may overlap it.
+/// Returns the memory of a batch: no output may overlap it.
 core::Array<core::ByteRange> batch_ranges(const PolicyLoss& task);
 
 }  // namespace logitless::loss

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This file checks a batch of sampled completions and its options, and keeps what the loss needs of them.
+// Checks a batch of sampled completions and its options, and copies the data that the loss needs.
 #include <cmath>
 #include <iterator>
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What all tokens of a batch decide together: which of them keep their loss, and which have another one.
+// Decisions that depend on all tokens of a batch: which tokens keep their loss, and which get another one.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +10,7 @@
 
 namespace logitless::loss {
 
-// Finds the (1 − top_entropy_quantile) quantile of the entropies, interpolated linearly.
+// Computes the (1 − top_entropy_quantile) quantile of the entropies, with linear interpolation.
 void CompletionLoss::find_entropy_threshold(std::span<const int64_t> rows, const TokenStats& stats) {
   core::Array<double> entropies;
   entropies.reserve(rows.size());
@@ -24,7 +24,7 @@ void CompletionLoss::find_entropy_threshold(std::span<const int64_t> rows, const
     return;
   }
   std::sort(entropies.begin(), entropies.end());
-  // This is not written (1 − q)(n − 1), because 1 − 0.7 is above 0.3 and would drop the token at the
+  // Not (1 − q)(n − 1), because in floating point 1 − 0.7 is above 0.3, which would drop the token at the
   // quantile.
   const double last = static_cast<double>(entropies.size() - 1);
   const double at = last - options_.top_entropy_quantile * last;
@@ -34,8 +34,8 @@ void CompletionLoss::find_entropy_threshold(std::span<const int64_t> rows, const
   for (const double entropy : entropies) kept_tokens_ += entropy >= entropy_threshold_;
 }
 
-// M2PO: drops the tokens of the largest (old − sampling)² until the mean of the others is below the
-// threshold, and never all of them.
+// M2PO: drops the tokens with the largest (old − sampling)² until the mean of the rest is below the
+// threshold, but never all of them.
 void CompletionLoss::drop_large_moments(std::span<const int64_t> rows, const TokenStats* stats) {
   struct Moment {
     double square;
@@ -47,13 +47,13 @@ void CompletionLoss::drop_large_moments(std::span<const int64_t> rows, const Tok
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const double drift = sampler_log_ratio(i, stats ? stats->logp[pick_of(i)] : 0);
-    if (std::isnan(drift)) return;  // It cannot be sorted; nothing is dropped, so that the loss shows it.
+    if (std::isnan(drift)) return;  // NaN cannot be sorted; nothing is dropped, so that the loss shows it
     moments.push_back({drift * drift, i});
   }
   std::sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {
     return a.square != b.square ? a.square < b.square : a.token > b.token;
   });
-  // The most that may stay, in ascending order.
+  // Keeps as many tokens as possible, in ascending order.
   size_t kept = moments.empty() ? 0 : 1;
   for (size_t k = 0; k < moments.size(); ++k) {
     sum += moments[k].square;
@@ -62,10 +62,10 @@ void CompletionLoss::drop_large_moments(std::span<const int64_t> rows, const Tok
   for (size_t k = kept; k < moments.size(); ++k) marks_[moments[k].token] |= kDropped;
 }
 
-// Marks the tokens that clip_cov drops, or kl_cov penalises.
+// Marks the tokens that clip_cov drops or kl_cov penalises.
 void CompletionLoss::choose_by_covariance(std::span<const int64_t> rows, const TokenStats& stats) {
   const auto count = static_cast<double>(rows.size());
-  // The mean of equal numbers is that number, to the bit, so that their covariances are 0.
+  // The mean of equal numbers is exactly that number, so their covariances are 0.
   const auto mean_of = [&](const auto& value) {
     const double first = rows.empty() ? 0 : value(static_cast<size_t>(rows[0]));
     double above = 0;
@@ -84,7 +84,7 @@ void CompletionLoss::choose_by_covariance(std::span<const int64_t> rows, const T
   core::Array<Candidate> candidates;
   uint64_t key = core::random_bits(static_cast<uint64_t>(options_.cov_seed)) - 1;
   for (const int64_t row : rows) {
-    ++key;  // the same in every layout of the tokens
+    ++key;  // independent of the layout of the tokens
     const auto i = static_cast<size_t>(row);
     const double logp = stats.logp[pick_of(i)];
     const double covariance = (advantage_[i] - mean_advantage) * (logp - mean_logp);
@@ -95,7 +95,7 @@ void CompletionLoss::choose_by_covariance(std::span<const int64_t> rows, const T
     }
     candidates.push_back({covariance, drops ? core::random_bits(key) : 0, i});
   }
-  // clip_cov takes candidates at random, kl_cov those of the largest covariance, and of equal ones the first.
+  // clip_cov chooses random candidates, kl_cov those with the largest covariance; ties go to the first.
   std::sort(candidates.begin(), candidates.end(), [&](const Candidate& a, const Candidate& b) {
     if (drops) return a.order != b.order ? a.order < b.order : a.token < b.token;
     return a.covariance != b.covariance ? a.covariance > b.covariance : a.token < b.token;

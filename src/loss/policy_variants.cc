@@ -20,7 +20,7 @@ PolicyTokenLoss clipped_surrogate(const Token& t, const Options& o) {
   const double low = least_ratio(o), high = 1 + epsilon_high(o);
   const double most = o.delta.value_or(std::numeric_limits<double>::infinity());
   const double plain = std::min(ratio, most), clipped = std::clamp(ratio, low, high);
-  // The ratios are compared, not their products with A, which may round a difference away. A NaN stays NaN.
+  // Compares the ratios, not their products with A, in which rounding may hide a difference. A NaN stays NaN.
   if (a > 0 ? plain <= clipped : plain >= clipped) return {-plain * a, 0, ratio > most ? 0 : -a};
   return {-clipped * a, 0, ratio < low || ratio > high ? 0 : -a};
 }
@@ -39,7 +39,7 @@ PolicyTokenLoss soft_gate(const Token& t, const Options& o) {
   return {-4 / tau * gate * a, 0, -4 * gate * sigmoid(-tau * (t.ratio - 1)) * a};
 }
 
-// VESPO 2026: the weight φ has log φ = λ + k W − λ e^W.
+// VESPO 2026: the weight φ with log φ = λ + k W − λ e^W.
 PolicyTokenLoss sequence_weight(const Token& t, const Options& o) {
   const double log_weight = std::clamp(t.log_sequence_weight, kLeastLogWeight, kMostLogWeight);
   const bool positive = t.advantage >= 0;
@@ -53,7 +53,7 @@ PolicyTokenLoss sequence_weight(const Token& t, const Options& o) {
 // REINFORCE: Williams 1992.
 PolicyTokenLoss of_logp(const Token& t, const Options&) { return {-t.advantage * t.logp, -t.advantage, 0}; }
 
-// A ratio that nothing clips; GMPO clips its terms (Zhao et al. 2025).
+// A ratio without clipping; GMPO clips its terms (Zhao et al. 2025).
 PolicyTokenLoss of_ratio(const Token& t, const Options&) { return {-t.ratio * t.advantage, 0, -t.advantage}; }
 
 // Kimi k1.5 2025, eq. 3.
@@ -75,7 +75,7 @@ PolicyTokenLoss dropped_where_chosen(const Token& t, const Options& o) {
   return t.is_chosen ? PolicyTokenLoss() : clipped_surrogate(t, o);
 }
 
-// KL-Cov: the same.
+// KL-Cov: Cui et al. 2025.
 PolicyTokenLoss penalised_where_chosen(const Token& t, const Options& o) {
   PolicyTokenLoss out = t.advantage == 0 ? PolicyTokenLoss() : of_ratio(t, o);
   if (!t.is_chosen) return out;

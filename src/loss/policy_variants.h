@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The policy variants, one row each: a new one is its row (and its enumerator, last), and a function where no
-// other variant has its loss.
+// The policy variants, one row each. A new variant needs a row (and an enumerator, added last), and a
+// function if no other variant has its loss.
 #pragma once
 
 #include <cmath>
@@ -9,20 +9,20 @@
 
 namespace logitless::loss {
 
-/// vespo holds a sequence's log weight, and each token's sampler correction in it, between these: 10⁻⁸ and
-/// e²⁰.
+/// vespo clamps a sequence's log weight, and the logarithm of each token's sampler correction in it, to the
+/// range from log 10⁻⁸ to 20.
 inline const double kLeastLogWeight = std::log(1e-8);
 inline constexpr double kMostLogWeight = 20;
 
-/// What a variant sees of one token. The letters are those of docs/losses.md, section 1.
+/// The data of one token for a variant, with the letters of docs/losses.md, section 1.
 struct PolicyToken {
   double advantage = 0;            ///< A
   double logp = 0;                 ///< log-probability of the token
   double log_ratio = 0;            ///< δ, of the token
   double ratio = 1;                ///< ρ, of the token or of its sequence
-  double log_sequence_weight = 0;  ///< W_s of vespo before it is clamped, 0 for the others
+  double log_sequence_weight = 0;  ///< W_s of vespo before clamping; 0 for the other variants
   bool is_good = false;            ///< its sequence has a score above 0
-  bool is_chosen = false;          ///< by its covariance
+  bool is_chosen = false;          ///< chosen by its covariance
 };
 
 /// One token's loss and its derivatives.
@@ -32,42 +32,42 @@ struct PolicyTokenLoss {
   double by_ratio = 0;
 };
 
-/// Whether ρ is that of a whole sequence, whatever importance_sampling_level says.
+/// Whether ρ is per sequence, independent of importance_sampling_level.
 enum class SequenceRatio {
   kNone,
   kSum,          ///< w = Σ δ
-  kClippedMean,  ///< w = the mean of δ, each clipped in log space as its advantage pushes it
+  kClippedMean,  ///< w = the mean of δ, each clipped in log space on the side of its advantage
 };
 
-/// What the covariance of a token's advantage and log-probability decides (docs/losses.md, 1.12).
+/// The use of the covariance of a token's advantage and log-probability (docs/losses.md, 1.12).
 enum class CovarianceRule { kNone, kDrop, kPenalise };
 
 struct PolicyVariantRow {
   PolicyLossType loss_type;
   PolicyTokenLoss (*token_loss)(const PolicyToken& token, const PolicyLoss& options);
-  PolicyAggregation aggregation;  ///< where the option is at its default
+  PolicyAggregation aggregation;  ///< if the option is kDefault
   SequenceRatio sequence_ratio = SequenceRatio::kNone;
-  bool has_weight_of_sequence = false;      ///< reads log_sequence_weight, which holds the sampler correction
-  bool has_loss_without_advantage = false;  ///< the others lose nothing where A = 0
+  bool has_weight_of_sequence = false;      ///< reads log_sequence_weight, which includes the sampler correction
+  bool has_loss_without_advantage = false;  ///< if false, the loss is 0 where A = 0
   bool reads_scores = false;
-  TrustRegion trust_region = TrustRegion::kNone;  ///< where the option is at its default
+  TrustRegion trust_region = TrustRegion::kNone;  ///< if the option is kDefault
   CovarianceRule covariance = CovarianceRule::kNone;
-  double default_epsilon_low = 0.2;   ///< where epsilon_low is unset
-  double default_epsilon_high = 0.3;  ///< where epsilon_high is unset
+  double default_epsilon_low = 0.2;   ///< if epsilon_low is unset
+  double default_epsilon_high = 0.3;  ///< if epsilon_high is unset
 
-  /// Tells whether the loss is −min(ρ A, clamp(ρ) A).
+  /// Returns whether the loss is −min(ρ A, clamp(ρ) A).
   bool is_clipped_surrogate() const;
-  /// Tells whether the loss holds its ratio below epsilon_high itself, not 1 + epsilon_high.
+  /// Returns whether the upper bound of the ratio is epsilon_high, not 1 + epsilon_high.
   bool is_truncated() const;
 };
 
 const PolicyVariantRow& row_of(PolicyLossType variant);
 
-/// The bounds and the trust region, as the options and the variant say.
+/// The bounds and the trust region, from the options or the variant's defaults.
 double epsilon_low(const PolicyLoss& options);
 double epsilon_high(const PolicyLoss& options);
 TrustRegion trust_region_of(const PolicyLoss& options);
-/// The least ratio: 1 − ε_low, or none for a truncated weight without epsilon_low.
+/// The smallest ratio: 1 − ε_low, or 0 for a truncated weight without epsilon_low.
 double least_ratio(const PolicyLoss& options);
 
 }  // namespace logitless::loss

@@ -95,7 +95,7 @@ PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::
   loss_.assign(static_cast<size_t>(batch_), 0);
 }
 
-// LD-DPO (Liu et al. 2024): tokens of a sequence beyond the length of the pair's shorter one.
+// LD-DPO (Liu et al. 2024): weights a sequence's tokens beyond the length of the pair's shorter sequence.
 void PairLoss::weigh_tails() {
   token_weights_.assign(tokens_.targets.size(), 1);
   core::Array<int64_t> seen(tokens_.counts.size(), 0);
@@ -107,7 +107,7 @@ void PairLoss::weigh_tails() {
   }
 }
 
-// The report shows means with average_log_prob, or with a loss like orpo or simpo.
+// The report has means with average_log_prob, or with a loss like orpo or simpo.
 bool PairLoss::averages_in_report() const {
   return options_.average_log_prob ||
          any_row(options_, [](const PairLossRow& row) { return row.averages && !row.needs_reference; });
@@ -115,7 +115,7 @@ bool PairLoss::averages_in_report() const {
 
 double PairLoss::weight(size_t k) const { return options_.loss_weights.empty() ? 1 : options_.loss_weights[k]; }
 
-// Returns the weight of NLL in the loss: nll_weight and the weights of sft.
+// Returns the weight of NLL in the loss: nll_weight plus the weights of sft.
 double PairLoss::likelihood_weight() const {
   const bool by_default = any_row(options_, [](const PairLossRow& row) { return row.with_likelihood; });
   double sum = options_.nll_weight.value_or(by_default ? 1 : 0);
@@ -161,7 +161,7 @@ void PairLoss::add(int64_t index, double scale, const PairValue& value) {
   by_sum_[static_cast<size_t>(batch_ + index)] += scale * value.by_rejected;
 }
 
-// The aot losses compare the k-th smallest of one quantity with the k-th smallest of another one.
+// The aot losses compare the k-th smallest value of one quantity with the k-th smallest of another.
 void PairLoss::add_sorted(PairKind kind, double scale, std::span<const int64_t> pairs) {
   const size_t count = pairs.size();
   core::Array<double> left(count), right(count);
@@ -179,8 +179,7 @@ void PairLoss::add_sorted(PairKind kind, double scale, std::span<const int64_t> 
     }
     all[k] = p;
   }
-  // Equal values keep their order, and NaN stands last. This is not std::stable_sort, which takes memory of
-  // its own.
+  // Equal values keep their order, and NaN comes last. Not std::stable_sort, which allocates memory.
   const auto sorted = [&](const core::Array<double>& values) {
     core::Array<size_t> order(count);
     std::iota(order.begin(), order.end(), size_t{0});

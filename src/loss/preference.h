@@ -13,19 +13,18 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option that is out of its range or has no meaning.
+/// Throws InvalidInput for an option that is out of range or has no meaning.
 void check_preference_options(const PreferenceLoss& options);
 
 class PairLoss final : public TokenLoss {
  public:
-  /// Keeps a reference to the options. `tokens` holds 2B sequences; pairs with an empty side are dropped from
-  /// it here.
+  /// Keeps a reference to the options. `tokens` has 2B sequences; drops the pairs with an empty side from it.
   PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::Totals totals = ranks::Totals());
 
   const SequenceTokens& tokens() const { return tokens_; }
-  /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate(), when a loss needs it.
+  /// Sets Σ_t log-probability under the reference, [2B]. Call it before evaluate() if a loss needs it.
   void set_reference(core::Array<double> sums) { reference_ = std::move(sums); }
-  /// Returns what each token counts in its sequence's sum, [N], or nothing where all count 1.
+  /// Returns the weight of each token in its sequence's sum, [N]; empty: all 1.
   std::span<const double> token_weights() const { return token_weights_; }
 
   StatsRequest needs() const override {
@@ -38,7 +37,7 @@ class PairLoss final : public TokenLoss {
   PreferenceResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  // What the losses are taken of.
+  // The input of the losses of a pair.
   struct Pair {
     double chosen = 0, rejected = 0;              // Σ logp
     double chosen_ratio = 0, rejected_ratio = 0;  // Σ (logp − reference)
@@ -57,10 +56,10 @@ class PairLoss final : public TokenLoss {
 
   const PreferenceLoss& options_;
   SequenceTokens tokens_;
-  int64_t batch_ = 0;  // pairs, with those that take no part
+  int64_t batch_ = 0;  // pairs, including those that take no part
   ranks::Totals totals_;
   double pairs_ = 0;          // pairs of the whole batch that take part
-  double chosen_tokens_ = 0;  // their chosen tokens
+  double chosen_tokens_ = 0;  // chosen tokens of these pairs
   core::Array<int64_t> groups_;
   core::Array<double> reference_;      // [2B] or empty
   core::Array<double> token_weights_;  // [N] or empty
@@ -68,7 +67,7 @@ class PairLoss final : public TokenLoss {
   core::Array<double> likelihoods_;    // [2B]: Σ logp
   core::Array<double> certainties_;    // [2B]: Σ (logp − log Σ p²), or empty
   core::Array<double> by_sum_;         // [2B]: ∂loss/∂Σ logp
-  core::Array<double> loss_;           // [B], weighted and divided
+  core::Array<double> loss_;           // [B], with its weight and divided
 };
 
 }  // namespace logitless::loss

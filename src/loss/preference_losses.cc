@@ -99,7 +99,7 @@ PairValue discopop(const PairLogps& p, const Options& o) {
   const double z = margin_of(p, o), x = z / o.discopop_tau;
   // mix is σ(x), and mix_slope the slope of log σ(x).
   const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / o.discopop_tau;
-  // log(m e^{−z}); for z < 0 without a difference of what both grow with.
+  // log(m e^{−z}); for z < 0 without subtracting terms that both grow with z.
   const double exponent = x < 0 ? weighted(1 / o.discopop_tau - 1, z) - std::log1p(std::exp(x)) : log_sigmoid(x) - z;
   const double exponential = bounded_exp(exponent, kMostExponent);
   const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
@@ -107,7 +107,7 @@ PairValue discopop(const PairLogps& p, const Options& o) {
                    weighted(mix_slope * mix, log_sigmoid(z)) - rest * sigmoid(-z) + slope, o);
 }
 
-// Up to this x, 1 − e^x stays away from 0: float32 logits cannot tell a smaller distance.
+// Upper bound that keeps 1 − e^x away from 0; float32 logits cannot resolve smaller distances.
 constexpr double kMostMeanLogp = -0x1p-24;
 
 double log_one_minus_exp(double x) { return x > -0.6931 ? std::log(-std::expm1(x)) : std::log1p(-std::exp(x)); }
@@ -120,7 +120,7 @@ PairValue orpo(const PairLogps& p, const Options& o) {
   return {-o.beta * log_sigmoid(log_odds), -slope / std::expm1(chosen), slope / std::expm1(rejected)};
 }
 
-// (e^(k x) − 1) / k, x for k = 0. AlphaPO's reward, with −α for k: Gupta et al. 2025.
+// (e^(k x) − 1) / k, or x for k = 0. AlphaPO's reward with k = −α: Gupta et al. 2025.
 Replaced exponential_of(double x, double k) {
   if (k == 0) return {x, 1};
   const double exponent = k * x;
@@ -144,7 +144,7 @@ PairValue cpo(const PairLogps& p, const Options& o) { return logistic_of_logps(p
 using enum PreferenceLossType;
 using enum PairKind;
 
-// In the order of the enumeration. AOT is Melnyk et al. 2024.
+// In the order of the enumeration. AOT: Melnyk et al. 2024.
 constexpr PairLossRow kRows[] = {
     {.loss = kSigmoid, .value = dpo, .takes_f_divergence = true},
     {.loss = kHinge, .value = hinge, .takes_f_divergence = true},
@@ -191,7 +191,7 @@ static_assert(
 
 const PairLossRow& row_of(PreferenceLossType loss) { return kRows[static_cast<size_t>(loss)]; }
 
-// f-DPO: Wang et al. 2024, with s(0) = 0 as TRL has it.
+// f-DPO: Wang et al. 2024, with s(0) = 0 as in TRL.
 Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options) {
   switch (options.f_divergence) {
     case FDivergence::kReverseKl:

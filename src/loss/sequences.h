@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Losses on whole sequences share this: which token predicts what, and how many tokens each sequence has.
+// Shared by losses on whole sequences: which token predicts what, and how many tokens each sequence has.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace logitless::loss {
 
 /// The rows of S sequences and the token ids they predict.
 struct SequenceTokens {
-  core::Array<int64_t> targets;   // [N], kNoTarget where a row takes no part
+  core::Array<int64_t> targets;   // [N], kNoTarget if a row takes no part
   core::Array<int64_t> sequence;  // [N]
   core::Array<int64_t> counts;    // [S]: rows that take part
 
   int64_t sequences() const { return static_cast<int64_t>(counts.size()); }
   int64_t tokens() const { return static_cast<int64_t>(targets.size()); }
   double count(int64_t s) const { return static_cast<double>(counts[static_cast<size_t>(s)]); }
-  /// Takes the rows of sequence s out.
+  /// Removes the rows of sequence s.
   void drop(int64_t s);
 };
 
-/// Reads the sequences; `ids` are [N], and kNoTarget where a row takes no part (problem::resolve_targets).
+/// Returns the sequences; `ids` are [N], kNoTarget if a row takes no part (problem::resolve_targets).
 SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int64_t> ids);
 
 }  // namespace logitless::loss

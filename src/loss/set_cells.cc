@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
-// A cell's part: x log(x / y), the −x + y that makes it a part of a generalised KL, and the derivatives of
-// both by log s.
+// A cell's part of a divergence: x log(x / y), the −x + y of the generalised KL, and the derivatives of both
+// by log s.
 struct Part {
   double plain = 0, extra = 0;
   double slope = 0, extra_slope = 0;
@@ -28,7 +28,7 @@ double excess(double log_x, double log_y) {
 
 double times(double mass, double log_ratio) { return mass == 0 ? 0 : mass * log_ratio; }
 
-// Returns log(v a + w b) for v + w = 1 and a >= b, close to log a where a and b are close.
+// Returns log(v a + w b) for v + w = 1 and a >= b, accurate near log a if a and b are close.
 double log_mixture_of_larger(double log_a, double v, double log_b, double w) {
   const double change = w * std::expm1(log_b - log_a);
   if (change > -0.5) return log_a + std::log1p(change);

@@ -59,7 +59,7 @@ StatsRequest SetDistillationLoss::needs() const {
   return request;
 }
 
-// Returns what the divergence of a row is multiplied with, apart from the mean and loss_scale.
+// Returns the factor of a row's divergence, without the mean and loss_scale.
 double SetDistillationLoss::divergence_weight(int64_t row) const {
   const double t = options_.temperature_squared ? problem_.temperature(row) : 1;
   return options_.divergence_weight * t * t;
@@ -73,7 +73,7 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
   for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
     const auto k = static_cast<size_t>(pick);
     if (std::isnan(rows_.logps[k])) {
-      // A target outside of the set is a part of the tail.
+      // A target outside the set belongs to the tail.
       if (has_tail()) student_outside = log_sum(student_outside, stats.logp[k]);
       continue;
     }
@@ -81,8 +81,8 @@ double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
     teacher_.push_back(rows_.logps[k]);
   }
   if (has_tail()) {
-    // If the student has no mass outside of the set, and the teacher's mass there may be rounding alone or
-    // the floor, the teacher has none either.
+    // If the student has no mass outside the set, and the teacher's mass there may be only rounding or the
+    // floor, the teacher has none either.
     const double entries = static_cast<double>(student_.size()) + 16;
     const double least = std::log(std::max(entries * rows_.rounding, options_.tail_floor));
     const bool nothing = student_outside == kNothing && rows_.outside[i] <= least;

@@ -17,33 +17,33 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option that is out of its range, or has no meaning with the others.
+/// Throws InvalidInput for an option that is out of range, or has no meaning with the other options.
 void check_set_options(const SetDistillation& options, const ConstTensor& targets, int64_t tokens);
 
-/// Returns what is read of a teacher.
+/// Returns the memory of a teacher.
 core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher);
 
-/// A checked teacher: the picks of a row are its set, and its target where that is wanted besides.
+/// A checked teacher. Picks of a row: the id set, plus the target if requested.
 struct SetRows {
   problem::RowPicks picks;
-  // [picks]: log t, as the divergence has it; NaN for a target outside of the set
+  // [picks]: log t as the divergence uses it; NaN for a target outside the set
   core::Array<double> logps;
-  core::Array<double> outside;  // [N]: log(1 − T), where there is a tail
+  core::Array<double> outside;  // [N]: log(1 − T), with a tail
   core::Array<double> masses;   // [N]: T
-  // How far rounding moves each probability of T, where 1 − T is computed from it; else 0.
+  // Relative rounding error of each probability of T, if 1 − T is computed from it; else 0.
   double rounding = 0;
   core::Array<int64_t> target;  // [N]: the pick that is the target, with hard_weight
 };
 
-/// Returns the teacher of rows of this shape. `ids` has the target of each row, or kNoTarget where it takes
-/// no part, which is then not read; without `ids` each row takes part that has a set. Throws InvalidInput.
+/// Returns the teacher for rows of this shape. `ids` has the target of each row, or kNoTarget for rows that
+/// take no part, which are not read; without `ids` every row with a set takes part. Throws InvalidInput.
 SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
                           const SetDistillation& options);
 
 class SetDistillationLoss final : public TokenLoss {
  public:
-  /// `rows` without picks, which the problem has by now; `tokens` are the sequences, and which of their rows
-  /// take part. What is given must outlive this.
+  /// `rows` without picks, which the problem already has; `tokens` are the sequences, and which of their rows
+  /// take part. The arguments must outlive this object.
   SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
                       const problem::TokenProblem& problem, ranks::Totals totals);
 
@@ -56,7 +56,7 @@ class SetDistillationLoss final : public TokenLoss {
     upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
   }
 
-  /// Returns the loss and metrics of all rows that were evaluated.
+  /// Returns the loss and metrics of all evaluated rows.
   SetDistillationResult result(const TokenStats& stats, const Plan& plan) const;
 
   const SetRows& rows() const { return rows_; }
@@ -64,7 +64,7 @@ class SetDistillationLoss final : public TokenLoss {
  private:
   bool has_tail() const { return options_.outside == OutsideSet::kTail; }
   double divergence_weight(int64_t row) const;
-  // Returns the divergence of a row. slopes_ then has its slopes: of the set's picks, and of the tail.
+  // Returns the divergence of a row, and sets slopes_ to its slopes by the set's picks and by the tail.
   double compare(int64_t row, const TokenStats& stats);
 
   const SetDistillation& options_;

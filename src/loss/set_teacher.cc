@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The checks of a teacher's sets, and of the options that go with them.
+// Checks a teacher's sets and the options for them.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,10 +19,10 @@ using core::fail;
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kNothing = -std::numeric_limits<double>::infinity();
-// Log-probabilities in bfloat16 err by 2^-9 of themselves: a row's may sum to a little more than 1.
+// Log-probabilities in bfloat16 have a relative error of 2^-9, so a row may sum to slightly more than 1.
 constexpr double kMostMass = 1 + 0x1p-6;
 
-// Returns by how much of itself a number of that type may be rounded.
+// Returns the relative rounding error of a type.
 double rounding_of(DType dtype) {
   switch (dtype) {
     case DType::kBFloat16:
@@ -36,7 +36,7 @@ double rounding_of(DType dtype) {
   }
 }
 
-// Tells whether the divergence is infinite where the student has mass and the teacher none.
+// Returns whether the divergence is infinite where the student has mass and the teacher has none.
 bool needs_teacher_mass(const SetDistillation& options) {
   switch (options.loss_type) {
     case Divergence::kReverseKl:
@@ -59,20 +59,20 @@ double check_logp(const ConstVector& logps, int64_t row, int64_t entry, int64_t 
        " must be a log-probability: at most 0, and no probability");
 }
 
-// What the teacher has beside its sets.
+// The teacher's vectors, in addition to its sets.
 struct Vectors {
   ConstVector logps, outside_logps;
 };
 
-// One row on its way from the caller's entries to picks.
+// A row of the caller's sets.
 struct Row {
   int64_t row = 0;
   int64_t begin = 0, end = 0;  // of the sets' picks
-  int64_t first_entry = 0;     // of the caller's
-  int64_t target = kNoTarget;  // that needs a pick
+  int64_t first_entry = 0;     // of the caller's entries
+  int64_t target = kNoTarget;  // target that needs a pick
 };
 
-// Returns log of the row's mass, and appends its picks.
+// Appends the row's picks, and returns the log of its mass.
 double add_row(const Vectors& teacher, const problem::SetPicks& sets, const Row& of, SetRows& out) {
   double largest = kNothing, sum = 0;
   const auto add = [&](int64_t id, double logp) {
@@ -100,7 +100,7 @@ double add_row(const Vectors& teacher, const problem::SetPicks& sets, const Row&
   return largest > kNothing ? largest + std::log(sum) : kNothing;
 }
 
-// Sets what the options make of a row whose mass is e^log_mass.
+// Applies the options to a row with mass e^log_mass.
 void finish_row(const Vectors& teacher, const SetDistillation& options, const Row& of, int64_t vocab_size,
                 double log_mass, SetRows& out) {
   const auto r = static_cast<size_t>(of.row);
@@ -124,7 +124,7 @@ void finish_row(const Vectors& teacher, const SetDistillation& options, const Ro
            " are of probabilities that sum to ", all, ", which is more than 1");
     }
   }
-  // Outside of a set of the whole vocabulary the student has no mass either.
+  // If the set is the whole vocabulary, the student has no mass outside it either.
   const bool is_whole = of.end - of.begin == vocab_size;
   if (!is_whole) outside = std::max(outside, std::log(options.tail_floor));
   if (outside == kNothing && !is_whole && needs_teacher_mass(options)) {

@@ -30,7 +30,7 @@ bool is_sparse(const SoftTargets& targets) {
          !targets.sets.counts.empty();
 }
 
-// Fills what a row's weights become; those of one id add up.
+// Reads a row's weights; the weights of one id add up.
 void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t row, bool wants_entropy,
               SoftRows& out) {
   const auto r = static_cast<size_t>(row);
@@ -68,7 +68,7 @@ SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, b
   return out;
 }
 
-// Checks one row and returns its sum, in eight chains, whose order is that of the columns.
+// Checks one row and returns its sum, in eight partial sums of fixed order.
 template <class T>
 double check_row(const T* weights, int64_t vocab, int64_t row) {
   constexpr int64_t kChains = 8;
@@ -97,7 +97,7 @@ double check_row(const T* weights, int64_t vocab, int64_t row) {
 template <class T>
 void read_rows(const ConstMatrix& given, std::span<const int64_t> rows, bool wants_entropy, int threads,
                SoftRows& out) {
-  // The first wrong row is named, whichever thread finds one first.
+  // The error names the first invalid row, whichever thread finds one first.
   core::Array<uint8_t> bad(rows.size(), 0);
   core::parallel_for(threads, static_cast<int64_t>(rows.size()), [&](int64_t a) {
     const int64_t row = rows[static_cast<size_t>(a)];
@@ -203,14 +203,14 @@ double SoftCrossEntropyLoss::cross_entropy(int64_t row, const TokenStats& stats)
   return sum;
 }
 
-// By the log-sum inequality KL is at least Q log Q, as Σ p is at most 1. Rounding must not say otherwise.
+// By the log-sum inequality KL is at least Q log Q, because Σ p is at most 1. Rounding must not violate this.
 double SoftCrossEntropyLoss::divergence(int64_t row, double cross_entropy) const {
   const double kl = cross_entropy + rows_.negentropy[static_cast<size_t>(row)];
-  // A sum that is off 1 by its own rounding counts as 1.
+  // A sum that differs from 1 only by its own rounding counts as 1.
   constexpr double kRounding = 0x1p-40;
   const double mass = rows_.masses[static_cast<size_t>(row)];
   const double bound = std::abs(mass - 1) <= kRounding ? 0 : times_log(mass);
-  // Under kScaleLogp the divided values are the logarithms of no distribution.
+  // Under kScaleLogp the divided values are not the logarithms of a distribution.
   return problem_.logp_temperature(row) != 1 || !(kl < bound) ? kl : bound;
 }
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Cross-entropy against a distribution a token, as a function of token statistics.
+// Cross-entropy against a distribution per token, as a function of token statistics.
 #pragma once
 
 #include <cstdint>
@@ -14,29 +14,29 @@
 
 namespace logitless::loss {
 
-/// What is kept of checked soft targets.
+/// Checked soft targets.
 struct SoftRows {
   problem::RowPicks picks;  // sparse: the ids of each row; dense: the rows alone
   bool dense = false;
   core::Array<double> weights;     // [picks], sparse
   problem::Cross cross;            // dense
   core::Array<double> masses;      // [N]: Q; 0 for rows that take no part
-  core::Array<double> negentropy;  // [N]: Σ q log q, where it is wanted
+  core::Array<double> negentropy;  // [N]: Σ q log q, if requested
 };
 
-/// Throws InvalidInput for an option out of its range, or one that soft targets have no use for.
+/// Throws InvalidInput for an option that is out of range, or that soft targets do not use.
 void check_options(const SoftCrossEntropy& options);
 
-/// Returns what is read of the targets.
+/// Returns the memory of the targets.
 core::Array<core::ByteRange> ranges_of(const SoftTargets& targets);
 
-/// Returns the targets of rows of this shape, which it reads on a team of at most `threads`. Throws
-/// InvalidInput for targets that are wrong.
+/// Returns the targets for rows of this shape, read by a team of at most `threads`. Throws InvalidInput for
+/// invalid targets.
 SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads);
 
 class SoftCrossEntropyLoss final : public TokenLoss {
  public:
-  /// `rows` without picks and cross, which the problem has by now. What is given must outlive this.
+  /// `rows` without picks and cross, which the problem already has. The arguments must outlive this object.
   SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows, const problem::TokenProblem& problem,
                        ranks::Totals totals);
 
@@ -44,14 +44,14 @@ class SoftCrossEntropyLoss final : public TokenLoss {
   GradsFilled gradients() const override { return {.cross = rows_.dense}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// Sets ∂L/∂loss, which is 1 otherwise: one value, under kNone that of each token; or a span, which under
-  /// kNone has one entry a token. The span must outlive evaluate(). Throws InvalidInput.
+  /// Sets ∂L/∂loss, by default 1: one value, which under kNone holds for every token; or a span, which under
+  /// kNone has one entry per token. The span must outlive evaluate(). Throws InvalidInput.
   void set_upstream(double upstream) { upstream_.set(upstream); }
   void set_upstream(std::span<const double> upstream) {
     upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
   }
 
-  /// Returns the loss and metrics of all rows that were evaluated.
+  /// Returns the loss and metrics of all evaluated rows.
   SoftCrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
 
   const SoftRows& rows() const { return rows_; }
@@ -65,8 +65,8 @@ class SoftCrossEntropyLoss final : public TokenLoss {
   const problem::TokenProblem& problem_;
   ranks::Totals totals_;
   Upstream upstream_;
-  double scale_ = 1;            // what a token's loss is multiplied with
-  core::Array<double> losses_;  // [N]: ce, neither scaled nor reduced
+  double scale_ = 1;            // factor of a token's loss
+  core::Array<double> losses_;  // [N]: ce, before factor and reduction
 };
 
 }  // namespace logitless::loss

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What losses of single tokens are multiplied with on their way into the loss of a batch.
+// The factors of per-token losses in the loss of a batch.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace logitless::loss {
 
-/// How a batch's loss is made of its tokens': the options of that name.
+/// The options that reduce per-token losses.
 struct MeanOptions {
   Reduction reduction = Reduction::kMean;
   MeanOver mean_over = MeanOver::kTokens;
@@ -26,7 +26,8 @@ MeanOptions mean_options(const Options& options) {
 /// Throws InvalidInput for options that contradict each other.
 void check_mean(const MeanOptions& options);
 
-/// The factor of each token, 1 / n, where n is what the mean is over; counts are those of the whole batch.
+/// The factor of each token, 1 / n, where n is the number that the mean divides by, counted over the whole
+/// batch.
 class TokenMean {
  public:
   TokenMean(const MeanOptions& options, const SequenceTokens& tokens, const ranks::Totals& totals);
@@ -34,9 +35,9 @@ class TokenMean {
 
  private:
   MeanOptions options_;
-  // What the mean divides by: num_items_in_batch, or else
-  double tokens_ = 0;     // those that take part
-  double sequences_ = 0;  // all, empty ones included
+  // The divisor of the mean: num_items_in_batch, or else
+  double tokens_ = 0;     // tokens that take part
+  double sequences_ = 0;  // all sequences, empty ones included
 };
 
 }  // namespace logitless::loss

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// ∂L/∂loss of a backward half: one value, or under Reduction::kNone one a token.
+// ∂L/∂loss of a backward pass: one value, or under Reduction::kNone one per token.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,12 @@ namespace logitless::loss {
 
 class Upstream {
  public:
-  /// Takes one value, which is that of every token.
+  /// Sets one value for every token.
   void set(double value) {
     core::check_field("upstream", kFinite, value);
     value_ = value;
   }
-  /// Takes a span, which must outlive this: one entry, or [N] where there is one `per_token`. Throws
-  /// InvalidInput.
+  /// Sets values that must outlive this: one entry, or [N] if `per_token`. Throws InvalidInput.
   void set(std::span<const double> values, bool per_token, const problem::TokenProblem& problem) {
     const int64_t wanted = per_token ? problem.tokens : 1;
     if (static_cast<int64_t>(values.size()) != wanted) {
