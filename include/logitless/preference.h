@@ -182,7 +182,7 @@ struct LOGITLESS_API KtoLoss {
   using Result = KtoResult;                         ///< what its verbs return
   static constexpr const char* kName = "kto_loss";  ///< on every surface
   ConstTensor targets = {};                         ///< token ids, [N] or [B, T], int32 or int64
-  std::span<const uint8_t> labels = {};             ///< [B]: not 0 = desirable; a2po may have none
+  std::span<const uint8_t> labels = {};             ///< [B]: 1 = desirable, 0 = not; a2po may have none
   ConstTensor ref_logps = {};                       ///< as in PreferenceLoss; it or the reference is needed
   EntriesPer ref_logps_per = EntriesPer::kBySize;   ///< what ref_logps has an entry for
   Logits reference = {};                            ///< in place of ref_logps

@@ -45,20 +45,20 @@ nb::handle Keywords::find(const char* key) {
 }
 
 void Keywords::refuse(const char* key, nb::handle value, const char* wanted) const {
-  std::string message = std::string(of_) + ": " + key;
+  std::string message = key;
   if (PyLong_Check(value.ptr())) {
     message += " = " + shown(value);
   } else if (PyFloat_Check(value.ptr()) || PyUnicode_Check(value.ptr())) {
     message += std::string(" = ") + nb::repr(value).c_str();
   } else {
-    message += std::string(" is a ") + nb::str(value.type().attr("__name__")).c_str();
+    message += " is " + type_of(value);
   }
   if (wanted) message += std::string(": it must be ") + wanted;
   throw nb::type_error(message.c_str());
 }
 
 void Keywords::refuse_int(const char* key, nb::handle value, const std::string& rule) const {
-  throw InvalidInput(std::string(of_) + ": " + key + " = " + shown(value) + ": " + rule);
+  throw InvalidInput(std::string(key) + " = " + shown(value) + ": " + rule);
 }
 
 void Keywords::refuse_name(const char* key, const std::string& value, const std::string& known) {
@@ -239,8 +239,7 @@ CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs) {
   take_output("d_bias", kVector, gradients.d_bias);
   if (const nb::handle sink = keywords.find("weight_sink")) {
     if (!PyCallable_Check(sink.ptr())) {
-      const nb::object type = sink.type().attr("__name__");
-      nb::raise_type_error("weight_sink is a %s: it must be a function", nb::str(type).c_str());
+      nb::raise_type_error("weight_sink is %s: it must be a function", type_of(sink).c_str());
     }
     gradients.weight_sink = sink_of(sink, layout == HeadLayout::kHiddenVocab);
   }

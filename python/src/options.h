@@ -65,6 +65,7 @@ class Keywords {
     if constexpr (std::is_same_v<T, std::string>) return "a str";
     if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "a list of ints of 64 bits";
     if constexpr (std::is_same_v<T, std::vector<double>>) return "a list of floats";
+    if constexpr (std::is_same_v<T, Workspace*>) return "a logitless.Workspace";
     return nullptr;
   }
   [[noreturn]] void refuse(const char* key, nb::handle value, const char* wanted) const;

@@ -421,7 +421,7 @@ def test_masks_and_labels_are_zeros_and_ones_of_any_type(function, dtype):
         assert loss(given) == want
     name = "labels" if function == "kto_loss" else "mask"
     if name == "mask":
-        with pytest.raises(ValueError, match=r"^mask has shape \[7, 3\]: it must be \[3, 7\]"):
+        with pytest.raises(ValueError, match=r"^mask is \[7, 3\] but hidden is \[3, 7, 9\]"):
             loss(flags.reshape(7, 3))
     if dtype != "bool":
         flags.flat[0] = 2
@@ -471,7 +471,7 @@ def test_what_is_no_array_has_a_type_too():
     hidden, weight, targets = problem()
     d_hidden = np.zeros_like(hidden)
     for wrong in (5, "sink", weight):
-        with pytest.raises(TypeError, match="^weight_sink is a .*: it must be a function"):
+        with pytest.raises(TypeError, match="^weight_sink is an? .*: it must be a function"):
             logitless.cross_entropy(hidden, weight, targets, weight_sink=wrong, d_hidden=d_hidden)
     assert not d_hidden.any()
     ids = targets.reshape(N, 1)

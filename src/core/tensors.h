@@ -3,6 +3,8 @@
 // with. What must agree between tensors is checked in problem/ and loss/.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -36,8 +38,8 @@ inline constexpr unsigned kIds = only(DType::kInt32) | only(DType::kInt64);
 
 inline constexpr Role kHiddenRole = {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows};
 inline constexpr Role kLogitsRole = {"[N, V] or [B, T, V]", kFloats, 2, 3, Order::kRows};
-inline constexpr Role kWeightRole = {"[V, H], or [V, bytes] if packed", kFloats | only(DType::kUInt8), 2, 2,
-                                     Order::kEither};
+inline constexpr Role kWeightRole = {"[V, H], or of uint8 [V, bytes of a row] if packed", kFloats | only(DType::kUInt8),
+                                     2, 2, Order::kEither};
 inline constexpr Role kScalesRole = {"[V, H / group]", only(DType::kFloat32)};
 inline constexpr Role kRowsRole = {"[N, V]", kFloats, 2, 2, Order::kRows};
 inline constexpr Role kIdsRole = {"[N] or [B, T]", kIds, 1, 2, Order::kAny};
@@ -47,8 +49,15 @@ inline constexpr Role kEntriesRole = {"[V]", kFloats, 1, 1};
 /// Tells whether a field of this name has token ids. Other tensors of tasks have numbers.
 constexpr bool has_ids(std::string_view field) { return field == "targets" || field == "chosen_ids" || field == "ids"; }
 
-/// Returns e.g. "int32, int64", or "floats" for the four float types.
-std::string elements_text(const Role& role);
+/// Returns what a role accepts, e.g. "a tensor of int32 or int64 [N]"; floats are the four float types.
+std::string text_of(const Role& role);
+/// Returns the elements and sizes of any tensor, e.g. "int64 [3, 4]".
+std::string text_of(const ConstTensor& tensor);
+/// Throws InvalidInput if a tensor with an entry for each token is [B, T] (these `sizes`), and the hidden
+/// states or logits are of another B and T, so that its entries are in another order.
+void check_batch(MemberName name, const std::array<int64_t, 2>& sizes, const Logits& logits);
+/// Throws InvalidInput unless each flag is 0 or 1.
+void check_flags(MemberName name, std::span<const uint8_t> flags);
 /// Throws InvalidInput unless the argument of this name and role accepts the tensor.
 void check_tensor(std::string_view name, const ConstTensor& tensor, const Role& role);
 

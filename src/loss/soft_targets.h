@@ -45,7 +45,7 @@ class SoftCrossEntropyLoss final : public TokenLoss {
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
   /// Sets ∂L/∂loss, which is 1 otherwise: one value, under kNone that of each token; or a span, which under
-  /// kNone has one entry a token. The span must outlive evaluate(). Throws InvalidInput.
+  /// kNone has one entry per token. The span must outlive evaluate(). Throws InvalidInput.
   void set_upstream(double upstream) { upstream_.set(upstream); }
   void set_upstream(std::span<const double> upstream) {
     upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);

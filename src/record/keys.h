@@ -67,6 +67,10 @@ class Keys {
   bool has(std::string_view name) const;
   /// Returns the flag that tells whether the key is set. It is valid until another key is added.
   const bool& is_set(std::string_view name) { return find(name).is_set; }
+  /// Tells whether the key takes a tensor with an entry for each token.
+  bool is_of_tokens(std::string_view name) {
+    return std::string_view(find(name).role.shape).find("[N]") != std::string_view::npos;
+  }
   const std::string& owner() const { return owner_; }
   /// Returns a line for each key. Keys for which need(name) is not empty come first, with that text.
   std::string describe(const std::function<std::string(std::string_view)>& need) const;

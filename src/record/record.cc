@@ -37,7 +37,8 @@ void Record::add_common(std::span<const char* const> needs) {
   };
   constexpr auto kRows = [](const char* shape) { return Role{shape, core::kFloats, 2, 2, core::Order::kRows}; };
   add("d_hidden", wanted_.d_hidden, core::kHiddenRole);
-  add("d_weight", wanted_.d_weight, {"[V, H], which stands as weight does", core::kFloats, 2, 2, core::Order::kEither});
+  add("d_weight", wanted_.d_weight,
+      {"[V, H], with strides like those of weight", core::kFloats, 2, 2, core::Order::kEither});
   add("d_bias", wanted_.d_bias, core::kEntriesRole);
   add("d_lora_a", wanted_.d_lora_a, kRows("[r, H]"));
   add("d_lora_b", wanted_.d_lora_b, kRows("[V, r]"));
@@ -98,10 +99,15 @@ void Record::add_slices() {
 void Record::set(std::string_view name, const Value& value) {
   const Busy busy(*this);
   keys_.set(name, value);
+  std::erase_if(batches_, [&](const auto& batch) { return batch.first == name; });
+  const auto* tensor = std::get_if<Tensor>(&value);
+  if (!tensor || tensor->axes != 2 || !keys_.is_of_tokens(name)) return;
+  batches_.push_back({std::string(name), {tensor->sizes[0], tensor->sizes[1]}});
 }
 void Record::unset(std::string_view name) {
   const Busy busy(*this);
   keys_.unset(name);
+  std::erase_if(batches_, [&](const auto& batch) { return batch.first == name; });
 }
 void Record::set_weight_sink(WeightGradientSink sink) {
   const Busy busy(*this);
@@ -140,6 +146,8 @@ void Record::check_needs() const {
   for (const Need& need : needs_) {
     if (!*need.one && !*need.other) missing(need.name + (need.or_name.empty() ? "" : " or " + need.or_name));
   }
+  // Spans have forgotten their axes.
+  for (const auto& [name, sizes] : batches_) core::check_batch(std::string_view(name), sizes, model_);
 }
 
 std::string Record::need_of(std::string_view name) const {
