@@ -178,10 +178,10 @@ def cross_entropy(
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
-    integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
-    weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
-    reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
+    hidden is [N, H] or [B, T, H], weight [V, H] (one that is stored as [H, V] is given as weight.T, and d_weight as
+    d_weight.T), targets integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for
+    finished logits. weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a
+    teacher's or a reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
     """
     given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
@@ -332,7 +332,7 @@ def distillation_loss(
     """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
     the hidden states and the head of each, over one vocabulary.
 
-    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
+    teacher_bias, teacher_softcap and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
     [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
     may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
     teacher has no gradient.

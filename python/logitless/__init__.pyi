@@ -86,15 +86,11 @@ class Context(_core.Context):
     def __reduce__(self) -> Any:
         ...
 
-def default_context() -> Context:
-    """The context of calls that name none: made once, at the first of them."""
-    ...
-
 def cross_entropy(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -115,10 +111,10 @@ def cross_entropy(
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
-    integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
-    weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
-    reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
+    hidden is [N, H] or [B, T, H], weight [V, H] (one that is stored as [H, V] is given as weight.T, and d_weight as
+    d_weight.T), targets integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for
+    finished logits. weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a
+    teacher's or a reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
 
     Args:
@@ -128,7 +124,6 @@ def cross_entropy(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -190,7 +185,7 @@ def policy_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     chosen_ids: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -246,7 +241,6 @@ def policy_loss(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -355,7 +349,7 @@ def preference_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -363,8 +357,7 @@ def preference_loss(
     logits: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
@@ -399,7 +392,6 @@ def preference_loss(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -415,7 +407,6 @@ def preference_loss(
         ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
         ref_weight (floats [V, H]): the reference's head, as weight is.
         ref_bias (floats [V]): added to the logits.
-        ref_layout: the axes of ref_weight.
         ref_softcap: c of c · tanh(logits / c); 0 for none.
         ref_packing: how ref_weight is packed.
         ref_scales (float32 [V, G]): the scales of a packed ref_weight.
@@ -483,7 +474,7 @@ def kto_loss(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -494,8 +485,7 @@ def kto_loss(
     kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
     sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
@@ -525,7 +515,6 @@ def kto_loss(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -546,7 +535,6 @@ def kto_loss(
         ref_hidden (floats [N, H] or [B, T, H]): the reference's hidden states.
         ref_weight (floats [V, H]): the reference's head, as weight is.
         ref_bias (floats [V]): added to the logits.
-        ref_layout: the axes of ref_weight.
         ref_softcap: c of c · tanh(logits / c); 0 for none.
         ref_packing: how ref_weight is packed.
         ref_scales (float32 [V, G]): the scales of a packed ref_weight.
@@ -606,8 +594,7 @@ def kto_loss(
 def soft_cross_entropy(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None, *,
     context: Optional[Context] = None, dtype: Optional[Literal['float32', 'float64']] = None,
-    bias: Optional[ArrayLike] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -639,7 +626,6 @@ def soft_cross_entropy(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -704,7 +690,7 @@ def set_distillation_loss(
     ids: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -747,7 +733,6 @@ def set_distillation_loss(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -816,7 +801,7 @@ def id_logps(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -839,7 +824,6 @@ def id_logps(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -879,8 +863,7 @@ def id_logps(
 def id_logps_backward(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, *, forward: IdLogps, upstream: ArrayLike,
-    context: Optional[Context] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    context: Optional[Context] = None, bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -908,7 +891,6 @@ def id_logps_backward(
         upstream (float64 or float32 as ids): the gradient of the loss in each of the logps.
         context: how the call runs; by default a shared one.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -967,13 +949,12 @@ def distillation_loss(
     teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
     logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
@@ -1002,7 +983,7 @@ def distillation_loss(
     """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
     the hidden states and the head of each, over one vocabulary.
 
-    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
+    teacher_bias, teacher_softcap and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
     [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
     may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
     teacher has no gradient.
@@ -1016,7 +997,6 @@ def distillation_loss(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -1028,7 +1008,6 @@ def distillation_loss(
         offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         teacher_bias (floats [V]): added to the logits.
-        teacher_layout: the axes of teacher_weight.
         teacher_softcap: c of c · tanh(logits / c); 0 for none.
         teacher_packing: how teacher_weight is packed.
         teacher_scales (float32 [V, G]): the scales of a packed teacher_weight.
@@ -1096,7 +1075,7 @@ def token_stats(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, *, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1122,7 +1101,6 @@ def token_stats(
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
         bias (floats [V]): added to the logits.
-        layout: the axes of weight.
         softcap: c of c · tanh(logits / c); 0 for none.
         packing: how weight is packed.
         scales (float32 [V, G]): the scales of a packed weight.
@@ -1215,7 +1193,7 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1262,7 +1240,7 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     chosen_ids: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1335,7 +1313,7 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1343,8 +1321,7 @@ def plan(
     logits: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
@@ -1395,7 +1372,7 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1406,8 +1383,7 @@ def plan(
     kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
     sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
-    ref_bias: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ref_softcap: float = 0.0,
+    ref_bias: Optional[ArrayLike] = None, ref_softcap: float = 0.0,
     ref_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
@@ -1453,8 +1429,7 @@ def plan(
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     context: Optional[Context] = None, dtype: Optional[Literal['float32', 'float64']] = None,
-    bias: Optional[ArrayLike] = None, layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    softcap: float = 0.0,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1504,7 +1479,7 @@ def plan(
     ids: Optional[ArrayLike] = None, teacher_logps: Optional[ArrayLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1558,7 +1533,7 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     ids: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1598,7 +1573,7 @@ def plan(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
@@ -1639,13 +1614,12 @@ def plan(
     teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
     targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
     dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    softcap: float = 0.0,
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
     logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,

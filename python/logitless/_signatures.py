@@ -61,7 +61,6 @@ def _head(prefix: str, whose: str) -> list[Argument]:
         *hidden,
         (f"{prefix}weight", _WEIGHT, None, f"{whose}'s head, as weight is" if prefix else "the head: a matrix or its transposed view, a PackedWeight or a LoraWeight"),
         (f"{prefix}bias", Array("floats", "[V]"), None, "added to the logits"),
-        (f"{prefix}layout", Literal["vocab_hidden", "hidden_vocab"], "vocab_hidden", f"the axes of {prefix}weight"),
         (f"{prefix}softcap", float, 0.0, "c of c · tanh(logits / c); 0 for none"),
         (f"{prefix}packing", Optional[Literal[tuple(_core.packing_blocks())]], None, f"how {prefix}weight is packed"),
         (f"{prefix}scales", Array("float32", "[V, G]"), None, f"the scales of a packed {prefix}weight"),
