@@ -182,7 +182,7 @@ struct LOGITLESS_API KtoLoss {
   using Result = KtoResult;                         ///< result type of the verbs
   static constexpr const char* kName = "kto_loss";  ///< on every surface
   ConstTensor targets = {};                         ///< token ids, [N] or [B, T], int32 or int64
-  std::span<const uint8_t> labels = {};             ///< [B]: not 0 = desirable; optional for a2po
+  std::span<const uint8_t> labels = {};             ///< [B]: 1 = desirable, 0 = not; optional for a2po
   ConstTensor ref_logps = {};                       ///< as in PreferenceLoss; either this or `reference` is required
   EntriesPer ref_logps_per = EntriesPer::kBySize;   ///< whether ref_logps is per sequence or per token
   Logits reference = {};                            ///< in place of ref_logps

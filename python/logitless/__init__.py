@@ -134,12 +134,16 @@ class Context(_core.Context):
 _default: Context | None = None
 
 
-def default_context() -> Context:
-    """The context of calls that name none: made once, at the first of them."""
+def _context(given: Any) -> Context:
+    """The context that a call was given, or that of calls that name none: made once, at the first of them."""
     global _default
-    if _default is None:
-        _default = Context()
-    return _default
+    if given is None:
+        if _default is None:
+            _default = Context()
+        return _default
+    if not isinstance(given, Context):
+        raise TypeError(f"context must be a logitless.Context, not {type(given).__name__}")
+    return given
 
 
 def _source(hidden: Any, weight: Any, arguments: dict[str, Any], dtype: Any = None) -> dict[str, Any]:
@@ -174,14 +178,14 @@ def cross_entropy(
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
-    integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
-    weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
-    reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
+    hidden is [N, H] or [B, T, H], weight [V, H] (one that is stored as [H, V] is given as weight.T, and d_weight as
+    d_weight.T), targets integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for
+    finished logits. weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a
+    teacher's or a reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
     """
     given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
-    return Result(**_core.cross_entropy(context or default_context(), given))
+    return Result(**_core.cross_entropy(_context(context), given))
 
 
 def policy_loss(
@@ -198,7 +202,7 @@ def policy_loss(
     sampler kept: log-probabilities are then over these.
     """
     given = _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}, dtype)
-    return Result(**_core.policy_loss(context or default_context(), given))
+    return Result(**_core.policy_loss(_context(context), given))
 
 
 def preference_loss(
@@ -216,7 +220,7 @@ def preference_loss(
     The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
     """
     given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
-    return Result(**_core.preference_loss(context or default_context(), given))
+    return Result(**_core.preference_loss(_context(context), given))
 
 
 def kto_loss(
@@ -233,7 +237,7 @@ def kto_loss(
     reward_targets for a2po, sequence_weights for all.
     """
     given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
-    return Result(**_core.kto_loss(context or default_context(), given))
+    return Result(**_core.kto_loss(_context(context), given))
 
 
 def soft_cross_entropy(
@@ -250,7 +254,7 @@ def soft_cross_entropy(
     [B, T]) leaves tokens out.
     """
     given = _source(hidden, weight, arguments, dtype)
-    return SoftCrossEntropyResult(**_core.soft_cross_entropy(context or default_context(), given))
+    return SoftCrossEntropyResult(**_core.soft_cross_entropy(_context(context), given))
 
 
 def set_distillation_loss(
@@ -274,7 +278,7 @@ def set_distillation_loss(
     """
     arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
     given = _source(hidden, weight, arguments, dtype)
-    return SetDistillationResult(**_core.set_distillation_loss(context or default_context(), given))
+    return SetDistillationResult(**_core.set_distillation_loss(_context(context), given))
 
 
 def id_logps(
@@ -291,7 +295,7 @@ def id_logps(
     which reads nothing else of the head.
     """
     given = _source(hidden, weight, {"ids": ids, **arguments}, dtype)
-    result, forward = _core.id_logps(context or default_context(), given)
+    result, forward = _core.id_logps(_context(context), given)
     return IdLogps(result["logps"], result["plan"], forward)
 
 
@@ -311,7 +315,7 @@ def id_logps_backward(
     given = _source(hidden, weight, {"ids": ids, **arguments})
     if str(getattr(upstream, "dtype", None)).endswith("float32"):
         upstream = upstream.double() if hasattr(upstream, "double") else np.asarray(upstream, np.float64)
-    return _core.id_logps_backward(context or default_context(), given, forward.forward, upstream)
+    return _core.id_logps_backward(_context(context), given, forward.forward, upstream)
 
 
 def distillation_loss(
@@ -328,14 +332,14 @@ def distillation_loss(
     """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
     the hidden states and the head of each, over one vocabulary.
 
-    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
+    teacher_bias, teacher_softcap and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
     [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
     may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
     teacher has no gradient.
     """
     arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
     given = _source(hidden, weight, arguments, dtype)
-    return Result(**_core.distillation_loss(context or default_context(), given))
+    return Result(**_core.distillation_loss(_context(context), given))
 
 
 def token_stats(
@@ -355,7 +359,7 @@ def token_stats(
     is the greedy choice where it is argmax.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
-    columns, _ = _core.token_stats(context or default_context(), arguments)
+    columns, _ = _core.token_stats(_context(context), arguments)
     askable = ("entropy", "cross", "argmax", "rank", "outside", "square_sum")
     unasked = [name for name in askable if not arguments.get(name)]
     if "outside" in unasked:
@@ -465,7 +469,7 @@ def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan
     """
     function = _PLANS[_known(task, _PLANS)]
     given = _source(None, None, arguments, arguments.pop("dtype", None))
-    return function(context or default_context(), given)
+    return function(_context(context), given)
 
 
 def options(task: str) -> dict[str, dict[str, Any]]:
@@ -516,7 +520,7 @@ def environment(context: Context | None = None) -> dict[str, Any]:
         >>> logitless.environment()["threads"] > 0
         True
     """
-    return (context or default_context()).environment()
+    return _context(context).environment()
 
 
 _ARGUMENTS = {

@@ -11,11 +11,13 @@ import numpy as np
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy import float64, int64
+    from numpy import floating, int64
     from numpy.typing import NDArray
 
     from . import _core
     from ._core import Plan
+
+    Floats = NDArray[floating[Any]]  # float32, or float64 where the call is float64 or dtype= asks for it
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,19 +25,19 @@ class Result:
     """What a loss returns: `loss`, NumPy arrays with an entry a token or a sequence, `metrics` and `plan`."""
 
     loss: float
-    per_token_logps: NDArray[float64]
+    per_token_logps: Floats
     metrics: dict[str, float]
     plan: Plan
-    per_token_loss: NDArray[float64] | None = None
-    per_token_lse: NDArray[float64] | None = None
+    per_token_loss: Floats | None = None
+    per_token_lse: Floats | None = None
     per_token_argmax: NDArray[int64] | None = None
-    sequence_logps: NDArray[float64] | None = None
-    sequence_losses: NDArray[float64] | None = None
-    per_token_divergence: NDArray[float64] | None = None
-    per_token_acceptance: NDArray[float64] | None = None
-    per_token_agreement: NDArray[float64] | None = None
-    per_token_entropy: NDArray[float64] | None = None
-    per_token_teacher_entropy: NDArray[float64] | None = None
+    sequence_logps: Floats | None = None
+    sequence_losses: Floats | None = None
+    per_token_divergence: Floats | None = None
+    per_token_acceptance: Floats | None = None
+    per_token_agreement: Floats | None = None
+    per_token_entropy: Floats | None = None
+    per_token_teacher_entropy: Floats | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,22 +45,22 @@ class TokenStats:
     """What token_stats() returns: NumPy arrays with an entry a token; top_ids and top_logps are [N, top_k]. What was
     not asked for is None."""
 
-    logp: NDArray[float64]
-    lse: NDArray[float64]
-    max_logit: NDArray[float64]
-    log_sum: NDArray[float64]
-    entropy: NDArray[float64] | None = None
-    cross: NDArray[float64] | None = None
+    logp: Floats
+    lse: Floats
+    max_logit: Floats
+    log_sum: Floats
+    entropy: Floats | None = None
+    cross: Floats | None = None
     argmax: NDArray[int64] | None = None
     rank: NDArray[int64] | None = None
-    outside: NDArray[float64] | None = None
-    outside_max: NDArray[float64] | None = None
+    outside: Floats | None = None
+    outside_max: Floats | None = None
     top_ids: NDArray[int64] | None = None
-    top_logps: NDArray[float64] | None = None
-    square_sum: NDArray[float64] | None = None
+    top_logps: Floats | None = None
+    square_sum: Floats | None = None
 
     @property
-    def top_mass(self) -> NDArray[float64]:
+    def top_mass(self) -> Floats:
         """How much probability the top_k entries of each token have together: the sum of exp(top_logps).
 
         It is 0 where a token takes no part.
@@ -86,7 +88,7 @@ class SoftCrossEntropyResult:
     """What soft_cross_entropy() returns: `loss`, `per_token_loss` [N], `metrics` and `plan`."""
 
     loss: float
-    per_token_loss: NDArray[float64]
+    per_token_loss: Floats
     metrics: dict[str, float]
     plan: Plan
 
@@ -97,8 +99,8 @@ class SetDistillationResult:
     `plan`."""
 
     loss: float
-    per_token_loss: NDArray[float64]
-    per_token_divergence: NDArray[float64]
+    per_token_loss: Floats
+    per_token_divergence: Floats
     metrics: dict[str, float]
     plan: Plan
 
@@ -107,6 +109,6 @@ class SetDistillationResult:
 class IdLogps:
     """What id_logps() returns: `logps`, an array of ids' shape, `plan`, and what id_logps_backward() needs."""
 
-    logps: NDArray[float64]
+    logps: Floats
     plan: Plan
     forward: _core.IdLogps

@@ -64,7 +64,6 @@ def _source(prefix: str, meaning: Callable[[str], str], left_out: Sequence[str] 
             type = Array("floats", type.shape)
         if key not in left_out:
             rows.append((prefix + key, type, default, meaning(text)))
-    rows.append((f"{prefix}layout", Literal["vocab_hidden", "hidden_vocab"], "vocab_hidden", f"the axes of {prefix}weight"))
     return rows
 
 

@@ -299,7 +299,7 @@ def not_finite_handed_on(upstream: Tensor, grads: list[Tensor | None]) -> Iterat
 _NAMES: dict[str, str] = {}
 for _prefix in ("", "teacher_", "ref_"):
     _NAMES.update({f"{_prefix}lora_{part}": f"{_prefix}weight.{part}" for part in ("a", "b", "scale")})
-    _NAMES.update({f"{_prefix}scales": f"{_prefix}weight.scales", f"{_prefix}layout": "layout"})
+    _NAMES.update({f"{_prefix}scales": f"{_prefix}weight.scales"})
 PYTORCH_HEAD = ("input", "linear_weight", "linear_bias")
 PYTORCH_NAMES = dict(zip(("hidden", "weight", "bias"), PYTORCH_HEAD)) | {"targets": "target", "class_weights": "weight"}
 PYTORCH_NAMES |= {name: f"linear_{part}" for name, part in _NAMES.items() if part.startswith("weight")}

@@ -11,7 +11,7 @@ means by floats, numbers, ids and flags.
 from __future__ import annotations
 
 import math
-from typing import Any, Optional, Union
+from typing import Any, Literal, Optional, Union
 
 import jax
 import jax.numpy as jnp
@@ -230,6 +230,14 @@ _ARGUMENTS = {
         ("k", int, "how many, from 1 to 256"),
     )
 }
+# Arrays of JAX have no strides: a transpose within jit is a copy of the head, and another one of its gradient.
+for _prefix in ("", "teacher_"):
+    _ARGUMENTS[f"{_prefix}layout"] = (
+        f"{_prefix}layout",
+        Literal["vocab_hidden", "hidden_vocab"],
+        "vocab_hidden",
+        f"the axes of {_prefix}weight",
+    )
 _ARGUMENTS["seed"] = ("seed", Union[int, jax.Array], 0, "of sampled: 32 bits, which jit reads at run time; another per step")
 
 

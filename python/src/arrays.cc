@@ -11,6 +11,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/tensors.h"
 #include "logitless/error.h"
 
 namespace logitless::python {
@@ -89,6 +90,12 @@ nb::object exported(nb::handle tensor) {
 
 }  // namespace
 
+std::string type_of(nb::handle object) {
+  const std::string name = nb::str(object.type().attr("__name__")).c_str();
+  const bool has_vowel = std::string_view("AEIOUaeiou").find(name.front()) != std::string_view::npos;
+  return (has_vowel || name == "ndarray" ? "an " : "a ") + name;
+}
+
 nb::object Arrays::importable(nb::handle object, const char* name, bool writable) {
   static PyTypeObject* const ndarray =
       reinterpret_cast<PyTypeObject*>(nb::object(nb::module_::import_("numpy").attr("ndarray")).release().ptr());
@@ -155,9 +162,9 @@ Array Arrays::keep(nb::handle object, const char* name, Axes axes, bool writable
   }
   if (!array.is_valid()) {
     PyErr_Clear();
-    const std::string type = nb::str(object.type().attr("__name__")).c_str(), reason = reason_of(object);
+    const std::string type = type_of(object), reason = reason_of(object);
     nb::raise_type_error(
-        "%s is a %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of the CPU%s", name,
+        "%s is %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of the CPU%s", name,
         type.c_str(), writable ? " that may be written, and" : "", reason.c_str());
   }
   if (array.device_type() != nb::device::cpu::value) {
@@ -177,10 +184,6 @@ Array Arrays::floating(nb::handle object, const char* name, Axes axes, bool writ
   return out;
 }
 
-void Arrays::mark_sequences(const Array& array, const char* name) {
-  if (array.axes() == 2) sequences_.push_back({name, array.size(0), array.size(1)});
-}
-
 void Arrays::check(const Logits& logits, std::span<const char* const> needed) const {
   const ConstTensor& rows_of = logits.is_given() ? logits.finished : logits.hidden;
   const int64_t tokens = rows_of.rows();
@@ -191,14 +194,7 @@ void Arrays::check(const Logits& logits, std::span<const char* const> needed) co
     refuse(name, " has no elements, and the call has ", tokens, " tokens",
            is_needed ? "" : ": leave it out if it is not meant");
   }
-  const int64_t batch = rows_of.axes == 3 ? rows_of.sizes[0] : 1;
-  if (batch <= 1) return;
-  const int64_t time = rows_of.sizes[1];
-  for (const auto& [name, rows, cols] : sequences_) {
-    if (rows == batch && cols == time) continue;
-    refuse(name, " has shape [", rows, ", ", cols, "]: it must be [", batch, ", ", time, "], the leading axes of ",
-           "hidden or logits, or have 1 axis");
-  }
+  for (const auto& [name, sizes] : batches_) core::check_batch(std::string_view(name), sizes, logits);
 }
 
 namespace {
@@ -337,11 +333,7 @@ nb::object Arrays::token_ids(nb::handle object, const char* name) {
   return to_numpy(ids).attr("reshape")(shape);
 }
 
-ConstTensor Arrays::targets(nb::handle object, const char* name) {
-  const Array array = keep(object, name, kTokens);
-  mark_sequences(array, name);
-  return ids_of(array, name);
-}
+ConstTensor Arrays::targets(nb::handle object, const char* name) { return ids_of(keep(object, name, kTokens), name); }
 
 ConstTensor Arrays::ids(nb::handle object, const char* name, bool with_offsets) {
   const Array array = keep(object, name, kTokens);
@@ -377,7 +369,7 @@ std::span<const T> Arrays::span(nb::handle object, const char* name) {
   const Array array = keep(object, name, kIsFlags ? kTokens : kVector);
   const nb::dlpack::dtype type = array.view.dtype();
   if constexpr (kIsFlags) {
-    mark_sequences(array, name);
+    if (array.axes() == 2) batches_.push_back({name, {array.size(0), array.size(1)}});
     std::vector<uint8_t>& flags = flags_.emplace_back();
     flags.reserve(array.view.size());
     const bool is_bool = type == nb::dtype<bool>();

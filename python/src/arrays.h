@@ -6,6 +6,7 @@
 #include <nanobind/ndarray.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -18,6 +19,9 @@
 namespace logitless::python {
 
 namespace nb = nanobind;
+
+/// Returns the name of an object's type with its article, such as "an int".
+std::string type_of(nb::handle object);
 
 /// An array that a call reads or writes, which lives as long as this does.
 struct Array {
@@ -71,7 +75,8 @@ class Arrays {
   /// call without tokens, and where it has a row of no entries for each token.
   void mark_empty(const char* name, int64_t rows = -1) { empty_.emplace_back(name, rows); }
   /// Throws for marked arguments that are not legal for these logits' number of tokens (the message advises to leave
-  /// out those that are not `needed`), and for an array of [B, T] that has other axes than theirs.
+  /// out those that are not `needed`), and for flags of [B, T] that have other axes than theirs: the library gets a
+  /// copy of one axis.
   void check(const Logits& logits, std::span<const char* const> needed) const;
 
   /// Tells the frameworks whose tensors a call has written: autograd then knows what it has saved of them as changed.
@@ -86,17 +91,11 @@ class Arrays {
   Array floating(nb::handle object, const char* name, Axes axes, bool writable = false);
   ConstTensor ids_of(const Array& array, const char* name);
   std::span<const int64_t> copy_integers(const Array& array, const char* name);
-  void mark_sequences(const Array& array, const char* name);
-
-  struct OfSequences {
-    std::string name;
-    int64_t batch, time;
-  };
   std::vector<nb::ndarray<nb::ro>> kept_;
   std::vector<std::vector<int64_t>> integers_;  // copies
   std::vector<std::vector<uint8_t>> flags_;
   std::vector<std::pair<std::string, int64_t>> empty_;
-  std::vector<OfSequences> sequences_;
+  std::vector<std::pair<std::string, std::array<int64_t, 2>>> batches_;  // the axes of flags
   std::vector<int64_t> ids_shape_;
   std::vector<nb::object> written_;  // tensors of PyTorch
 };

@@ -21,7 +21,6 @@ constexpr Name kNames[] = {
     {"vocab_ids", "vocab_ids", true},
     {"scales", "scales", true},
     {"weight", "weight", true},
-    {"layout", "layout", true},
     {"bias", "bias", true},
     {"softcap", "softcap", true},
     {"lora.a", "lora_a", true},

@@ -252,7 +252,10 @@ class JaxCall {
     LmHead out;
     attributes_.read(prefix + "packing", out.packing);
     if (out.packing) {
-      refuse_layout_of_packed(prefix + "layout", layout(prefix));
+      if (layout(prefix) != HeadLayout::kVocabHidden) {
+        throw InvalidInput(prefix + "layout = " + name_of(layout(prefix)) +
+                           " does not go with a packed weight, whose rows are vocabulary entries");
+      }
       set_packed(at, out);
     } else {
       const ConstTensor weight = matrix(at.weight, (prefix + "weight").c_str());

@@ -45,20 +45,20 @@ nb::handle Keywords::find(const char* key) {
 }
 
 void Keywords::refuse(const char* key, nb::handle value, const char* wanted) const {
-  std::string message = std::string(of_) + ": " + key;
+  std::string message = key;
   if (PyLong_Check(value.ptr())) {
     message += " = " + shown(value);
   } else if (PyFloat_Check(value.ptr()) || PyUnicode_Check(value.ptr())) {
     message += std::string(" = ") + nb::repr(value).c_str();
   } else {
-    message += std::string(" is a ") + nb::str(value.type().attr("__name__")).c_str();
+    message += " is " + type_of(value);
   }
   if (wanted) message += std::string(": it must be ") + wanted;
   throw nb::type_error(message.c_str());
 }
 
 void Keywords::refuse_int(const char* key, nb::handle value, const std::string& rule) const {
-  throw InvalidInput(std::string(of_) + ": " + key + " = " + shown(value) + ": " + rule);
+  throw InvalidInput(std::string(key) + " = " + shown(value) + ": " + rule);
 }
 
 void Keywords::refuse_name(const char* key, const std::string& value, const std::string& known) {
@@ -135,41 +135,17 @@ ContextOptions take_context_options(Keywords& keywords) {
   return out;
 }
 
-namespace {
-
-// Returns a head or its gradient, [V, H], of an array that is one, or [H, V] where `layout` says so.
-Tensor head_tensor(Arrays& arrays, nb::handle given, const char* name, HeadLayout layout, bool writable) {
-  const Tensor tensor = arrays.tensor(given, name, kMatrix, writable, /*either=*/true);
-  return layout == HeadLayout::kHiddenVocab ? transposed(tensor) : tensor;
-}
-
-HeadLayout take_layout(Keywords& keywords, const std::string& prefix) {
-  HeadLayout layout = HeadLayout::kVocabHidden;
-  keywords.take((prefix + "layout").c_str(), layout);
-  return layout;
-}
-
-}  // namespace
-
-void refuse_layout_of_packed(const std::string& name, HeadLayout layout) {
-  if (layout == HeadLayout::kVocabHidden) return;
-  throw InvalidInput(name + " = " + name_of(layout) +
-                     " does not go with a packed weight, whose rows are vocabulary entries");
-}
-
 LmHead take_head(Keywords& keywords, Arrays& arrays, const std::string& prefix) {
   const auto name = [&](const char* key) { return prefix + key; };
   const std::string weight = name("weight");
   const nb::handle given = keywords.find(weight.c_str());
   if (!given) throw InvalidInput(weight + " is missing");
-  const HeadLayout layout = take_layout(keywords, prefix);
   LmHead out;
   keywords.take(name("packing").c_str(), out.packing);
   if (out.packing) {
-    refuse_layout_of_packed(name("layout"), layout);
     arrays.packed(given, weight.c_str(), keywords.find(name("scales").c_str()), name("scales").c_str(), out);
   } else {
-    out.weight = head_tensor(arrays, given, weight.c_str(), layout, /*writable=*/false);
+    out.weight = arrays.tensor(given, weight.c_str(), kMatrix, /*writable=*/false, /*either=*/true);
   }
   const std::string vocab_ids = name("vocab_ids");
   if (const nb::handle ids = keywords.find(vocab_ids.c_str())) {
@@ -231,18 +207,16 @@ CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs) {
   take(keywords, arrays, "offsets", out.logits.offsets);
   out.logits.head = take_head(keywords, arrays, "");
   if (!outputs) return out;
-  const HeadLayout layout = take_layout(keywords, "");
   take_output("d_hidden", kRows, gradients.d_hidden);
   if (const nb::handle to = keywords.find("d_weight")) {
-    gradients.d_weight = head_tensor(arrays, to, "d_weight", layout, /*writable=*/true);
+    gradients.d_weight = arrays.tensor(to, "d_weight", kMatrix, /*writable=*/true, /*either=*/true);
   }
   take_output("d_bias", kVector, gradients.d_bias);
   if (const nb::handle sink = keywords.find("weight_sink")) {
     if (!PyCallable_Check(sink.ptr())) {
-      const nb::object type = sink.type().attr("__name__");
-      nb::raise_type_error("weight_sink is a %s: it must be a function", nb::str(type).c_str());
+      nb::raise_type_error("weight_sink is %s: it must be a function", type_of(sink).c_str());
     }
-    gradients.weight_sink = sink_of(sink, layout == HeadLayout::kHiddenVocab);
+    gradients.weight_sink = sink_of(sink);
   }
   take_output("d_lora_a", kMatrix, gradients.d_lora_a);
   take_output("d_lora_b", kMatrix, gradients.d_lora_b);

@@ -65,6 +65,7 @@ class Keywords {
     if constexpr (std::is_same_v<T, std::string>) return "a str";
     if constexpr (std::is_same_v<T, std::vector<int64_t>>) return "a list of ints of 64 bits";
     if constexpr (std::is_same_v<T, std::vector<double>>) return "a list of floats";
+    if constexpr (std::is_same_v<T, Workspace*>) return "a logitless.Workspace";
     return nullptr;
   }
   [[noreturn]] void refuse(const char* key, nb::handle value, const char* wanted) const;
@@ -180,12 +181,9 @@ nb::dict dict_of(const Structure& from) {
   return out;
 }
 
-/// Takes weight, layout, bias, softcap, packing, scales, vocab_ids, lora_a, lora_b, lora_scale and lora_states, under
+/// Takes weight, bias, softcap, packing, scales, vocab_ids, lora_a, lora_b, lora_scale and lora_states, under
 /// names that begin with `prefix`.
 LmHead take_head(Keywords& keywords, Arrays& arrays, const std::string& prefix);
-
-/// Throws InvalidInput unless a packed weight is [V, bytes]; `name` is that of the layout.
-void refuse_layout_of_packed(const std::string& name, HeadLayout layout);
 
 /// Takes how gradients are made: backward, noise, theta, tolerance and seed.
 BackwardOptions take_backward(Keywords& keywords);

@@ -15,13 +15,13 @@
 
 namespace logitless::python {
 
-/// Calls callable(first, count, tile). The tile owns its memory. It is the part of the gradient of those token ids in
-/// the shape of the weight as it was given: [count, H], or [H, count] if `hidden_vocab`.
-inline WeightGradientSink sink_of(nb::handle callable, bool hidden_vocab) {
+/// Calls callable(first, count, tile). The tile owns its memory. It is the gradient of those token ids, [count, H],
+/// with its elements in the order of the weight's.
+inline WeightGradientSink sink_of(nb::handle callable) {
   // The library copies the sink without Python's lock: such copies count no references. Calls come from threads of
   // OpenMP's.
   auto kept = std::make_shared<const nb::object>(nb::borrow(callable));
-  return [kept = std::move(kept), hidden_vocab](int64_t first, int64_t count, const ConstTensor& given) {
+  return [kept = std::move(kept)](int64_t first, int64_t count, const ConstTensor& given) {
     const nb::gil_scoped_acquire acquire;
     // Rows that are contiguous are copied one by one.
     const bool turned = given.strides[1] != 1;
@@ -32,7 +32,7 @@ inline WeightGradientSink sink_of(nb::handle callable, bool hidden_vocab) {
         std::copy_n(data + row * tile.strides[0], tile.sizes[1], copy.data + row * tile.sizes[1]);
       }
       const nb::object array = copy.array.attr("reshape")(tile.sizes[0], tile.sizes[1]);
-      (*kept)(first, count, turned != hidden_vocab ? nb::object(array.attr("T")) : array);
+      (*kept)(first, count, turned ? nb::object(array.attr("T")) : array);
     };
     if (tile.dtype == DType::kFloat64) {
       call(static_cast<const double*>(tile.data));

@@ -65,12 +65,13 @@ def test_arrays_are_read_and_written_where_they_stand():
     got = logitless.cross_entropy(batched[:, :7], weight, targets.reshape(3, 7), d_hidden=out[:, :7])
     assert got.loss == want
     assert (out[:, 7:] == 7).all() and not (out[:, :7] == 7).any()
-    # A transposed view is the other layout.
+    # A head that is stored as [H, V] is given as its transposed view, and so is the memory of its gradient.
     transposed = np.ascontiguousarray(weight.T)
     d_weight = np.empty_like(transposed)
     assert abs(logitless.cross_entropy(hidden, transposed.T, targets, d_weight=d_weight.T).loss - want) < 1e-6
     np.testing.assert_allclose(d_weight.T, reference(hidden, weight, targets)[2], atol=1e-6)
-    assert abs(logitless.cross_entropy(hidden, transposed, targets, layout="hidden_vocab").loss - want) < 1e-6
+    with pytest.raises(ValueError, match=r"^weight is \[9, 57\] but hidden has 9 columns: weight is \[V, H\]"):
+        logitless.cross_entropy(hidden, transposed, targets)
     assert abs(logitless.cross_entropy(logits=hidden @ weight.T, targets=targets).loss - want) < 1e-5
 
 
@@ -239,7 +240,7 @@ def test_threads_share_a_context():
         (dict(want_entropy=1), TypeError, "want_entropy = 1: it must be a bool"),
         (dict(temperature=0.0), ValueError, "temperature = 0"),
         (dict(reduction="avg"), ValueError, "none of mean, sum, none"),
-        (dict(layout="vh"), ValueError, "none of hidden_vocab, vocab_hidden"),
+        (dict(layout="hidden_vocab"), TypeError, "cross_entropy has no argument 'layout'"),
     ],
 )
 def test_what_is_refused(change, error, words):

@@ -55,7 +55,7 @@ def test_every_name_that_the_module_reads_is_in_a_signature():
     read = set()
     for source in ("options.cc", "options.h", "tasks.h"):
         read |= set(pattern.findall((PYTHON / "src" / source).read_text(encoding="utf-8")))
-    assert len(read) > 30
+    assert len(read) >= 30
     known = set().union(*map(names_of, TASKS)) | {"vocab_ranks", "data_ranks"}
     assert read - known == set()
 

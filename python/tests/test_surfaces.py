@@ -62,7 +62,7 @@ def test_every_function_has_the_same_names_for_the_same_arguments(name):
     found = dict(functions_of(module))
     assert len(found) >= 7
     shared = {row: None for task in logitless._PLANS for row in inspect.signature(getattr(logitless, task)).parameters}
-    of_surface = {"k", "entropy", "lse", "return_metrics", "return_stats", "loss_dtype", "group", "vocab_axis", "forward", "upstream"}
+    of_surface = {"k", "entropy", "lse", "return_metrics", "return_stats", "loss_dtype", "group", "vocab_axis", "forward", "upstream"} | ({"layout", "teacher_layout"} if name == "jax" else set())
     for function, value in found.items():
         names = list(inspect.signature(value).parameters)
         if (name, function) == ("torch", "linear_cross_entropy"):
@@ -122,17 +122,51 @@ def arguments_of(name, function, value, dtype, more={}):
     return arrays
 
 
-def floats_in(result):
-    """All arrays of floats."""
+def arrays_in(result):
+    """All arrays."""
     if dataclasses.is_dataclass(result):
-        result = [getattr(result, field.name) for field in dataclasses.fields(result)]
+        names = [field.name for field in dataclasses.fields(result)]
+        names += ["top_mass"] if getattr(result, "top_ids", None) is not None else []
+        result = [getattr(result, name) for name in names]
     if isinstance(result, (tuple, list)):
-        return [x for one in result for x in floats_in(one)]
-    return [result] if "float" in str(getattr(result, "dtype", "")) else []
+        return [x for one in result for x in arrays_in(one)]
+    return [result] if hasattr(result, "dtype") else []
+
+
+def floats_in(result):
+    return [x for x in arrays_in(result) if "float" in str(x.dtype)]
 
 
 def types_in(result):
     return {str(x.dtype).removeprefix("torch.") for x in floats_in(result)}
+
+
+@pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
+def test_types_of_results_do_not_depend_on_options_or_on_where_logits_come_from(name):
+    """Narrower arrays, finished logits, and whatever a want_ option adds."""
+    ids_are = {"int32"} if name == "jax" else {"int64"}
+    seen = set()
+    for function, value in functions_of(surface(name)):
+        if function == "id_logps_backward":  # which writes outputs alone
+            continue
+        parameters = inspect.signature(value).parameters
+        wants = {one: True for one in parameters if one.startswith("want_") or one in ("return_metrics", "return_stats")}
+        calls = [arguments_of(name, function, value, "float16")]
+        if "logits" in parameters:
+            calls.append(arguments_of(name, function, value, "float32"))
+            for side in ("", "teacher_") if "teacher_hidden" in calls[-1] else ("",):
+                calls[-1][f"{side}logits"] = calls[-1].pop(f"{side}hidden") @ calls[-1].pop(f"{side}weight").T
+            if "offsets" in calls[-1]:
+                calls[-1]["logits"] = calls[-1]["logits"].reshape(2, N // 2, V)
+                del calls[-1]["offsets"]
+        for given in calls:
+            arrays = arrays_in(value(**given, **wants))
+            types = {str(x.dtype).removeprefix("torch.") for x in arrays}
+            of_input = {"float16"} if (name, function) == ("torch", "linear_cross_entropy") else set()
+            assert {one for one in types if "float" in one} - of_input <= {"float32"}, (function, types)
+            assert {one for one in types if "float" not in one} <= ids_are, (function, types)
+            seen |= types
+    assert {"float32"} | ids_are <= seen
 
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])

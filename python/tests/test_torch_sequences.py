@@ -126,7 +126,7 @@ def test_a_references_numbers_are_sums_or_averages(average_log_prob):
             torch.testing.assert_close(got, want.mean())
             for grad, wanted in zip(torch.autograd.grad(got, (x, w)), want_grads):
                 torch.testing.assert_close(grad, wanted)
-        with pytest.raises(ValueError, match="ref_logps_are = averages is set but .* has one entry a token"):
+        with pytest.raises(ValueError, match="ref_logps_are = averages is set but .* has one entry per token"):
             loss(ref_logps=logps.detach(), ref_logps_are="averages")
         with pytest.raises(ValueError, match="ref_logps_are = averages is set but .* is not given"):
             loss(ref_hidden=x.detach(), ref_weight=w.detach(), ref_logps_are="averages")

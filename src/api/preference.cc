@@ -59,8 +59,8 @@ struct Steps<PreferenceLoss> {
     }
     // If each sequence is one token, its sum is the token's, and no token is beyond the shorter sequence.
     if (task.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
-      core::fail("ref_logps has one entry a sequence, and ld_alpha = ", *task.ld_alpha,
-                 " weighs tokens: it must have one a token");
+      core::fail("ref_logps has one entry per sequence, and ld_alpha = ", *task.ld_alpha,
+                 " weighs tokens: it must have one per token");
     }
     loss::PairLoss loss(task, std::move(tokens), call.totals());
     set_task(call, loss, task.token, reference, {core::range_of("targets", task.targets)});

@@ -77,6 +77,8 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
   } else if (is_given(reference)) {
     const Logits& model = reference.model;
     if (model.is_given()) fail("reference is of finished logits: it is of hidden states and a head, or ref_logps");
+    if (!model.hidden.given()) fail("reference.hidden is not given");
+    if (!model.head.weight.given()) fail("reference.weight is not given");
     if (model.hidden.rows() != shape.tokens) {
       fail("reference.hidden has ", model.hidden.rows(), " rows but ", shape.rows_name, " has ", shape.tokens);
     }
@@ -87,7 +89,7 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
   }
   if (reference.logps_are == SequenceLogps::kSums || is_sums(reference, tokens) || tokens.tokens() == 0) return;
   fail("ref_logps_are = ", name_of(reference.logps_are), " is set but ",
-       logps.size != 0 ? "ref_logps has one entry a token" : "ref_logps is not given");
+       logps.size != 0 ? "ref_logps has one entry per token" : "ref_logps is not given");
 }
 
 bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {

@@ -25,6 +25,7 @@ std::vector<std::byte> fold_slice(const Context& context, const Logits& logits, 
   const api::Steps<T> steps{task};
   api::Call whole(context, logits, nullptr, api::kNoGradients);
   return whole.complete([&](api::Call& call) {
+    api::check_task_tensors(TensorsOf<T>(), task, logits);
     steps.make_loss(call);
     return call.fold_slice();
   });

@@ -26,7 +26,7 @@ std::vector<double> top_masses(const TokenStats& stats) {
   const size_t rows = stats.lse.size(), ids = stats.top_ids.size();
   if (rows > 0 && ids == 0) core::fail("stats.top_ids is empty: top_k = 0 asked for none");
   if (stats.top_logps.size() != ids) {
-    core::fail("stats.top_logps has ", stats.top_logps.size(), " entries but stats.top_ids has ", ids);
+    core::fail("stats.top_logps ", core::HasEntries(stats.top_logps.size()), " but stats.top_ids has ", ids);
   }
   const size_t k = list_length("stats.top_ids", ids, static_cast<int64_t>(rows));
   std::vector<double> masses(rows);

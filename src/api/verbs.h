@@ -13,6 +13,7 @@
 
 #include <cstddef>
 #include <span>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -51,6 +52,25 @@ std::optional<Teacher> teacher_of(const Steps<T>& steps) {
   } else {
     return {};
   }
+}
+
+/// Checks that each per-token tensor of a task with two axes has those of the hidden states or logits, and that
+/// flags are 0 or 1.
+template <class List, class Structure>
+void check_task_tensors(List list, const Structure& tensors, const Logits& logits, std::string_view of = "") {
+  const auto check = [&]<class T>(const Field& field, const T& member) {
+    if constexpr (std::is_same_v<T, ConstTensor>) {
+      if (member.axes != 2 || std::string_view(field.role.shape).find("[N]") == std::string_view::npos) return;
+      core::check_batch({of, field.name}, {member.sizes[0], member.sizes[1]}, logits);
+    } else if constexpr (std::is_same_v<T, std::span<const uint8_t>>) {
+      core::check_flags({of, field.name}, member);
+    } else if constexpr (std::is_same_v<T, SoftTargets>) {  // whose names stand alone
+      check_task_tensors(FieldsOf<T>(), member, logits);
+    } else if constexpr (std::is_same_v<T, SetTeacher>) {
+      check_task_tensors(FieldsOf<T>(), member, logits, field.name);
+    }
+  };
+  visit_fields(list, check, tensors);
 }
 
 /// Returns the single upstream number of a loss that takes no other.
@@ -113,6 +133,7 @@ auto with_call(const Context& context, const Logits& logits, const T& task, cons
   Call whole(context, logits, teacher ? &*teacher : nullptr, gradients);
   return whole.complete([&](Call& call) {
     call.state(T::kName, task);
+    check_task_tensors(TensorsOf<T>(), task, logits);
     if (!also.empty()) call.reads(core::range_of("upstream", also.data(), also.size_bytes()));
     auto loss = steps.make_loss(call);
     return work(call, steps, loss);

@@ -62,7 +62,7 @@ void check_matrix(std::string_view name, const void* data, int64_t rows, int64_t
 
 void check_targets(std::string_view name, const Targets& targets, int64_t rows, std::string_view rows_name) {
   if (targets.size != rows) {
-    fail(name, " has ", targets.size, " entries but ", rows_name, " has ", rows, " rows");
+    fail(name, " ", HasEntries(targets.size), " but ", rows_name, " has ", rows, " rows");
   }
   if (rows > 0 && !targets.data32 && !targets.data64) fail(name, ".data is null");
   check_aligned(name, targets.data32, sizeof(int32_t), "int32");

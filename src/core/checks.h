@@ -3,6 +3,8 @@
 // and the rule; none of them writes.
 #pragma once
 
+#include <charconv>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -17,13 +19,34 @@
 
 namespace logitless::core {
 
+/// Writes a part of a message: of a floating-point number the shortest text that reads back as the same.
+template <class Part>
+void write_part(std::ostream& out, const Part& part) {
+  if constexpr (std::is_floating_point_v<Part>) {
+    char text[64];
+    out.write(text, std::to_chars(text, text + sizeof text, part).ptr - text);
+  } else {
+    out << part;
+  }
+}
+
 /// Throws InvalidInput with the arguments written one after the other.
 template <class... Parts>
 [[noreturn]] void fail(const Parts&... parts) {
   std::ostringstream message;
-  message.precision(17);
-  (message << ... << parts);
+  (write_part(message, parts), ...);
   throw InvalidInput(message.str());
+}
+
+/// The end of a message about a tensor with a wrong number of entries: "has 3 entries". A tensor without
+/// entries is called absent.
+struct HasEntries {
+  int64_t count;
+
+  explicit HasEntries(std::integral auto count_) : count(static_cast<int64_t>(count_)) {}
+};
+inline std::ostream& operator<<(std::ostream& out, HasEntries has) {
+  return has.count == 0 ? out << "is not given" : out << "has " << has.count << " entries";
 }
 
 /// A member of an argument in messages, e.g. "weight.stride". The two parts are joined only when printed, so

@@ -332,8 +332,8 @@ void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
 
 inline constexpr Role kHiddenRole = {"[N, H] or [B, T, H]", kFloats, 2, 3, Order::kRows};
 inline constexpr Role kLogitsRole = {"[N, V] or [B, T, V]", kFloats, 2, 3, Order::kRows};
-inline constexpr Role kWeightRole = {"[V, H], or [V, bytes] if packed", kFloats | only(DType::kUInt8), 2, 2,
-                                     Order::kEither};
+inline constexpr Role kWeightRole = {"[V, H], or of uint8 [V, bytes of a row] if packed", kFloats | only(DType::kUInt8),
+                                     2, 2, Order::kEither};
 inline constexpr Role kWeightGradientRole = {"[V, H]", kFloats, 2, 2, Order::kEither};
 inline constexpr Role kScalesRole = {"[V, G]", only(DType::kFloat32)};
 inline constexpr Role kEntriesRole = {"[V]", kFloats, 1, 1};

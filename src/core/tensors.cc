@@ -116,26 +116,40 @@ View view_of(const BasicTensor<Void>& t) {
 
 }  // namespace
 
-std::string elements_text(const Role& role) {
-  std::string text = (role.elements & kFloats) == kFloats ? "floats" : "";
-  const bool floats = !text.empty();
+std::string text_of(const Role& role) {
+  std::string elements = (role.elements & kFloats) == kFloats ? "floats" : "";
   for (const DType dtype : all_of<DType>()) {
-    if (!role.takes(dtype) || (floats && is_float(dtype))) continue;
-    text += (text.empty() ? "" : ", ") + std::string(name_of(dtype));
+    if (!role.takes(dtype) || elements == "floats") continue;
+    elements += (elements.empty() ? "" : " or ") + std::string(name_of(dtype));
   }
-  return text;
+  return "a tensor of " + elements + (*role.shape ? " " : "") + role.shape;
+}
+
+std::string text_of(const ConstTensor& tensor) {
+  const auto code = static_cast<size_t>(tensor.dtype);
+  const std::string elements = code < kNamesOf<DType>.size() ? name_of(tensor.dtype) : "of no element type";
+  const bool listed_sizes = tensor.axes >= 0 && tensor.axes <= 3;
+  return elements +
+         (listed_sizes ? " " + listed(tensor.sizes, tensor.axes) : " of " + std::to_string(tensor.axes) + " axes");
+}
+
+void check_batch(MemberName name, const std::array<int64_t, 2>& sizes, const Logits& logits) {
+  const ConstTensor& rows = logits.is_given() ? logits.finished : logits.hidden;
+  if (rows.axes != 3 || rows.sizes[0] <= 1 || (sizes[0] == rows.sizes[0] && sizes[1] == rows.sizes[1])) return;
+  if (saturated_product(sizes[0], sizes[1]) != rows.rows()) return;  // whose number is refused
+  fail(name, " is [", sizes[0], ", ", sizes[1], "] but ", logits.is_given() ? "logits are" : "hidden is", " [",
+       rows.sizes[0], ", ", rows.sizes[1], ", ", rows.sizes[2], "]: both must have the same first two axes, or ", name,
+       " one axis");
 }
 
 void check_tensor(std::string_view name, const ConstTensor& tensor, const Role& role) {
-  const auto must = [&] { return " must be a tensor " + std::string(role.shape) + " of " + elements_text(role); };
   const auto code = static_cast<int>(tensor.dtype);
   if (code < 0 || static_cast<size_t>(code) >= kNamesOf<DType>.size()) {
-    fail(name, ".dtype = ", code, " is no element type");
+    fail(name, ".dtype = ", code, " is not an element type: these are 0 to ", kNamesOf<DType>.size() - 1);
   }
-  if (tensor.axes < role.least_axes || tensor.axes > role.most_axes) {
-    fail(name, must(), ", not of ", tensor.axes, tensor.axes == 1 ? " axis" : " axes");
+  if (tensor.axes < role.least_axes || tensor.axes > role.most_axes || !role.takes(tensor.dtype)) {
+    fail(name, " must be ", text_of(role), ", not ", text_of(tensor));
   }
-  if (!role.takes(tensor.dtype)) fail(name, must(), ", not ", name_of(tensor.dtype));
   const auto axes = static_cast<size_t>(tensor.axes);
   int64_t count = 1, signs = 0;
   for (size_t i = 0; i < axes; ++i) {
@@ -155,6 +169,12 @@ void check_tensor(std::string_view name, const ConstTensor& tensor, const Role& 
   if (role.order != Order::kAny && tensor.strides[axes - 1] == 1 && (role.order != Order::kDense || axes == 1)) return;
   if (!has_order(tensor, role.order)) {
     fail(name, " has strides ", listed(tensor.strides, tensor.axes), ": ", kOrders[static_cast<size_t>(role.order)]);
+  }
+}
+
+void check_flags(MemberName name, std::span<const uint8_t> flags) {
+  for (size_t i = 0; i < flags.size(); ++i) {
+    if (flags[i] > 1) fail(name, "[", i, "] = ", int{flags[i]}, " must be 0 or 1");
   }
 }
 

@@ -3,6 +3,8 @@
 // and loss/ check that tensors agree with each other.
 #pragma once
 
+#include <array>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -17,8 +19,15 @@ namespace logitless::core {
 /// A vector of numbers.
 inline constexpr Role kVectorRole = numbers("[B], [N] or [B, T]");
 
-/// Returns e.g. "int32, int64", or "floats" for the four float types.
-std::string elements_text(const Role& role);
+/// Returns what a role accepts, e.g. "a tensor of int32 or int64 [N]"; floats are the four float types.
+std::string text_of(const Role& role);
+/// Returns element type and sizes, e.g. "int64 [3, 4]".
+std::string text_of(const ConstTensor& tensor);
+/// Throws InvalidInput if a per-token tensor is [B, T] (these `sizes`) and the hidden states or logits have
+/// another B or T: its entries would be in another order.
+void check_batch(MemberName name, const std::array<int64_t, 2>& sizes, const Logits& logits);
+/// Throws InvalidInput unless each flag is 0 or 1.
+void check_flags(MemberName name, std::span<const uint8_t> flags);
 /// Throws InvalidInput unless an argument of this name and role accepts the tensor.
 void check_tensor(std::string_view name, const ConstTensor& tensor, const Role& role);
 

@@ -36,15 +36,17 @@ inline bool is_per_token(std::string_view name, EntriesPer per, int64_t size, st
                          int64_t sequences) {
   const auto tokens = static_cast<int64_t>(sequence.size());
   if (per == EntriesPer::kToken && size != tokens) {
-    core::fail(name, " has ", size, " entries but must have one a token (", tokens, "), as ", name, "_per says");
+    core::fail(name, " ", core::HasEntries(size), " but must have one per token (", tokens, "), as ", name,
+               "_per says");
   }
   if (per == EntriesPer::kSequence && size != sequences) {
-    core::fail(name, " has ", size, " entries but must have one a sequence (", sequences, "), as ", name, "_per says");
+    core::fail(name, " ", core::HasEntries(size), " but must have one per sequence (", sequences, "), as ", name,
+               "_per says");
   }
   if (per != EntriesPer::kBySize) return per == EntriesPer::kToken;
   if (size != tokens && size != sequences) {
-    core::fail(name, " has ", size, " entries but must have one a sequence (", sequences, ") or one a token (", tokens,
-               ")");
+    core::fail(name, " ", core::HasEntries(size), " but must have one per sequence (", sequences,
+               ") or one per token (", tokens, ")");
   }
   if (tokens != sequences) return size == tokens;
   for (size_t row = 0; row < sequence.size(); ++row) {

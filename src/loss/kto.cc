@@ -19,12 +19,12 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
   const int64_t sequences = tokens_.sequences();
   const bool fits = options.loss_type == KtoLossType::kA2po;
   if (static_cast<int64_t>(options.labels.size()) != sequences && !(fits && options.labels.empty())) {
-    fail("labels has ", options.labels.size(), " entries but ", rows_name, " holds ", sequences, " sequences");
+    fail("labels ", core::HasEntries(options.labels.size()), " but ", rows_name, " holds ", sequences, " sequences");
   }
   const ConstVector kl_logps = core::vector_of("kl_logps", options.kl_logps);
   const ConstVector kl_ref_logps = core::vector_of("kl_ref_logps", options.kl_ref_logps);
   if (kl_logps.size != kl_ref_logps.size) {
-    fail("kl_logps has ", kl_logps.size, " entries but kl_ref_logps has ", kl_ref_logps.size);
+    fail("kl_logps ", core::HasEntries(kl_logps.size), " but kl_ref_logps has ", kl_ref_logps.size);
   }
   if (options.labels.empty() && sequences > 0) {
     for (const auto& [name, weight] : {std::pair("desirable_weight", options.desirable_weight),
@@ -41,7 +41,7 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
   const auto take = [&](std::string_view name, const ConstTensor& given, core::Array<double>& to, bool is_weight) {
     const ConstVector values = core::vector_of(name, given);
     if (values.size != sequences)
-      fail(name, " has ", values.size, " entries but ", name_of(options.loss_type), " needs one a sequence (",
+      fail(name, " ", core::HasEntries(values.size), " but ", name_of(options.loss_type), " needs one per sequence (",
            sequences, ")");
     to.assign(static_cast<size_t>(sequences), 0);
     for (int64_t s = 0; s < sequences; ++s) {

@@ -153,7 +153,7 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
   const Targets ids = core::targets_of("chosen_ids", options.chosen_ids);
   core::check_targets("chosen_ids", ids, n, rows_name);
   if (!options.mask.empty() && static_cast<int64_t>(options.mask.size()) != n) {
-    fail("mask has ", options.mask.size(), " entries but ", rows_name, " has ", n, " rows");
+    fail("mask ", core::HasEntries(options.mask.size()), " but ", rows_name, " has ", n, " rows");
   }
   const ConstVector advantages = core::vector_of("advantages", options.advantages);
   sequence_ = sequence_of_rows(offsets);
@@ -166,7 +166,7 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
   const auto take = [&](std::string_view name, const ConstTensor& given, core::Array<double>& to) {
     const ConstVector values = core::vector_of(name, given);
     if (values.size == 0) return values;
-    if (values.size != n) fail(name, " has ", values.size, " entries but ", rows_name, " has ", n, " rows");
+    if (values.size != n) fail(name, " ", core::HasEntries(values.size), " but ", rows_name, " has ", n, " rows");
     to.assign(size, 0);
     return values;
   };
@@ -179,9 +179,9 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
   const ConstVector scores = core::vector_of("scores", options.scores);
   if (scored) {
     if (scores.size != sequences) {
-      fail("scores has ", scores.size, " entries but ",
+      fail("scores ", core::HasEntries(scores.size), " but ",
            options.positive_nll_weight != 0 ? "positive_nll_weight" : name_of(options.loss_type),
-           " needs one a sequence (", sequences, ")");
+           " needs one per sequence (", sequences, ")");
     }
     good_.assign(static_cast<size_t>(sequences), 0);
   }

@@ -31,7 +31,7 @@ void check_preference_options(const PreferenceLoss& o) {
   core::check_fields(o);
   if (o.loss_type.empty()) fail("loss_type is empty: at least one is needed");
   if (!o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size()) {
-    fail("loss_weights has ", o.loss_weights.size(), " entries but loss_type has ", o.loss_type.size());
+    fail("loss_weights ", core::HasEntries(o.loss_weights.size()), " but loss_type has ", o.loss_type.size());
   }
   const double smoothing = o.label_smoothing;
   for (const PreferenceLossType loss : o.loss_type) {

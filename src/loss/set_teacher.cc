@@ -139,14 +139,15 @@ void finish_row(const Vectors& teacher, const SetDistillation& options, const Ro
 Vectors check_vectors(const SetTeacher& teacher, const problem::Shape& shape, OutsideSet rule) {
   const ConstVector logps = core::vector_of("teacher.logps", teacher.logps, numbers("as teacher.sets.ids"));
   if (logps.size != teacher.sets.entries()) {
-    fail("teacher.logps has ", logps.size, " entries but teacher.sets.ids has ", teacher.sets.entries());
+    fail("teacher.logps ", core::HasEntries(logps.size), " but teacher.sets.ids has ", teacher.sets.entries());
   }
   const ConstVector outside = core::vector_of("teacher.outside_logps", teacher.outside_logps);
   if (outside.size != 0 && rule != OutsideSet::kTail) {
     fail("teacher.outside_logps is given, but outside = ", name_of(rule), " does not read it");
   }
   if (outside.size != 0 && outside.size != shape.tokens) {
-    fail("teacher.outside_logps has ", outside.size, " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
+    fail("teacher.outside_logps ", core::HasEntries(outside.size), " but ", shape.rows_name, " has ", shape.tokens,
+         " rows");
   }
   return {logps, outside};
 }
@@ -189,7 +190,7 @@ SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape
     mask.resize(n);
     for (size_t row = 0; row < n; ++row) mask[row] = ids[row] != kNoTarget;
   }
-  const problem::SetPicks sets = problem::set_picks(teacher.sets, shape, mask);
+  const problem::SetPicks sets = problem::set_picks(teacher.sets, shape, mask, "teacher.sets");
   const Vectors vectors = check_vectors(teacher, shape, options.outside);
   SetRows out;
   out.masses.assign(n, 0);

@@ -57,7 +57,7 @@ SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, b
   problem::SetPicks picks = problem::set_picks(targets.sets, shape, targets.mask);
   const ConstVector weights = core::vector_of("targets.weights", targets.weights, numbers("as sets.ids"));
   if (weights.size != targets.sets.entries()) {
-    fail("targets.weights has ", weights.size, " entries but targets.sets.ids has ", targets.sets.entries());
+    fail("targets.weights ", core::HasEntries(weights.size), " but targets.sets.ids has ", targets.sets.entries());
   }
   SoftRows out;
   out.weights.assign(picks.entries.size(), 0);

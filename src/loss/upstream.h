@@ -24,7 +24,7 @@ class Upstream {
     const int64_t wanted = per_token ? problem.tokens : 1;
     if (static_cast<int64_t>(values.size()) != wanted) {
       core::fail("upstream has ", values.size(), " entries but must have ", wanted,
-                 per_token ? ": one a token under reduction none" : ": the loss is one value");
+                 per_token ? ": one per token under reduction none" : ": the loss is one value");
     }
     core::check_aligned("upstream", values);
     if (!per_token) return set(values[0]);

@@ -68,6 +68,7 @@ void check_lora(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tok
 }
 
 void check_head(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tokens, bool may_be_empty) {
+  if (head.hidden_size() == 0 && head.stored_entries() == 0) fail("weight is not given");
   if (head.packed.given()) {
     check_packed(head);
     if (head.packed.rows == 0 && !may_be_empty) fail("weight.rows = 0 must be positive");
@@ -89,7 +90,7 @@ void check_head(const HeadMatrices& head, const ConstMatrix& hidden, int64_t tok
   }
   if (head.bias.data || head.bias.size != 0) {
     if (head.bias.size != head.stored_entries()) {
-      fail("bias has ", head.bias.size, " entries but the vocabulary has ", head.stored_entries());
+      fail("bias ", core::HasEntries(head.bias.size), " but the vocabulary has ", head.stored_entries());
     }
     check_sum_type("bias", head.bias.dtype, hidden.dtype, "hidden");
   }
@@ -212,6 +213,7 @@ std::shared_ptr<const core::Array<std::byte>> chosen(const ConstVector& vector, 
 
 HiddenTensors check_tensors(const HiddenStates& hidden, const HeadMatrices& head, bool may_be_empty) {
   const ConstMatrix& states = hidden.states;
+  if (!states.data && states.rows == 0 && states.cols == 0) fail("hidden is not given");
   core::check_sizes("hidden", states.data, states.rows, states.cols);
   check_head(head, states, hidden.tokens(), may_be_empty);
   HiddenTensors tensors;
@@ -345,7 +347,7 @@ void check_outputs(const HiddenProblem& problem, const GradientMatrices& outputs
   if (outputs.d_bias.data && problem.entries > 0) {
     if (!problem.head.bias.data) fail("d_bias is set but the head has no bias");
     if (outputs.d_bias.size != problem.entries) {
-      fail("d_bias has ", outputs.d_bias.size, " entries but the vocabulary has ", problem.entries);
+      fail("d_bias ", core::HasEntries(outputs.d_bias.size), " but the vocabulary has ", problem.entries);
     }
     check_output_type("d_bias", outputs.d_bias.dtype, problem.head.bias.dtype, "bias");
   }

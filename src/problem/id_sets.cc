@@ -23,7 +23,7 @@ void check_offsets(const IdSets& sets, int64_t entries, const Shape& shape, std:
   core::check_aligned(std::string(name) + ".offsets", offsets);
   if (!sets.counts.empty()) fail(name, ".offsets and ", name, ".counts are both set: counts are for ids of [N, K]");
   if (static_cast<int64_t>(offsets.size()) != shape.tokens + 1) {
-    fail(name, ".offsets has ", offsets.size(), " entries but must have ", shape.tokens + 1, ": one more than ",
+    fail(name, ".offsets ", core::HasEntries(offsets.size()), " but must have ", shape.tokens + 1, ": one more than ",
          shape.rows_name, " has rows");
   }
   if (offsets.front() != 0) fail(name, ".offsets[0] = ", offsets.front(), " must be 0");
@@ -51,7 +51,7 @@ int64_t check_counts(const IdSets& sets, const Shape& shape, std::string_view na
   const std::span<const int64_t> counts = sets.counts;
   core::check_aligned(std::string(name) + ".counts", counts);
   if (!counts.empty() && static_cast<int64_t>(counts.size()) != shape.tokens) {
-    fail(name, ".counts has ", counts.size(), " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
+    fail(name, ".counts ", core::HasEntries(counts.size()), " but ", shape.rows_name, " has ", shape.tokens, " rows");
   }
   for (size_t row = 0; row < counts.size(); ++row) {
     if (counts[row] < 0 || counts[row] > each) {
@@ -84,7 +84,7 @@ void add_row(const Targets& ids, const Shape& shape, std::string_view name, int6
 
 void check_mask(std::span<const uint8_t> mask, const Shape& shape) {
   if (!mask.empty() && static_cast<int64_t>(mask.size()) != shape.tokens) {
-    fail("mask has ", mask.size(), " entries but ", shape.rows_name, " has ", shape.tokens, " rows");
+    fail("mask ", core::HasEntries(mask.size()), " but ", shape.rows_name, " has ", shape.tokens, " rows");
   }
 }
 

@@ -37,8 +37,8 @@ void check_token_options(const TokenProblem& problem) {
   if (options.temperatures.empty()) {
     check_scale("temperature", options.temperature, problem.dtype);
   } else if (static_cast<int64_t>(options.temperatures.size()) != problem.tokens) {
-    fail("temperatures has ", options.temperatures.size(), " entries but ", problem.rows_name, " has ", problem.tokens,
-         " rows");
+    fail("temperatures ", core::HasEntries(options.temperatures.size()), " but ", problem.rows_name, " has ",
+         problem.tokens, " rows");
   }
 }
 
@@ -73,7 +73,7 @@ void check_cross(const TokenProblem& problem) {
   if (cross.weights.empty()) return;
   core::check_aligned(cross.name, cross.weights);
   if (static_cast<int64_t>(cross.weights.size()) != problem.vocab_size) {
-    fail(cross.name, " has ", cross.weights.size(), " entries but the vocabulary has ", problem.vocab_size);
+    fail(cross.name, " ", core::HasEntries(cross.weights.size()), " but the vocabulary has ", problem.vocab_size);
   }
   for (size_t v = 0; v < cross.weights.size(); ++v) {
     if (!kNotNegative.holds(cross.weights[v])) {
@@ -186,13 +186,13 @@ void check_empty_sequences(core::MemberName name, int64_t sequences) {
 
 void check_entries(std::string_view name, size_t entries, const TokenProblem& problem) {
   if (static_cast<int64_t>(entries) == problem.tokens) return;
-  fail(name, " has ", entries, " entries but ", problem.rows_name, " has ", problem.tokens, " rows");
+  fail(name, " ", core::HasEntries(entries), " but ", problem.rows_name, " has ", problem.tokens, " rows");
 }
 
 void check_pick_entries(std::string_view name, size_t entries, const TokenProblem& problem) {
   if (problem.picks.offsets.empty()) return check_entries(name, entries, problem);
   if (static_cast<int64_t>(entries) == problem.pick_entries()) return;
-  fail(name, " has ", entries, " entries but there are ", problem.pick_entries(), " picks");
+  fail(name, " ", core::HasEntries(entries), " but there are ", problem.pick_entries(), " picks");
 }
 
 void check_finite_entries(std::string_view name, std::span<const double> values, const TokenProblem& problem) {

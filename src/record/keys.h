@@ -65,6 +65,10 @@ class Keys {
   bool has(std::string_view name) const;
   /// Returns a flag that is true while the key is set. The reference is valid until another key is added.
   const bool& is_set(std::string_view name) { return find(name).is_set; }
+  /// Tells whether the key takes a tensor with an entry for each token.
+  bool is_of_tokens(std::string_view name) {
+    return std::string_view(find(name).role.shape).find("[N]") != std::string_view::npos;
+  }
   const std::string& owner() const { return owner_; }
   /// Returns one line per key. Keys with a non-empty need(name) come first, with that text.
   std::string describe(const std::function<std::string(std::string_view)>& need) const;

@@ -57,10 +57,15 @@ void Record::add_slices() {
 void Record::set(std::string_view name, const Value& value) {
   const Busy busy(*this);
   keys_.set(name, value);
+  std::erase_if(batches_, [&](const auto& batch) { return batch.first == name; });
+  const auto* tensor = std::get_if<Tensor>(&value);
+  if (!tensor || tensor->axes != 2 || !keys_.is_of_tokens(name)) return;
+  batches_.push_back({std::string(name), {tensor->sizes[0], tensor->sizes[1]}});
 }
 void Record::unset(std::string_view name) {
   const Busy busy(*this);
   keys_.unset(name);
+  std::erase_if(batches_, [&](const auto& batch) { return batch.first == name; });
 }
 void Record::set_weight_sink(WeightGradientSink sink) {
   const Busy busy(*this);
@@ -99,6 +104,8 @@ void Record::check_needs() const {
   for (const Need& need : needs_) {
     if (!*need.one && !*need.other) missing(need.name + (need.or_name.empty() ? "" : " or " + need.or_name));
   }
+  // Spans have forgotten their axes.
+  for (const auto& [name, sizes] : batches_) core::check_batch(std::string_view(name), sizes, model_);
 }
 
 std::string Record::need_of(std::string_view name) const {

@@ -100,6 +100,7 @@ class Record {
   void forget();
 
   std::vector<Need> needs_;
+  std::vector<std::pair<std::string, std::array<int64_t, 2>>> batches_;  ///< keys of tokens set to [B, T]
   Context given_, used_;
   std::unique_ptr<Workspace> workspace_;
   bool keep_workspace_ = false;

@@ -12,7 +12,7 @@ std::string shown(const Value& value) {
   if (const auto* text = std::get_if<std::string_view>(&value)) {
     return "the text '" + std::string(text->substr(0, 60)) + "'";
   }
-  return "a tensor";
+  return "a tensor of " + core::text_of(std::get<Tensor>(value));
 }
 
 std::string_view trimmed(std::string_view text) {

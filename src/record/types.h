@@ -80,12 +80,10 @@ std::string kind_of(Is<std::vector<T>>, const Key&) {
     return "a text that lists numbers";
   }
 }
-inline std::string kind_of(Is<OneOrEach>, const Key& key) {
-  return "a number, or a tensor " + std::string(key.role.shape) + " of " + core::elements_text(key.role);
-}
+inline std::string kind_of(Is<OneOrEach>, const Key& key) { return "a number, or " + core::text_of(key.role); }
 template <class T>  // a view
 std::string kind_of(Is<T>, const Key& key) {
-  return "a tensor " + std::string(key.role.shape) + " of " + core::elements_text(key.role);
+  return core::text_of(key.role);
 }
 
 // Sets a member to a value.

@@ -146,7 +146,7 @@ TYPED_TEST(Halves, AnUpstreamGradientIsFinite) {
   });
 }
 
-// Cross-entropy alone takes a span of them: one value, or under reduction none one a token.
+// Cross-entropy alone takes a span of them: one value, or under reduction none one per token.
 TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
   for (const Reduction reduction : {Reduction::kMean, Reduction::kSum, Reduction::kNone}) {
     CrossEntropy options;

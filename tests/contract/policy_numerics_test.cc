@@ -252,7 +252,7 @@ TEST(PolicyNumerics, PackedAndPaddedAreEqual) {
         const int64_t row = row_of(s, i);
         for (int64_t h = 0; h < kHidden; ++h) hidden.set(row, h, packed.inputs.hidden.get(i, h));
         ids[row] = static_cast<int32_t>(packed.inputs.targets.data()[i]);
-        mask[row] = 255;
+        mask[row] = 1;
         old_logps[row] = packed.old_logps[i];
         ref_logps[row] = packed.ref_logps[i];
         sampling_logps[row] = packed.sampling_logps[i];

@@ -225,9 +225,10 @@ TEST(PreferenceBadInput, KtoBatches) {
   const std::vector<BadCase> of_kto = {
       {"a label too few", [](Call& c) { c.labels.pop_back(); }, {"labels has 3", "4"}},
       {"a label a token", [](Call& c) { c.labels.resize(12); }, {"labels has 12", "4"}},
-      {"no labels", [](Call& c) { c.labels.clear(); }, {"labels has 0", "4"}},
+      {"a label of 255", [](Call& c) { c.labels[3] = 255; }, {"labels[3] = 255 must be 0 or 1"}},
+      {"no labels", [](Call& c) { c.labels.clear(); }, {"labels is not given", "4"}},
       {"kl_logps alone", baseline(3, 0), {"kl_logps has 3", "kl_ref_logps has 0"}},
-      {"kl_ref_logps alone", baseline(0, 2), {"kl_logps has 0", "kl_ref_logps has 2"}},
+      {"kl_ref_logps alone", baseline(0, 2), {"kl_logps is not given", "kl_ref_logps has 2"}},
       {"unequal", baseline(3, 4), {"kl_logps has 3", "kl_ref_logps has 4"}},
       {"NaN", with(1, kNaN), {"kl_logps[1] = nan", "finite"}},
       {"infinity", with(34, kInfinity), {"kl_ref_logps[2] = inf", "finite"}},

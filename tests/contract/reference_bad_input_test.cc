@@ -114,7 +114,7 @@ TEST(ReferenceBadInput, AveragesNeedOneEntryPerSequence) {
   const auto of_model = [=](Call& c) { averages(c), c.use_model(); };
   const auto without = [=](Call& c) { averages(c), c.use_loss(L::kSimpo, 0); };
   expect_refused_by({run_preference, run_kto},
-                    {{"one per token", of_tokens, {"ref_logps_are = averages", "has one entry a token"}},
+                    {{"one per token", of_tokens, {"ref_logps_are = averages", "has one entry per token"}},
                      {"a model", of_model, {"ref_logps_are = averages", "ref_logps is not given"}}});
   expect_refused_by({run_preference},
                     {{"no reference", without, {"ref_logps_are = averages", "ref_logps is not given"}}});
@@ -146,7 +146,7 @@ TEST(ReferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
       preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
   EXPECT_EQ(pairs.metrics.pairs, 1);
   EXPECT_NEAR(pairs.metrics.rejected_reward, call.options.beta * (pairs.sequence_logps[3] + 6), 1e-12);
-  // The numbers are one a token: the two of each sequence are added.
+  // The numbers are one per token: the two of each sequence are added.
   const std::vector<double> logps = {-1, -2, -2.5, -3.5};
   call.reference.logps = ConstVector(logps.data(), 4);
   call.reference.logps_per = EntriesPer::kToken;
@@ -156,7 +156,7 @@ TEST(ReferenceBadInput, AReferenceOfAsManyTokensAsSequences) {
   call.hidden.offsets = {};
   call.hidden.sequences = 2;
   call.reference.logps_per = EntriesPer::kSequence;
-  expect_refused(call, {"ref_logps has 4 entries", "one a sequence (2)"}, [&] {
+  expect_refused(call, {"ref_logps has 4 entries", "one per sequence (2)"}, [&] {
     preference_loss(Context(), call.hidden, call.head, call.targets, call.reference, call.options);
   });
 }

@@ -187,7 +187,7 @@ const std::vector<KtoCase>& kto_cases() {
     const auto add = [&](const std::string& name, const std::function<void(KtoCase&)>& change) {
       KtoCase one;
       one.name = name;
-      one.labels = {1, 0, 0, 255, 1};
+      one.labels = {1, 0, 0, 1, 1};
       change(one);
       all.push_back(one);
     };

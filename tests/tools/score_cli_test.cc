@@ -369,7 +369,7 @@ TEST_F(ScoreTest, BadInputIsOneLineAndLeavesNothing) {
       {out + packed + std::vector<std::string>{"--set", "batch_size=4"},
        "--set batch_size is 4, but the tensors have 2 sequences; correct it with --set batch_size=2"},
       {out + packed + std::vector<std::string>{"--set", "seq_len=3"},
-       "--set seq_len is 3, but " + path("states") + ": tensor lengths: lengths[0] = 2; leave seq_len out"},
+       "--set seq_len is 3, but --lengths " + path("states") + ": tensor lengths: lengths[0] = 2; leave seq_len out"},
       {out + tensors + std::vector<std::string>{"--bias", path("states") + ":nothing"}, "has no tensor nothing"},
   };
   std::filesystem::create_directory(path("x"));

@@ -149,6 +149,66 @@ TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
   EXPECT_TRUE(has(error({"--set", "ignore_index=-1"}), "targets[3] = -100"));
 }
 
+// What the library refuses of a tensor begins with the flag and the file.
+TEST_F(CliTest, ARefusedTensorIsNamedByItsFlag) {
+  const std::vector<int32_t> targets = {0, 1, 7, 2, 3, 2};
+  const std::vector<uint8_t> flags = {1, 2}, right = {1, 1, 0, 1, 1, 1};
+  const std::vector<float> numbers = {1, 2, std::numeric_limits<float>::quiet_NaN(), 4, 5, 6};
+  const std::vector<int64_t> ids = {0, 1, 2, 3, 4, 9};
+  const std::vector<float> hidden(30, 0.5F);
+  const std::vector<TensorToWrite> tensors = {
+      {"stray", "I32", {6}, targets.data()},    {"short", "U8", {5}, right.data()},
+      {"flags", "U8", {1}, flags.data() + 1},   {"good", "U8", {1}, flags.data()},
+      {"turned", "U8", {3, 2}, right.data()},   {"nan", "F32", {6}, numbers.data()},
+      {"one", "F32", {1}, numbers.data()},      {"ids", "I64", {6, 1}, ids.data()},
+      {"values", "F32", {6, 1}, hidden.data()}, {"batched", "F32", {2, 3, 5}, hidden.data()}};
+  const std::string file = path("more");
+  io::write_safetensors(file, tensors);
+  const std::vector<std::string> model = write_tensors(true);
+  struct Case {
+    const char* task;
+    std::vector<std::string> more;
+    std::string words;
+  };
+  const std::vector<std::string> policy = {"--advantages", file + ":one"};
+  const std::vector<Case> cases = {
+      {"policy_loss", policy + std::vector<std::string>{"--mask", file + ":short"},
+       "--mask " + file + ":short: mask has 5 entries but hidden has 6 rows"},
+      {"policy_loss",
+       {"--advantages", file + ":nan"},
+       "--advantages " + file + ":nan: advantages[2] = nan must be finite"},
+      {"policy_loss", {}, "--advantages: advantages is not given but must have one per sequence (1)"},
+      {"kto_loss",
+       {"--labels", file + ":flags", "--ref-logps", file + ":one"},
+       "--labels " + file + ":flags: labels[0] = 2 must be 0 or 1"},
+      {"kto_loss", {"--labels", file + ":good"}, "--ref-logps: reference is not given but kto compares with it"},
+      {"id_logps",
+       {"--set-ids", file + ":ids", "--set-values", file + ":values"},
+       "--set-ids " + file + ":ids: sets.ids of row 5, entry 0, = 9 is outside [0, 7)"},
+  };
+  for (const Case& c : cases) {
+    const Finished result =
+        run(std::vector<std::string>{"compare", "--set", std::string("task=") + c.task} + model + c.more);
+    EXPECT_EQ(result.exit_code(), 2);
+    EXPECT_TRUE(is_one_line(result.err)) << result.err;
+    EXPECT_TRUE(has(result.err, c.words)) << result.err;
+  }
+  const std::vector<std::string> stray = {"--hidden",   path("states"), "--lm-head",
+                                          path("head"), "--targets",    file + ":stray"};
+  for (const char* command : {"compare", "gradcheck", "score"}) {
+    const std::vector<std::string> output =
+        std::string(command) == "score" ? std::vector<std::string>{"-o", path("out")} : std::vector<std::string>{};
+    const Finished result = run(std::vector<std::string>{command} + stray + output);
+    EXPECT_EQ(result.exit_code(), 2);
+    EXPECT_TRUE(has(result.err, "--targets " + file + ":stray: targets[2] = 7 is outside [0, 7)")) << result.err;
+  }
+  const Finished turned = run(std::vector<std::string>{
+      "compare", "--set", "task=policy_loss", "--hidden", file + ":batched", "--lm-head", path("head"), "--targets",
+      path("states"), "--mask", file + ":turned", "--advantages", file + ":one"});
+  EXPECT_EQ(turned.exit_code(), 2);
+  EXPECT_TRUE(has(turned.err, "--mask " + file + ": tensor turned [3, 2]: must be [2, 3]")) << turned.err;
+}
+
 // Teachers and sets of ids from files: what they hold decides the loss, and it is the reference's.
 TEST_F(CliTest, TensorsOfTeachersAndSets) {
   const std::vector<std::string> tensors = write_tensors(true);

@@ -73,8 +73,9 @@ struct TensorWish {
 struct TensorHandle {
   std::shared_ptr<const SafetensorsFile> file;
   const Tensor* tensor = nullptr;
+  std::string flag = {};  ///< that named it, for messages
 
-  /// "states.safetensors: hidden"
+  /// "--hidden states.safetensors: tensor hidden"
   std::string place() const;
 };
 
@@ -106,7 +107,7 @@ void convert_floats(const Tensor& tensor, DType dtype, void* out);
 /// The elements of an I32 or I64 tensor.
 std::vector<int64_t> read_integers(const Tensor& tensor);
 
-/// The elements of a BOOL or U8 tensor: 0, or 1 for anything else.
+/// The elements of a BOOL or U8 tensor.
 std::vector<uint8_t> read_flags(const Tensor& tensor);
 
 /// Rounding to nearest even; NaN stays NaN.

@@ -109,7 +109,9 @@ std::string Tensor::shape_text() const {
   return text + "]";
 }
 
-std::string TensorHandle::place() const { return file->path() + ": tensor " + one_line(tensor->name); }
+std::string TensorHandle::place() const {
+  return flag + (flag.empty() ? "" : " ") + file->path() + ": tensor " + one_line(tensor->name);
+}
 
 TensorSpec split_spec(const std::string& spec) {
   const size_t colon = spec.rfind(':');
@@ -185,7 +187,7 @@ void convert_floats(const Tensor& tensor, DType dtype, void* out) {
 
 std::vector<uint8_t> read_flags(const Tensor& tensor) {
   std::vector<uint8_t> values(static_cast<size_t>(tensor.elements()));
-  for (size_t i = 0; i < values.size(); ++i) values[i] = tensor.data[i] != std::byte{0};
+  for (size_t i = 0; i < values.size(); ++i) values[i] = std::to_integer<uint8_t>(tensor.data[i]);
   return values;
 }
 

@@ -11,7 +11,9 @@
 
 #include "cli/common/job.h"
 #include "cli/common/output.h"
+#include "io/error.h"
 #include "io/safetensors.h"
+#include "logitless/error.h"
 
 namespace logitless::cli {
 
@@ -26,6 +28,15 @@ struct TensorPaths {
   bool given() const { return has(TensorId::kTargets); }
   /// Without the names of tensors.
   std::vector<InputFile> files() const;
+  /// Returns a message of the library with the flag and the file of the tensor that it begins with.
+  std::string with_flag(const std::string& message) const;
+  /// Returns what work() returns. Throws io::Error with_flag() where it throws InvalidInput.
+  template <class Work>
+  auto naming_flags(const Work& work) const try {
+    return work();
+  } catch (const InvalidInput& error) {
+    throw io::Error(with_flag(error.what()));
+  }
 };
 
 /// Adds the files of `spec`, which `flag` gives as FILE[:TENSOR], or FILE[:MODULE] of a LoRA; none if it is

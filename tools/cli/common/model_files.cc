@@ -21,6 +21,7 @@ bool is_gguf(const std::string& path) {
 
 io::TensorHandle ModelFiles::open(const std::string& flag, const std::string& spec, const io::TensorWish& wish) {
   io::TensorHandle handle = io::of_option(flag, [&] { return io::find_tensor(spec, wish); });
+  handle.flag = flag;
   files_.push_back(handle.file);
   return handle;
 }

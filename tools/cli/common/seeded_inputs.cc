@@ -297,6 +297,7 @@ std::byte* Inputs::add(TensorId id, const std::string& name, uint64_t bytes) {
 
 io::TensorHandle Inputs::open(const char* flag, const std::string& spec, const io::TensorWish& wish) {
   io::TensorHandle handle = io::of_option(flag, [&] { return io::find_tensor(spec, wish); });
+  handle.flag = flag;
   files.push_back(handle.file);
   return handle;
 }

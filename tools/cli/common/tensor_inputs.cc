@@ -1,8 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
+#include <cctype>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include "cli/common/inputs.h"
@@ -193,6 +195,15 @@ void check_rows(const io::TensorHandle& handle, const Job& job) {
               " rows of hidden");
 }
 
+// The library gets the entries without their axes.
+void check_batch(const io::TensorHandle& handle, const Job& job) {
+  const std::vector<int64_t>& shape = handle.tensor->shape;
+  const bool of_tokens = shape.size() == 2 && handle.tensor->elements() == job.tokens;
+  if (!of_tokens || job.sequences <= 1 || job.has(TensorId::kOffsets) || shape[0] == job.sequences) return;
+  throw Error(shape_of(handle) + ": must be [" + std::to_string(job.sequences) + ", " +
+              std::to_string(job.tokens / job.sequences) + "], as hidden has sequences and tokens");
+}
+
 void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   if (config.task != io::Task::kDistillation) return;
   for (const TensorId id : {TensorId::kTeacherHidden, TensorId::kTeacherWeight}) check_given(config, paths, id);
@@ -263,7 +274,7 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
     if (is_of_teacher(f.id)) continue;
     const std::string name = f.conventional_name();
     const io::TensorHandle handle = open(paths, f.id, {name.c_str(), f.tensor_class, f.rank, f.per_token}, inputs);
-    if (f.rank > 1) check_rows(handle, inputs.job);
+    f.rank > 1 ? check_rows(handle, inputs.job) : check_batch(handle, inputs.job);
     switch (f.tensor_class) {
       case io::TensorClass::kFlag:
         inputs.add_values(f.id, name, io::read_flags(*handle.tensor));
@@ -427,6 +438,42 @@ std::vector<InputFile> TensorPaths::files() const {
     add_input_files(f.flag, (*this)[f.id], files);
   }
   return files;
+}
+
+std::string TensorPaths::with_flag(const std::string& message) const {
+  if (!given()) return message;
+  // Names of the library's messages that are not those of a flag.
+  static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"chosen_ids", "targets"},
+                                                                             {"weight", "lm_head"},
+                                                                             {"teacher.weight", "teacher_lm_head"},
+                                                                             {"offsets", "lengths"},
+                                                                             {"lora.a", "lora"},
+                                                                             {"lora.b", "lora"},
+                                                                             {"reference", "ref_logps"},
+                                                                             {"sets.ids", "set_ids"},
+                                                                             {"teacher.sets.ids", "set_ids"},
+                                                                             {"sets.counts", "set_counts"},
+                                                                             {"targets.sets.ids", "set_ids"},
+                                                                             {"teacher.logps", "set_values"},
+                                                                             {"targets.rows", "soft_rows"},
+                                                                             {"targets.weights", "set_values"},
+                                                                             {"upstream", "set_values"}};
+  const auto is_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_' || c == '.'; };
+  const std::string_view teacher = "teacher: ";
+  const bool of_teacher = message.starts_with(teacher);
+  const auto begin = message.begin() + (of_teacher ? std::ssize(teacher) : 0);
+  std::string name = of_teacher ? "teacher." : "";
+  name.append(begin, std::find_if_not(begin, message.end(), is_of_name));
+  for (const auto& [of_library, of_flag] : kNames) {
+    if (name == of_library) name = of_flag;
+  }
+  std::replace(name.begin(), name.end(), '.', '_');
+  for (const TensorFlag& f : tensor_flags()) {
+    if (f.conventional_name() != name) continue;
+    const std::string& spec = (*this)[f.id];
+    return std::string(f.flag) + (spec.empty() ? "" : " " + spec) + ": " + message;
+  }
+  return message;
 }
 
 Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues values, HeadFiles heads) {

@@ -289,7 +289,7 @@ class Comparison {
 
 Json compare_contenders(const CompareOptions& options, const io::Config& config, RankGrid& grid,
                         const OnTurn& on_turn) {
-  return Comparison(options, config, grid, on_turn).run();
+  return options.tensors.naming_flags([&] { return Comparison(options, config, grid, on_turn).run(); });
 }
 
 }  // namespace logitless::cli

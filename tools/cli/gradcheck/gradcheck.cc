@@ -329,7 +329,7 @@ int run_gradcheck(const GradcheckOptions& options) {
     Json check;
     std::string error;
     try {
-      check = run_check(options, profile, names[i], configs[i], progress);
+      check = options.tensors.naming_flags([&] { return run_check(options, profile, names[i], configs[i], progress); });
     } catch (const io::Error& e) {
       error = e.what();
     } catch (const InvalidInput& e) {

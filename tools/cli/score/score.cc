@@ -279,7 +279,8 @@ int run_score(const ScoreOptions& options) {
                                 .top_k = options.top_k > 0 ? options.top_k : config.top_k};
   const TokenStatistics task = {.targets = call.targets, .token = token_options, .request = request};
   TokenStatisticsResult ran;
-  const double time_s = measure([&] { ran = logitless::run(context, call.source(), task); }).time_s;
+  const double time_s = options.tensors.naming_flags(
+      [&] { return measure([&] { ran = logitless::run(context, call.source(), task); }).time_s; });
   TokenStats& stats = ran.stats;
   const Plan& plan = ran.plan;
   inputs.check_files();
