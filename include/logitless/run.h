@@ -43,6 +43,11 @@ struct TypeList {
   /// Tells whether T is one of them.
   template <class T>
   static constexpr bool has = (std::is_same_v<T, Types> || ...);
+  /// Calls use.operator()<T>() for each of them.
+  template <class Use>
+  static constexpr void each(const Use& use) {
+    (use.template operator()<Types>(), ...);
+  }
 };
 
 /// The tasks. Each has a kName, the one that every surface uses.
@@ -54,6 +59,11 @@ using SlicedTasks = TypeList<CrossEntropy, TokenStatistics>;
 /// Any of the ten tasks.
 template <class T>
 concept Task = AllTasks::has<T>;
+/// Tells whether the result of a task has a loss: run() then computes its gradients, too.
+template <Task T>
+inline constexpr bool kHasLoss = requires(typename T::Result result) {
+  result.loss;
+};
 /// Any of those that slices have.
 template <class T>
 concept SlicedTask = SlicedTasks::has<T>;

@@ -127,15 +127,12 @@ void expect_bits(const Task& task, const Logits& from, const Make& make) {
   EXPECT_EQ(plan_text(call), backward(context, from, task, left, upstream, to).describe());
   EXPECT_EQ(c.values(), cxx.values());
 
-  if constexpr (!std::is_same_v<Task, IdLogps> && !std::is_same_v<Task, TokenStatistics>) {
-    ASSERT_EQ(logitless_plan(call), LOGITLESS_OK) << logitless_last_error();
-    EXPECT_EQ(plan_text(call), plan(context, from, task, to).describe());
-  }
-
-  if constexpr (std::is_same_v<Task, IdLogps> || std::is_same_v<Task, TokenStatistics>) {
+  if constexpr (!kHasLoss<Task>) {
     EXPECT_EQ(logitless_run(call), LOGITLESS_INVALID_INPUT);
     EXPECT_NE(std::string(logitless_last_error()).find("which has no loss"), std::string::npos);
   } else {
+    ASSERT_EQ(logitless_plan(call), LOGITLESS_OK) << logitless_last_error();
+    EXPECT_EQ(plan_text(call), plan(context, from, task, to).describe());
     ASSERT_EQ(logitless_run(call), LOGITLESS_OK) << logitless_last_error();
     expect_results(call, run(context, from, task, to));
     EXPECT_EQ(c.values(), cxx.values());
@@ -180,11 +177,11 @@ TEST(CTasks, PolicyLossesHaveTheBitsOfCxx) {
     PolicyLoss task;
     task.loss_type = variant;
     if (variant == PolicyLossType::kDrGrpo) task.max_completion_length = 9;
-    task = with(task, batch.policy_for(task));
+    task = batch.task_of(task);
     expect_bits(batch, task);
   }
   PolicyLoss kept;
-  kept = with(kept, batch.policy_for(kept));
+  kept = batch.task_of(kept);
   std::vector<int64_t> ids, offsets = {0};
   for (int64_t i = 0; i < kTokens; ++i) {
     if (batch.mask[static_cast<size_t>(i)]) ids.insert(ids.end(), {batch.ids[static_cast<size_t>(i)], 100});
@@ -202,14 +199,9 @@ TEST(CTasks, PreferenceLossesHaveTheBitsOfCxx) {
     task.loss_type = {loss};
     using enum PreferenceLossType;
     if (loss == kRobust || loss == kExoPair) task.label_smoothing = 0.1;
-    task.targets = batch.targets();
-    set_reference(task, batch.reference_for(task));
-    expect_bits(batch, task);
+    expect_bits(batch, batch.task_of(task));
   }
-  PreferenceLoss task;
-  task.targets = batch.targets();
-  set_reference(task, batch.reference_model());
-  expect_bits(batch, task, false);
+  expect_bits(batch, with(PreferenceLoss(), batch.targets(), batch.reference_model()), false);
 }
 
 TEST(CTasks, LossesOfSequencesHaveTheBitsOfCxx) {
@@ -218,8 +210,7 @@ TEST(CTasks, LossesOfSequencesHaveTheBitsOfCxx) {
     SCOPED_TRACE(name_of(loss));
     KtoLoss task;
     task.loss_type = loss;
-    task = with(task, batch.kto_batch(task));
-    expect_bits(batch, task);
+    expect_bits(batch, batch.task_of(task));
   }
 }
 
@@ -568,16 +559,7 @@ void every_key_arrives() {
 }
 
 TEST(CKeys, EveryOneArrives) {
-  every_key_arrives<CrossEntropy>();
-  every_key_arrives<PolicyLoss>();
-  every_key_arrives<PreferenceLoss>();
-  every_key_arrives<KtoLoss>();
-  every_key_arrives<SoftCrossEntropy>();
-  every_key_arrives<Distillation>();
-  every_key_arrives<SetDistillation>();
-  every_key_arrives<IdLogps>();
-  every_key_arrives<TokenStatistics>();
-  every_key_arrives<CustomLoss>();
+  AllTasks::each([]<class Task> { every_key_arrives<Task>(); });
 }
 
 TEST(CKeys, OfAContextArrive) {

@@ -156,7 +156,7 @@ TEST(AllocationFailure, ManyTilesAndChunks) {
   ContextOptions chunks = small_tiles(PlanKind::kOnePass);
   chunks.workspace_bytes = size_t{28} << 10;
   TensorCall tensors;
-  const Plan plan = plan_cross_entropy(Context(chunks), tensors.inputs.hidden_view(), tensors.inputs.head_view(),
+  const Plan plan = cross_entropy.plan(Context(chunks), tensors.inputs.hidden_view(), tensors.inputs.head_view(),
                                        tensors.inputs.targets_view(), all_options(), tensors.outputs->gradients());
   EXPECT_LT(plan.chunk_rows, plan.active_rows);
   fail_cross_entropy("cross_entropy one_pass in chunks", TensorCall(), chunks);

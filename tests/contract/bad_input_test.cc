@@ -72,12 +72,12 @@ void expect_refused_everywhere(const std::vector<BadCase>& cases) {
     Call call;
     bad.spoil(call);
     const Context context(call.context);
-    for (const auto& function : {cross_entropy, dense_cross_entropy}) {
+    for (const Context& by : {context, dense_context(context)}) {
       expect_refused(call, bad.parts,
-                     [&] { function(context, call.hidden, call.head, call.targets, call.options, call.gradients); });
+                     [&] { cross_entropy(by, call.hidden, call.head, call.targets, call.options, call.gradients); });
     }
     expect_refused(call, bad.parts, [&] {
-      plan_cross_entropy(context, call.hidden, call.head, call.targets, call.options, call.gradients);
+      cross_entropy.plan(context, call.hidden, call.head, call.targets, call.options, call.gradients);
     });
   }
 }
@@ -304,11 +304,11 @@ TEST(BadInput, UpstreamThatAnOutputOverlaps) {
   Call call;
   call.options.reduction = Reduction::kNone;
   const Forward<CrossEntropy> forward =
-      cross_entropy_forward(Context(), call.hidden, call.head, call.targets, call.options);
+      cross_entropy.forward(Context(), call.hidden, call.head, call.targets, call.options);
   std::vector<double> upstream(12, 1.0);
   call.gradients.d_hidden.data = upstream.data();
   expect_refused(call, {"d_hidden", "overlaps", "upstream"}, [&] {
-    cross_entropy_backward(Context(), call.hidden, call.head, call.targets, call.options, forward,
+    cross_entropy.backward(Context(), call.hidden, call.head, call.targets, call.options, forward,
                            std::span<const double>(upstream).first(6), call.gradients);
   });
   EXPECT_EQ(upstream, std::vector<double>(12, 1.0));
@@ -371,11 +371,11 @@ TEST(BadInput, SplitCalls) {
   const Context context;
   const auto backward = [&](const Forward<CrossEntropy>& forward, std::vector<double> upstream) {
     return [&call, &context, &forward, upstream] {
-      cross_entropy_backward(context, call.hidden, call.head, call.targets, call.options, forward,
+      cross_entropy.backward(context, call.hidden, call.head, call.targets, call.options, forward,
                              std::span<const double>(upstream), call.gradients);
     };
   };
-  Forward<CrossEntropy> forward = cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options);
+  Forward<CrossEntropy> forward = cross_entropy.forward(context, call.hidden, call.head, call.targets, call.options);
   expect_refused(call, {"upstream", "2", "1"}, backward(forward, {1, 2}));
   expect_refused(call, {"upstream", "0"}, backward(forward, {}));
   call.options.reduction = Reduction::kNone;
@@ -402,7 +402,7 @@ TEST(BadInput, SplitCalls) {
   expect_refused(call, {"cross", "2", "6"}, backward(other, std::vector<double>(6, 1.0)));
   call.options.token.temperature = 0;
   expect_refused(call, {"temperature = 0"},
-                 [&] { cross_entropy_forward(context, call.hidden, call.head, call.targets, call.options); });
+                 [&] { cross_entropy.forward(context, call.hidden, call.head, call.targets, call.options); });
 }
 
 TEST(BadInput, TokenStatsAndGradients) {

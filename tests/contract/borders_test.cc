@@ -349,10 +349,10 @@ TEST(Borders, ArraysThatDoNotStandWhereTheirElementsMayAreRefused) {
   });
   Call c;
   c.options.reduction = Reduction::kNone;
-  const Forward<CrossEntropy> forward = cross_entropy_forward(Context(), c.logits, c.targets, c.options);
+  const Forward<CrossEntropy> forward = cross_entropy.forward(Context(), c.logits, c.targets, c.options);
   const std::span<const double> upstream(off_by(c.doubles.data(), 4), 6);
   expect_invalid_input({"upstream", "not aligned"}, [&] {
-    cross_entropy_backward(Context(), c.logits, c.targets, c.options, forward, upstream, c.dlogits);
+    cross_entropy.backward(Context(), c.logits, c.targets, c.options, forward, upstream, c.dlogits);
   });
 }
 

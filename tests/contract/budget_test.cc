@@ -59,7 +59,7 @@ Answer plan_in(const Call& c, size_t workspace, int threads) {
   Answer answer;
   try {
     answer.plan =
-        plan_cross_entropy(Context(options), ConstMatrix(address(1), c.dtype, c.tokens, c.hidden),
+        cross_entropy.plan(Context(options), ConstMatrix(address(1), c.dtype, c.tokens, c.hidden),
                            LmHead(ConstMatrix(address(2), c.dtype, c.vocab, c.hidden), HeadLayout::kVocabHidden),
                            std::span<const int32_t>(targets), {}, gradients);
   } catch (const InvalidInput& error) {
@@ -225,7 +225,7 @@ TEST(LeastWorkspace, WithoutGradients) {
     if (kind == PlanKind::kExpectedRow) continue;
     expect_least(
         [&](const Context& context) {
-          return plan_distillation_loss(context, inputs.hidden_view(), inputs.head_view(),
+          return distillation_loss.plan(context, inputs.hidden_view(), inputs.head_view(),
                                         Teacher(inputs.hidden_view(), inputs.head_view()), {}, {}, {});
         },
         kind);

@@ -267,7 +267,7 @@ TEST(DataRanks, MayHaveNoToken) {
         reference.hidden = p.states();
         reference.head = p.source.head();
         reference.head.bias = {};
-        plan_preference_loss(context, p.states(), p.source.head(), p.targets(), reference, {}, g);
+        preference_loss.plan(context, p.states(), p.source.head(), p.targets(), reference, {}, g);
         return numbers(preference_loss(context, p.states(), p.source.head(), p.targets(), reference, {}, g));
       }};
   Task with_states = {"LoRA", false, [](const Context& context, const Part& p, const Gradients& g) {

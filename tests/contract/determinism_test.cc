@@ -132,7 +132,7 @@ TEST(PlanOfEveryBudget, DoesNotDependOnThreads) {
         options.workspace_bytes = kib << 10;
         std::optional<Plan> plan;
         try {
-          plan = plan_cross_entropy(Context(options), ConstMatrix(hidden.data(), kTokens, kHidden),
+          plan = cross_entropy.plan(Context(options), ConstMatrix(hidden.data(), kTokens, kHidden),
                                     LmHead({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden),
                                     std::span<const int32_t>(targets), {}, gradients);
           EXPECT_LE(plan->workspace_bytes, options.workspace_bytes);

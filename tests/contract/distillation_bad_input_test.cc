@@ -68,7 +68,7 @@ void expect_all_refused(const std::vector<BadCase>& cases) {
       distillation_loss(context, call.hidden, call.head, call.teacher, call.targets, call.options, call.gradients);
     });
     refused([&] {
-      plan_distillation_loss(context, call.hidden, call.head, call.teacher, call.targets, call.options, call.gradients);
+      distillation_loss.plan(context, call.hidden, call.head, call.teacher, call.targets, call.options, call.gradients);
     });
   }
 }
@@ -213,9 +213,9 @@ TEST(DistillationBadInput, ForwardHalvesOfOtherCalls) {
   Call call;
   const Context context;
   const Forward<Distillation> good =
-      distillation_loss_forward(context, call.hidden, call.head, call.teacher, call.targets, call.options);
+      distillation_loss.forward(context, call.hidden, call.head, call.teacher, call.targets, call.options);
   const auto backward = [&](const Forward<Distillation>& forward, std::span<const double> upstream) {
-    distillation_loss_backward(context, call.hidden, call.head, call.teacher, call.targets, call.options, forward,
+    distillation_loss.backward(context, call.hidden, call.head, call.teacher, call.targets, call.options, forward,
                                upstream, call.gradients);
   };
   const std::vector<double> one = {1}, two = {1, 1}, nan = {kNaN};

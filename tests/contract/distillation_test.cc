@@ -180,9 +180,9 @@ TEST(Distillation, ForwardAndBackwardAreTheOneCall) {
     const Context context(small_tiles(PlanKind::kTwoPass));
     StudentGradients at_once(call.student), apart(call.student);
     const DistillationResult result = call.run(context, at_once.views());
-    const Forward<Distillation> forward = distillation_loss_forward(
+    const Forward<Distillation> forward = distillation_loss.forward(
         context, call.student.states(), call.student.head(), call.teacher_view(), call.targets_view(), call.options);
-    distillation_loss_backward(context, call.student.states(), call.student.head(), call.teacher_view(),
+    distillation_loss.backward(context, call.student.states(), call.student.head(), call.teacher_view(),
                                call.targets_view(), call.options, forward, 1.0, apart.views());
     EXPECT_EQ(result.loss, forward.result.loss);
     EXPECT_EQ(result.per_token_loss, forward.result.per_token_loss);
@@ -198,9 +198,9 @@ TEST(Distillation, EachTokenHasItsUpstreamGradientUnderReductionNone) {
   std::vector<double> upstream;
   for (int64_t i = 0; i < call.spec.tokens; ++i) upstream.push_back(i % 3 == 0 ? 0 : 0.25 * static_cast<double>(i));
   const auto backward = [&](std::span<const double> of, Gradients gradients) {
-    const Forward<Distillation> forward = distillation_loss_forward(
+    const Forward<Distillation> forward = distillation_loss.forward(
         context, call.student.states(), call.student.head(), call.teacher_view(), call.targets_view(), call.options);
-    distillation_loss_backward(context, call.student.states(), call.student.head(), call.teacher_view(),
+    distillation_loss.backward(context, call.student.states(), call.student.head(), call.teacher_view(),
                                call.targets_view(), call.options, forward, of, gradients);
   };
   StudentGradients all(call.student), one(call.student);

@@ -132,7 +132,7 @@ struct Rank {
     gradients.d_bias = {d_bias.data(), kVocab};
     if (of.more_chunks && number == 1) {
       const Context one_thread({.threads = 1, .plan = of.plan, .vocab_tile = kVocabTile});
-      const Plan whole = plan_cross_entropy(one_thread, states, head, of_states, {}, gradients);
+      const Plan whole = cross_entropy.plan(one_thread, states, head, of_states, {}, gradients);
       options.workspace_bytes = (whole.least_workspace_bytes + whole.workspace_bytes) / 2;
     }
     const Context context(options);
@@ -140,8 +140,8 @@ struct Rank {
       cross_entropy(context, states, head, of_states, {}, gradients);
       return;
     }
-    const auto forward = cross_entropy_forward(context, states, head, of_states);
-    cross_entropy_backward(context, states, head, of_states, {}, forward, 1.0, gradients);
+    const auto forward = cross_entropy.forward(context, states, head, of_states);
+    cross_entropy.backward(context, states, head, of_states, {}, forward, 1.0, gradients);
   }
 
   bool last_row_is_untouched() const {

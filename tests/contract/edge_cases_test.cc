@@ -216,10 +216,10 @@ TEST(CrossEntropyUpstream, AZeroDropsANaNRowWithZLossToo) {
   options.reduction = Reduction::kNone;
   options.z_loss = 1e-4;
   const Forward<CrossEntropy> forward =
-      cross_entropy_forward(Context(), small.states(), small.head(), small.ids(), options);
+      cross_entropy.forward(Context(), small.states(), small.head(), small.ids(), options);
   EXPECT_TRUE(std::isnan(forward.result.per_token_loss[5]));
   const std::vector<double> upstream = {1, 1, 1, 1, 1, 0};
-  cross_entropy_backward(Context(), small.states(), small.head(), small.ids(), options, forward,
+  cross_entropy.backward(Context(), small.states(), small.head(), small.ids(), options, forward,
                          std::span<const double>(upstream), small.gradients());
   for (const float x : small.d_weight) EXPECT_TRUE(std::isfinite(x));
   for (size_t k = 0; k < 24; ++k) EXPECT_TRUE(k >= 20 ? small.d_hidden[k] == 0 : std::isfinite(small.d_hidden[k])) << k;
@@ -242,7 +242,7 @@ TEST(SmallCalls, HaveTilesForSeveralThreads) {
   const auto tiles = [](int64_t tokens, int64_t vocab) {
     const std::vector<float> hidden(static_cast<size_t>(tokens)), weight(static_cast<size_t>(vocab));
     const std::vector<int32_t> targets(static_cast<size_t>(tokens));
-    const Plan plan = plan_cross_entropy(Context(), ConstMatrix(hidden.data(), tokens, 1),
+    const Plan plan = cross_entropy.plan(Context(), ConstMatrix(hidden.data(), tokens, 1),
                                          LmHead({weight.data(), vocab, 1}, HeadLayout::kVocabHidden),
                                          std::span<const int32_t>(targets));
     const auto pieces = [](int64_t all, int64_t of) { return (all + of - 1) / of; };

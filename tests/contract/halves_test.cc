@@ -154,11 +154,11 @@ TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
     const auto call = [&](const auto& function, const auto&... rest) {
       return this->source.call(function, Context(), this->batch.targets(), options, rest...);
     };
-    const Forward<CrossEntropy> forward = call(LOGITLESS_TEST_CALL(cross_entropy_forward));
+    const Forward<CrossEntropy> forward = call(LOGITLESS_TEST_CALL(cross_entropy.forward));
     const size_t wanted = reduction == Reduction::kNone ? kTokens : 1;
     typename TypeParam::Outputs outputs;
     const auto backward = [&](const std::vector<double>& upstream) {
-      call(LOGITLESS_TEST_CALL(cross_entropy_backward), forward, std::span<const double>(upstream), outputs.views());
+      call(LOGITLESS_TEST_CALL(cross_entropy.backward), forward, std::span<const double>(upstream), outputs.views());
     };
     for (const size_t count : {size_t{0}, size_t{2}, size_t{kTokens - 1}, size_t{kTokens + 1}}) {
       expect_invalid_input({"upstream has " + std::to_string(count) + " entries", std::to_string(wanted)},
@@ -174,7 +174,7 @@ TYPED_TEST(Halves, TheUpstreamGradientsOfCrossEntropyAreAsManyAsItsLosses) {
     upstream[5] = std::numeric_limits<double>::quiet_NaN();
     typename TypeParam::Outputs whole;
     backward(upstream);
-    call(LOGITLESS_TEST_CALL(cross_entropy_backward), forward, 1.0, whole.views());
+    call(LOGITLESS_TEST_CALL(cross_entropy.backward), forward, 1.0, whole.views());
     EXPECT_EQ(outputs.values(), whole.values());
   }
 }

@@ -148,14 +148,14 @@ TEST(IdSetsBadInput, IdLogpsBackward) {
   for (const NormaliseOver over : {NormaliseOver::kVocabulary, NormaliseOver::kSet}) {
     Call good;
     good.options.normalise_over = over;
-    const SetLogps forward = id_logps(Context(good.context), good.states(), good.head(), good.sets(), good.options);
+    const auto forward = id_logps.forward(Context(good.context), good.states(), good.head(), good.sets(), good.options);
     for (const Case& bad : cases) {
       SCOPED_TRACE(bad.name);
       Call call;
       call.options.normalise_over = over;
       bad.spoil(call);
       expect_invalid_input(bad.parts, [&] {
-        id_logps_backward(Context(call.context), call.states(), call.head(), call.sets(), call.options, forward,
+        id_logps.backward(Context(call.context), call.states(), call.head(), call.sets(), call.options, forward,
                           call.upstream, call.gradients());
       });
       EXPECT_EQ(call.out, std::vector<float>(10, 77));

@@ -62,7 +62,7 @@ oracle::MatrixXd gamma_of(const oracle::RowIds& ids, const IdSets& sets, const s
 }
 
 struct Ran {
-  SetLogps forward;
+  Forward<IdLogps> forward;
   SetOutputs out;
 };
 
@@ -71,9 +71,9 @@ Ran run(const SetProblem& problem, const Context& context, const IdSets& sets, c
   Ran ran;
   ran.out = problem.outputs();
   problem.on_source(ran.out, [&](const auto& outputs, const auto&... source) {
-    ran.forward = id_logps(context, source..., sets, options);
-    EXPECT_EQ(plan_id_logps(context, source..., sets, options).kind, ran.forward.plan.kind);
-    return id_logps_backward(context, source..., sets, options, ran.forward, upstream, outputs);
+    ran.forward = id_logps.forward(context, source..., sets, options);
+    EXPECT_EQ(id_logps.plan(context, source..., sets, options).kind, ran.forward.result.plan.kind);
+    return id_logps.backward(context, source..., sets, options, ran.forward, upstream, outputs);
   });
   return ran;
 }
@@ -88,8 +88,8 @@ void check(const SetCase& given, NormaliseOver over, const IdSets& sets) {
 
   const oracle::SetLogits logits = problem.oracle_logits(options.token, over == NormaliseOver::kSet);
   const oracle::RowIds ids = oracle::read_sets(sets, kN);
-  ASSERT_EQ(static_cast<int64_t>(ran.forward.logps.size()), sets.entries());
-  std::vector<bool> filled(ran.forward.logps.size(), false);
+  ASSERT_EQ(static_cast<int64_t>(ran.forward.result.logps.size()), sets.entries());
+  std::vector<bool> filled(ran.forward.result.logps.size(), false);
   for (int64_t row = 0; row < kN; ++row) {
     const std::vector<int64_t>& of_row = ids[static_cast<size_t>(row)];
     if (of_row.empty()) continue;
@@ -97,14 +97,14 @@ void check(const SetCase& given, NormaliseOver over, const IdSets& sets) {
     const double bound = problem.log_p_bound(logits, row, of_row, context);
     auto entry = static_cast<size_t>(oracle::first_entry(sets, kN, row));
     for (const int64_t id : of_row) {
-      EXPECT_NEAR(ran.forward.logps[entry], log_p[id], bound) << "row " << row << " id " << id;
-      EXPECT_LE(ran.forward.logps[entry], 0);
+      EXPECT_NEAR(ran.forward.result.logps[entry], log_p[id], bound) << "row " << row << " id " << id;
+      EXPECT_LE(ran.forward.result.logps[entry], 0);
       filled[entry++] = true;
     }
   }
   for (size_t e = 0; e < filled.size(); ++e) {
     if (filled[e]) continue;
-    EXPECT_EQ(ran.forward.logps[e], 0) << "an entry behind a row's count";
+    EXPECT_EQ(ran.forward.result.logps[e], 0) << "an entry behind a row's count";
   }
   problem.expect_gradients(logits, ids, gamma_of(ids, sets, upstream), ran.out, context);
 }
@@ -185,7 +185,7 @@ TEST(IdSets, NoNumberOfThreadsChangesABit) {
         const Ran one = run_with(1);
         for (const int threads : {2, 3, 7}) {
           const Ran other = run_with(threads);
-          EXPECT_EQ(one.forward.logps, other.forward.logps);
+          EXPECT_EQ(one.forward.result.logps, other.forward.result.logps);
           for (const auto tensor :
                {&SetOutputs::d_hidden, &SetOutputs::d_weight, &SetOutputs::d_bias, &SetOutputs::d_logits}) {
             const auto a = (one.out.*tensor).bytes(), b = (other.out.*tensor).bytes();
@@ -204,7 +204,7 @@ TEST(IdSets, ASetOfOneIdIsCertain) {
   const IdSets sets(Targets(ids.data(), kN, 1));
   const IdLogps options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
   const Ran ran = run(problem, context, sets, options, std::vector<double>(kN, 1));
-  EXPECT_EQ(ran.forward.logps, std::vector<double>(kN, 0));
+  EXPECT_EQ(ran.forward.result.logps, std::vector<double>(kN, 0));
   for (int64_t row = 0; row < kN; ++row) {
     for (int64_t h = 0; h < kH; ++h) EXPECT_EQ(ran.out.d_hidden.get(row, h), 0);
   }
@@ -219,8 +219,8 @@ TEST(IdSets, ADuplicateCountsOnceInTheSet) {
     once.insert(once.end(), {9, 4});
     twice.insert(twice.end(), {9, 4, 9});
   }
-  const SetLogps a = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(once.data(), kN, 2)), options);
-  const SetLogps b = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(twice.data(), kN, 3)), options);
+  const auto a = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(once.data(), kN, 2)), options);
+  const auto b = id_logps(context, problem.hidden(), problem.head(), IdSets(Targets(twice.data(), kN, 3)), options);
   for (size_t row = 0; row < kN; ++row) {
     EXPECT_EQ(a.logps[2 * row], b.logps[3 * row]);
     EXPECT_EQ(a.logps[2 * row + 1], b.logps[3 * row + 1]);
@@ -237,8 +237,8 @@ TEST(IdSets, RowsWithoutIdsTakeNoPart) {
     const std::vector<int64_t> offsets(kN + 1, 0);
     for (const IdSets& sets : {IdSets(Targets(), offsets), IdSets()}) {
       const Ran ran = run(problem, context, sets, options, std::vector<double>());
-      EXPECT_TRUE(ran.forward.logps.empty());
-      EXPECT_EQ(ran.forward.plan.active_rows, 0);
+      EXPECT_TRUE(ran.forward.result.logps.empty());
+      EXPECT_EQ(ran.forward.result.plan.active_rows, 0);
       EXPECT_EQ(ran.out.d_hidden.get(3, 3), 0);
       EXPECT_EQ(ran.out.d_weight.get(3, 3), 0);
       EXPECT_EQ(ran.out.d_bias.get(0, 3), 0);
@@ -269,7 +269,7 @@ TEST(IdSets, ACallbackGetsDWeightInTheOrderOfTheVocabulary) {
           }
         }
       };
-      id_logps_backward(context, problem.hidden(), problem.head(), sets.csr(), options, ran.forward, upstream,
+      id_logps.backward(context, problem.hidden(), problem.head(), sets.csr(), options, ran.forward, upstream,
                         gradients);
       EXPECT_EQ(next, kV);
     }
@@ -283,7 +283,7 @@ TEST(IdSets, ABudgetIsKept) {
   const IdLogps options = {.normalise_over = NormaliseOver::kSet, .token = problem.token()};
   const auto plan_with = [&](size_t bytes) {
     given.workspace_bytes = bytes;
-    return plan_id_logps(Context(given.context()), problem.hidden(), problem.head(), sets.csr(), options);
+    return id_logps.plan(Context(given.context()), problem.hidden(), problem.head(), sets.csr(), options);
   };
   const Plan roomy = plan_with(size_t{1} << 20);
   EXPECT_EQ(roomy.threads, 3);

@@ -84,7 +84,7 @@ void expect_all_refused(const std::vector<BadCase>& cases) {
     expect_refused(call, bad.parts,
                    [&] { policy_loss(Context(), call.hidden, call.head, call.batch, call.options, call.gradients); });
     expect_refused(call, bad.parts, [&] {
-      plan_policy_loss(Context(), call.hidden, call.head, call.batch, call.options, call.gradients);
+      policy_loss.plan(Context(), call.hidden, call.head, call.batch, call.options, call.gradients);
     });
   }
 }

@@ -110,10 +110,10 @@ void expect_matches(const SetCase& given, const KeptBatch& kept) {
     if (given.dtype == DType::kFloat64) problem.expect_gradients(logits, ids, gamma, out, context);
     SetOutputs halves = problem.outputs();
     const Forward<PolicyLoss> forward = problem.on_source(halves, [&](const auto&, const auto&... source) {
-      return policy_loss_forward(context, source..., batch, options);
+      return policy_loss.forward(context, source..., batch, options);
     });
     problem.on_source(halves, [&](const auto& outputs, const auto&... source) {
-      return policy_loss_backward(context, source..., batch, options, forward, 1.0, outputs);
+      return policy_loss.backward(context, source..., batch, options, forward, 1.0, outputs);
     });
     EXPECT_EQ(forward.result.loss, got.loss);
     EXPECT_TRUE(std::ranges::equal(halves.d_hidden.bytes(), out.d_hidden.bytes()));

@@ -17,24 +17,6 @@ namespace {
 
 enum class Split { kVocabulary, kBatch };
 
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const CrossEntropy& options,
-         const Gradients& gradients) {
-  cross_entropy(context, source.states(), source.head(), batch.targets(), options, gradients);
-}
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PolicyLoss& options,
-         const Gradients& gradients) {
-  policy_loss(context, source.states(), source.head(), batch.policy_for(options), options, gradients);
-}
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const PreferenceLoss& options,
-         const Gradients& gradients) {
-  preference_loss(context, source.states(), source.head(), batch.targets(), batch.reference_for(options), options,
-                  gradients);
-}
-void run(const Context& context, const FromHidden& source, const OptionBatch& batch, const KtoLoss& options,
-         const Gradients& gradients) {
-  kto_loss(context, source.states(), source.head(), batch.kto_batch(options), options, gradients);
-}
-
 // Runs a case on three ranks, of which rank 1 has the changed options, and returns what each has thrown.
 template <class Options>
 std::vector<std::exception_ptr> run_case(const OptionCase<Options>& one, const OptionBatch& batch, Split split) {
@@ -50,13 +32,14 @@ std::vector<std::exception_ptr> run_case(const OptionCase<Options>& one, const O
       options.ranks.slices = of_rank.slices;
     }
     FromHidden::Outputs outputs;
-    run(Context(options), source, batch, rank == 1 ? one.changed : one.base,
-        outputs.views(source.first_entry, source.entries));
+    source.call(Verbs<Options>(), Context(options), batch.task_of(rank == 1 ? one.changed : one.base),
+                outputs.views(source.first_entry, source.entries));
   });
 }
 
 template <class Options>
 void expect_noticed(Split split) {
+  SCOPED_TRACE(Options::kName);
   const OptionBatch batch;
   const std::string group = split == Split::kBatch ? "ranks.data" : "ranks.vocab";
   int noticed = 0;
@@ -73,7 +56,7 @@ void expect_noticed(Split split) {
     const bool refused = own.find(" must be the same on all ranks of ") == std::string::npos;
     // Rank 1 may refuse by itself what it refuses without ranks, or what is of a whole batch.
     if (split == Split::kVocabulary) {
-      EXPECT_EQ(refused, !batch.outcome(one.changed).refusal.empty()) << own;
+      EXPECT_EQ(refused, !batch.refusal(one.changed).empty()) << own;
     }
     // An array has the number of its values, temperatures those of the tokens that take part.
     const bool is_array = one.field == "class_weights" || one.field == "temperatures";
@@ -95,17 +78,15 @@ void expect_noticed(Split split) {
 }
 
 TEST(RankOptions, OfEveryLossAreTheSameOnAllRanksOfAVocabulary) {
-  expect_noticed<CrossEntropy>(Split::kVocabulary);
-  expect_noticed<PolicyLoss>(Split::kVocabulary);
-  expect_noticed<PreferenceLoss>(Split::kVocabulary);
-  expect_noticed<KtoLoss>(Split::kVocabulary);
+  AllTasks::each([]<class Task> {
+    if constexpr (kHasLoss<Task>) expect_noticed<Task>(Split::kVocabulary);
+  });
 }
 
 TEST(RankOptions, OfEveryLossAreTheSameOnAllRanksOfABatch) {
-  expect_noticed<CrossEntropy>(Split::kBatch);
-  expect_noticed<PolicyLoss>(Split::kBatch);
-  expect_noticed<PreferenceLoss>(Split::kBatch);
-  expect_noticed<KtoLoss>(Split::kBatch);
+  AllTasks::each([]<class Task> {
+    if constexpr (kHasLoss<Task>) expect_noticed<Task>(Split::kBatch);
+  });
 }
 
 }  // namespace

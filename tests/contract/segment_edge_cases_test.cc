@@ -76,12 +76,12 @@ TEST(SegmentEdgeCases, RowsWithoutAGradientGetZeros) {
   const SeededModel model(30, 9, 2000, 2);
   const Context context(options_of(2));
   const auto forward =
-      cross_entropy_forward(context, model.hidden_states(), model.head(), model.ids(), {.reduction = Reduction::kNone});
+      cross_entropy.forward(context, model.hidden_states(), model.head(), model.ids(), {.reduction = Reduction::kNone});
   std::vector<double> upstream(30, 0.0);
   const auto run = [&](Outputs& outputs) {
     Gradients views = outputs.views();
     views.backward = sampled(0.2);
-    cross_entropy_backward(context, model.hidden_states(), model.head(), model.ids(), {.reduction = Reduction::kNone},
+    cross_entropy.backward(context, model.hidden_states(), model.head(), model.ids(), {.reduction = Reduction::kNone},
                            forward, upstream, views);
   };
   Outputs nothing(model);

@@ -97,11 +97,11 @@ TEST(SegmentGradients, TheMeanOfSampledOnesOfOtherLossesIsExact) {
       upstream.push_back(i % 2 == 0 ? 1 : -0.5);
     }
     const IdSets sets(Targets(ids.data(), 12, 2));
-    const auto forward = id_logps(Context(options_of()), model.hidden_states(), model.head(), sets);
+    const auto forward = id_logps.forward(Context(options_of()), model.hidden_states(), model.head(), sets);
     expect_unbiased(
         model,
         [&](const Context& context, const Gradients& gradients) {
-          return id_logps_backward(context, model.hidden_states(), model.head(), sets, {}, forward, upstream,
+          return id_logps.backward(context, model.hidden_states(), model.head(), sets, {}, forward, upstream,
                                    gradients);
         },
         0.25);
@@ -120,10 +120,10 @@ TEST(SegmentGradients, HalvesHaveTheBitsOfOneCall) {
   EXPECT_EQ(result.plan.kind, PlanKind::kTwoPass);
   views = apart.views();
   views.backward = sampled(0.1, 5);
-  const auto forward = cross_entropy_forward(context, model.hidden_states(), model.head(), model.ids());
+  const auto forward = cross_entropy.forward(context, model.hidden_states(), model.head(), model.ids());
   EXPECT_EQ(forward.result.loss, result.loss);
   const Plan plan =
-      cross_entropy_backward(context, model.hidden_states(), model.head(), model.ids(), {}, forward, 1.0, views);
+      cross_entropy.backward(context, model.hidden_states(), model.head(), model.ids(), {}, forward, 1.0, views);
   EXPECT_EQ(plan.kept_share, result.plan.kept_share);
   EXPECT_EQ(apart.values, one.values);
 }

@@ -212,12 +212,12 @@ TEST(SegmentLosses, HalvesAndTeamsHaveTheBitsOfOneCall) {
                 want.values);
     }
     const Context context(options_of(2));
-    const auto forward = distillation_loss_forward(context, student.hidden_states(), student.head(), pupil.teacher(),
+    const auto forward = distillation_loss.forward(context, student.hidden_states(), student.head(), pupil.teacher(),
                                                    student.ids(), options);
     Outputs apart(student);
     Gradients views = apart.views();
     views.backward = backward;
-    distillation_loss_backward(context, student.hidden_states(), student.head(), pupil.teacher(), student.ids(),
+    distillation_loss.backward(context, student.hidden_states(), student.head(), pupil.teacher(), student.ids(),
                                options, forward, 1.0, views);
     EXPECT_EQ(apart.values, want.values);
   }

@@ -188,9 +188,9 @@ TEST(SetDistillation, FinishedLogitsMatchTheFormulas) {
     expect_near("per_token_loss", got.per_token_loss, truth.per_token, 1e-12 * kN);
     expect_near("d_logits", d_logits, truth.d_logits, 1e-8);
     std::fill(d_logits.begin(), d_logits.end(), 99);
-    const Forward<SetDistillation> forward = set_distillation_loss_forward(Context(), logits, c.teacher(), targets, o);
+    const Forward<SetDistillation> forward = set_distillation_loss.forward(Context(), logits, c.teacher(), targets, o);
     const double two = 2;
-    set_distillation_loss_backward(Context(), logits, c.teacher(), targets, o, forward, std::span(&two, 1), out);
+    set_distillation_loss.backward(Context(), logits, c.teacher(), targets, o, forward, std::span(&two, 1), out);
     EXPECT_EQ(forward.result.loss, got.loss);
     for (double& x : d_logits) x /= 2;
     expect_near("d_logits of halves", d_logits, truth.d_logits, 1e-8);

@@ -169,9 +169,9 @@ TEST(SoftTargets, HalvesAndThreadsGiveTheBitsOfOneCall) {
         Ran ran;
         ran.out = problem.outputs();
         problem.on_source(ran.out, [&](const auto& outputs, const auto&... source) {
-          const Forward<SoftCrossEntropy> left = soft_cross_entropy_forward(context, source..., targets, options);
+          const Forward<SoftCrossEntropy> left = soft_cross_entropy.forward(context, source..., targets, options);
           ran.result = left.result;
-          return soft_cross_entropy_backward(context, source..., targets, options, left, 1.0, outputs);
+          return soft_cross_entropy.backward(context, source..., targets, options, left, 1.0, outputs);
         });
         EXPECT_EQ(one.result.per_token_loss, ran.result.per_token_loss);
         EXPECT_EQ(one.result.loss, ran.result.loss);
@@ -195,8 +195,8 @@ TEST(SoftTargets, UpstreamOfEachTokenScalesItsGradients) {
   for (size_t i = 0; i < upstream.size(); ++i) upstream[i] = static_cast<double>(i % 4) - 1;
   for (const SoftTargets& targets : {distributions.sparse(), distributions.dense()}) {
     SetOutputs out = problem.outputs();
-    const auto left = soft_cross_entropy_forward(context, problem.hidden(), problem.head(), targets, options);
-    soft_cross_entropy_backward(context, problem.hidden(), problem.head(), targets, options, left, upstream,
+    const auto left = soft_cross_entropy.forward(context, problem.hidden(), problem.head(), targets, options);
+    soft_cross_entropy.backward(context, problem.hidden(), problem.head(), targets, options, left, upstream,
                                 problem.gradients(out));
     const oracle::SetLogits logits = problem.oracle_logits(options.token, false);
     const oracle::SoftTruth truth = oracle::compute_soft_cross_entropy(logits, targets, options, upstream);

@@ -97,9 +97,9 @@ TEST(Strides, NoSequence) {
   float* none = nullptr;
   Gradients gradients;
   set_d_hidden(gradients, none, 0, 3, 4, 16);
-  for (const auto& function : {cross_entropy, dense_cross_entropy}) {
-    const auto result = function(Context(), HiddenStates(none, 0, 3, 4, 16), head,
-                                 Targets(static_cast<const int32_t*>(nullptr), 0, 3, 4), {}, gradients);
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kDense}) {
+    const auto result = cross_entropy(Context({.plan = plan}), HiddenStates(none, 0, 3, 4, 16), head,
+                                      Targets(static_cast<const int32_t*>(nullptr), 0, 3, 4), {}, gradients);
     EXPECT_EQ(result.loss, 0);
   }
 }
@@ -241,12 +241,13 @@ using BadCase = testing::BadCase<Call>;
 void expect_refused(const std::vector<BadCase>& cases) {
   for (const BadCase& bad : cases) {
     SCOPED_TRACE(bad.name);
-    for (const auto& function : {cross_entropy, dense_cross_entropy}) {
+    for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kDense}) {
       Call call;
       bad.spoil(call);
       const std::vector<float> states = call.states, written = call.written;
-      expect_invalid_input(bad.parts,
-                           [&] { function(Context(), call.hidden, call.head, call.targets, {}, call.gradients); });
+      expect_invalid_input(bad.parts, [&] {
+        cross_entropy(Context({.plan = plan}), call.hidden, call.head, call.targets, {}, call.gradients);
+      });
       EXPECT_TRUE(call.written == written && call.states == states) << "an output was written";
     }
   }

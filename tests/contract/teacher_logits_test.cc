@@ -145,9 +145,9 @@ TEST(TeacherLogits, HalvesAndSlicesHaveTheBitsOfOneCall) {
       const DistillationResult result =
           distillation_loss(context, hidden, head, unit.logits(), batch.targets(), batch.options, whole.views());
       const Forward<Distillation> forward =
-          distillation_loss_forward(context, hidden, head, unit.logits(), batch.targets(), batch.options);
+          distillation_loss.forward(context, hidden, head, unit.logits(), batch.targets(), batch.options);
       expect_same(forward.result, result);
-      distillation_loss_backward(context, hidden, head, unit.logits(), batch.targets(), batch.options, forward, 1.0,
+      distillation_loss.backward(context, hidden, head, unit.logits(), batch.targets(), batch.options, forward, 1.0,
                                  halves.views());
       EXPECT_EQ(whole.bytes(), halves.bytes());
       expect_same(result, distillation_loss(context, hidden, head, {unit.states(), unit.head()}, batch.targets(),
@@ -214,9 +214,9 @@ TEST(TeacherLogits, AndAStudentsHaveTheBitsOfTwoHeads) {
       const DistillationResult got = distillation_loss(context, student.logits(), teacher.logits(), batch.targets(),
                                                        batch.options, output(d_logits));
       const Forward<Distillation> forward =
-          distillation_loss_forward(context, student.logits(), teacher.logits(), batch.targets(), batch.options);
+          distillation_loss.forward(context, student.logits(), teacher.logits(), batch.targets(), batch.options);
       expect_same(forward.result, got);
-      distillation_loss_backward(context, student.logits(), teacher.logits(), batch.targets(), batch.options, forward,
+      distillation_loss.backward(context, student.logits(), teacher.logits(), batch.targets(), batch.options, forward,
                                  1.0, output(halves));
       Gradients gradients;
       gradients.d_weight = d_weight.output();

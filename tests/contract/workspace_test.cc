@@ -168,7 +168,7 @@ TEST(WorkspaceOfACall, CallsWithinCallsKeepApart) {
   std::vector<std::vector<float>> gradients;
   for (Workspace* inner : {static_cast<Workspace*>(nullptr), &first, &second}) {
     const Context inside(small_tiles(PlanKind::kAuto, 1, inner));
-    Nested loss([&] { return source.call(LOGITLESS_TEST_CALL(cross_entropy), inside, batch.targets()).loss; });
+    Nested loss([&] { return source.call(cross_entropy, inside, batch.targets()).loss; });
     FromHidden::Outputs outputs;
     source.call(LOGITLESS_TEST_CALL(run_token_loss), Context(small_tiles(PlanKind::kOnePass, 2, &first)),
                 batch.targets(), TokenOptions(), loss, outputs.views());

@@ -61,8 +61,8 @@ TEST_P(DistillationGoldenTest, Fused) {
     expect(distillation_loss(context, hidden, student_.head(), teacher(), targets(), options_, student_.gradients()));
   });
   const Forward<Distillation> forward =
-      distillation_loss_forward(Context(), hidden, student_.head(), teacher(), targets(), options_);
-  distillation_loss_backward(Context(), hidden, student_.head(), teacher(), targets(), options_, forward, 1.0,
+      distillation_loss.forward(Context(), hidden, student_.head(), teacher(), targets(), options_);
+  distillation_loss.backward(Context(), hidden, student_.head(), teacher(), targets(), options_, forward, 1.0,
                              student_.gradients());
   expect(forward.result);
 }

@@ -80,8 +80,8 @@ TEST_P(PolicyGoldenTest, Fused) {
   for_each_plan([&](const Context& context) {
     expect_public_result(policy_loss(context, hidden, head, batch_, options_, tokens_.gradients()));
   });
-  const Forward<PolicyLoss> forward = policy_loss_forward(Context(), hidden, head, batch_, options_);
-  policy_loss_backward(Context(), hidden, head, batch_, options_, forward, 1.0, tokens_.gradients());
+  const Forward<PolicyLoss> forward = policy_loss.forward(Context(), hidden, head, batch_, options_);
+  policy_loss.backward(Context(), hidden, head, batch_, options_, forward, 1.0, tokens_.gradients());
   expect_public_result(forward.result);
 }
 
@@ -89,8 +89,8 @@ TEST_P(PolicyGoldenTest, FromLogits) {
   const Context context = odd_tiles();
   const FinishedLogits logits = tokens_.finished_logits();
   expect_public_result(policy_loss(context, logits, batch_, options_, tokens_.logits_gradient()));
-  const Forward<PolicyLoss> forward = policy_loss_forward(context, logits, batch_, options_);
-  policy_loss_backward(context, logits, batch_, options_, forward, 1.0, tokens_.logits_gradient());
+  const Forward<PolicyLoss> forward = policy_loss.forward(context, logits, batch_, options_);
+  policy_loss.backward(context, logits, batch_, options_, forward, 1.0, tokens_.logits_gradient());
   expect_public_result(forward.result);
 }
 

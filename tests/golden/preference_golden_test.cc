@@ -108,8 +108,8 @@ TEST_P(PreferenceGoldenTest, Fused) {
     expect_public_result(preference_loss(context, hidden, head, targets(), reference_, options_, tokens_.gradients()));
   });
   const Forward<PreferenceLoss> forward =
-      preference_loss_forward(Context(), hidden, head, targets(), reference_, options_);
-  preference_loss_backward(Context(), hidden, head, targets(), reference_, options_, forward, 1.0, tokens_.gradients());
+      preference_loss.forward(Context(), hidden, head, targets(), reference_, options_);
+  preference_loss.backward(Context(), hidden, head, targets(), reference_, options_, forward, 1.0, tokens_.gradients());
   expect_public_result(forward.result);
 }
 
@@ -117,8 +117,8 @@ TEST_P(PreferenceGoldenTest, FromLogits) {
   const Context context = odd_tiles();
   const FinishedLogits logits = tokens_.finished_logits();
   expect_public_result(preference_loss(context, logits, targets(), reference_, options_, tokens_.logits_gradient()));
-  const Forward<PreferenceLoss> forward = preference_loss_forward(context, logits, targets(), reference_, options_);
-  preference_loss_backward(context, logits, targets(), reference_, options_, forward, 1.0, tokens_.logits_gradient());
+  const Forward<PreferenceLoss> forward = preference_loss.forward(context, logits, targets(), reference_, options_);
+  preference_loss.backward(context, logits, targets(), reference_, options_, forward, 1.0, tokens_.logits_gradient());
   expect_public_result(forward.result);
 }
 
@@ -154,8 +154,8 @@ TEST_P(KtoGoldenTest, Fused) {
   for_each_plan([&](const Context& context) {
     expect_public_result(kto_loss(context, hidden, head, batch_, options_, tokens_.gradients()));
   });
-  const Forward<KtoLoss> forward = kto_loss_forward(Context(), hidden, head, batch_, options_);
-  kto_loss_backward(Context(), hidden, head, batch_, options_, forward, 1.0, tokens_.gradients());
+  const Forward<KtoLoss> forward = kto_loss.forward(Context(), hidden, head, batch_, options_);
+  kto_loss.backward(Context(), hidden, head, batch_, options_, forward, 1.0, tokens_.gradients());
   expect_public_result(forward.result);
 }
 
@@ -163,8 +163,8 @@ TEST_P(KtoGoldenTest, FromLogits) {
   const Context context = odd_tiles();
   const FinishedLogits logits = tokens_.finished_logits();
   expect_public_result(kto_loss(context, logits, batch_, options_, tokens_.logits_gradient()));
-  const Forward<KtoLoss> forward = kto_loss_forward(context, logits, batch_, options_);
-  kto_loss_backward(context, logits, batch_, options_, forward, 1.0, tokens_.logits_gradient());
+  const Forward<KtoLoss> forward = kto_loss.forward(context, logits, batch_, options_);
+  kto_loss.backward(context, logits, batch_, options_, forward, 1.0, tokens_.logits_gradient());
   expect_public_result(forward.result);
 }
 

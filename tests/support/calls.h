@@ -21,11 +21,6 @@ struct PolicyBatch {
   EntriesPer advantages_per = EntriesPer::kBySize;
   IdSets kept;
 };
-inline PolicyLoss with(PolicyLoss task, const PolicyBatch& batch) {
-  visit_fields(
-      TensorsOf<PolicyLoss>(), [](const Field&, auto& to, const auto& from) { to = from; }, task, batch);
-  return task;
-}
 
 /// What a batch has of a KtoLoss.
 struct KtoBatch {
@@ -34,32 +29,45 @@ struct KtoBatch {
   Reference reference;
   ConstVector kl_logps, kl_ref_logps, sequence_weights, reward_targets;
 };
-inline void set_teacher(Distillation& task, const Teacher& teacher) {
-  task.teacher = logits_of(teacher);
-  task.teacher_round_logits_to = teacher.round_logits_to;
-}
-inline void set_teacher(SetDistillation& task, const SetTeacher& teacher) { task.teacher = teacher; }
-template <class T>
-void set_reference(T& task, const Reference& reference) {
+
+/// Sets the tensors of a task that come from one input of a call.
+void set_input(auto& task, const Targets& targets) { task.targets = targets; }
+void set_input(auto& task, const SetTeacher& teacher) { task.teacher = teacher; }
+void set_input(auto& task, const Reference& reference) {
   task.ref_logps = reference.logps;
   task.ref_logps_per = reference.logps_per;
   task.reference = logits_of(reference.hidden, reference.head);
 }
-inline KtoLoss with(KtoLoss task, const KtoBatch& batch) {
-  task.targets = batch.targets;
+inline void set_input(SoftCrossEntropy& task, const SoftTargets& targets) { task.targets = targets; }
+inline void set_input(IdLogps& task, const IdSets& sets) { task.sets = sets; }
+inline void set_input(Distillation& task, const Teacher& teacher) {
+  task.teacher = logits_of(teacher);
+  task.teacher_round_logits_to = teacher.round_logits_to;
+}
+inline void set_input(PolicyLoss& task, const PolicyBatch& batch) {
+  visit_fields(
+      TensorsOf<PolicyLoss>(), [](const Field&, auto& to, const auto& from) { to = from; }, task, batch);
+}
+inline void set_input(KtoLoss& task, const KtoBatch& batch) {
+  set_input(task, batch.targets);
+  set_input(task, batch.reference);
   task.labels = batch.labels;
   task.kl_logps = batch.kl_logps, task.kl_ref_logps = batch.kl_ref_logps;
   task.sequence_weights = batch.sequence_weights, task.reward_targets = batch.reward_targets;
-  set_reference(task, batch.reference);
-  return task;
 }
 
+/// Returns the task with the tensors of a call.
+template <class Task, class... Inputs>
+Task with(Task task, const Inputs&... inputs) {
+  (set_input(task, inputs), ...);
+  return task;
+}
 /// Lists are assigned to memory that stays, so that tests can count what a call allocates.
-inline const PreferenceLoss& with(const PreferenceLoss& options, const Targets& targets, const Reference& reference) {
+template <class... Inputs>
+const PreferenceLoss& with(const PreferenceLoss& options, const Inputs&... inputs) {
   thread_local PreferenceLoss task;
   task = options;
-  task.targets = targets;
-  set_reference(task, reference);
+  (set_input(task, inputs), ...);
   return task;
 }
 
@@ -70,419 +78,55 @@ inline const Forward<TokenStatistics>& left_of(const TokenStats& stats) {
   return left;
 }
 
-inline auto cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                          const Targets& targets, const CrossEntropy& options = {}, const Gradients& gradients = {}) {
-  CrossEntropy task = options;
-  task.targets = targets;
-  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-inline Forward<CrossEntropy> cross_entropy_forward(const Context& context, const HiddenStates& hidden,
-                                                   const LmHead& head, const Targets& targets, CrossEntropy task = {}) {
-  task.targets = targets;
-  return forward(context, logits_of(hidden, head), task);
-}
-inline Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                   const Targets& targets, CrossEntropy task, const Forward<CrossEntropy>& forward,
-                                   double upstream, const Gradients& gradients) {
-  task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                   const Targets& targets, CrossEntropy task, const Forward<CrossEntropy>& forward,
-                                   std::span<const double> upstream, const Gradients& gradients) {
-  task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan plan_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                               const Targets& targets, CrossEntropy task = {}, const Gradients& gradients = {}) {
-  task.targets = targets;
-  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-
-inline auto cross_entropy(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                          const CrossEntropy& options = {}, const LogitsGradient& d_logits = {}) {
-  CrossEntropy task = options;
-  task.targets = targets;
-  return run(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-inline Forward<CrossEntropy> cross_entropy_forward(const Context& context, const FinishedLogits& logits,
-                                                   const Targets& targets, CrossEntropy task = {}) {
-  task.targets = targets;
-  return forward(context, Logits::given(logits), task);
-}
-inline Plan cross_entropy_backward(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                                   CrossEntropy task, const Forward<CrossEntropy>& forward, double upstream,
-                                   const LogitsGradient& d_logits) {
-  task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan cross_entropy_backward(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                                   CrossEntropy task, const Forward<CrossEntropy>& forward,
-                                   std::span<const double> upstream, const LogitsGradient& d_logits) {
-  task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan plan_cross_entropy(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                               CrossEntropy task = {}, const LogitsGradient& d_logits = {}) {
-  task.targets = targets;
-  return plan(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-
-inline auto soft_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                               const SoftTargets& targets, SoftCrossEntropy task = {},
-                               const Gradients& gradients = {}) {
-  task.targets = targets;
-  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-inline Forward<SoftCrossEntropy> soft_cross_entropy_forward(const Context& context, const HiddenStates& hidden,
-                                                            const LmHead& head, const SoftTargets& targets,
-                                                            SoftCrossEntropy task = {}) {
-  task.targets = targets;
-  return forward(context, logits_of(hidden, head), task);
-}
-inline Plan soft_cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                        const SoftTargets& targets, SoftCrossEntropy task,
-                                        const Forward<SoftCrossEntropy>& forward, double upstream,
-                                        const Gradients& gradients) {
-  task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan soft_cross_entropy_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                        const SoftTargets& targets, SoftCrossEntropy task,
-                                        const Forward<SoftCrossEntropy>& forward, std::span<const double> upstream,
-                                        const Gradients& gradients) {
-  task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan plan_soft_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                    const SoftTargets& targets, SoftCrossEntropy task = {},
-                                    const Gradients& gradients = {}) {
-  task.targets = targets;
-  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-
-inline auto soft_cross_entropy(const Context& context, const FinishedLogits& logits, const SoftTargets& targets,
-                               SoftCrossEntropy task = {}, const LogitsGradient& d_logits = {}) {
-  task.targets = targets;
-  return run(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-inline Forward<SoftCrossEntropy> soft_cross_entropy_forward(const Context& context, const FinishedLogits& logits,
-                                                            const SoftTargets& targets, SoftCrossEntropy task = {}) {
-  task.targets = targets;
-  return forward(context, Logits::given(logits), task);
-}
-inline Plan soft_cross_entropy_backward(const Context& context, const FinishedLogits& logits,
-                                        const SoftTargets& targets, SoftCrossEntropy task,
-                                        const Forward<SoftCrossEntropy>& forward, double upstream,
-                                        const LogitsGradient& d_logits) {
-  task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan soft_cross_entropy_backward(const Context& context, const FinishedLogits& logits,
-                                        const SoftTargets& targets, SoftCrossEntropy task,
-                                        const Forward<SoftCrossEntropy>& forward, std::span<const double> upstream,
-                                        const LogitsGradient& d_logits) {
-  task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan plan_soft_cross_entropy(const Context& context, const FinishedLogits& logits, const SoftTargets& targets,
-                                    SoftCrossEntropy task = {}, const LogitsGradient& d_logits = {}) {
-  task.targets = targets;
-  return plan(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-
-inline auto distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                              const Teacher& teacher, const Targets& targets, Distillation task = {},
-                              const Gradients& gradients = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-inline Forward<Distillation> distillation_loss_forward(const Context& context, const HiddenStates& hidden,
-                                                       const LmHead& head, const Teacher& teacher,
-                                                       const Targets& targets, Distillation task = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return forward(context, logits_of(hidden, head), task);
-}
-inline Plan distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                       const Teacher& teacher, const Targets& targets, Distillation task,
-                                       const Forward<Distillation>& forward, double upstream,
-                                       const Gradients& gradients) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                       const Teacher& teacher, const Targets& targets, Distillation task,
-                                       const Forward<Distillation>& forward, std::span<const double> upstream,
-                                       const Gradients& gradients) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan plan_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                   const Teacher& teacher, const Targets& targets, Distillation task = {},
-                                   const Gradients& gradients = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-
-inline auto distillation_loss(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
-                              const Targets& targets = {}, Distillation task = {},
-                              const LogitsGradient& d_logits = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return run(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-inline Forward<Distillation> distillation_loss_forward(const Context& context, const FinishedLogits& logits,
-                                                       const Teacher& teacher, const Targets& targets = {},
-                                                       Distillation task = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return forward(context, Logits::given(logits), task);
-}
-inline Plan distillation_loss_backward(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
-                                       const Targets& targets, Distillation task, const Forward<Distillation>& forward,
-                                       double upstream, const LogitsGradient& d_logits) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan distillation_loss_backward(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
-                                       const Targets& targets, Distillation task, const Forward<Distillation>& forward,
-                                       std::span<const double> upstream, const LogitsGradient& d_logits) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan plan_distillation_loss(const Context& context, const FinishedLogits& logits, const Teacher& teacher,
-                                   const Targets& targets = {}, Distillation task = {},
-                                   const LogitsGradient& d_logits = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return plan(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-
-inline auto set_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                  const SetTeacher& teacher, const Targets& targets = {}, SetDistillation task = {},
-                                  const Gradients& gradients = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-inline Forward<SetDistillation> set_distillation_loss_forward(const Context& context, const HiddenStates& hidden,
-                                                              const LmHead& head, const SetTeacher& teacher,
-                                                              const Targets& targets = {}, SetDistillation task = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return forward(context, logits_of(hidden, head), task);
-}
-inline Plan set_distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                           const SetTeacher& teacher, const Targets& targets, SetDistillation task,
-                                           const Forward<SetDistillation>& forward, double upstream,
-                                           const Gradients& gradients) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan set_distillation_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                           const SetTeacher& teacher, const Targets& targets, SetDistillation task,
-                                           const Forward<SetDistillation>& forward, std::span<const double> upstream,
-                                           const Gradients& gradients) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan plan_set_distillation_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                       const SetTeacher& teacher, const Targets& targets = {},
-                                       SetDistillation task = {}, const Gradients& gradients = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-
-inline auto set_distillation_loss(const Context& context, const FinishedLogits& logits, const SetTeacher& teacher,
-                                  const Targets& targets = {}, SetDistillation task = {},
-                                  const LogitsGradient& d_logits = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return run(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-inline Forward<SetDistillation> set_distillation_loss_forward(const Context& context, const FinishedLogits& logits,
-                                                              const SetTeacher& teacher, const Targets& targets = {},
-                                                              SetDistillation task = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return forward(context, Logits::given(logits), task);
-}
-inline Plan set_distillation_loss_backward(const Context& context, const FinishedLogits& logits,
-                                           const SetTeacher& teacher, const Targets& targets, SetDistillation task,
-                                           const Forward<SetDistillation>& forward, double upstream,
-                                           const LogitsGradient& d_logits) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan set_distillation_loss_backward(const Context& context, const FinishedLogits& logits,
-                                           const SetTeacher& teacher, const Targets& targets, SetDistillation task,
-                                           const Forward<SetDistillation>& forward, std::span<const double> upstream,
-                                           const LogitsGradient& d_logits) {
-  set_teacher(task, teacher), task.targets = targets;
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan plan_set_distillation_loss(const Context& context, const FinishedLogits& logits, const SetTeacher& teacher,
-                                       const Targets& targets = {}, SetDistillation task = {},
-                                       const LogitsGradient& d_logits = {}) {
-  set_teacher(task, teacher), task.targets = targets;
-  return plan(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-
-inline auto policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                        const PolicyBatch& batch, PolicyLoss task = {}, const Gradients& gradients = {}) {
-  task = with(task, batch);
-  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-inline Forward<PolicyLoss> policy_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                               const PolicyBatch& batch, PolicyLoss task = {}) {
-  task = with(task, batch);
-  return forward(context, logits_of(hidden, head), task);
-}
-inline Plan policy_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const PolicyBatch& batch, PolicyLoss task, const Forward<PolicyLoss>& forward,
-                                 double upstream, const Gradients& gradients) {
-  task = with(task, batch);
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan plan_policy_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                             const PolicyBatch& batch, PolicyLoss task = {}, const Gradients& gradients = {}) {
-  task = with(task, batch);
-  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-
-inline auto policy_loss(const Context& context, const FinishedLogits& logits, const PolicyBatch& batch,
-                        PolicyLoss task = {}, const LogitsGradient& d_logits = {}) {
-  task = with(task, batch);
-  return run(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-inline Forward<PolicyLoss> policy_loss_forward(const Context& context, const FinishedLogits& logits,
-                                               const PolicyBatch& batch, PolicyLoss task = {}) {
-  task = with(task, batch);
-  return forward(context, Logits::given(logits), task);
-}
-inline Plan policy_loss_backward(const Context& context, const FinishedLogits& logits, const PolicyBatch& batch,
-                                 PolicyLoss task, const Forward<PolicyLoss>& forward, double upstream,
-                                 const LogitsGradient& d_logits) {
-  task = with(task, batch);
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan plan_policy_loss(const Context& context, const FinishedLogits& logits, const PolicyBatch& batch,
-                             PolicyLoss task = {}, const LogitsGradient& d_logits = {}) {
-  task = with(task, batch);
-  return plan(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-
-inline auto kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
-                     KtoLoss task = {}, const Gradients& gradients = {}) {
-  task = with(task, batch);
-  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-inline Forward<KtoLoss> kto_loss_forward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                         const KtoBatch& batch, KtoLoss task = {}) {
-  task = with(task, batch);
-  return forward(context, logits_of(hidden, head), task);
-}
-inline Plan kto_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                              const KtoBatch& batch, KtoLoss task, const Forward<KtoLoss>& forward, double upstream,
-                              const Gradients& gradients) {
-  task = with(task, batch);
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan plan_kto_loss(const Context& context, const HiddenStates& hidden, const LmHead& head, const KtoBatch& batch,
-                          KtoLoss task = {}, const Gradients& gradients = {}) {
-  task = with(task, batch);
-  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-
-inline auto kto_loss(const Context& context, const FinishedLogits& logits, const KtoBatch& batch, KtoLoss task = {},
-                     const LogitsGradient& d_logits = {}) {
-  task = with(task, batch);
-  return run(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-inline Forward<KtoLoss> kto_loss_forward(const Context& context, const FinishedLogits& logits, const KtoBatch& batch,
-                                         KtoLoss task = {}) {
-  task = with(task, batch);
-  return forward(context, Logits::given(logits), task);
-}
-inline Plan kto_loss_backward(const Context& context, const FinishedLogits& logits, const KtoBatch& batch, KtoLoss task,
-                              const Forward<KtoLoss>& forward, double upstream, const LogitsGradient& d_logits) {
-  task = with(task, batch);
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan plan_kto_loss(const Context& context, const FinishedLogits& logits, const KtoBatch& batch,
-                          KtoLoss task = {}, const LogitsGradient& d_logits = {}) {
-  task = with(task, batch);
-  return plan(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-
-inline auto preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                            const Targets& targets, const Reference& reference = {}, const PreferenceLoss& options = {},
-                            const Gradients& gradients = {}) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return run(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-inline Forward<PreferenceLoss> preference_loss_forward(const Context& context, const HiddenStates& hidden,
-                                                       const LmHead& head, const Targets& targets,
-                                                       const Reference& reference = {},
-                                                       const PreferenceLoss& options = {}) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return forward(context, logits_of(hidden, head), task);
-}
-inline Plan preference_loss_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                     const Targets& targets, const Reference& reference, const PreferenceLoss& options,
-                                     const Forward<PreferenceLoss>& forward, double upstream,
-                                     const Gradients& gradients) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return backward(context, logits_of(hidden, head), task, forward, upstream, gradients_of(gradients, hidden, head));
-}
-inline Plan plan_preference_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                 const Targets& targets, const Reference& reference = {},
-                                 const PreferenceLoss& options = {}, const Gradients& gradients = {}) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return plan(context, logits_of(hidden, head), task, gradients_of(gradients, hidden, head));
-}
-
-inline auto preference_loss(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                            const Reference& reference = {}, const PreferenceLoss& options = {},
-                            const LogitsGradient& d_logits = {}) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return run(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-inline Forward<PreferenceLoss> preference_loss_forward(const Context& context, const FinishedLogits& logits,
-                                                       const Targets& targets, const Reference& reference = {},
-                                                       const PreferenceLoss& options = {}) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return forward(context, Logits::given(logits), task);
-}
-inline Plan preference_loss_backward(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                                     const Reference& reference, const PreferenceLoss& options,
-                                     const Forward<PreferenceLoss>& forward, double upstream,
-                                     const LogitsGradient& d_logits) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return backward(context, Logits::given(logits), task, forward, upstream, gradients_of(d_logits));
-}
-inline Plan plan_preference_loss(const Context& context, const FinishedLogits& logits, const Targets& targets,
-                                 const Reference& reference = {}, const PreferenceLoss& options = {},
-                                 const LogitsGradient& d_logits = {}) {
-  const PreferenceLoss& task = with(options, targets, reference);
-  return plan(context, Logits::given(logits), task, gradients_of(d_logits));
-}
-
-/// The log-probabilities of sets, and what their backward half needs.
-struct SetLogps : IdLogpsResult {
-  TokenStats stats;
+/// The verbs of a task on matrices; a call itself is run(). The tensors of the task come from `Inputs`.
+template <class Task, class... Inputs>
+struct Verbs {
+  auto operator()(const Context& context, const HiddenStates& hidden, const LmHead& head, const Inputs&... inputs,
+                  const Task& options = {}, const Gradients& gradients = {}) const {
+    return run(context, logits_of(hidden, head), with(options, inputs...), gradients_of(gradients, hidden, head));
+  }
+  auto operator()(const Context& context, const FinishedLogits& logits, const Inputs&... inputs,
+                  const Task& options = {}, const LogitsGradient& d_logits = {}) const {
+    return run(context, Logits::given(logits), with(options, inputs...), gradients_of(d_logits));
+  }
+  auto forward(const Context& context, const HiddenStates& hidden, const LmHead& head, const Inputs&... inputs,
+               const Task& options = {}) const {
+    return logitless::forward(context, logits_of(hidden, head), with(options, inputs...));
+  }
+  auto forward(const Context& context, const FinishedLogits& logits, const Inputs&... inputs,
+               const Task& options = {}) const {
+    return logitless::forward(context, Logits::given(logits), with(options, inputs...));
+  }
+  Plan backward(const Context& context, const HiddenStates& hidden, const LmHead& head, const Inputs&... inputs,
+                const Task& options, const Forward<Task>& forward, const Upstream& upstream,
+                const Gradients& gradients) const {
+    return logitless::backward(context, logits_of(hidden, head), with(options, inputs...), forward, upstream,
+                               gradients_of(gradients, hidden, head));
+  }
+  Plan backward(const Context& context, const FinishedLogits& logits, const Inputs&... inputs, const Task& options,
+                const Forward<Task>& forward, const Upstream& upstream, const LogitsGradient& d_logits) const {
+    return logitless::backward(context, Logits::given(logits), with(options, inputs...), forward, upstream,
+                               gradients_of(d_logits));
+  }
+  Plan plan(const Context& context, const HiddenStates& hidden, const LmHead& head, const Inputs&... inputs,
+            const Task& options = {}, const Gradients& gradients = {}) const {
+    return logitless::plan(context, logits_of(hidden, head), with(options, inputs...),
+                           gradients_of(gradients, hidden, head));
+  }
+  Plan plan(const Context& context, const FinishedLogits& logits, const Inputs&... inputs, const Task& options = {},
+            const LogitsGradient& d_logits = {}) const {
+    return logitless::plan(context, Logits::given(logits), with(options, inputs...), gradients_of(d_logits));
+  }
 };
-inline SetLogps id_logps(const Context& context, const HiddenStates& hidden, const LmHead& head, const IdSets& sets,
-                         IdLogps task = {}) {
-  task.sets = sets;
-  Forward<IdLogps> forward = logitless::forward(context, logits_of(hidden, head), task);
-  return {std::move(forward.result), std::move(forward.stats)};
-}
-inline Plan id_logps_backward(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                              const IdSets& sets, IdLogps task, const SetLogps& forward,
-                              std::span<const double> upstream, const Gradients& gradients) {
-  task.sets = sets;
-  return backward(context, logits_of(hidden, head), task, {forward, forward.stats, {}}, upstream,
-                  gradients_of(gradients, hidden, head));
-}
-inline Plan plan_id_logps(const Context& context, const HiddenStates& hidden, const LmHead& head, const IdSets& sets,
-                          IdLogps task = {}) {
-  task.sets = sets;
-  return plan(context, logits_of(hidden, head), task);
-}
+
+inline constexpr Verbs<CrossEntropy, Targets> cross_entropy;
+inline constexpr Verbs<SoftCrossEntropy, SoftTargets> soft_cross_entropy;
+inline constexpr Verbs<Distillation, Teacher, Targets> distillation_loss;
+inline constexpr Verbs<SetDistillation, SetTeacher, Targets> set_distillation_loss;
+inline constexpr Verbs<PolicyLoss, PolicyBatch> policy_loss;
+inline constexpr Verbs<KtoLoss, KtoBatch> kto_loss;
+inline constexpr Verbs<PreferenceLoss, Targets, Reference> preference_loss;
+inline constexpr Verbs<IdLogps, IdSets> id_logps;
 
 inline TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                       const Targets& targets, const TokenOptions& token = {},
@@ -518,22 +162,6 @@ inline Plan plan_token_loss(const Context& context, const HiddenStates& hidden, 
               gradients_of(gradients, hidden, head));
 }
 
-inline SetLogps id_logps(const Context& context, const FinishedLogits& logits, const IdSets& sets, IdLogps task = {}) {
-  task.sets = sets;
-  Forward<IdLogps> forward = logitless::forward(context, Logits::given(logits), task);
-  return {std::move(forward.result), std::move(forward.stats)};
-}
-inline Plan id_logps_backward(const Context& context, const FinishedLogits& logits, const IdSets& sets, IdLogps task,
-                              const SetLogps& forward, std::span<const double> upstream,
-                              const LogitsGradient& d_logits) {
-  task.sets = sets;
-  return backward(context, Logits::given(logits), task, {forward, forward.stats, {}}, upstream, gradients_of(d_logits));
-}
-inline Plan plan_id_logps(const Context& context, const FinishedLogits& logits, const IdSets& sets, IdLogps task = {}) {
-  task.sets = sets;
-  return plan(context, Logits::given(logits), task);
-}
-
 inline TokenStats compute_token_stats(const Context& context, const FinishedLogits& logits, const Targets& targets,
                                       const TokenOptions& token = {}, const StatsRequest& request = {},
                                       Plan* plan = nullptr) {
@@ -566,12 +194,11 @@ inline Plan plan_token_loss(const Context& context, const FinishedLogits& logits
               gradients_of(d_logits));
 }
 
-inline CrossEntropyResult dense_cross_entropy(const Context& context, const HiddenStates& hidden, const LmHead& head,
-                                              const Targets& targets, const CrossEntropy& task = {},
-                                              const Gradients& gradients = {}) {
-  ContextOptions dense = context.options();
-  dense.plan = PlanKind::kDense;
-  return cross_entropy(Context(dense), hidden, head, targets, task, gradients);
+/// Returns a context whose calls run dense, and are like those of this one in all else.
+inline Context dense_context(const Context& context) {
+  ContextOptions options = context.options();
+  options.plan = PlanKind::kDense;
+  return Context(options);
 }
 inline std::vector<double> entropy_from_logits(const Context& context, const FinishedLogits& logits,
                                                const TokenOptions& token = {}, std::span<const double> upstream = {},

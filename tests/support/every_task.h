@@ -204,43 +204,32 @@ struct Batch {
 
 /// An overload set as an object.
 #define LOGITLESS_TEST_CALL(name) [](auto&&... arguments) { return name(arguments...); }
-/// The calls of a loss.
-#define LOGITLESS_TEST_LOSS(name)                                                                       \
-  LOGITLESS_TEST_CALL(name), LOGITLESS_TEST_CALL(name##_forward), LOGITLESS_TEST_CALL(name##_backward), \
-      LOGITLESS_TEST_CALL(plan_##name)
-
-/// A loss from one source: in one call, in its two halves, and its plan. `inputs` are all arguments between
-/// the source and the options.
-template <class Source, class One, class Forward, class Backward, class Planned, class Options, class... Inputs>
-struct LossCalls {
+/// A task from one source: in one call, in its two halves, and its plan.
+template <class Source, class Task>
+struct TaskVerbs {
   using Outputs = typename Source::Outputs;
   using Views = typename Source::Views;
   static constexpr bool kFinishedLogits = Source::kFinishedLogits;
+  static constexpr Verbs<Task> kVerbs = {};
 
   const char* name;
   bool couples_rows;  ///< finished logits do not run in one walk then
   const Source& source;
-  One one;
-  Forward forward_half;
-  Backward backward_half;
-  Planned planned;
-  Options options;
-  std::tuple<Inputs...> inputs;
+  Task options;  ///< with its tensors
 
   TokenOptions& token() { return options.token; }
-  auto run(const Context& context, const Views& views = {}) const { return call(one, context, options, views); }
-  auto forward(const Context& context) const { return call(forward_half, context, options); }
+  auto run(const Context& context, const Views& views = {}) const {
+    return source.call(kVerbs, context, options, views);
+  }
+  auto forward(const Context& context) const {
+    return source.call(LOGITLESS_TEST_CALL(kVerbs.forward), context, options);
+  }
   template <class Left>
   Plan backward(const Context& context, const Left& left, double upstream, const Views& views) const {
-    return call(backward_half, context, options, left, upstream, views);
+    return source.call(LOGITLESS_TEST_CALL(kVerbs.backward), context, options, left, upstream, views);
   }
-  Plan plan(const Context& context, const Views& views = {}) const { return call(planned, context, options, views); }
-
- private:
-  template <class Function, class... Rest>
-  auto call(const Function& function, const Context& context, const Rest&... rest) const {
-    return std::apply([&](const auto&... between) { return source.call(function, context, between..., rest...); },
-                      inputs);
+  Plan plan(const Context& context, const Views& views = {}) const {
+    return source.call(LOGITLESS_TEST_CALL(kVerbs.plan), context, options, views);
   }
 };
 
@@ -324,61 +313,54 @@ bool cannot_run(const Task& task, PlanKind plan) {
 /// and nowhere else.
 template <class Source, class Visit>
 void visit_every_task(const Source& source, const Batch& batch, const Visit& visit) {
-  const auto task = [&](const char* name, bool couples_rows, auto one, auto forward, auto backward, auto planned,
-                        const auto& options, const auto&... inputs) {
-    visit(LossCalls<Source, decltype(one), decltype(forward), decltype(backward), decltype(planned),
-                    std::remove_cvref_t<decltype(options)>, std::remove_cvref_t<decltype(inputs)>...>{
-        name, couples_rows, source, one, forward, backward, planned, options, {inputs...}});
+  const auto task = [&](const char* name, bool couples_rows, const auto& options, const auto&... inputs) {
+    using Task = std::remove_cvref_t<decltype(options)>;
+    visit(TaskVerbs<Source, Task>{name, couples_rows, source, with(options, inputs...)});
   };
   CrossEntropy mean;
   mean.label_smoothing = 0.1;
   mean.z_loss = 0.01;
   mean.want_accuracy = mean.want_entropy = true;
-  task("cross_entropy", false, LOGITLESS_TEST_LOSS(cross_entropy), mean, batch.targets());
+  task("cross_entropy", false, mean, batch.targets());
   CrossEntropy none;
   none.reduction = Reduction::kNone;
   none.token.temperature = 0.7;
   none.dft = true;
-  task("cross_entropy of each token", false, LOGITLESS_TEST_LOSS(cross_entropy), none, batch.targets());
+  task("cross_entropy of each token", false, none, batch.targets());
 
   PolicyLoss local;
   local.beta = 0.04;
   local.entropy_bonus = 0.01;
-  task("policy_loss", false, LOGITLESS_TEST_LOSS(policy_loss), local, batch.policy_with_reference());
+  task("policy_loss", false, local, batch.policy_with_reference());
   PolicyLoss coupled;
   coupled.top_entropy_quantile = 0.5;
-  task("policy_loss of the batch", true, LOGITLESS_TEST_LOSS(policy_loss), coupled, batch.policy());
+  task("policy_loss of the batch", true, coupled, batch.policy());
 
   PreferenceLoss pair;
   pair.want_entropy = pair.use_weighting = true;
-  task("preference_loss of pairs", true, LOGITLESS_TEST_LOSS(preference_loss), pair, batch.targets(),
-       batch.reference());
+  task("preference_loss of pairs", true, pair, batch.targets(), batch.reference());
   PreferenceLoss sorted;
   sorted.loss_type = {PreferenceLossType::kAotUnpaired, PreferenceLossType::kSigmoid};
   sorted.loss_weights = {1, 0.5};
-  task("preference_loss of the batch", true, LOGITLESS_TEST_LOSS(preference_loss), sorted, batch.targets(),
-       batch.reference_model());
+  task("preference_loss of the batch", true, sorted, batch.targets(), batch.reference_model());
   PreferenceLoss likelihood;
   likelihood.loss_type = {PreferenceLossType::kSft};
-  task("preference_loss of tokens", false, LOGITLESS_TEST_LOSS(preference_loss), likelihood, batch.targets(),
-       Reference());
+  task("preference_loss of tokens", false, likelihood, batch.targets(), Reference());
 
-  task("kto_loss", true, LOGITLESS_TEST_LOSS(kto_loss), KtoLoss(), batch.kto(batch.reference()));
-  task("kto_loss with a reference model", true, LOGITLESS_TEST_LOSS(kto_loss), KtoLoss(),
-       batch.kto(batch.reference_model()));
+  task("kto_loss", true, KtoLoss(), batch.kto(batch.reference()));
+  task("kto_loss with a reference model", true, KtoLoss(), batch.kto(batch.reference_model()));
 
   SoftCrossEntropy divergence;
   divergence.subtract_entropy = true;
-  task("soft_cross_entropy, sparse", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), divergence, batch.sparse());
-  task("soft_cross_entropy, dense", false, LOGITLESS_TEST_LOSS(soft_cross_entropy), SoftCrossEntropy(), batch.dense());
+  task("soft_cross_entropy, sparse", false, divergence, batch.sparse());
+  task("soft_cross_entropy, dense", false, SoftCrossEntropy(), batch.dense());
   if constexpr (!Source::kFinishedLogits) {
     Distillation distilled;
     distilled.loss_type = Divergence::kJsd;
     distilled.want_entropy = distilled.want_agreement = true;
     distilled.hard_weight = 0.5;
     distilled.hard_temperature = 2;
-    task("distillation_loss", false, LOGITLESS_TEST_LOSS(distillation_loss), distilled, batch.teacher(),
-         batch.targets());
+    task("distillation_loss", false, distilled, batch.teacher(), batch.targets());
   }
 
   visit(FixedLossCalls<Source>{"run_token_loss", false, source, batch.targets(), batch.grads});

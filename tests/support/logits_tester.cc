@@ -178,7 +178,7 @@ void LogitsTester::with_buffers(LogitsRun& run, const Call& call) {
 Plan LogitsTester::planned() {
   Reference& r = reference();
   LogitsBuffer out = new_gradient();
-  return plan_cross_entropy(context(), r.logits.view(), r.targets(), r.options,
+  return cross_entropy.plan(context(), r.logits.view(), r.targets(), r.options,
                             without_gradient_ ? LogitsGradient() : out.output());
 }
 

@@ -81,16 +81,12 @@ inline std::vector<std::span<const double>> other_values(const std::span<const d
 }
 
 /// Sets what the field needs to act: the options that stand beside it.
-inline void prepare_token(const std::string& field, TokenOptions& token) {
+inline void prepare(const std::string& field, TokenOptions& token) {
   if (field == "temperature_meaning") token.temperature = 0.5;
 }
-inline void prepare(const std::string& field, TokenOptions& token) { prepare_token(field, token); }
-inline void prepare(const std::string& field, StatsRequest& request) {
-  if (field == "cross_weights") request.cross = true;
-}
-inline void prepare(const std::string& field, CrossEntropy& options) { prepare_token(field, options.token); }
+void prepare(const std::string& field, auto& options) { prepare(field, options.token); }
 inline void prepare(const std::string& field, PolicyLoss& options) {
-  prepare_token(field, options.token);
+  prepare(field, options.token);
   if (field == "kl_estimator" || field == "use_bias_correction_kl") options.beta = 0.5;
   if (field.starts_with("sampler_clip")) options.sampler_correction = SamplerCorrection::kTokenTruncate;
   if (field.starts_with("teacher_") && field != "teacher_weight") options.teacher_weight = 0.5;
@@ -118,21 +114,19 @@ inline void prepare(const std::string& field, PolicyLoss& options) {
   }
 }
 inline void prepare(const std::string& field, PreferenceLoss& options) {
-  prepare_token(field, options.token);
+  prepare(field, options.token);
   if (field == "loss_type" || field == "label_smoothing") options.loss_type = {PreferenceLossType::kCpo};
   if (field == "discopop_tau") options.loss_type = {PreferenceLossType::kDiscopop};
   if (field == "simpo_gamma" || field == "reward_alpha") options.loss_type = {PreferenceLossType::kSimpo};
   if (field == "f_alpha") options.f_divergence = FDivergence::kAlpha;
 }
-inline void prepare(const std::string& field, SoftCrossEntropy& options) { prepare_token(field, options.token); }
-inline void prepare(const std::string& field, IdLogps& options) { prepare_token(field, options.token); }
 inline void prepare(const std::string& field, KtoLoss& options) {
-  prepare_token(field, options.token);
+  prepare(field, options.token);
   if (field == "bco_delta") options.loss_type = KtoLossType::kBco;
 }
 
 inline void prepare(const std::string& field, Distillation& options) {
-  prepare_token(field, options.token);
+  prepare(field, options.token);
   // Sequences of different lengths: the id of the first token is ignored.
   if (field == "mean_over") options.token.ignore_index = 0;
   if (field == "beta") options.loss_type = Divergence::kJsd;
@@ -144,7 +138,7 @@ inline void prepare(const std::string& field, Distillation& options) {
 }
 
 inline void prepare(const std::string& field, SetDistillation& options) {
-  prepare_token(field, options.token);
+  prepare(field, options.token);
   if (field == "mean_over") options.token.ignore_index = 0;
   if (field == "beta") options.loss_type = Divergence::kJsd;
   if (field == "skew") options.loss_type = Divergence::kSkewKl;
@@ -196,22 +190,6 @@ std::string all_text(const Options& options) {
   return text;
 }
 
-/// What a call gave: the bits of all its numbers, or why it was refused.
-struct Outcome {
-  std::vector<uint64_t> bits;
-  std::string refusal;
-  bool operator==(const Outcome&) const = default;
-  friend void PrintTo(const Outcome& outcome, std::ostream* out) {
-    *out << (outcome.refusal.empty() ? std::to_string(outcome.bits.size()) + " numbers" : outcome.refusal);
-  }
-
-  void add(double value) { bits.push_back(std::isnan(value) ? 1 : std::bit_cast<uint64_t>(value)); }
-  template <class T>
-  void add(const std::vector<T>& values) {
-    for (const T value : values) add(static_cast<double>(value));
-  }
-};
-
 /// What the calls read beside their options: ratios are on both sides of their bounds.
 struct OptionBatch : Batch {
   std::vector<float> sampling_logps, teacher_logps;
@@ -234,13 +212,14 @@ struct OptionBatch : Batch {
     for (size_t i = 10; i < 15; ++i) mask[i] = 0;
   }
 
-  CrossEntropyResult run(const CrossEntropy& options, const Gradients& out) const {
-    return cross_entropy(Context(), model.states(), model.head(), targets(), options, out);
+  /// Returns the task with what it reads beside these options.
+  template <class Task>
+  Task task_of(const Task& options) const {
+    return with(options, targets());
   }
-  SoftCrossEntropyResult run(const SoftCrossEntropy& options, const Gradients& out) const {
-    return soft_cross_entropy(Context(), model.states(), model.head(), sparse(), options, out);
-  }
-  PolicyBatch policy_for(const PolicyLoss& options) const {
+  SoftCrossEntropy task_of(const SoftCrossEntropy& options) const { return with(options, sparse()); }
+  IdLogps task_of(const IdLogps& options) const { return with(options, sparse().sets); }
+  PolicyLoss task_of(const PolicyLoss& options) const {
     PolicyBatch batch = options.beta != 0 ? policy_with_reference() : policy();
     const bool sampled = options.sampler_correction != SamplerCorrection::kNone ||
                          options.teacher_against == TeacherAgainst::kSampling || options.m2_threshold ||
@@ -249,21 +228,15 @@ struct OptionBatch : Batch {
     const bool scored = options.loss_type == PolicyLossType::kTopr || options.positive_nll_weight != 0;
     if (scored) batch.scores = {scores.data(), kBatch};
     if (options.teacher_weight != 0) batch.teacher_logps = {teacher_logps.data(), kTokens};
-    return batch;
+    return with(options, batch);
   }
-  PolicyResult run(const PolicyLoss& options, const Gradients& out) const {
-    return policy_loss(Context(), model.states(), model.head(), policy_for(options), options, out);
+  PreferenceLoss task_of(const PreferenceLoss& options) const {
+    if (!std::ranges::any_of(options.loss_type, needs_reference)) return with(options, targets());
+    Reference of_case = reference();
+    if (options.ld_alpha) of_case.logps = {ref_logps.data(), kTokens};
+    return with(options, targets(), of_case);
   }
-  Reference reference_for(const PreferenceLoss& options) const {
-    if (!std::ranges::any_of(options.loss_type, needs_reference)) return {};
-    Reference result = reference();
-    if (options.ld_alpha) result.logps = {ref_logps.data(), kTokens};
-    return result;
-  }
-  PreferenceResult run(const PreferenceLoss& options, const Gradients& out) const {
-    return preference_loss(Context(), model.states(), model.head(), targets(), reference_for(options), options, out);
-  }
-  KtoBatch kto_batch(const KtoLoss& options) const {
+  KtoLoss task_of(const KtoLoss& options) const {
     KtoBatch batch = kto(reference());
     if (options.loss_type == KtoLossType::kKto) {
       batch.kl_logps = {kl.data(), 3};
@@ -271,73 +244,33 @@ struct OptionBatch : Batch {
     }
     if (options.loss_type == KtoLossType::kA2po) batch.reward_targets = {scores.data(), kBatch};
     if (options.loss_type == KtoLossType::kBco) batch.sequence_weights = {sequence_weights.data(), kBatch};
-    return batch;
+    return with(options, batch);
   }
-  KtoResult run(const KtoLoss& options, const Gradients& out) const {
-    return kto_loss(Context(), model.states(), model.head(), kto_batch(options), options, out);
+  Distillation task_of(const Distillation& options) const {
+    return with(options, Teacher{other.states(), other.head(), {}}, targets());
   }
+  SetDistillation task_of(const SetDistillation& options) const { return with(options, set_teacher(), targets()); }
 
-  DistillationResult run(const Distillation& options, const Gradients& out) const {
-    return distillation_loss(Context(), model.states(), model.head(), {other.states(), other.head(), {}}, targets(),
-                             options, out);
-  }
-
-  SetDistillationResult run(const SetDistillation& options, const Gradients& out) const {
-    return set_distillation_loss(Context(), model.states(), model.head(), set_teacher(), targets(), options, out);
-  }
-
-  /// Computes statistics.
-  Outcome outcome(const TokenOptions& options, const StatsRequest& request) const {
-    Outcome out;
-    const TokenStats stats = compute_token_stats(Context(), model.states(), model.head(), targets(), options, request);
-    visit_fields(
-        FieldsOf<TokenStats>(), [&](const Field&, const auto& column) { out.add(column); }, stats);
-    return out;
-  }
-
-  /// Computes log-probabilities at sets of ids.
-  Outcome outcome(const IdLogps& options) const {
-    Outcome out;
-    try {
-      out.add(id_logps(Context(), model.states(), model.head(), sparse().sets, options).logps);
-    } catch (const InvalidInput& error) {
-      out.refusal = error.what();
-    }
-    return out;
-  }
-
-  /// Runs the loss of these options with all gradients.
-  template <class Options>
-  Outcome outcome(const Options& options) const {
-    Outcome out;
+  /// Runs the task of these options with all gradients, and returns why it is refused; empty where it is not.
+  std::string refusal(const auto& options) const {
     FromHidden::Outputs outputs;
     try {
-      const auto result = run(options, outputs.views());
-      out.add(result.loss);
-      if constexpr (requires { result.per_token_logps; }) out.add(result.per_token_logps);
-      if constexpr (requires { result.per_token_loss; }) out.add(result.per_token_loss);
-      if constexpr (requires { result.sequence_logps; }) out.add(result.sequence_logps);
-      if constexpr (requires { result.sequence_losses; }) out.add(result.sequence_losses);
-      visit_fields(
-          FieldsOf<decltype(result.metrics)>(), [&](const Field&, auto value) { out.add(static_cast<double>(value)); },
-          result.metrics);
-      out.add(outputs.values());
+      model.call(Verbs<std::remove_cvref_t<decltype(options)>>(), Context(), task_of(options), outputs.views());
     } catch (const InvalidInput& error) {
-      out.refusal = error.what();
+      return error.what();
     }
-    return out;
+    return "";
   }
 };
 
 /// Those whose case is refused, because the others leave it without a use: "field = value".
-inline std::set<std::string> refused(const CrossEntropy&) { return {}; }
+inline std::set<std::string> refused(const auto&) { return {}; }
 inline std::set<std::string> refused(const SoftCrossEntropy&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const IdLogps&) { return {"ignore_index = 37", "shift = 37"}; }
 inline std::set<std::string> refused(const PolicyLoss&) {
   return {"ignore_index = 37", "shift = 37", "loss_type = dr_grpo", "aggregation = seq_mean_token_sum_norm"};
 }
 inline std::set<std::string> refused(const PreferenceLoss&) { return {"loss_type = [exo_pair]"}; }
-inline std::set<std::string> refused(const KtoLoss&) { return {}; }
 inline std::set<std::string> refused(const SetDistillation&) {
   return {"loss_type = acceptance", "loss_type = lk_hybrid", "temperature_meaning = scale_logp"};
 }

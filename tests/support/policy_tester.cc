@@ -242,9 +242,9 @@ PolicyRun PolicyTester::call(const Reference& reference, GradientOutputs& output
   const PolicyLoss& options = reference.options;
   with_source(reference.inputs, outputs, [&](const auto& gradients, const auto&... source) {
     if (form_ == Form::kSplit) {
-      const Forward<PolicyLoss> forward = policy_loss_forward(context, source..., batch, options);
+      const Forward<PolicyLoss> forward = policy_loss.forward(context, source..., batch, options);
       run.backward_plan =
-          policy_loss_backward(context, source..., batch, options, forward, upstream_value(), gradients);
+          policy_loss.backward(context, source..., batch, options, forward, upstream_value(), gradients);
       run.result = forward.result;
     } else {
       run.result = policy_loss(context, source..., batch, options, gradients);
@@ -294,7 +294,7 @@ Plan PolicyTester::planned() {
   GradientOutputs outputs(own.inputs, run_);
   Plan plan;
   with_source(own.inputs, outputs, [&](const auto& gradients, const auto&... source) {
-    plan = plan_policy_loss(context(), source..., own.batch, own.options, gradients);
+    plan = policy_loss.plan(context(), source..., own.batch, own.options, gradients);
   });
   return plan;
 }

@@ -184,8 +184,8 @@ SequenceRun<PreferenceResult> PreferenceTester::call(SequenceData& data, Gradien
   with_source(inputs, outputs, [&](const auto& gradients, const auto&... source) {
     if (form_ == Form::kSplit) {
       const Forward<PreferenceLoss> forward =
-          preference_loss_forward(context, source..., targets, data.reference, options_);
-      run.backward_plan = preference_loss_backward(context, source..., targets, data.reference, options_, forward,
+          preference_loss.forward(context, source..., targets, data.reference, options_);
+      run.backward_plan = preference_loss.backward(context, source..., targets, data.reference, options_, forward,
                                                    upstream_value(), gradients);
       run.result = forward.result;
     } else {
@@ -207,7 +207,7 @@ Plan PreferenceTester::planned() {
   GradientOutputs outputs(own.inputs, run_);
   Plan plan;
   with_source(own.inputs, outputs, [&](const auto& gradients, const auto&... source) {
-    plan = plan_preference_loss(context(), source..., own.inputs.targets_view(), own.reference, options_, gradients);
+    plan = preference_loss.plan(context(), source..., own.inputs.targets_view(), own.reference, options_, gradients);
   });
   return plan;
 }
@@ -262,9 +262,9 @@ SequenceRun<KtoResult> KtoTester::call(SequenceData& data, GradientOutputs& outp
   with_batch(data, [&](const KtoBatch& batch) {
     with_source(data.inputs, outputs, [&](const auto& gradients, const auto&... source) {
       if (form_ == Form::kSplit) {
-        const Forward<KtoLoss> forward = kto_loss_forward(context, source..., batch, case_.options);
+        const Forward<KtoLoss> forward = kto_loss.forward(context, source..., batch, case_.options);
         run.backward_plan =
-            kto_loss_backward(context, source..., batch, case_.options, forward, upstream_value(), gradients);
+            kto_loss.backward(context, source..., batch, case_.options, forward, upstream_value(), gradients);
         run.result = forward.result;
       } else {
         run.result = kto_loss(context, source..., batch, case_.options, gradients);
@@ -283,7 +283,7 @@ Plan KtoTester::planned() {
   Plan plan;
   with_batch(own, [&](const KtoBatch& batch) {
     with_source(own.inputs, outputs, [&](const auto& gradients, const auto&... source) {
-      plan = plan_kto_loss(context(), source..., batch, case_.options, gradients);
+      plan = kto_loss.plan(context(), source..., batch, case_.options, gradients);
     });
   });
   return plan;

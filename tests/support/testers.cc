@@ -77,9 +77,8 @@ CrossEntropyRun CrossEntropyTester::call(const Reference& reference, const Input
   if (form_ == Form::kSplit) {
     run.result = run_halves(context, targets, options, outputs.gradients(), run.backward_plan, hidden, head);
   } else {
-    run.result = form_ == Form::kDense
-                     ? dense_cross_entropy(context, hidden, head, targets, options, outputs.gradients())
-                     : cross_entropy(context, hidden, head, targets, options, outputs.gradients());
+    run.result = cross_entropy(form_ == Form::kDense ? dense_context(context) : context, hidden, head, targets, options,
+                               outputs.gradients());
   }
   run.bytes = outputs.bytes();
   append_bytes(run.bytes, run.result.per_token_loss.data(), run.result.per_token_loss.size());
@@ -140,7 +139,7 @@ CrossEntropyRun CrossEntropyTester::run_once() {
 Plan CrossEntropyTester::planned() {
   Reference& own = reference();
   GradientOutputs outputs(own.inputs, run_);
-  return plan_cross_entropy(context(), own.inputs.hidden_view(), own.inputs.head_view(), own.inputs.targets_view(),
+  return cross_entropy.plan(context(), own.inputs.hidden_view(), own.inputs.head_view(), own.inputs.targets_view(),
                             own.options, outputs.gradients());
 }
 

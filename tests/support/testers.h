@@ -32,7 +32,7 @@ namespace logitless::testing {
 enum class Form {
   kFused,  ///< one call
   kSplit,  ///< its forward half, then its backward half
-  kDense,  ///< dense_cross_entropy, which only a CrossEntropyTester has
+  kDense,  ///< cross_entropy of plan dense, which only a CrossEntropyTester has
 };
 
 /// What every tester can vary. Self is the tester, so that calls chain.
@@ -257,12 +257,12 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   template <class Outputs, class... Source>
   CrossEntropyResult run_halves(const Context& context, const Targets& targets, const CrossEntropy& options,
                                 const Outputs& outputs, Plan& plan, const Source&... source) const {
-    const Forward<CrossEntropy> forward = cross_entropy_forward(context, source..., targets, options);
+    const Forward<CrossEntropy> forward = cross_entropy.forward(context, source..., targets, options);
     const std::vector<double> upstream = upstream_values();
     if (options.reduction == Reduction::kNone) {
-      plan = cross_entropy_backward(context, source..., targets, options, forward, std::span(upstream), outputs);
+      plan = cross_entropy.backward(context, source..., targets, options, forward, std::span(upstream), outputs);
     } else {
-      plan = cross_entropy_backward(context, source..., targets, options, forward, upstream[0], outputs);
+      plan = cross_entropy.backward(context, source..., targets, options, forward, upstream[0], outputs);
     }
     return forward.result;
   }

@@ -18,6 +18,22 @@ namespace {
 
 using Settings = std::vector<std::string>;
 
+// What a call gave: the bits of all its numbers, or why it was refused.
+struct Outcome {
+  std::vector<uint64_t> bits;
+  std::string refusal;
+  bool operator==(const Outcome&) const = default;
+  friend void PrintTo(const Outcome& outcome, std::ostream* out) {
+    *out << (outcome.refusal.empty() ? std::to_string(outcome.bits.size()) + " numbers" : outcome.refusal);
+  }
+
+  void add(double value) { bits.push_back(std::isnan(value) ? 1 : std::bit_cast<uint64_t>(value)); }
+  template <class T>
+  void add(const std::vector<T>& values) {
+    for (const T value : values) add(static_cast<double>(value));
+  }
+};
+
 const CrossEntropy& options_in(const cli::TaskRun& call, const CrossEntropy&) { return call.cross_entropy; }
 const PolicyLoss& options_in(const cli::TaskRun& call, const PolicyLoss&) { return call.policy; }
 const PreferenceLoss& options_in(const cli::TaskRun& call, const PreferenceLoss&) { return call.preference; }

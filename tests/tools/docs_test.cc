@@ -336,7 +336,7 @@ TEST(Docs, TheMemoryFormulaIsThePlans) {
         options.workspace_bytes = mebibytes << 20;
         Plan plan;
         try {
-          plan = plan_cross_entropy(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
+          plan = cross_entropy.plan(Context(options), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
                                     {}, outputs.gradients());
         } catch (const InvalidInput&) {
           EXPECT_TRUE(narrow && mebibytes < 64) << mebibytes;

@@ -73,8 +73,8 @@ TEST(Troubleshooting, QuotesTheLibrary) {
       of_cross_entropy([](auto& c) { c.options.token.temperature = 0; }),
       message_of([](auto& c) {
         c.context.plan = PlanKind::kOnePass;
-        const auto saved = cross_entropy_forward(Context(c.context), c.hidden, c.head, c.targets);
-        cross_entropy_backward(Context(c.context), c.hidden, c.head, c.targets, {}, saved, 1.0, c.gradients);
+        const auto saved = cross_entropy.forward(Context(c.context), c.hidden, c.head, c.targets);
+        cross_entropy.backward(Context(c.context), c.hidden, c.head, c.targets, {}, saved, 1.0, c.gradients);
       }),
       message_of([](auto& c) {
         PolicyBatch batch;
