@@ -1498,6 +1498,67 @@ def plan(
 
 @overload
 def plan(
+    task: Literal['distillation_loss'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
+    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
+    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
+    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
+    teacher_softcap: float = 0.0,
+    teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
+    teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
+    teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
+    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
+    teacher_temperature: Optional[float] = None,
+    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
+    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
+    hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
+    want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
     task: Literal['set_distillation_loss'],
     *,
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
@@ -1631,68 +1692,7 @@ def plan(
         'forward_only'
     """
 
-@overload
-def plan(
-    task: Literal['distillation_loss'],
-    *,
-    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
-    teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
-    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, bias: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', softcap: float = 0.0,
-    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
-    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, offsets: Optional[ArrayLike] = None,
-    logits: Optional[ArrayLike] = None, teacher_bias: Optional[ArrayLike] = None,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    teacher_softcap: float = 0.0,
-    teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
-    teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
-    teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
-    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
-    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
-    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    teacher_temperature: Optional[float] = None,
-    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
-    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
-    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
-    hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
-    want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
-) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
-
-    Args:
-        task: the name of a function, such as "cross_entropy".
-        context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
-
-    Returns:
-        Plan: see help(logitless.Plan).
-
-    Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
-
-    Example:
-        >>> import numpy as np, logitless
-        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
-        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
-        'forward_only'
-    """
-
-def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kto_loss', 'soft_cross_entropy', 'set_distillation_loss', 'id_logps', 'token_stats', 'distillation_loss', 'context', 'backward']) -> dict[str, Option]:
+def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kto_loss', 'soft_cross_entropy', 'distillation_loss', 'set_distillation_loss', 'id_logps', 'token_stats', 'context', 'backward']) -> dict[str, Option]:
     """The options of a function.
 
     Args:
