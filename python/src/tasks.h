@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The table of tasks, and how the keywords of one call are read.
+// The tasks that have functions, and how the keywords of one call are read.
 #pragma once
 
 #include <array>

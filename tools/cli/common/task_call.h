@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The library's call that a config asks for, on the tensors of a job: the one place that knows every task.
+// The library's call that a config asks for, on the tensors of a job.
 #pragma once
 
 #include <span>
