@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes from the built package the tables of docs/options.md, and logitless/__init__.pyi, torch.pyi and jax.pyi,
-which editors and type checkers read."""
+"""Writes from the built package the tables of docs/options.md, and logitless/__init__.pyi, torch.pyi, jax.pyi and the
+tasks of _core.pyi, which editors and type checkers read."""
 
 import ast
 import inspect
@@ -257,9 +257,32 @@ IMPORTS = {
 }
 
 
+def core_stub():
+    """The stub of logitless._core, whose functions of the tasks are written anew."""
+    import logitless
+    from logitless import _core
+
+    text = (ROOT / "logitless" / "_core.pyi").read_text(encoding="utf-8")
+    before, mark, rest = text.partition("# The functions of the tasks, by python/generate_signatures.py:\n\n")
+    after = rest[rest.index("# The others:") :]
+    lines, given = [], "context: Context, arguments: dict[str, Any]"
+    for task in logitless._PLANS:
+        has_loss = hasattr(_core, f"{task}_forward")
+        forward = task.title().replace("_", "") + ("Forward" if has_loss else "")
+        upstream = "list[float]" if has_loss else "Any"
+        lines += [f"class {forward}: ...", f"def plan_{task}({given}) -> Plan: ..."]
+        if has_loss:
+            lines.append(f"def {task}({given}) -> dict[str, Any]: ...")
+        name = f"{task}_forward" if has_loss else task
+        lines += [f"def {name}({given}) -> tuple[dict[str, Any], {forward}]: ..."]
+        lines += [f"def {task}_backward(", f"    {given}, forward: {forward}, upstream: {upstream}", ") -> Plan: ..."]
+    return before + mark + "\n".join([*lines, "", after])
+
+
 def stubs():
     """The stubs, by their names."""
     return {
+        "_core.pyi": core_stub(),
         "__init__.pyi": stub(),
         "torch.pyi": stub_of("torch", IMPORTS["torch"], "Tensor"),
         "jax.pyi": stub_of("jax", IMPORTS["jax"], "Array"),

@@ -433,17 +433,7 @@ def _lists(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64], tupl
     return a.reshape(-1), b.reshape(-1), a.shape[:-1]
 
 
-_PLANS = {
-    "cross_entropy": _core.plan_cross_entropy,
-    "policy_loss": _core.plan_policy_loss,
-    "preference_loss": _core.plan_preference_loss,
-    "kto_loss": _core.plan_kto_loss,
-    "soft_cross_entropy": _core.plan_soft_cross_entropy,
-    "set_distillation_loss": _core.plan_set_distillation_loss,
-    "id_logps": _core.plan_id_logps,
-    "token_stats": _core.plan_token_stats,
-    "distillation_loss": _core.plan_distillation_loss,
-}
+_PLANS = {name[len("plan_") :]: made for name, made in vars(_core).items() if name.startswith("plan_")}
 
 
 def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan:

@@ -110,12 +110,9 @@ def options_of(task: str, *lists: str) -> dict[str, Argument]:
     return rows
 
 
-_NO_GRADIENTS = ("id_logps", "token_stats")
-
-
 def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument]:
     """Every argument of a function besides context, by name."""
-    gradients = task not in _NO_GRADIENTS if gradients is None else gradients
+    gradients = hasattr(_core, f"{task}_forward") if gradients is None else gradients  # those of a loss
     tensors = options_of(f"{task}.tensors").values()
     model = _model(*_MODELS[task]) if task in _MODELS else ()
     outputs = _gradients() if gradients else ()

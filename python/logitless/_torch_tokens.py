@@ -65,7 +65,7 @@ class _TokenColumns(torch.autograd.Function):
         upstream = {n: g for n, g in zip(names, d_columns) if g is not None and n in _WITH_GRADIENT}
         columns = {name: values_of(one_gradient(g)).flatten().double().contiguous() for name, g in upstream.items()}
         columns.setdefault("logp", torch.zeros(ctx.kept.get("targets").numel(), dtype=torch.float64))
-        run(_core.token_grads, call.arguments, ctx.stats, columns)
+        run(_core.token_stats_backward, call.arguments, ctx.stats, columns)
         grads = shaped_like(grads, inputs, ctx.kept.get("vocab_ids"))
         return (*[None] * 5, *handed_over(grads, (*upstream.values(), *inputs)))
 

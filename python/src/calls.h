@@ -7,6 +7,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
+#include <cctype>
 #include <span>
 #include <string>
 #include <type_traits>
@@ -113,11 +114,18 @@ inline TokenGrads upstream_of(Arrays& arrays, nb::dict given) {
   return out;
 }
 
-/// Defines the functions of a task, and the class of its Forward.
+/// Defines the functions of a task, and the class of its Forward. policy_loss has policy_loss(), plan_policy_loss(),
+/// policy_loss_forward(), policy_loss_backward() and PolicyLossForward. What has no loss has its forward half by the
+/// task's own name.
 template <class Task>
 void define_task(nb::module_& m) {
-  constexpr const TaskNames& kNames = kTaskNames<Task>;
-  nb::class_<Forward<Task>>(m, kNames.forward_class);
+  const std::string name = Task::kName;
+  std::string class_name;
+  for (size_t i = 0; i < name.size(); ++i) {
+    const bool begins = i == 0 || name[i - 1] == '_';
+    if (name[i] != '_') class_name += static_cast<char>(begins ? std::toupper(name[i]) : name[i]);
+  }
+  nb::class_<Forward<Task>>(m, (class_name + (kHasLoss<Task> ? "Forward" : "")).c_str());
   if constexpr (kHasLoss<Task>) {
     m.def(Task::kName, [](const Context& context, nb::dict keywords) {
       const Read<Task> read(std::move(keywords));
@@ -126,24 +134,23 @@ void define_task(nb::module_& m) {
           read.type_of_results);
     });
   }
-  m.def((std::string("plan_") + Task::kName).c_str(), [](const Context& context, nb::dict keywords) {
+  m.def(("plan_" + name).c_str(), [](const Context& context, nb::dict keywords) {
     const Read<Task> read(std::move(keywords));
     return plan(context, read.call.logits, read.task, read.call.gradients);
   });
-  m.def(kNames.forward, [](const Context& context, nb::dict keywords) {
+  m.def((name + (kHasLoss<Task> ? "_forward" : "")).c_str(), [](const Context& context, nb::dict keywords) {
     const Read<Task> read(std::move(keywords));
     return kept(read, unlocked([&] { return new Forward<Task>(forward(context, read.call.logits, read.task)); }));
   });
-  m.def(
-      kNames.backward,
-      [](const Context& context, nb::dict keywords, const Forward<Task>& left, GivenUpstream<Task> given) {
-        Read<Task> read(std::move(keywords), /*is_backward=*/true);
-        const auto upstream = upstream_of(read.arrays, given);
-        return writing(read.arrays, [&] {
-          return backward(context, read.call.logits, read.task, left, upstream, read.call.gradients);
-        });
-      },
-      nb::arg("context"), nb::arg("arguments"), nb::arg("forward"), nb::arg("upstream").none());
+  m.def((name + "_backward").c_str(),
+        [](const Context& context, nb::dict keywords, const Forward<Task>& left, GivenUpstream<Task> given) {
+          Read<Task> read(std::move(keywords), /*is_backward=*/true);
+          const auto upstream = upstream_of(read.arrays, given);
+          return writing(read.arrays, [&] {
+            return backward(context, read.call.logits, read.task, left, upstream, read.call.gradients);
+          });
+        },
+        nb::arg("context"), nb::arg("arguments"), nb::arg("forward"), nb::arg("upstream").none());
 }
 
 }  // namespace logitless::python

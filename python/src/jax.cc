@@ -105,17 +105,17 @@ nb::dict handlers() {
   const auto add = [&](const std::string& name, XLA_FFI_Handler* made) {
     out[("logitless_" + name).c_str()] = nb::capsule(reinterpret_cast<void*>(made));
   };
-  const auto add_losses = [&]<class... Losses> {
-    (add(Losses::kName, handler<run_loss<Losses>>), ...);
-    (add(std::string(Losses::kName) + "_grad", handler<run_loss_grad<Losses>>), ...);
-  };
-  const auto add_backwards = [&]<class... Tasks> {
-    (add(kTaskNames<Tasks>.backward, handler<run_backward<Tasks>>), ...);
-  };
-  add_losses.template operator()<CrossEntropy, SoftCrossEntropy, SetDistillation, Distillation>();
-  add_backwards.template operator()<SoftCrossEntropy, SetDistillation, Distillation, IdLogps>();
+  for_each_task([&]<class Task> {
+    const std::string name = Task::kName;
+    if constexpr (requires(Task task) { task.reduction; }) {
+      add(name, handler<run_loss<Task>>);
+      add(name + "_grad", handler<run_loss_grad<Task>>);
+      add(name + "_backward", handler<run_backward<Task>>);
+    }
+  });
   add("cross_entropy_slice", handler<run_slice<[](const JaxCall& call) { return call.task<CrossEntropy>(); }>>);
   add("id_logps", handler<run_id_logps>);
+  add("id_logps_backward", handler<run_backward<IdLogps>>);
   add("token_logps", handler<run_token_logps>);
   add("token_logps_grad", handler<run_token_logps_grad>);
   add("token_logps_slice", handler<run_slice<token_statistics>>);

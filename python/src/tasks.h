@@ -1,9 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The table of tasks, and how the keywords of one call are read.
+// The tasks that have functions, and how the keywords of one call are read.
 #pragma once
 
 #include <array>
 #include <string>
+#include <type_traits>
 #include <utility>
 
 #include "logitless/error.h"
@@ -12,55 +13,27 @@
 
 namespace logitless::python {
 
-/// The Python names of a task beside its kName, which is run() (a task without a loss has no function for it);
-/// plan() has plan_ before it.
-struct TaskNames {
-  const char* forward;                     // forward()
-  const char* backward;                    // backward()
-  const char* forward_class;               // the class of its Forward
-  std::array<const char*, 2> needed = {};  // required arguments
-};
+/// The arguments that a call of a task must have. Where it is one of several, the library says so.
 template <class Task>
-inline constexpr TaskNames kTaskNames = {};
+inline constexpr std::array<const char*, 2> kNeeded = {"targets"};
 template <>
-inline constexpr TaskNames kTaskNames<CrossEntropy> = {
-    "cross_entropy_forward", "cross_entropy_backward", "CrossEntropyForward", {"targets"}};
+inline constexpr std::array<const char*, 2> kNeeded<PolicyLoss> = {"chosen_ids"};
 template <>
-inline constexpr TaskNames kTaskNames<PolicyLoss> = {"policy_loss_forward", "policy_loss_backward", "PolicyForward"};
+inline constexpr std::array<const char*, 2> kNeeded<SoftCrossEntropy> = {};
 template <>
-inline constexpr TaskNames kTaskNames<PreferenceLoss> = {
-    "preference_loss_forward", "preference_loss_backward", "PreferenceForward", {"targets"}};
+inline constexpr std::array<const char*, 2> kNeeded<Distillation> = {};
 template <>
-inline constexpr TaskNames kTaskNames<KtoLoss> = {"kto_loss_forward", "kto_loss_backward", "KtoForward"};
+inline constexpr std::array<const char*, 2> kNeeded<SetDistillation> = {"ids", "teacher_logps"};
 template <>
-inline constexpr TaskNames kTaskNames<SoftCrossEntropy> = {"soft_cross_entropy_forward", "soft_cross_entropy_backward",
-                                                           "SoftCrossEntropyForward"};
-template <>
-inline constexpr TaskNames kTaskNames<Distillation> = {"distillation_loss_forward", "distillation_loss_backward",
-                                                       "DistillationForward"};
-template <>
-inline constexpr TaskNames kTaskNames<SetDistillation> = {"set_distillation_loss_forward",
-                                                          "set_distillation_loss_backward",
-                                                          "SetDistillationForward",
-                                                          {"ids", "teacher_logps"}};
-template <>
-inline constexpr TaskNames kTaskNames<IdLogps> = {"id_logps", "id_logps_backward", "IdLogps", {"ids"}};
-template <>
-inline constexpr TaskNames kTaskNames<TokenStatistics> = {"token_stats", "token_grads", "TokenStats", {"targets"}};
+inline constexpr std::array<const char*, 2> kNeeded<IdLogps> = {"ids"};
 
-/// Calls use.operator()<Task>() for each task.
+/// Calls use.operator()<Task>() for each task that has functions: all but a loss of the caller's own.
 template <class Use>
 void for_each_task(const Use& use) {
-  const auto each = [&]<class... T> { (use.template operator()<T>(), ...); };
-  each.template operator()<CrossEntropy, PolicyLoss, PreferenceLoss, KtoLoss, SoftCrossEntropy, Distillation,
-                           SetDistillation, IdLogps, TokenStatistics>();
+  AllTasks::each([&]<class Task> {
+    if constexpr (!std::is_same_v<Task, CustomLoss>) use.template operator()<Task>();
+  });
 }
-
-/// True for a task whose result has a loss: run() computes its gradients too.
-template <class Task>
-inline constexpr bool kHasLoss = requires(typename Task::Result result) {
-  result.loss;
-};
 
 /// Calls use(list, structure) for the list of this name, with a structure of defaults: options of a task, of tokens, of
 /// a context or of gradients, or a task's tensors (policy_loss.tensors).
@@ -104,7 +77,7 @@ struct Read {
   explicit Read(nb::dict given, bool is_backward = false)
       : keywords(std::move(given), Task::kName),
         call(take_tensors(keywords, arrays, /*outputs=*/is_backward || kHasLoss<Task>)) {
-    const auto& needed = kTaskNames<Task>.needed;
+    const auto& needed = kNeeded<Task>;
     for (const char* name : needed) {
       if (name && !keywords.find(name)) throw InvalidInput(std::string(name) + " is missing");
     }

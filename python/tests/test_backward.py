@@ -78,7 +78,7 @@ def test_halves_and_statistics():
     context = logitless.Context()
     _, stats = _core.token_stats(context, arguments)
     got = np.empty_like(HIDDEN)
-    plan = _core.token_grads(context, {**arguments, "d_hidden": got}, stats, {"logp": np.full(N, -1 / N)})
+    plan = _core.token_stats_backward(context, {**arguments, "d_hidden": got}, stats, {"logp": np.full(N, -1 / N)})
     assert plan.kept_share < 0.5
     assert (got == gradients(backward="sampled", theta=0.2, seed=4)[1]).all()
 

@@ -163,49 +163,44 @@ def kto_batch(options):
     return batch
 
 
+def batch_of(structure, options):
+    """What a task reads beside its options, hidden states and head."""
+    if structure == "soft_cross_entropy":
+        return {"ids": SET_IDS, "weights": SET_WEIGHTS}
+    if structure == "set_distillation_loss":
+        return {"ids": DISTINCT_IDS, "teacher_logps": TEACHER_LOGPS, "targets": SOME_IDS}
+    if structure == "distillation_loss":
+        return {"teacher_hidden": HIDDEN[..., ::-1].copy(), "teacher_weight": WEIGHT, "targets": SOME_IDS}
+    if structure == "id_logps":
+        return {"ids": SET_IDS}
+    if structure == "preference_loss":
+        return {"targets": IDS, "ref_logps": preference_reference(options)}
+    if structure == "kto_loss":
+        return {"targets": IDS, **kto_batch(options)}
+    if structure != "policy_loss":
+        return {"targets": IDS}
+    batch = {"chosen_ids": IDS, "advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
+    if options.get("beta"):
+        batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
+    of_sampler = options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling"
+    if of_sampler or options.get("m2_threshold") or options.get("sampler_penalty"):
+        batch["sampling_logps"] = SAMPLING
+    if options.get("teacher_weight"):
+        batch["teacher_logps"] = TEACHER
+    if options.get("loss_type") == "topr" or options.get("positive_nll_weight"):
+        batch["scores"] = SCORES
+    return batch
+
+
 def run(structure, options):
+    """The bytes of all that a call returns and writes."""
+    function, batch = getattr(logitless, structure), batch_of(structure, options)
+    if structure == "id_logps":
+        return function(HIDDEN, WEIGHT, **batch, **options).logps.tobytes()
     outputs = {"d_hidden": np.zeros_like(HIDDEN), "d_weight": np.zeros_like(WEIGHT)}
-    if structure == "cross_entropy":
-        result = logitless.cross_entropy(HIDDEN, WEIGHT, IDS, **outputs, **options)
-    elif structure == "soft_cross_entropy":
-        result = logitless.soft_cross_entropy(
-            HIDDEN, WEIGHT, ids=SET_IDS, weights=SET_WEIGHTS, **outputs, **options
-        )
-        arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
-        return b"".join(np.asarray(array).tobytes() for array in arrays)
-    elif structure == "set_distillation_loss":
-        result = logitless.set_distillation_loss(
-            HIDDEN, WEIGHT, DISTINCT_IDS, TEACHER_LOGPS, SOME_IDS, **outputs, **options
-        )
-        arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
-        return b"".join(np.asarray(array).tobytes() for array in arrays)
-    elif structure == "distillation_loss":
-        result = logitless.distillation_loss(
-            HIDDEN, WEIGHT, HIDDEN[..., ::-1].copy(), WEIGHT, SOME_IDS, **outputs, **options
-        )
-        arrays = [result.per_token_loss, np.array([result.loss, *result.metrics.values()]), *outputs.values()]
-        return b"".join(np.asarray(array).tobytes() for array in arrays)
-    elif structure == "id_logps":
-        return logitless.id_logps(HIDDEN, WEIGHT, SET_IDS, **options).logps.tobytes()
-    elif structure == "policy_loss":
-        batch = {"advantages": np.array([1.5, -0.5, 2, -1]), "old_logps": OLD, "mask": MASK}
-        if options.get("beta"):
-            batch["ref_logps"] = OWN + 0.2 * (np.arange(N) % 5 - 2)
-        of_sampler = options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling"
-        if of_sampler or options.get("m2_threshold") or options.get("sampler_penalty"):
-            batch["sampling_logps"] = SAMPLING
-        if options.get("teacher_weight"):
-            batch["teacher_logps"] = TEACHER
-        if options.get("loss_type") == "topr" or options.get("positive_nll_weight"):
-            batch["scores"] = SCORES
-        result = logitless.policy_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
-    elif structure == "preference_loss":
-        reference = preference_reference(options)
-        result = logitless.preference_loss(HIDDEN, WEIGHT, IDS, **outputs, ref_logps=reference, **options)
-    else:
-        batch = kto_batch(options)
-        result = logitless.kto_loss(HIDDEN, WEIGHT, IDS, **outputs, **batch, **options)
-    arrays = [result.per_token_logps, result.per_token_loss, result.sequence_logps, result.sequence_losses]
+    result = function(HIDDEN, WEIGHT, **batch, **outputs, **options)
+    columns = ("per_token_logps", "per_token_loss", "sequence_logps", "sequence_losses")
+    arrays = [getattr(result, column, None) for column in columns]
     arrays += [np.array([result.loss, *result.metrics.values()]), *outputs.values()]
     return b"".join(np.asarray(array).tobytes() for array in arrays if array is not None)
 

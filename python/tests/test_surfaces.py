@@ -18,7 +18,7 @@ IDS = np.arange(N * K).reshape(N, K) % V
 LOGPS = np.full((N, K), -1.5)
 # The arguments of each function besides hidden states and head. What a surface does not have is left out there.
 GIVEN = {
-    "cross_entropy": {"targets": np.arange(N)},
+    **dict.fromkeys(logitless._PLANS, {"targets": np.arange(N)}),
     "linear_cross_entropy": {"targets": np.arange(N)},
     "policy_loss": {"chosen_ids": np.arange(N), "advantages": np.ones(N)},
     "preference_loss": {"targets": np.arange(N), "ref_logps": np.full(2, -6.0), "offsets": np.array([0, 3, 6])},

@@ -74,13 +74,13 @@ def test_autocast_and_a_reference_model_that_accelerate_has_wrapped(kind, tmp_pa
 def tracks_gradients(monkeypatch):
     """The outputs of each backward."""
     seen = []
-    token_grads = _core.token_grads
+    token_grads = _core.token_stats_backward
 
     def spy(context, arguments, *more):
         seen.append({name for name in arguments if name.startswith("d_")})
         return token_grads(context, arguments, *more)
 
-    monkeypatch.setattr(_core, "token_grads", spy)
+    monkeypatch.setattr(_core, "token_stats_backward", spy)
     return seen
 
 

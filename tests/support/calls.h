@@ -42,7 +42,7 @@ inline void set_input(SoftCrossEntropy& task, const SoftTargets& targets) { task
 inline void set_input(IdLogps& task, const IdSets& sets) { task.sets = sets; }
 inline void set_input(Distillation& task, const Teacher& teacher) {
   task.teacher = logits_of(teacher);
-  task.teacher_round_logits_to = teacher.round_logits_to;
+  if (teacher.round_logits_to) task.teacher_round_logits_to = teacher.round_logits_to;
 }
 inline void set_input(PolicyLoss& task, const PolicyBatch& batch) {
   visit_fields(

@@ -34,24 +34,12 @@ struct Outcome {
   }
 };
 
-const CrossEntropy& options_in(const cli::TaskRun& call, const CrossEntropy&) { return call.cross_entropy; }
-const PolicyLoss& options_in(const cli::TaskRun& call, const PolicyLoss&) { return call.policy; }
-const PreferenceLoss& options_in(const cli::TaskRun& call, const PreferenceLoss&) { return call.preference; }
-const KtoLoss& options_in(const cli::TaskRun& call, const KtoLoss&) { return call.kto; }
-
-const Distillation& options_in(const cli::TaskRun& call, const Distillation&) { return call.distillation; }
-const SetDistillation& options_in(const cli::TaskRun& call, const SetDistillation&) { return call.set_distillation; }
-const SoftCrossEntropy& options_in(const cli::TaskRun& call, const SoftCrossEntropy&) {
-  return call.soft_cross_entropy;
-}
-const IdLogps& options_in(const cli::TaskRun& call, const IdLogps&) { return call.id_logps; }
-
 // A small batch, of which some tokens take no part, with ratios far from 1.
 Settings batch_of(const std::string& task) {
   Settings settings = {"task=" + task,  "model.hidden_size=7", "model.vocab_size=41",
                        "batch_size=12", "seq_len=8",           "ignored_fraction=0.3",
                        "seed=3"};
-  if (io::has_sets(io::load_config(std::nullopt, settings).task)) settings.push_back("sets.ids=5");
+  if (io::load_config(std::nullopt, settings).has_sets()) settings.push_back("sets.ids=5");
   if (task == PolicyLoss::kName) settings.push_back("policy_loss.log_ratio_deviation=9");
   return settings;
 }
@@ -101,7 +89,7 @@ class Surface {
       const io::Config config = io::load_config(std::nullopt, settings);
       const cli::Inputs inputs = cli::make_seeded_inputs(config);
       const cli::TaskRun call(config, inputs.job);
-      if (arrived) *arrived = options_in(call, options);
+      if (arrived) *arrived = call.of<Options>();
       const cli::TaskResult result = call.run(Context());
       out.add(result.loss);
       out.add(result.per_token_loss);
@@ -169,14 +157,12 @@ void every_option_arrives(std::set<std::string> also_refused = {}) {
 // The reference of the command has one number per token.
 const std::set<std::string> kOfSequences = {"ref_logps_are = averages"};
 
-TEST(ConfigFields, OfCrossEntropyArrive) { every_option_arrives<CrossEntropy>(); }
-TEST(ConfigFields, OfPolicyLossesArrive) { every_option_arrives<PolicyLoss>(); }
-TEST(ConfigFields, OfPreferenceLossesArrive) { every_option_arrives<PreferenceLoss>(kOfSequences); }
-TEST(ConfigFields, OfKtoArrive) { every_option_arrives<KtoLoss>(kOfSequences); }
-TEST(ConfigFields, OfDistillationArrive) { every_option_arrives<Distillation>(); }
-TEST(ConfigFields, OfSetDistillationArrive) { every_option_arrives<SetDistillation>(); }
-TEST(ConfigFields, OfSoftTargetsArrive) { every_option_arrives<SoftCrossEntropy>(); }
-TEST(ConfigFields, OfIdLogpsArrive) { every_option_arrives<IdLogps>(); }
+TEST(ConfigFields, OfEveryTaskArrive) {
+  io::for_each_task([]<class Task> {
+    SCOPED_TRACE(Task::kName);
+    every_option_arrives<Task>(requires(Task task) { task.ref_logps_are; } ? kOfSequences : std::set<std::string>());
+  });
+}
 
 // A teacher's keys, and those of its seeded sets, change what a call computes.
 TEST(ConfigFields, OfSeededTeachersAndSetsAct) {

@@ -60,7 +60,7 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
   EXPECT_EQ(c.batch_size, 3);
   EXPECT_EQ(c.seq_len, 40);
   EXPECT_EQ(c.seed, 7u);
-  EXPECT_EQ(c.cross_entropy.token.ignore_index, -1);
+  EXPECT_EQ(c.of<CrossEntropy>().token.ignore_index, -1);
   EXPECT_EQ(c.temperature.low, 0.5);
   EXPECT_FALSE(c.temperature.per_token());
   EXPECT_EQ(c.kernel.vocab_tile, 2048);
@@ -97,11 +97,11 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
                         "tolerances.d_bias_rel_l2=3"});
   EXPECT_EQ(c.model.softcap, 30);
   EXPECT_TRUE(c.model.bias);
-  EXPECT_EQ(c.cross_entropy.reduction, Reduction::kSum);
-  EXPECT_EQ(c.cross_entropy.label_smoothing, 0.1);
-  EXPECT_EQ(c.cross_entropy.z_loss, 1e-4);
-  EXPECT_EQ(c.cross_entropy.token.temperature_meaning, TemperatureMeaning::kScaleLogp);
-  EXPECT_EQ(c.cross_entropy.token.shift, 1);
+  EXPECT_EQ(c.of<CrossEntropy>().reduction, Reduction::kSum);
+  EXPECT_EQ(c.of<CrossEntropy>().label_smoothing, 0.1);
+  EXPECT_EQ(c.of<CrossEntropy>().z_loss, 1e-4);
+  EXPECT_EQ(c.of<CrossEntropy>().token.temperature_meaning, TemperatureMeaning::kScaleLogp);
+  EXPECT_EQ(c.of<CrossEntropy>().token.shift, 1);
   EXPECT_EQ(c.ignored_fraction, 0.5);
   EXPECT_EQ(c.threads, 3);
   EXPECT_FALSE(c.gradients.d_hidden || c.gradients.d_weight || c.gradients.d_bias);
@@ -111,8 +111,8 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.model.lora.dtype, DType::kFloat16);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kFloat32);
   EXPECT_TRUE(c.class_weights);
-  EXPECT_EQ(c.cross_entropy.loss_scale, -2.5);
-  EXPECT_TRUE(c.cross_entropy.want_accuracy && c.cross_entropy.want_entropy);
+  EXPECT_EQ(c.of<CrossEntropy>().loss_scale, -2.5);
+  EXPECT_TRUE(c.of<CrossEntropy>().want_accuracy && c.of<CrossEntropy>().want_entropy);
   EXPECT_TRUE(c.temperature.per_token());
   EXPECT_EQ(c.temperature.high, 2);
   EXPECT_EQ(c.kernel.plan, PlanKind::kDense);
@@ -120,7 +120,7 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
   EXPECT_EQ(c.tolerances.d_lora_a_rel_l2, 4);
   EXPECT_EQ(c.tolerances.d_lora_b_rel_l2, 5);
-  EXPECT_EQ(set({"num_items_in_batch=12.5"}).cross_entropy.num_items_in_batch, 12.5);
+  EXPECT_EQ(set({"num_items_in_batch=12.5"}).of<CrossEntropy>().num_items_in_batch, 12.5);
   for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=policy_loss"}) {
     EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
   }
@@ -148,10 +148,10 @@ TEST_F(ConfigTest, OlderNamesMeanWhatTheyMeant) {
 TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
   const Config c = set({});
   EXPECT_EQ(c.batch_size, 1);
-  EXPECT_EQ(c.cross_entropy.token.ignore_index, -100);
+  EXPECT_EQ(c.of<CrossEntropy>().token.ignore_index, -100);
   EXPECT_EQ(c.temperature.low, 1.0);
   EXPECT_EQ(c.model.layout, HeadLayout::kVocabHidden);
-  EXPECT_EQ(c.cross_entropy.reduction, Reduction::kMean);
+  EXPECT_EQ(c.of<CrossEntropy>().reduction, Reduction::kMean);
   EXPECT_TRUE(c.gradients.d_hidden && c.gradients.d_weight);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kBFloat16);
   EXPECT_FALSE(c.kernel.workspace_bytes.has_value());
@@ -204,8 +204,8 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
   EXPECT_EQ(error("model: {name: [1]}"), "c.yaml:1: model.name must be a text, not a list");
   EXPECT_EQ(error("seed: 1\nseed: 2"), "c.yaml:2: seed stands here a second time");
   EXPECT_EQ(error("task: ppo"),
-            "c.yaml:1: task must be cross_entropy, policy_loss, preference_loss, kto_loss, distillation_loss, "
-            "set_distillation_loss, soft_cross_entropy or id_logps, not ppo");
+            "c.yaml:1: task must be cross_entropy, policy_loss, preference_loss, kto_loss, soft_cross_entropy, "
+            "distillation_loss, set_distillation_loss or id_logps, not ppo");
   EXPECT_EQ(error("level: logit"), "c.yaml:1: level must be fused or logits, not logit");
   EXPECT_EQ(error("kernel:\n  plan: forward_only\n"),
             "c.yaml:2: kernel.plan must be auto, one_pass, two_pass, expected_row or dense, not forward_only");
@@ -286,9 +286,8 @@ TEST_F(ConfigTest, TasksOfDistributionsSayWhatTheyHaveNoUseFor) {
   EXPECT_EQ(error("teacher: {bias: true}"),
             "c.yaml:1: teacher.bias has no meaning for task cross_entropy: it belongs to distillation_loss");
   EXPECT_EQ(error("task: distillation_loss\nsets: {ids: 4}\n"),
-            "c.yaml:2: sets.ids has no meaning for task distillation_loss: it belongs to set_distillation_loss, "
-            "soft_cross_entropy "
-            "and id_logps");
+            "c.yaml:2: sets.ids has no meaning for task distillation_loss: it belongs to soft_cross_entropy, "
+            "set_distillation_loss or id_logps");
   EXPECT_EQ(error("task: soft_cross_entropy\nsets: {ids: 4, dense: true}\n"),
             "c.yaml:2: sets.ids needs sets.dense false");
   EXPECT_EQ(error("task: soft_cross_entropy\nshift: 1\n"),
@@ -308,7 +307,7 @@ TEST_F(ConfigTest, PolicyAndPreferenceBlocks) {
 policy_loss: {loss_type: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, importance_sampling_level: sequence,
          log_ratio_clamp: none, sampler_correction: token_mask, sampler_clip_max: none, advantages: token}
 )");
-  const PolicyLoss& p = grpo.policy.options;
+  const PolicyLoss& p = grpo.of<PolicyLoss>();
   EXPECT_EQ(p.loss_type, PolicyLossType::kCispo);
   EXPECT_EQ(p.epsilon_high, 4.0);
   EXPECT_EQ(p.kl_estimator, KlEstimator::kK1);
@@ -320,10 +319,10 @@ policy_loss: {loss_type: cispo, epsilon_high: 4, beta: 0.04, kl_estimator: k1, i
 
   const Config dpo = set({"task=preference_loss", "batch_size=2", "preference_loss.loss_weights=[1, 0.5]",
                           "preference_loss.loss_type=[sigmoid, sft]", "preference_loss.nll_weight=0.25"});
-  EXPECT_EQ(dpo.preference.loss_type, (std::vector{PreferenceLossType::kSigmoid, PreferenceLossType::kSft}));
-  EXPECT_EQ(dpo.preference.loss_weights, (std::vector{1, 0.5}));
-  EXPECT_EQ(dpo.preference.nll_weight, 0.25);
-  EXPECT_EQ(set({"task=kto_loss", "kto_loss={beta: 0.3, kl_baseline: false}"}).kto.options.beta, 0.3);
+  EXPECT_EQ(dpo.of<PreferenceLoss>().loss_type, (std::vector{PreferenceLossType::kSigmoid, PreferenceLossType::kSft}));
+  EXPECT_EQ(dpo.of<PreferenceLoss>().loss_weights, (std::vector{1, 0.5}));
+  EXPECT_EQ(dpo.of<PreferenceLoss>().nll_weight, 0.25);
+  EXPECT_EQ(set({"task=kto_loss", "kto_loss={beta: 0.3, kl_baseline: false}"}).of<KtoLoss>().beta, 0.3);
   EXPECT_EQ(set_error("policy_loss.loss_type=gpro").substr(0, 35), "--set policy_loss.loss_type must be");
   EXPECT_EQ(set_error("policy_loss.log_ratio_clamp=301"),
             "--set policy_loss.log_ratio_clamp must be a number above 0 and up to 300, or none, not 301");

@@ -150,17 +150,19 @@ void check_kernel(const Config& config) {
 
 // Sets of ids, and what calls on them do not have.
 void check_sets(const Config& config, const std::string& needs) {
-  if (!has_sets(config.task)) {
-    reject_set(config, {"sets."},
-               needs + "it belongs to " + name_of(Task::kSetDistillation) + ", " + name_of(Task::kSoftCrossEntropy) +
-                   " and " + name_of(Task::kIdLogps));
+  if (!config.has_sets()) {
+    std::vector<std::string> tasks;
+    for_each_task([&]<class Task> {
+      if (kHasSets<Task>) tasks.emplace_back(Task::kName);
+    });
+    reject_set(config, {"sets."}, needs + "it belongs to " + join_choices(tasks));
     return;
   }
   reject_set(config, {"metrics."}, needs + "it has no such metric");
   if (config.sets.dense) reject_set(config, {"sets.ids"}, "needs sets.dense false");
-  if (config.task == Task::kSetDistillation) return;
+  if (config.runs<SetDistillation>()) return;
   reject_set(config, {"ignore_index", "shift"}, needs + "the sets say which tokens count");
-  if (config.task == Task::kSoftCrossEntropy) return;
+  if (!config.runs<IdLogps>()) return;
   reject_set(config, {"loss_scale"}, needs + "it has no loss of its own");
   if (config.parallel.data > 1) {
     reject(config, "parallel.data", needs + "it has no loss that ranks could share");
@@ -168,45 +170,42 @@ void check_sets(const Config& config, const std::string& needs) {
 }
 
 // Returns the keys of a task outside the section that has its name.
-std::vector<std::string_view> root_keys(Task task) {
-  switch (task) {
-    case Task::kCrossEntropy:
-      return {"reduction",     "label_smoothing",    "z_loss",          "dft",
-              "class_weights", "num_items_in_batch", "metrics.accuracy"};
-    case Task::kDistillation:
-      return {"teacher.", "metrics.agreement"};
-    case Task::kSoftCrossEntropy:
-      return {"sets.dense"};
-    default:
-      return {};
+template <class Task>
+std::vector<std::string_view> root_keys() {
+  if (std::is_same_v<Task, CrossEntropy>) {
+    return {"reduction", "label_smoothing", "z_loss", "dft", "class_weights", "num_items_in_batch", "metrics.accuracy"};
   }
+  if (std::is_same_v<Task, Distillation>) return {"teacher.", "metrics.agreement"};
+  if (std::is_same_v<Task, SoftCrossEntropy>) return {"sets.dense"};
+  return {};
 }
 
 void check_task(const Config& config) {
-  const std::string needs = "has no meaning for task " + std::string(name_of(config.task)) + ": ";
-  for (const Task task : kAllTasks) {
-    if (config.task == task) continue;
-    const std::string section = std::string(name_of(task)) + ".";
-    std::vector<std::string_view> keys = root_keys(task);
+  const std::string needs = "has no meaning for task " + config.task + ": ";
+  for_each_task([&]<class Task> {
+    if (config.runs<Task>()) return;
+    const std::string section = std::string(Task::kName) + ".";
+    std::vector<std::string_view> keys = root_keys<Task>();
     keys.push_back(section);
-    reject_set(config, keys, needs + "it belongs to " + name_of(task));
-  }
+    reject_set(config, keys, needs + "it belongs to " + Task::kName);
+  });
   check_sets(config, needs);
-  if (has_sets(config.task) || config.task == Task::kDistillation) {
+  if (config.has_sets() || config.runs<Distillation>()) {
     reject_set(config, {"top_k"}, needs + "its forward call is that of its loss");
   }
-  if (config.task == Task::kPreferenceLoss || config.task == Task::kKtoLoss) {
+  if (config.runs<PreferenceLoss>() || config.runs<KtoLoss>()) {
     reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no loss a token");
   }
-  if (config.task == Task::kPolicyLoss)
+  if (config.runs<PolicyLoss>())
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
   // Left out, it is what real tensors hold, and the library counts the sequences.
-  if (config.task == Task::kPreferenceLoss && config.is_set("batch_size") && config.batch_size % 2 != 0) {
+  if (config.runs<PreferenceLoss>() && config.is_set("batch_size") && config.batch_size % 2 != 0) {
     reject(config, "batch_size",
-           "is " + std::to_string(config.batch_size) + ", but task " + name_of(config.task) +
+           "is " + std::to_string(config.batch_size) + ", but task " + config.task +
                " needs an even number of sequences: the chosen ones, then the rejected ones");
   }
-  const size_t losses = config.preference.loss_type.size(), weights = config.preference.loss_weights.size();
+  const auto& preference = config.of<PreferenceLoss>();
+  const size_t losses = preference.loss_type.size(), weights = preference.loss_weights.size();
   if (weights != 0 && weights != losses) {
     reject(config, "preference_loss.loss_weights",
            "has " + std::to_string(weights) + " entries, but preference_loss.loss_type has " + std::to_string(losses));
@@ -241,8 +240,8 @@ void check_level(const Config& config) {
     reject_set(config, {"kernel.in_place"}, "needs level logits: at level fused there are no logits to replace");
     return;
   }
-  if (config.task != Task::kCrossEntropy && config.task != Task::kPolicyLoss) {
-    reject(config, "level", "is logits, but task " + std::string(name_of(config.task)) + " has level fused alone");
+  if (!config.runs<CrossEntropy>() && !config.runs<PolicyLoss>()) {
+    reject(config, "level", "is logits, but task " + config.task + " has level fused alone");
   }
   check_no_head(config);
   if (config.model.softcap != 0) reject(config, "model.softcap", "needs level fused: logits are final");
@@ -265,16 +264,22 @@ void check_together(const Config& config) {
   if (config.model.packing && config.parallel.ranks() > 1) {
     reject(config, "model.packing", "packs a head, which ranks would have to share");
   }
-  if (config.cross_entropy.num_items_in_batch && config.cross_entropy.reduction != Reduction::kMean) {
+  if (config.of<CrossEntropy>().num_items_in_batch && config.of<CrossEntropy>().reduction != Reduction::kMean) {
     reject(config, "num_items_in_batch", "needs reduction mean");
   }
 }
 
 }  // namespace
 
+bool Config::has_sets() const {
+  bool found = false;
+  for_each_task([&]<class Task> { found |= kHasSets<Task> && runs<Task>(); });
+  return found;
+}
+
 bool Config::within_sets() const {
-  return (task == Task::kIdLogps && id_logps.normalise_over == NormaliseOver::kSet) ||
-         (task == Task::kSetDistillation && set_distillation.outside == OutsideSet::kRenormalised);
+  return (runs<IdLogps>() && of<IdLogps>().normalise_over == NormaliseOver::kSet) ||
+         (runs<SetDistillation>() && of<SetDistillation>().outside == OutsideSet::kRenormalised);
 }
 
 std::string Config::place_of(const std::string& key) const {

@@ -10,43 +10,39 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/matrices.h"
 #include "io/error.h"
 #include "io/tolerances.h"
-#include "logitless/cross_entropy.h"
-#include "logitless/distillation.h"
 #include "logitless/dtype.h"
 #include "logitless/gradients.h"
-#include "logitless/id_sets.h"
 #include "logitless/packed.h"
-#include "logitless/policy.h"
-#include "logitless/preference.h"
-#include "logitless/set_distillation.h"
-#include "logitless/soft_targets.h"
+#include "logitless/run.h"
 
 namespace logitless::io {
 
-enum class Task {
-  kCrossEntropy,
-  kPolicyLoss,
-  kPreferenceLoss,
-  kKtoLoss,
-  kDistillation,
-  kSetDistillation,
-  kSoftCrossEntropy,
-  kIdLogps,  ///< and its gradients from a value an entry: the loss is Σ value · logp
-};
-inline constexpr Task kAllTasks[] = {Task::kCrossEntropy,     Task::kPolicyLoss,   Task::kPreferenceLoss,
-                                     Task::kKtoLoss,          Task::kDistillation, Task::kSetDistillation,
-                                     Task::kSoftCrossEntropy, Task::kIdLogps};
-/// The kName of the task: the value of the key `task`, and the section with the task's own options.
-const char* name_of(Task task);
-/// Whether every token has a set of ids, with a number for each.
-inline bool has_sets(Task task) {
-  return task == Task::kSetDistillation || task == Task::kSoftCrossEntropy || task == Task::kIdLogps;
+/// Makes one of each task.
+template <class... T>
+std::tuple<T...> one_of_each(TypeList<T...>);
+
+/// Calls use.operator()<T>() for each task that a config can have: all but those whose results are
+/// statistics.
+template <class Use>
+void for_each_task(const Use& use) {
+  AllTasks::each([&]<class T> {
+    if constexpr (!requires(typename T::Result result) { result.stats; }) use.template operator()<T>();
+  });
 }
+
+/// Whether every token has a set of ids, with a number for each.
+template <class T>
+inline constexpr bool kHasSets = requires(T task) {
+  task.sets;
+}
+|| requires(T task) { task.targets.sets; }
+|| requires(T task) { task.teacher.sets; };
 
 /// What a task starts from: hidden states and a head, or finished logits.
 enum class Level { kFused, kLogits };
@@ -101,17 +97,16 @@ struct TemperatureConfig {
   bool per_token() const { return low != high; }
 };
 
-/// Token options (temperature, ignore_index ...) are those of Config; TaskRun (cli/task_call.h) joins them.
+/// The seeded batch of task policy_loss.
 struct PolicyConfig {
-  PolicyLoss options;
-  bool advantage_per_token = false;   ///< of the seeded batch; else one a sequence
-  bool on_policy = false;             ///< the seeded batch has no old_logps
+  bool advantage_per_token = false;   ///< else one a sequence
+  bool on_policy = false;             ///< without old_logps
   double log_ratio_deviation = 0.25;  ///< how far the seeded old_logps lie from the policy's own
 };
 
+/// The seeded batch of task kto_loss.
 struct KtoConfig {
-  KtoLoss options;
-  bool kl_baseline = true;  ///< the seeded batch has kl_logps
+  bool kl_baseline = true;  ///< with kl_logps
 };
 
 /// The second head of task distillation_loss.
@@ -136,7 +131,8 @@ struct ParallelConfig {
 };
 
 struct Config {
-  Task task = Task::kCrossEntropy;
+  /// The kName of the task; the section with its own options has the same name.
+  std::string task = CrossEntropy::kName;
   Level level = Level::kFused;
   ModelConfig model;
   int64_t batch_size = 1;
@@ -149,16 +145,12 @@ struct Config {
   bool class_weights = false;  ///< seeded, uniform between 0.5 and 1.5
   int64_t top_k = 0;           ///< StatsRequest::top_k of calls without gradients
 
-  /// token, loss_scale and want_entropy hold for every task.
-  CrossEntropy cross_entropy;
+  /// The options of each task; token, loss_scale and want_entropy of cross-entropy hold for all (TaskRun of
+  /// cli/task_call.h joins them).
+  decltype(one_of_each(AllTasks())) tasks;
   PolicyConfig policy;
-  PreferenceLoss preference;
   KtoConfig kto;
-  Distillation distillation;
   TeacherConfig teacher;
-  SetDistillation set_distillation;
-  SoftCrossEntropy soft_cross_entropy;
-  IdLogps id_logps;
   SetsConfig sets;
 
   KernelConfig kernel;
@@ -173,6 +165,15 @@ struct Config {
   std::vector<std::string> settings;
   size_t unswept = 0;  ///< how many of these come before those of --sweep
 
+  template <class T>
+  const T& of() const {
+    return std::get<T>(tasks);
+  }
+  template <class T>
+  bool runs() const {
+    return task == T::kName;
+  }
+  bool has_sets() const;
   bool is_set(const std::string& key) const { return places.contains(key); }
   /// "qwen.yaml:7: model.dtype", or the key alone where it was not set.
   std::string place_of(const std::string& key) const;

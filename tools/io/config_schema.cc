@@ -181,12 +181,6 @@ void add_fields(const std::string& section, const Find& find, std::vector<KeyRul
   visit_fields(FieldsOf<Structure>(), add, Structure());
 }
 
-// Adds the rules of a task's options, in the section with its name.
-template <class T, class Find>
-void add_section(const Find& find, std::vector<KeyRule>& rules) {
-  add_fields<T>(section_of<T>(), find, rules);
-}
-
 // The table itself.
 std::vector<KeyRule> build_schema() {
   using C = Config;
@@ -205,8 +199,10 @@ std::vector<KeyRule> build_schema() {
   const auto parallel = section("parallel.", &C::parallel);
   const auto gradients = section("gradients.", &C::gradients);
   const auto tolerances = section("tolerances.", &C::tolerances);
+  std::vector<std::pair<std::string, std::string>> tasks;
+  for_each_task([&]<class Task> { tasks.emplace_back(Task::kName, Task::kName); });
   std::vector<KeyRule> rules = {
-      root("task", &C::task, named<Task>(kAllTasks)),
+      root("task", &C::task, choice<std::string>(tasks)),
       root("level", &C::level, named<Level>({Level::kFused, Level::kLogits})),
       model("name", &M::name, read_text),
       model("hidden_size", &M::hidden_size, integer(1, kMaxSize)),
@@ -269,25 +265,15 @@ std::vector<KeyRule> build_schema() {
       tolerances("logp_max_abs", &T::logp_max_abs, number(kNotNegative)),
   };
   add_fields<TokenOptions>(
-      "", [](Config & config) -> auto& { return config.cross_entropy.token; }, rules);
+      "", [](Config & config) -> auto& { return std::get<CrossEntropy>(config.tasks).token; }, rules);
   add_fields<BackwardOptions>(
       "backward.", [](Config & config) -> auto& { return config.backward; }, rules);
-  add_fields<CrossEntropy>(
-      "", [](Config & config) -> auto& { return config.cross_entropy; }, rules);
-  add_section<PolicyLoss>(
-      [](Config & config) -> auto& { return config.policy.options; }, rules);
-  add_section<PreferenceLoss>(
-      [](Config & config) -> auto& { return config.preference; }, rules);
-  add_section<KtoLoss>(
-      [](Config & config) -> auto& { return config.kto.options; }, rules);
-  add_section<Distillation>(
-      [](Config & config) -> auto& { return config.distillation; }, rules);
-  add_section<SetDistillation>(
-      [](Config & config) -> auto& { return config.set_distillation; }, rules);
-  add_section<SoftCrossEntropy>(
-      [](Config & config) -> auto& { return config.soft_cross_entropy; }, rules);
-  add_section<IdLogps>(
-      [](Config & config) -> auto& { return config.id_logps; }, rules);
+  for_each_task([&]<class Task> {
+    const bool at_root = std::is_same_v<Task, CrossEntropy>;
+    add_fields<Task>(
+        at_root ? "" : section_of<Task>(), [](Config & config) -> auto& { return std::get<Task>(config.tasks); },
+        rules);
+  });
   // A temperature may be a range from which each token draws its own.
   std::erase_if(rules, [](const KeyRule& rule) { return rule.key == "temperature"; });
   rules.push_back(root("temperature", &C::temperature, read_temperature));
@@ -312,13 +298,6 @@ size_t edit_distance(const std::string& a, const std::string& b) {
 std::string last_part(const std::string& key) { return key.substr(key.rfind('.') + 1); }
 
 }  // namespace
-
-const char* name_of(Task task) {
-  static constexpr const char* kNames[] = {CrossEntropy::kName,     PolicyLoss::kName,   PreferenceLoss::kName,
-                                           KtoLoss::kName,          Distillation::kName, SetDistillation::kName,
-                                           SoftCrossEntropy::kName, IdLogps::kName};
-  return kNames[static_cast<size_t>(task)];
-}
 
 const char* name_of(Level level) { return level == Level::kFused ? "fused" : "logits"; }
 

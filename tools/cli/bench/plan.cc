@@ -106,7 +106,7 @@ PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, con
   check_outputs(point.config, parts_of(point.config.model));
   reject_by_hand(point.config, is_tolerance, "has no effect on bench, which compares no results");
   const Job shape = seeded_shape(point.config);
-  point.outline.task = name_of(point.config.task);
+  point.outline.task = point.config.task;
   point.outline.level = name_of(point.config.level);
   point.outline.shape = {shape.tokens, shape.hidden_size, shape.vocab_size, name_of(shape.dtype),
                          io::name_of(shape.layout)};

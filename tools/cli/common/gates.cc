@@ -12,7 +12,7 @@ double tokens_a_sequence(const Job& job, double tokens) {
   return tokens / static_cast<double>(std::max<int64_t>(1, job.sequences));
 }
 
-double tokens_in_policy_loss(const PolicyLoss& options, const Job& job, double tokens) {
+double tokens_in_loss(const PolicyLoss& options, const Job& job, double tokens) {
   const bool has_ratio_of_sequence =
       options.loss_type == PolicyLossType::kRloo || options.loss_type == PolicyLossType::kVespo;
   const double in_a_ratio = has_ratio_of_sequence ? tokens_a_sequence(job, tokens) : 1;
@@ -30,8 +30,16 @@ double tokens_in_policy_loss(const PolicyLoss& options, const Job& job, double t
   }
 }
 
-double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
-  const auto tokens_of = [&](const auto& options) {
+// A mean over tokens of sums over their ids.
+double tokens_in_loss(const IdLogps&, const Job& job, double /*tokens*/) {
+  return static_cast<double>(job[TensorId::kSetIds].count(sizeof(int64_t))) /
+         std::max(1.0, static_cast<double>(job.tokens));
+}
+
+double tokens_in_loss(const auto& options, const Job& job, double tokens) {
+  if constexpr (requires { options.average_log_prob; }) {  // of a sequence's sum
+    return options.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
+  } else {
     if (options.reduction != Reduction::kMean) return tokens;
     if (tokens == 0) return 1.0;
     double summed = tokens, counted = tokens;  // counted: what the mean divides by without num_items_in_batch
@@ -40,39 +48,23 @@ double tokens_in_loss(const io::Config& config, const Job& job, double tokens) {
       if (options.mean_over == MeanOver::kSequenceMeans) summed = counted;
     }
     return summed / options.num_items_in_batch.value_or(counted);
-  };
-  switch (config.task) {
-    case io::Task::kPolicyLoss:
-      return tokens_in_policy_loss(config.policy.options, job, tokens);
-    case io::Task::kPreferenceLoss:  // of a sequence's sum
-      return config.preference.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
-    case io::Task::kKtoLoss:
-      return config.kto.options.average_log_prob ? 1 : tokens_a_sequence(job, tokens);
-    case io::Task::kDistillation:
-      return tokens_of(config.distillation);
-    case io::Task::kSetDistillation:
-      return tokens_of(config.set_distillation);
-    case io::Task::kSoftCrossEntropy:
-      return tokens_of(config.soft_cross_entropy);
-    case io::Task::kIdLogps:  // a mean over tokens of sums over their ids
-      return static_cast<double>(job[TensorId::kSetIds].count(sizeof(int64_t))) /
-             std::max(1.0, static_cast<double>(job.tokens));
-    case io::Task::kCrossEntropy:
-      break;
   }
-  return tokens_of(config.cross_entropy);
 }
 
 }  // namespace
 
 double loss_limit(const io::Config& config, const Job& job, double tokens, double loss_atol) {
-  return loss_atol * tokens_in_loss(config, job, tokens) * std::abs(config.cross_entropy.loss_scale);
+  double counted = 0;
+  io::for_each_task([&]<class Task> {
+    if (config.runs<Task>()) counted = tokens_in_loss(config.of<Task>(), job, tokens);
+  });
+  return loss_atol * counted * std::abs(config.of<CrossEntropy>().loss_scale);
 }
 
 double error_growth(const io::Config& config, const Job& job, double tokens) {
-  const PolicyLossType variant = config.policy.options.loss_type;
+  const PolicyLossType variant = config.of<PolicyLoss>().loss_type;
   const bool whole_sequences = variant == PolicyLossType::kRloo || variant == PolicyLossType::kVespo;
-  if (config.task != io::Task::kPolicyLoss || !whole_sequences) return 1;
+  if (!config.runs<PolicyLoss>() || !whole_sequences) return 1;
   return std::max(1.0, std::sqrt(tokens_a_sequence(job, tokens)));
 }
 

@@ -48,7 +48,7 @@ struct TensorFlag {
   const char* flag;
   const char* help;
   TensorId id;
-  std::vector<io::Task> tasks = {};  ///< those that have a use for it; empty: all, since it belongs to the model
+  std::vector<std::string> tasks = {};  ///< those that have a use for it; empty: all, since it belongs to the model
   int rank = 1;
   bool per_token = true;  ///< [N, ...] or [B, T, ...]
   io::TensorClass tensor_class = io::TensorClass::kFloat;

@@ -71,7 +71,11 @@ void add_seeded_mask(const Config& config, Inputs& inputs) {
   add_drawn<uint8_t>(config, SeededTensor::kMask, TensorId::kMask, "mask", inputs.job.tokens, counts, inputs);
 }
 
-void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
+// What each task reads beside its targets.
+
+void add_seeded_batch(const Config&, const auto& /*task*/, Inputs&) {}
+
+void add_seeded_batch(const Config& config, const PolicyLoss& options, Inputs& inputs) {
   const Job& job = inputs.job;
   const io::PolicyConfig& policy = config.policy;
   add_seeded_mask(config, inputs);
@@ -79,19 +83,18 @@ void add_seeded_policy_batch(const Config& config, Inputs& inputs) {
   add_drawn<double>(config, SeededTensor::kAdvantages, TensorId::kAdvantages, "advantages", advantages, normal_of,
                     inputs);
 
-  if (policy.options.loss_type == PolicyLossType::kTopr || policy.options.positive_nll_weight != 0) {
+  if (options.loss_type == PolicyLossType::kTopr || options.positive_nll_weight != 0) {
     add_drawn<double>(config, SeededTensor::kScores, TensorId::kScores, "scores", job.sequences, normal_of, inputs);
   }
-  const bool taught = policy.options.teacher_weight != 0;
-  const bool sampled = policy.options.sampler_correction != SamplerCorrection::kNone || policy.options.m2_threshold ||
-                       policy.options.sampler_penalty != 0 ||
-                       (taught && policy.options.teacher_against == TeacherAgainst::kSampling);
-  if (policy.on_policy && policy.options.beta == 0 && !sampled && !taught) return;
+  const bool taught = options.teacher_weight != 0;
+  const bool sampled = options.sampler_correction != SamplerCorrection::kNone || options.m2_threshold ||
+                       options.sampler_penalty != 0 || (taught && options.teacher_against == TeacherAgainst::kSampling);
+  if (policy.on_policy && options.beta == 0 && !sampled && !taught) return;
   const std::vector<double> own = own_logps(config, job);
   const std::vector<double> old =
       policy.on_policy ? own : moved(config, SeededTensor::kOldLogps, policy.log_ratio_deviation, own);
   if (!policy.on_policy) inputs.add_values(TensorId::kOldLogps, "old_logps", old);
-  if (policy.options.beta != 0) {
+  if (options.beta != 0) {
     inputs.add_values(TensorId::kRefLogps, "ref_logps",
                       moved(config, SeededTensor::kReferenceLogps, kReferenceDeviation, own));
   }
@@ -110,17 +113,21 @@ void add_seeded_reference(const Config& config, Inputs& inputs) {
                     moved(config, SeededTensor::kReferenceLogps, kReferenceDeviation, own_logps(config, inputs.job)));
 }
 
-void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
+void add_seeded_batch(const Config& config, const PreferenceLoss& task, Inputs& inputs) {
+  if (std::ranges::any_of(task.loss_type, needs_reference)) add_seeded_reference(config, inputs);
+}
+
+void add_seeded_batch(const Config& config, const KtoLoss& task, Inputs& inputs) {
   add_seeded_reference(config, inputs);
   const int64_t sequences = inputs.job.sequences;
   // The first two differ.
   const auto label = [](const auto& numbers, int64_t i) { return i == 1 ? ~numbers.word(0) & 1 : numbers.word(i) & 1; };
   add_drawn<uint8_t>(config, SeededTensor::kLabels, TensorId::kLabels, "labels", sequences, label, inputs);
-  if (config.kto.options.loss_type == KtoLossType::kA2po) {
+  if (task.loss_type == KtoLossType::kA2po) {
     add_drawn<double>(config, SeededTensor::kRewardTargets, TensorId::kRewardTargets, "reward_targets", sequences,
                       normal_of, inputs);
   }
-  if (!config.kto.kl_baseline || config.kto.options.loss_type != KtoLossType::kKto) return;
+  if (!config.kto.kl_baseline || task.loss_type != KtoLossType::kKto) return;
   // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the
   // baseline is not 0.
   const std::vector<double> far(static_cast<size_t>(sequences), -10.0 * static_cast<double>(config.seq_len));
@@ -128,10 +135,6 @@ void add_seeded_kto_batch(const Config& config, Inputs& inputs) {
   inputs.add_values(TensorId::kKlLogps, "kl_logps", moved(config, SeededTensor::kMismatchedLogps, 1, far));
   inputs.add_values(TensorId::kKlRefLogps, "kl_ref_logps",
                     moved(config, SeededTensor::kMismatchedReferenceLogps, 1, further));
-}
-
-bool needs_reference(const Config& config) {
-  return std::ranges::any_of(config.preference.loss_type, logitless::needs_reference);
 }
 
 // K ids of each token, one of each of K equal parts of the vocabulary; ignored tokens have none.
@@ -174,7 +177,13 @@ void add_seeded_shares(const Config& config, TensorId id, const char* name, int6
   }
 }
 
-void add_seeded_sets(const Config& config, Inputs& inputs) {
+void add_seeded_batch(const Config& config, const SetDistillation&, Inputs& inputs) {
+  add_seeded_ids(config, inputs);
+  const auto logp_itself = [](double logp) { return logp; };
+  add_seeded_shares<double>(config, TensorId::kSetValues, "set_values", config.sets.ids, logp_itself, inputs);
+}
+
+void add_seeded_batch(const Config& config, const SoftCrossEntropy&, Inputs& inputs) {
   const auto exp = [](double logp) { return std::exp(logp); };
   const Job& job = inputs.job;
   if (config.sets.dense) {
@@ -188,26 +197,16 @@ void add_seeded_sets(const Config& config, Inputs& inputs) {
     return;
   }
   add_seeded_ids(config, inputs);
-  const int64_t size = config.sets.ids;
-  if (config.task == io::Task::kSetDistillation) {
-    add_seeded_shares<double>(
-        config, TensorId::kSetValues, "set_values", size, [](double logp) { return logp; }, inputs);
-  } else if (config.task == io::Task::kSoftCrossEntropy) {
-    add_seeded_shares<double>(config, TensorId::kSetValues, "set_values", size, exp, inputs);
-  } else {  // a mean over tokens, in its size
-    const auto upstream = [&](const SeededNumbers& numbers, int64_t e) {
-      return numbers.normal(e) / static_cast<double>(job.tokens);
-    };
-    add_drawn<double>(config, SeededTensor::kSetValues, TensorId::kSetValues, "set_values", job.tokens * size, upstream,
-                      inputs);
-  }
+  add_seeded_shares<double>(config, TensorId::kSetValues, "set_values", config.sets.ids, exp, inputs);
 }
 
-void add_seeded_batch(const Config& config, Inputs& inputs) {
-  if (io::has_sets(config.task)) add_seeded_sets(config, inputs);
-  if (config.task == io::Task::kPolicyLoss) add_seeded_policy_batch(config, inputs);
-  if (config.task == io::Task::kPreferenceLoss && needs_reference(config)) add_seeded_reference(config, inputs);
-  if (config.task == io::Task::kKtoLoss) add_seeded_kto_batch(config, inputs);
+void add_seeded_batch(const Config& config, const IdLogps&, Inputs& inputs) {
+  add_seeded_ids(config, inputs);
+  const auto tokens = static_cast<double>(inputs.job.tokens);
+  // A mean over tokens, in its size.
+  const auto upstream = [&](const SeededNumbers& numbers, int64_t e) { return numbers.normal(e) / tokens; };
+  add_drawn<double>(config, SeededTensor::kSetValues, TensorId::kSetValues, "set_values",
+                    inputs.job.tokens * config.sets.ids, upstream, inputs);
 }
 
 // The same head rounded to 8-bit integers, followed by one scale per vocabulary entry.
@@ -393,7 +392,7 @@ Job seeded_shape(const Config& config) {
   job.lora_rank = config.model.lora.rank;
   job.lora_scale = config.model.lora.scale;
   job.lora_dtype = config.model.lora.dtype.value_or(job.dtype);
-  if (config.task == io::Task::kDistillation) {
+  if (config.runs<Distillation>()) {
     job.teacher_size = config.teacher.hidden_size > 0 ? config.teacher.hidden_size : job.hidden_size;
     job.teacher_dtype = config.teacher.dtype.value_or(job.dtype);
   }
@@ -409,17 +408,18 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   inputs.choose_entries(config);
   const SeededNumbers entries(config.seed, SeededTensor::kTargets), ignored(config.seed, SeededTensor::kIgnored);
   // policy_loss has a mask.
-  const double fraction = config.task == io::Task::kPolicyLoss ? 0 : config.ignored_fraction;
+  const double fraction = config.runs<PolicyLoss>() ? 0 : config.ignored_fraction;
+  const int64_t ignore_index = config.of<CrossEntropy>().token.ignore_index;
   std::vector<int64_t> targets;
   for (int64_t i = 0; i < job.tokens; ++i) {
-    targets.push_back(ignored.uniform(i) < fraction ? config.cross_entropy.token.ignore_index
-                                                    : entries.below(i, job.vocab_size));
+    targets.push_back(ignored.uniform(i) < fraction ? ignore_index : entries.below(i, job.vocab_size));
   }
-  const bool wide = job.vocab_size > kMaxInt32 || config.cross_entropy.token.ignore_index > kMaxInt32 ||
-                    config.cross_entropy.token.ignore_index < -kMaxInt32;
+  const bool wide = job.vocab_size > kMaxInt32 || ignore_index > kMaxInt32 || ignore_index < -kMaxInt32;
   inputs.add_targets(targets, wide);
   inputs.add_what_the_config_draws(config);
-  add_seeded_batch(config, inputs);
+  io::for_each_task([&]<class Task> {
+    if (config.runs<Task>()) add_seeded_batch(config, config.of<Task>(), inputs);
+  });
   return inputs;
 }
 

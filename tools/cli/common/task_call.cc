@@ -13,7 +13,6 @@ namespace cli {
 namespace {
 
 using io::Level;
-using io::Task;
 
 ConstVector vector_of(const Job& job, TensorId id) {
   if (job[id].bytes == 0) return {};
@@ -88,56 +87,36 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
   }
   const TensorBytes& entries = job[TensorId::kTargets];
   targets = job.wide_targets ? Targets(entries.as<int64_t>(), job.tokens) : Targets(entries.as<int32_t>(), job.tokens);
-  set_options(job);
-  set_batches(job);
+  io::for_each_task([&]<class Task> { set_task(job, std::get<Task>(tasks)); });
   set_distributions(job);
   set_outputs(job);
 }
 
-void TaskRun::set_options(const Job& job) {
-  cross_entropy = config.cross_entropy;
-  cross_entropy.token.temperature = config.temperature.low;
-  cross_entropy.token.temperatures = span_of<double>(job, TensorId::kTemperatures);
-  cross_entropy.class_weights = span_of<float>(job, TensorId::kClassWeights);
-  policy = config.policy.options;
-  preference = config.preference;
-  kto = config.kto.options;
-  distillation = config.distillation;
-  set_distillation = config.set_distillation;
-  soft_cross_entropy = config.soft_cross_entropy;
-  id_logps = config.id_logps;
-
-  const auto set_common = [&](auto& options) {
-    options.token = cross_entropy.token;
-    if constexpr (requires { options.loss_scale; }) options.loss_scale = cross_entropy.loss_scale;
-    if constexpr (requires { options.want_entropy; }) options.want_entropy = cross_entropy.want_entropy;
+void TaskRun::set_task(const Job& job, auto& task) {
+  using Task = std::remove_cvref_t<decltype(task)>;
+  const CrossEntropy& common = config.of<CrossEntropy>();
+  task = config.of<Task>();
+  task.token = common.token;
+  task.token.temperature = config.temperature.low;
+  task.token.temperatures = span_of<double>(job, TensorId::kTemperatures);
+  if constexpr (requires { task.loss_scale; }) task.loss_scale = common.loss_scale;
+  if constexpr (requires { task.want_entropy; }) task.want_entropy = common.want_entropy;
+  if constexpr (requires { task.class_weights; }) task.class_weights = span_of<float>(job, TensorId::kClassWeights);
+  // A tensor is that of the flag with its name.
+  const auto set = [&]<class T>(const Field& field, T& to) {
+    for (const TensorFlag& flag : tensor_flags()) {
+      if (flag.conventional_name() != field.name) continue;
+      if constexpr (std::is_same_v<T, ConstTensor>) {
+        to = flag.id == TensorId::kTargets ? targets : ConstTensor(vector_of(job, flag.id));
+      }
+      if constexpr (std::is_same_v<T, std::span<const uint8_t>>) to = span_of<uint8_t>(job, flag.id);
+    }
   };
-  const auto set_all = [&](auto&... options) { (set_common(options), ...); };
-  set_all(policy, preference, kto, distillation, set_distillation, soft_cross_entropy, id_logps);
-}
-
-void TaskRun::set_batches(const Job& job) {
-  policy.chosen_ids = targets;
-  policy.advantages = vector_of(job, TensorId::kAdvantages);
-  policy.old_logps = vector_of(job, TensorId::kOldLogps);
-  policy.ref_logps = vector_of(job, TensorId::kRefLogps);
-  policy.sampling_logps = vector_of(job, TensorId::kSamplingLogps);
-  policy.teacher_logps = vector_of(job, TensorId::kTeacherLogps);
-  policy.scores = vector_of(job, TensorId::kScores);
-  policy.mask = span_of<uint8_t>(job, TensorId::kMask);
-  preference.targets = targets;
-  preference.ref_logps = vector_of(job, TensorId::kRefLogps);
-  kto.targets = targets;
-  kto.labels = span_of<uint8_t>(job, TensorId::kLabels);
-  kto.ref_logps = preference.ref_logps;
-  kto.kl_logps = vector_of(job, TensorId::kKlLogps);
-  kto.kl_ref_logps = vector_of(job, TensorId::kKlRefLogps);
-  kto.sequence_weights = vector_of(job, TensorId::kSequenceWeights);
-  kto.reward_targets = vector_of(job, TensorId::kRewardTargets);
+  visit_fields(TensorsOf<Task>(), set, task);
+  if constexpr (requires { task.chosen_ids; }) task.chosen_ids = targets;
 }
 
 void TaskRun::set_distributions(const Job& job) {
-  cross_entropy.targets = distillation.targets = set_distillation.targets = targets;
   if (job.has(TensorId::kTeacherWeight)) {
     teacher.hidden =
         HiddenStates(ConstMatrix(job[TensorId::kTeacherHidden].data, job.teacher_dtype, job.tokens, job.teacher_size),
@@ -145,6 +124,7 @@ void TaskRun::set_distributions(const Job& job) {
     teacher.hidden.offsets = hidden.offsets;
     teacher.head = head_of(job, TensorId::kTeacherWeight, TensorId::kTeacherBias, job.teacher_dtype, job.teacher_size,
                            config.teacher.softcap);
+    auto& distillation = std::get<Distillation>(tasks);
     teacher.round_logits_to = distillation.teacher_round_logits_to;
     distillation.teacher = logits_of(teacher);
   }
@@ -152,7 +132,7 @@ void TaskRun::set_distributions(const Job& job) {
     const DType dtype = job.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     // Of the whole vocabulary, where a rank has a part of the head.
     const int64_t width = job[TensorId::kSoftRows].count(size_of(dtype)) / std::max<int64_t>(1, job.tokens);
-    SoftTargets& soft_targets = soft_cross_entropy.targets;
+    SoftTargets& soft_targets = std::get<SoftCrossEntropy>(tasks).targets;
     soft_targets = SoftTargets(ConstMatrix(job[TensorId::kSoftRows].data, dtype, job.tokens, width));
     soft_targets.mask = span_of<uint8_t>(job, TensorId::kMask);
   }
@@ -162,9 +142,10 @@ void TaskRun::set_distributions(const Job& job) {
   const IdSets sets = IdSets::padded(Targets(job[TensorId::kSetIds].as<int64_t>(), job.tokens, width),
                                      span_of<int64_t>(job, TensorId::kSetCounts));
   set_values = span_of<double>(job, TensorId::kSetValues);
-  id_logps.sets = sets;
-  set_distillation.teacher = {sets, vector_of(job, TensorId::kSetValues), {}};
-  soft_cross_entropy.targets = SoftTargets(sets, set_distillation.teacher.logps);
+  const ConstTensor values = vector_of(job, TensorId::kSetValues);
+  std::get<IdLogps>(tasks).sets = sets;
+  std::get<SetDistillation>(tasks).teacher = {sets, values, {}};
+  std::get<SoftCrossEntropy>(tasks).targets = SoftTargets(sets, values);
 }
 
 void TaskRun::set_outputs(const Job& job) {
@@ -199,34 +180,23 @@ void TaskRun::reset() const {
 TaskResult TaskRun::run(const Context& context, bool forward_only) const {
   if (forward_only && config.top_k > 0) return statistics(context);
   const Gradients out = forward_only ? Gradients() : gradients_of(gradients, hidden, head);
-  const auto of = [&](const auto& task) { return result_of(logitless::run(context, source(), task, out)); };
-  switch (config.task) {
-    case Task::kPolicyLoss:
-      return of(policy);
-    case Task::kPreferenceLoss:
-      return of(preference);
-    case Task::kKtoLoss:
-      return of(kto);
-    case Task::kDistillation:
-      return of(distillation);
-    case Task::kSetDistillation:
-      return of(set_distillation);
-    case Task::kSoftCrossEntropy:
-      return of(soft_cross_entropy);
-    case Task::kIdLogps:
-      return run_id_logps(context, out);
-    case Task::kCrossEntropy:
-      break;
-  }
-  return of(cross_entropy);
+  TaskResult result;
+  io::for_each_task([&]<class Task> {
+    if (config.runs<Task>()) result = run_task(context, of<Task>(), out);
+  });
+  return result;
 }
 
-TaskResult TaskRun::run_id_logps(const Context& context, const Gradients& out) const {
-  Forward<IdLogps> forward = logitless::forward(context, source(), id_logps);
+TaskResult TaskRun::run_task(const Context& context, const auto& task, const Gradients& out) const {
+  return result_of(logitless::run(context, source(), task, out));
+}
+
+TaskResult TaskRun::run_task(const Context& context, const IdLogps& task, const Gradients& out) const {
+  Forward<IdLogps> forward = logitless::forward(context, source(), task);
   TaskResult result;
-  result.plan = out.any() ? logitless::backward(context, source(), id_logps, forward, set_values, out)
+  result.plan = out.any() ? logitless::backward(context, source(), task, forward, set_values, out)
                           : std::move(forward.result.plan);
-  const std::span<const int64_t> counts = id_logps.sets.counts;
+  const std::span<const int64_t> counts = task.sets.counts;
   std::vector<double>& logps = forward.result.logps;
   const size_t width = logps.size() / static_cast<size_t>(std::max<int64_t>(1, hidden.tokens()));
   for (size_t row = 0; row < counts.size(); ++row) {

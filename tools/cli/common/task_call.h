@@ -1,25 +1,18 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The library's call that a config asks for, on the tensors of a job: the one place that knows every task.
+// The library's call that a config asks for, on the tensors of a job.
 #pragma once
 
 #include <span>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "cli/common/inputs.h"
 #include "io/config.h"
 #include "io/profile_file.h"
-#include "logitless/cross_entropy.h"
-#include "logitless/distillation.h"
-#include "logitless/id_sets.h"
-#include "logitless/logits.h"
-#include "logitless/policy.h"
-#include "logitless/preference.h"
 #include "logitless/run.h"
-#include "logitless/set_distillation.h"
-#include "logitless/soft_targets.h"
 #include "oracle/views.h"
 
 namespace logitless::cli {
@@ -51,14 +44,7 @@ struct TaskRun {
   FinishedLogits logits;    ///< level logits
   TeacherMatrices teacher;  ///< of a distillation
   Targets targets;          ///< ids of the vocabulary entries, with ignore_index but for grpo
-  CrossEntropy cross_entropy;
-  PolicyLoss policy;
-  PreferenceLoss preference;
-  KtoLoss kto;
-  Distillation distillation;
-  SetDistillation set_distillation;
-  SoftCrossEntropy soft_cross_entropy;
-  IdLogps id_logps;
+  decltype(io::Config::tasks) tasks;
   std::span<const double> set_values;  ///< of the entries of sets
   /// Level logits: in place d_logits is the logits' own memory, filled by reset().
   GradientMatrices gradients;
@@ -66,8 +52,12 @@ struct TaskRun {
   /// What the task is of.
   Logits source() const { return config.level == io::Level::kLogits ? Logits::given(logits) : logits_of(hidden, head); }
 
+  template <class T>
+  const T& of() const {
+    return std::get<T>(tasks);
+  }
   /// How the task takes log-probabilities.
-  const TokenOptions& token_options() const { return cross_entropy.token; }
+  const TokenOptions& token_options() const { return of<CrossEntropy>().token; }
   /// Puts the logits back that a run in place has overwritten. Call it before every run.
   void reset() const;
   /// Throws InvalidInput. Without gradients when `forward_only`; without a loss if the config has a top_k.
@@ -76,10 +66,10 @@ struct TaskRun {
   std::vector<double> token_logps(const Context& context) const;
 
  private:
-  TaskResult run_id_logps(const Context& context, const Gradients& out) const;
+  TaskResult run_task(const Context& context, const auto& task, const Gradients& out) const;
+  TaskResult run_task(const Context& context, const IdLogps& task, const Gradients& out) const;
   TaskResult statistics(const Context& context) const;
-  void set_options(const Job& job);
-  void set_batches(const Job& job);
+  void set_task(const Job& job, auto& task);
   void set_distributions(const Job& job);
   void set_outputs(const Job& job);
 

@@ -2,6 +2,7 @@
 // Inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
 #include <cctype>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string_view>
@@ -9,6 +10,7 @@
 
 #include "cli/common/inputs.h"
 #include "cli/common/model_files.h"
+#include "core/fields.h"
 #include "io/peft_lora.h"
 
 namespace logitless::cli {
@@ -186,7 +188,7 @@ bool is_of_teacher(TensorId id) {
 // Throws where a tensor is missing that a task cannot do without.
 void check_given(const Config& config, const TensorPaths& paths, TensorId id) {
   if (paths.has(id)) return;
-  throw Error("task " + std::string(io::name_of(config.task)) + " of real tensors needs " + flag_of(id).flag);
+  throw Error("task " + config.task + " of real tensors needs " + flag_of(id).flag);
 }
 
 void check_rows(const io::TensorHandle& handle, const Job& job) {
@@ -205,7 +207,7 @@ void check_batch(const io::TensorHandle& handle, const Job& job) {
 }
 
 void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs) {
-  if (config.task != io::Task::kDistillation) return;
+  if (!config.runs<Distillation>()) return;
   for (const TensorId id : {TensorId::kTeacherHidden, TensorId::kTeacherWeight}) check_given(config, paths, id);
   Job& job = inputs.job;
   const io::TensorHandle hidden =
@@ -269,7 +271,7 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
     const std::string& path = paths[f.id];
     if (f.tasks.empty() || path.empty()) continue;
     if (std::find(f.tasks.begin(), f.tasks.end(), config.task) == f.tasks.end()) {
-      throw Error(std::string(f.flag) + " was given, but task " + io::name_of(config.task) + " has no use for it");
+      throw Error(std::string(f.flag) + " was given, but task " + config.task + " has no use for it");
     }
     if (is_of_teacher(f.id)) continue;
     const std::string name = f.conventional_name();
@@ -288,7 +290,7 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
         break;
     }
   }
-  if (io::has_sets(config.task)) check_sets(config, paths, inputs);
+  if (config.has_sets()) check_sets(config, paths, inputs);
   read_teacher(config, paths, inputs);
 }
 
@@ -363,13 +365,16 @@ void check_level(const Config& config, const TensorPaths& paths) {
 }  // namespace
 
 const std::vector<TensorFlag>& tensor_flags() {
-  using io::Task;
   using Id = TensorId;
   using Class = io::TensorClass;
-  const std::vector<Task> policy = {Task::kPolicyLoss}, kto = {Task::kKtoLoss};
-  const std::vector<Task> referenced = {Task::kPolicyLoss, Task::kPreferenceLoss, Task::kKtoLoss};
-  const std::vector<Task> sets = {Task::kSoftCrossEntropy, Task::kSetDistillation, Task::kIdLogps};
-  const std::vector<Task> soft = {Task::kSoftCrossEntropy}, taught = {Task::kDistillation};
+  std::map<std::string, std::vector<std::string>> of;  // the tasks that have a tensor of this name
+  std::vector<std::string> sets;
+  io::for_each_task([&]<class Task> {
+    const auto add = [&](const Field& field, const auto&) { of[field.name].push_back(Task::kName); };
+    visit_fields(TensorsOf<Task>(), add, Task());
+    if (io::kHasSets<Task>) sets.push_back(Task::kName);
+  });
+  const std::vector<std::string> soft = {SoftCrossEntropy::kName}, taught = {Distillation::kName};
   static const std::vector<TensorFlag> flags = {
       {"--hidden", "hidden states [N, H] or [B, T, H], safetensors", Id::kHidden},
       {"--lm-head", "LM head [V, H] or [H, V]", Id::kWeight},
@@ -388,18 +393,20 @@ const std::vector<TensorFlag>& tensor_flags() {
        false,
        Class::kInteger},
       {"--logits", "finished logits [N, V] or [B, T, V], at level logits", Id::kLogits},
-      {"--mask", "which tokens count [N], bool or uint8", Id::kMask, policy, 1, true, Class::kFlag},
-      {"--advantages", "one a sequence [B] or a token [N]", Id::kAdvantages, policy},
-      {"--old-logps", "log-probabilities under the old policy [N]", Id::kOldLogps, policy},
-      {"--ref-logps", "the same under the reference [N]", Id::kRefLogps, referenced},
-      {"--sampling-logps", "the same under the sampler [N]", Id::kSamplingLogps, policy},
-      {"--teacher-logps", "the same under the teacher [N]", Id::kTeacherLogps, policy},
-      {"--scores", "scores of the sequences [B]", Id::kScores, policy, 1, false},
-      {"--labels", "which sequences are desirable [B], bool or uint8", Id::kLabels, kto, 1, false, Class::kFlag},
-      {"--kl-logps", "sums of mismatched completions under the policy", Id::kKlLogps, kto, 1, false},
-      {"--kl-ref-logps", "the same under the reference", Id::kKlRefLogps, kto, 1, false},
-      {"--sequence-weights", "factors of the sequences' losses [B]", Id::kSequenceWeights, kto, 1, false},
-      {"--reward-targets", "what a2po fits [B]", Id::kRewardTargets, kto, 1, false},
+      {"--mask", "which tokens count [N], bool or uint8", Id::kMask, of.at("mask"), 1, true, Class::kFlag},
+      {"--advantages", "one a sequence [B] or a token [N]", Id::kAdvantages, of.at("advantages")},
+      {"--old-logps", "log-probabilities under the old policy [N]", Id::kOldLogps, of.at("old_logps")},
+      {"--ref-logps", "the same under the reference [N]", Id::kRefLogps, of.at("ref_logps")},
+      {"--sampling-logps", "the same under the sampler [N]", Id::kSamplingLogps, of.at("sampling_logps")},
+      {"--teacher-logps", "the same under the teacher [N]", Id::kTeacherLogps, of.at("teacher_logps")},
+      {"--scores", "scores of the sequences [B]", Id::kScores, of.at("scores"), 1, false},
+      {"--labels", "which sequences are desirable [B], bool or uint8", Id::kLabels, of.at("labels"), 1, false,
+       Class::kFlag},
+      {"--kl-logps", "sums of mismatched completions under the policy", Id::kKlLogps, of.at("kl_logps"), 1, false},
+      {"--kl-ref-logps", "the same under the reference", Id::kKlRefLogps, of.at("kl_ref_logps"), 1, false},
+      {"--sequence-weights", "factors of the sequences' losses [B]", Id::kSequenceWeights, of.at("sequence_weights"), 1,
+       false},
+      {"--reward-targets", "what a2po fits [B]", Id::kRewardTargets, of.at("reward_targets"), 1, false},
       {"--teacher-hidden", "the teacher's hidden states [N, H of its own]", Id::kTeacherHidden, taught, 2},
       {"--teacher-lm-head", "its LM head, in the layout of the student's", Id::kTeacherWeight, taught, 2},
       {"--teacher-bias", "the bias of its head [V]", Id::kTeacherBias, taught, 1, false},
@@ -413,7 +420,7 @@ const std::vector<TensorFlag>& tensor_flags() {
 
 std::string TensorFlag::help_text() const {
   std::string names;
-  for (const io::Task task : tasks) names += (names.empty() ? "" : ", ") + std::string(io::name_of(task));
+  for (const std::string& task : tasks) names += (names.empty() ? "" : ", ") + task;
   return names.empty() ? help : names + ": " + help;
 }
 

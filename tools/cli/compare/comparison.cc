@@ -254,7 +254,7 @@ class Comparison {
                     {"extra_peak_method", describe(tested_->peak_method())}};
     add_details(names[0], *reference_, details);
     add_details(names[1], *tested_, details);
-    Json report = {{"task", name_of(config_.task)}, {"shape", shape_json(collected_)}};
+    Json report = {{"task", config_.task}, {"shape", shape_json(collected_)}};
     if (over_ranks()) report["parallel"] = {{"vocab", config_.parallel.vocab}, {"data", config_.parallel.data}};
     const auto ratio_of = [&](const char* key) { return ratio(alone[key].get<double>(), tested[key].get<double>()); };
     report.update({{names[0], alone},

@@ -211,11 +211,11 @@ class Check {
   // to itself: those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
   bool may_cancel() const {
     const oracle::TokenGradients& grads = truth_.loss.grads;
-    return grads.entropy.any() || grads.cross.any() || call_.policy.beta != 0;
+    return grads.entropy.any() || grads.cross.any() || call_.of<PolicyLoss>().beta != 0;
   }
   // Finished logits are exact, and so is their rounding.
   double growth_by_rounding() const {
-    const auto& rounded = config_.cross_entropy.token.round_logits_to;
+    const auto& rounded = config_.of<CrossEntropy>().token.round_logits_to;
     const bool sums = config_.level == io::Level::kFused;
     return rounded && sums ? io::growth_by_rounded_logits(job_.dtype, *rounded) : 1;
   }
@@ -273,7 +273,7 @@ Json run_check(const GradcheckOptions& options, const Profile& profile, const st
   Json metrics = check->metrics();
   metrics.update({{"time/forward_s", forward_s}, {"time/ref_grad_s", reference_s}, {"time/kernel_grad_s", kernel_s}});
   return {{"config", name},
-          {"task", name_of(config.task)},
+          {"task", config.task},
           {"level", name_of(config.level)},
           {"shape", shape_json(job)},
           {"gradient_dtype", name_of(job.gradient_dtype)},
@@ -301,11 +301,7 @@ std::string text_of(const Json& check, const std::string& model) {
 
 // A check that its inputs kept from running.
 Json failed_check(const std::string& name, const io::Config& config, const std::string& error) {
-  return {{"config", name},
-          {"task", name_of(config.task)},
-          {"level", name_of(config.level)},
-          {"error", error},
-          {"pass", false}};
+  return {{"config", name}, {"task", config.task}, {"level", name_of(config.level)}, {"error", error}, {"pass", false}};
 }
 
 // Every config in turn. Returns the exit status: 0 all gates hold, 1 one does not, 2 a config's inputs are

@@ -24,30 +24,39 @@ std::vector<int64_t> offsets_of(const TaskRun& call) {
   return offsets;
 }
 
-oracle::Tokens tokens_of(const TaskRun& call, const std::vector<int64_t>& offsets) {
-  const int64_t vocab = call.config.level == io::Level::kFused ? call.head.vocab_size() : call.logits.vocab;
-  if (call.config.task == io::Task::kPolicyLoss) return oracle::read_tokens(offsets, vocab, call.policy);
-  if (call.config.task == io::Task::kCrossEntropy) {
-    return oracle::read_tokens(offsets, vocab, call.targets, call.cross_entropy);
-  }
-  oracle::Tokens tokens = oracle::read_tokens(offsets, vocab, call.targets, call.token_options());
-  if (call.config.task == io::Task::kPreferenceLoss) oracle::drop_half_pairs(offsets, tokens);
-  return tokens;
+using Offsets = std::vector<int64_t>;
+
+// What each loss makes of the statistics of its tokens.
+
+oracle::LossTruth loss_of(const CrossEntropy& task, const Offsets&, const oracle::Tokens& tokens,
+                          const oracle::TokenStatistics& stats) {
+  return oracle::cross_entropy_truth(tokens, stats, task);
+}
+oracle::LossTruth loss_of(const PolicyLoss& task, const Offsets& offsets, const oracle::Tokens&,
+                          const oracle::TokenStatistics& stats) {
+  return oracle::policy_truth(offsets, stats, task);
+}
+oracle::LossTruth loss_of(const PreferenceLoss& task, const Offsets& offsets, const oracle::Tokens& tokens,
+                          const oracle::TokenStatistics& stats) {
+  return oracle::preference_truth(offsets, tokens, stats, task.ref_logps, task);
+}
+oracle::LossTruth loss_of(const KtoLoss& task, const Offsets& offsets, const oracle::Tokens& tokens,
+                          const oracle::TokenStatistics& stats) {
+  return oracle::kto_truth(offsets, tokens, stats, task);
 }
 
-oracle::LossTruth loss_of(const TaskRun& call, const std::vector<int64_t>& offsets, const oracle::Tokens& tokens,
-                          const oracle::TokenStatistics& stats) {
-  switch (call.config.task) {
-    case io::Task::kPolicyLoss:
-      return oracle::policy_truth(offsets, stats, call.policy);
-    case io::Task::kPreferenceLoss:
-      return oracle::preference_truth(offsets, tokens, stats, call.preference.ref_logps, call.preference);
-    case io::Task::kKtoLoss:
-      return oracle::kto_truth(offsets, tokens, stats, call.kto);
-    default:
-      break;
+template <class Task>
+oracle::Tokens tokens_of(const TaskRun& call, const Task& task, const Offsets& offsets) {
+  const int64_t vocab = call.config.level == io::Level::kFused ? call.head.vocab_size() : call.logits.vocab;
+  if constexpr (std::is_same_v<Task, PolicyLoss>) {
+    return oracle::read_tokens(offsets, vocab, task);
+  } else if constexpr (std::is_same_v<Task, CrossEntropy>) {
+    return oracle::read_tokens(offsets, vocab, call.targets, task);
+  } else {
+    oracle::Tokens tokens = oracle::read_tokens(offsets, vocab, call.targets, task.token);
+    if (std::is_same_v<Task, PreferenceLoss>) oracle::drop_half_pairs(offsets, tokens);
+    return tokens;
   }
-  return oracle::cross_entropy_truth(tokens, stats, call.cross_entropy);
 }
 
 oracle::MatrixXd states_of(const TaskRun& call) {
@@ -56,22 +65,38 @@ oracle::MatrixXd states_of(const TaskRun& call) {
   return oracle::read_hidden(call.hidden, all);
 }
 
-void take(oracle::DistillationTruth distillation, Truth& truth) {
+oracle::SetLogits logits_of_sets(const TaskRun& call) {
+  return {oracle::read_products(states_of(call), call.head), call.head.softcap, call.token_options()};
+}
+
+Truth truth_of(const TaskRun& call, const Distillation& task, const void* /*held_logits*/) {
+  Truth truth;
+  oracle::DistillationTruth distillation =
+      oracle::distillation_rows({call.hidden, call.head, call.teacher, call.targets, task});
   truth.loss.loss = distillation.loss;
   truth.loss.per_token_loss = std::move(distillation.per_token_loss);
   truth.stats.logp = oracle::to_eigen(distillation.logps);
   truth.d_raw = std::move(distillation.d_raw);
+  return truth;
 }
 
-void take(oracle::SetDistillationTruth distillation, Truth& truth) {
+Truth truth_of(const TaskRun& call, const SetDistillation& task, const void* /*held_logits*/) {
+  Truth truth;
+  const std::vector<int64_t> offsets = offsets_of(call);
+  const std::vector<int64_t> labels =
+      oracle::read_tokens(offsets, call.head.vocab_size(), call.targets, call.token_options()).labels;
+  oracle::SetDistillationTruth distillation =
+      oracle::set_distillation_truth(logits_of_sets(call), task.teacher, labels, offsets, task);
   truth.loss.loss = distillation.loss;
   truth.loss.per_token_loss = std::move(distillation.per_token_loss);
   truth.d_raw = std::move(distillation.d_raw);
+  return truth;
 }
 
-void add_soft_truth(const TaskRun& call, const oracle::SetLogits& logits, Truth& truth) {
-  oracle::SoftTruth soft =
-      oracle::compute_soft_cross_entropy(logits, call.soft_cross_entropy.targets, call.soft_cross_entropy);
+Truth truth_of(const TaskRun& call, const SoftCrossEntropy& task, const void* /*held_logits*/) {
+  Truth truth;
+  const oracle::SetLogits logits = logits_of_sets(call);
+  oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, task.targets, task);
   truth.loss.loss = soft.loss;
   truth.loss.per_token_loss = std::move(soft.per_token_loss);
   truth.d_raw.emplace(soft.gamma.rows(), soft.gamma.cols());
@@ -79,20 +104,23 @@ void add_soft_truth(const TaskRun& call, const oracle::SetLogits& logits, Truth&
   for (int64_t row = 0; row < soft.gamma.rows(); ++row) {
     truth.d_raw->row(row) = oracle::d_raw_logits(logits, row, {}, soft.gamma.row(row).transpose()).transpose();
   }
+  return truth;
 }
 
-void add_id_logps_truth(const TaskRun& call, oracle::SetLogits logits, Truth& truth) {
-  logits.over_set = call.id_logps.normalise_over == NormaliseOver::kSet;
+Truth truth_of(const TaskRun& call, const IdLogps& task, const void* /*held_logits*/) {
+  Truth truth;
+  oracle::SetLogits logits = logits_of_sets(call);
+  logits.over_set = task.normalise_over == NormaliseOver::kSet;
   const int64_t tokens = logits.products.rows(), vocab = logits.products.cols();
-  const oracle::RowIds sets = oracle::read_sets(call.id_logps.sets, tokens);
+  const oracle::RowIds sets = oracle::read_sets(task.sets, tokens);
   truth.d_raw = oracle::MatrixXd::Zero(tokens, vocab);
-  truth.stats.logp = oracle::VectorXd::Zero(call.id_logps.sets.entries());
+  truth.stats.logp = oracle::VectorXd::Zero(task.sets.entries());
   for (int64_t row = 0; row < tokens; ++row) {
     const std::vector<int64_t>& ids = sets[static_cast<size_t>(row)];
     if (ids.empty()) continue;
     const oracle::VectorXd log_p = oracle::log_probabilities(logits, row, ids);
     oracle::VectorXd gamma = oracle::VectorXd::Zero(vocab);
-    int64_t entry = oracle::first_entry(call.id_logps.sets, tokens, row);
+    int64_t entry = oracle::first_entry(task.sets, tokens, row);
     for (const int64_t id : ids) {
       const double upstream = call.set_values[static_cast<size_t>(entry)];
       truth.stats.logp[entry++] = log_p[id];
@@ -101,45 +129,16 @@ void add_id_logps_truth(const TaskRun& call, oracle::SetLogits logits, Truth& tr
     }
     truth.d_raw->row(row) = oracle::d_raw_logits(logits, row, ids, gamma).transpose();
   }
-}
-
-Truth truth_of_distributions(const TaskRun& call) {
-  Truth truth;
-  if (call.config.task == io::Task::kDistillation) {
-    take(oracle::distillation_rows({call.hidden, call.head, call.teacher, call.targets, call.distillation}), truth);
-    return truth;
-  }
-  const oracle::SetLogits logits = {oracle::read_products(states_of(call), call.head), call.head.softcap,
-                                    call.token_options()};
-  if (call.config.task == io::Task::kSoftCrossEntropy) {
-    add_soft_truth(call, logits, truth);
-  } else if (call.config.task == io::Task::kIdLogps) {
-    add_id_logps_truth(call, logits, truth);
-  } else {
-    const std::vector<int64_t> offsets = offsets_of(call);
-    const std::vector<int64_t> labels =
-        oracle::read_tokens(offsets, call.head.vocab_size(), call.targets, call.token_options()).labels;
-    take(oracle::set_distillation_truth(logits, call.set_distillation.teacher, labels, offsets, call.set_distillation),
-         truth);
-  }
   return truth;
 }
 
-}  // namespace
-
-oracle::MatrixXd Truth::parameter_gradients(const TaskRun& call, const oracle::ReceiveWeights& receive) const {
-  return d_raw ? oracle::parameter_gradients(states_of(call), call.head, *d_raw, receive)
-               : fused->compute_parameter_gradients(stats, loss.grads, receive);
-}
-
-Truth find_truth(const TaskRun& call, const void* held_logits) {
-  if (io::has_sets(call.config.task) || call.config.task == io::Task::kDistillation) {
-    return truth_of_distributions(call);
-  }
+// Losses of tokens: it does not compile for one without a loss_of().
+template <class Task>
+Truth truth_of(const TaskRun& call, const Task& task, const void* held_logits) {
   const std::vector<int64_t> offsets = offsets_of(call);
   Truth truth;
   const oracle::TiledTruth* reference = nullptr;
-  oracle::Tokens tokens = tokens_of(call, offsets);
+  oracle::Tokens tokens = tokens_of(call, task, offsets);
   tokens.top_k = call.config.top_k;
   if (call.config.level == io::Level::kLogits) {
     FinishedLogits logits = call.logits;
@@ -151,7 +150,22 @@ Truth find_truth(const TaskRun& call, const void* held_logits) {
     reference = truth.fused.get();
   }
   truth.stats = reference->compute_statistics();
-  truth.loss = loss_of(call, offsets, reference->tokens(), truth.stats);
+  truth.loss = loss_of(task, offsets, reference->tokens(), truth.stats);
+  return truth;
+}
+
+}  // namespace
+
+oracle::MatrixXd Truth::parameter_gradients(const TaskRun& call, const oracle::ReceiveWeights& receive) const {
+  return d_raw ? oracle::parameter_gradients(states_of(call), call.head, *d_raw, receive)
+               : fused->compute_parameter_gradients(stats, loss.grads, receive);
+}
+
+Truth find_truth(const TaskRun& call, const void* held_logits) {
+  Truth truth;
+  io::for_each_task([&]<class Task> {
+    if (call.config.runs<Task>()) truth = truth_of(call, call.of<Task>(), held_logits);
+  });
   return truth;
 }
 

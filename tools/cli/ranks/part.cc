@@ -128,9 +128,8 @@ RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& pl
 
   const int ranks = config.parallel.data;
   const bool packed = whole.has(TensorId::kOffsets);
-  const bool alone =
-      ranks > 1 && config.task == io::Task::kCrossEntropy && config.cross_entropy.token.shift == 0 && !packed;
-  const bool pairs = ranks > 1 && config.task == io::Task::kPreferenceLoss;
+  const bool alone = ranks > 1 && config.runs<CrossEntropy>() && config.of<CrossEntropy>().token.shift == 0 && !packed;
+  const bool pairs = ranks > 1 && config.runs<PreferenceLoss>();
   const int64_t units = alone ? whole.tokens : pairs ? whole.sequences / 2 : whole.sequences;
   if (ranks > 1 && units < ranks) {
     throw io::Error(config.place_of("parallel.data") + " = " + std::to_string(ranks) + ": the batch has " +

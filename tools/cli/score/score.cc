@@ -89,8 +89,8 @@ std::vector<std::string> keys_not_applied(const io::Config& config) {
 }
 
 void check_config(const io::Config& config) {
-  if (config.task != io::Task::kCrossEntropy) {
-    throw io::Error(config.place_of("task") + " is " + name_of(config.task) +
+  if (!config.runs<CrossEntropy>()) {
+    throw io::Error(config.place_of("task") + " is " + config.task +
                     ", but score computes no loss: leave it out or cross_entropy");
   }
   if (config.level != io::Level::kFused) {
@@ -284,7 +284,7 @@ int run_score(const ScoreOptions& options) {
   TokenStats& stats = ran.stats;
   const Plan& plan = ran.plan;
   inputs.check_files();
-  const std::vector<bool> greedy = is_greedy(stats, call.targets, config.cross_entropy.token.shift);
+  const std::vector<bool> greedy = is_greedy(stats, call.targets, config.of<CrossEntropy>().token.shift);
   const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
   Json json = {{"shape", shape_json(job)}};
   json.update(summarise(stats, greedy, sequences, request));

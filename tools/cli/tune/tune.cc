@@ -179,7 +179,7 @@ int run_tune(const TuneOptions& options) {
   Tuner tuner(options, config);
   const Environment environment = describe_environment(context);
   tuner.print(machine_text(environment) + "\n" + warnings_text(environment) +
-              shape_text(io::name_of(config.task), config.model.name, shape) + "\n\n");
+              shape_text(config.task, config.model.name, shape) + "\n\n");
   const auto [normal, best] = tuner.run();
 
   io::ProfileEntry entry =
@@ -187,7 +187,7 @@ int run_tune(const TuneOptions& options) {
   entry.plan = best.candidate.plan;
   entry.row_tile = best.candidate.row_tile;
   entry.vocab_tile = best.candidate.vocab_tile;
-  entry.task = io::name_of(config.task);
+  entry.task = config.task;
   entry.default_s = normal.median_s;
   entry.tuned_s = best.median_s;
   // Another tune may have written the file meanwhile.
