@@ -115,7 +115,7 @@ HEADER = [
 
 
 # Names that a build, a CPU or a version of Highway may lack.
-GEMM_BACKENDS = ["auto", "openblas", "onednn", "amx", "amx_float32", "amx_float32_two_terms", "bfmmla"]
+GEMM_BACKENDS = ["auto", "openblas", "onednn", "amx", "bfmmla"]
 SIMD_TARGETS = ["auto", "plain", "AVX2", "AVX3", "AVX3_DL", "AVX3_ZEN4", "AVX3_SPR", "NEON", "NEON_BF16", "SVE", "SVE2"]
 
 

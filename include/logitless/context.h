@@ -64,10 +64,8 @@ struct ContextOptions {
   /// blocks.
   int64_t row_block = 0;
   /// "auto" (the first of gemm_backends()) or one of them. "amx" multiplies bfloat16 on the tile unit of an
-  /// Intel CPU by kernels of this library, where Linux lets a process use it; "amx_float32" also float32, as
-  /// three bfloat16 terms, no less exactly than others do, and "amx_float32_two_terms" as two, so that
-  /// products are off by 5e-6 of themselves; neither was ever timed. "bfmmla" multiplies bfloat16 by an
-  /// instruction of Arm's CPUs, and was never timed on one. "onednn" is there where oneDNN, if the build
+  /// Intel CPU by kernels of this library, where Linux lets a process use it. "bfmmla" multiplies bfloat16 by
+  /// an instruction of Arm's CPUs, and was never timed on one. "onednn" is there where oneDNN, if the build
   /// found it, is the faster library: for bfloat16 on AMD's AVX512-BF16 and on AMX, and for float32 where
   /// OpenBLAS's kernels are narrower than the CPU. "openblas" is OpenBLAS alone. All others leave float32 to
   /// the faster of the two, and float64 to OpenBLAS.

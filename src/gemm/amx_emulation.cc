@@ -4,7 +4,7 @@
 //   even = odd = 0;  for k = 0 .. 15:  even += a[2k] b[2k],  odd += a[2k + 1] b[2k + 1];  C += even + odd
 // where each += rounds once, to nearest even (the products are fused), operands below 2^-126 are zeros, and
 // so are results that would be below it once rounded. (Intel's Intrinsics Guide adds all products to C, one
-// after the other; docs/numerics.md has a bound for that, too.) The thread rounds to nearest, as threads do.
+// after the other; docs/numerics.md bounds sums in any order.) The thread rounds to nearest, as threads do.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -155,7 +155,7 @@ struct EmulatedTiles {
 
 // Puts element (i, p) of a panel where place(i, p) says, within the tile of its step and half of the edge.
 template <class Place>
-void pack(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel, const Place& place) {
+void pack(const View& view, int64_t edges, int64_t depth, uint16_t* panel, const Place& place) {
   for (int64_t step = 0; step < depth; step += kStep, panel += kStepElements) {
     for (int64_t i = 0; i < kPanel; ++i) {
       for (int64_t p = 0; p < kStep; ++p) {
@@ -167,35 +167,17 @@ void pack(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* pa
   }
 }
 
-void pack_a(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void pack_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   pack(view, edges, depth, panel, [](int64_t i, int64_t p) { return i * kStep + p; });
 }
 
-void pack_b(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void pack_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   pack(view, edges, depth, panel, [](int64_t i, int64_t p) { return p / 2 * 2 * kColumns + 2 * i + p % 2; });
-}
-
-void split(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms) {
-  for (int64_t row = 0; row < rows; ++row) split_row(from + row * stride, columns, terms + row * kStep);
-}
-
-void add_terms(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
-               int64_t ldc, bool accumulate) {
-  for (int64_t row = 0; row < rows; ++row, high += stride, low += stride, c += ldc) {
-    add_terms_of_row(high, low, columns, c, accumulate);
-  }
 }
 
 void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate) {
   EmulatedTiles tiles;
-  multiply_block(tiles, a, b, steps, kStepElements, c, ldc, accumulate);
-}
-
-void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t terms, float* high, float* low,
-                    int64_t stride, bool accumulate) {
-  EmulatedTiles tiles;
-  multiply_block(tiles, a, b, steps, terms * kStepElements, high, stride, accumulate);
-  multiply_low_block(tiles, a, b, steps, terms, low, stride, accumulate);
+  multiply_block(tiles, a, b, steps, c, ldc, accumulate);
 }
 
 }  // namespace
@@ -212,10 +194,7 @@ const TileUnit& emulated_unit() {
                                     .pack_b = pack_b,
                                     .begin = nothing,
                                     .end = nothing,
-                                    .multiply = multiply,
-                                    .split = split,
-                                    .multiply_terms = multiply_terms,
-                                    .add_terms = add_terms};
+                                    .multiply = multiply};
   return unit;
 }
 

@@ -102,8 +102,7 @@ LOGITLESS_TARGET_AVX512 inline void load_pairs(const uint16_t* from, int64_t str
 
 // Packs rows that stand one after the other along the depth.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_depth(const View<uint16_t>& view, int64_t edges, int64_t depth,
-                                              uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void pack_along_depth(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep) {
     for (int64_t i = 0; i < kPanel; i += kTileRows, panel += kTileElements) {
       Pairs tile;
@@ -116,8 +115,7 @@ LOGITLESS_TARGET_AVX512 void pack_along_depth(const View<uint16_t>& view, int64_
 
 // Packs what stands one after the other along C's edge.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_edge(const View<uint16_t>& view, int64_t edges, int64_t depth,
-                                             uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void pack_along_edge(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep, panel += kStepElements) {
     Pairs left, right;
     load_pairs(view.data + p * view.depth, view.depth, edges, depth - p, left, right);
@@ -130,65 +128,14 @@ LOGITLESS_TARGET_AVX512 void pack_along_edge(const View<uint16_t>& view, int64_t
   }
 }
 
-void pack_a(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void pack_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   if (view.depth == 1) return pack_along_depth<false>(view, edges, depth, panel);
   pack_along_edge<true>(view, edges, depth, panel);
 }
 
-void pack_b(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void pack_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   if (view.depth == 1) return pack_along_depth<true>(view, edges, depth, panel);
   pack_along_edge<false>(view, edges, depth, panel);
-}
-
-// 32 floats, in order.
-struct Floats {
-  __m512 low, high;
-};
-
-// Rounds as rounded_bfloat16() does, whatever mode the thread has set.
-LOGITLESS_TARGET_AVX512 inline __m512i round_to_bfloat16(const Floats& x) {
-  return (__m512i)_mm512_cvtne2ps_pbh(x.high, x.low);
-}
-
-LOGITLESS_TARGET_AVX512 inline __m512 widen(__m256i x) {
-  return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
-}
-
-LOGITLESS_TARGET_AVX512 inline Floats rest_of(const Floats& x, __m512i rounded) {
-  return {_mm512_sub_ps(x.low, widen(_mm512_castsi512_si256(rounded))),
-          _mm512_sub_ps(x.high, widen(_mm512_extracti64x4_epi64(rounded, 1)))};
-}
-
-LOGITLESS_TARGET_AVX512 inline bool any_unrounded(const Floats& x) {
-  const __m512i magnitude = _mm512_set1_epi32(0x7fffffff), first = _mm512_set1_epi32(kFirstUnrounded);
-  const __m512i low = _mm512_and_si512(_mm512_castps_si512(x.low), magnitude);
-  const __m512i high = _mm512_and_si512(_mm512_castps_si512(x.high), magnitude);
-  return _mm512_cmpge_epu32_mask(_mm512_max_epu32(low, high), first) != 0;
-}
-
-LOGITLESS_TARGET_AVX512 void split(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms) {
-  const __mmask32 there = first(columns);
-  const auto low = static_cast<__mmask16>(there), high = static_cast<__mmask16>(there >> 16);
-  for (int64_t row = 0; row < rows; ++row, from += stride, terms += kStep) {
-    const Floats x = {_mm512_maskz_loadu_ps(low, from), _mm512_maskz_loadu_ps(high, from + 16)};
-    if (any_unrounded(x)) {
-      split_row(from, columns, terms);
-      continue;
-    }
-    const __m512i one = round_to_bfloat16(x);
-    const Floats rest = rest_of(x, one);
-    const __m512i two = round_to_bfloat16(rest);
-    _mm512_mask_storeu_epi16(terms, there, one);
-    _mm512_mask_storeu_epi16(terms + kStepElements, there, two);
-    _mm512_mask_storeu_epi16(terms + 2 * kStepElements, there, round_to_bfloat16(rest_of(rest, two)));
-  }
-}
-
-LOGITLESS_TARGET_AVX512 void add_terms(const float* high, const float* low, int64_t stride, int64_t rows,
-                                       int64_t columns, float* c, int64_t ldc, bool accumulate) {
-  for (int64_t row = 0; row < rows; ++row, high += stride, low += stride, c += ldc) {
-    add_terms_of_row(high, low, columns, c, accumulate);
-  }
 }
 
 // The tiles are registers of the CPU. Any memory may be what an instruction reads, or writes.
@@ -228,14 +175,7 @@ void end() { __asm__ volatile("tilerelease"); }
 
 void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate) {
   CpuTiles tiles;
-  multiply_block(tiles, a, b, steps, kStepElements, c, ldc, accumulate);
-}
-
-void multiply_terms(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t terms, float* high, float* low,
-                    int64_t stride, bool accumulate) {
-  CpuTiles tiles;
-  multiply_block(tiles, a, b, steps, terms * kStepElements, high, stride, accumulate);
-  multiply_low_block(tiles, a, b, steps, terms, low, stride, accumulate);
+  multiply_block(tiles, a, b, steps, c, ldc, accumulate);
 }
 
 }  // namespace
@@ -251,10 +191,7 @@ const TileUnit* cpu_unit() {
                                     .pack_b = pack_b,
                                     .begin = begin,
                                     .end = end,
-                                    .multiply = multiply,
-                                    .split = split,
-                                    .multiply_terms = multiply_terms,
-                                    .add_terms = add_terms};
+                                    .multiply = multiply};
   return &unit;
 }
 

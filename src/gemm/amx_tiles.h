@@ -13,10 +13,11 @@ using tiles::kStep;
 using tiles::kStepElements;
 using tiles::TileUnit;
 using tiles::View;
+using tiles::widened_bfloat16;
 
 /// Returns the CPU's unit; null in builds for CPUs without one.
 const TileUnit* cpu_unit();
-/// Returns whether the CPU can run pack_a(), pack_b(), split() and add_terms() of that unit (AVX-512).
+/// Returns whether the CPU can run pack_a() and pack_b() of that unit (AVX-512).
 bool cpu_can_pack();
 /// Asks the system once for the unit's state; returns whether the CPU has it and the process may use it.
 bool cpu_unit_available();

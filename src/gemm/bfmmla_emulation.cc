@@ -98,7 +98,7 @@ Floats with_products(Floats c, const float* a, const float* b) {
   return c;
 }
 
-void pack(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void pack(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   for (int64_t step = 0; step < depth; step += kStep, panel += kStepElements) {
     for (int64_t i = 0; i < kPanel; ++i) {
       for (int64_t p = 0; p < kStep; ++p) {
@@ -138,10 +138,7 @@ const TileUnit& emulated_unit() {
                                     .pack_b = pack,
                                     .begin = nothing,
                                     .end = nothing,
-                                    .multiply = multiply,
-                                    .split = nullptr,
-                                    .multiply_terms = nullptr,
-                                    .add_terms = nullptr};
+                                    .multiply = multiply};
   return unit;
 }
 

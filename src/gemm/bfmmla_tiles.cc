@@ -63,7 +63,7 @@ void pack_along_edge(const uint16_t* from, int64_t stride, uint16_t* step) {
   }
 }
 
-void pack(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void pack(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep, panel += kStepElements) {
     const uint16_t* from = view.data + p * view.depth;
     const int64_t there = std::min(kStep, depth - p);
@@ -153,10 +153,7 @@ const TileUnit* cpu_unit() {
                                     .pack_b = pack,
                                     .begin = nothing,
                                     .end = nothing,
-                                    .multiply = multiply,
-                                    .split = nullptr,
-                                    .multiply_terms = nullptr,
-                                    .add_terms = nullptr};
+                                    .multiply = multiply};
   return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0 ? &unit : nullptr;
 }
 

@@ -19,6 +19,7 @@ using tiles::kStep;
 using tiles::kStepElements;
 using tiles::TileUnit;
 using tiles::View;
+using tiles::widened_bfloat16;
 
 inline constexpr int64_t kTileEdge = 2;   // rows or columns
 inline constexpr int64_t kTileDepth = 4;  // elements of each

@@ -18,9 +18,6 @@ std::vector<const Backend*> backends() {
   for (const Backend* tiles : {bfmmla_backend(), amx_backend()}) {
     if (tiles) found.insert(found.begin(), tiles);
   }
-  for (const Backend* unmeasured : {amx_float32_backend(), amx_float32_two_terms_backend()}) {
-    if (unmeasured) found.push_back(unmeasured);
-  }
   return found;
 }
 

@@ -8,7 +8,6 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 #include "core/integers.h"
 #include "core/parallel.h"
@@ -36,102 +35,60 @@ constexpr int64_t kDepth = 288;
 constexpr int64_t kPacked = 384 * 1024;
 // Fewer columns would not be worth the panels of A that are packed for them.
 constexpr int64_t kLeastColumns = 128;
-// Products of terms are summed over at most so much of the depth (the hidden size of a small model) before
-// they are added to C: so no sum is long, and reading and writing C takes a few per cent of the time.
-constexpr int64_t kSumDepth = 576;
+constexpr int64_t kBlockElements = kPanel * kPanel;
 
-/// The sizes of what a product packs of elements with so many terms: one of bfloat16, more of float32.
-struct Sizes {
-  int64_t terms;
+// Parts of the depth are equal up to a step.
+int64_t part_of(int64_t depth) { return round_up(div_up(depth, div_up(depth, kDepth)), kStep); }
 
-  // Parts of the depth are equal up to a step.
-  int64_t most_of_part() const { return kDepth / terms / kStep * kStep; }
-  int64_t part_of(int64_t depth) const { return round_up(div_up(depth, div_up(depth, most_of_part())), kStep); }
-  int64_t parts_of_sum() const { return kSumDepth / most_of_part(); }
+int64_t panel_elements(int64_t depth) { return kPanel * round_up(depth, kStep); }
 
-  // So many bfloat16 a row of a panel has.
-  int64_t row_elements(int64_t depth) const { return round_up(depth, kStep) * terms; }
-  int64_t panel_elements(int64_t depth) const { return kPanel * row_elements(depth); }
+// So many columns of B are packed at once, over its whole depth.
+int64_t packed_columns(int64_t n, int64_t k) {
+  const int64_t most = std::max(kPacked / round_up(k, kStep) / kPanel * kPanel, kLeastColumns);
+  return std::min(round_up(n, kPanel), most);
+}
 
-  // So many columns of B are packed at once, over its whole depth.
-  int64_t packed_columns(int64_t n, int64_t k) const {
-    const int64_t most = std::max(kPacked / row_elements(k) / kPanel * kPanel, kLeastColumns);
-    return std::min(round_up(n, kPanel), most);
-  }
-
-  // These are at least what a product with a smaller n or k needs.
-  int64_t most_columns(int64_t n) const { return std::min(round_up(n, kPanel), kPacked / row_elements(1)); }
-  int64_t a_elements(int64_t k) const { return panel_elements(std::min(k, most_of_part())); }
-  int64_t b_elements(int64_t n, int64_t k) const {
-    return std::min(most_columns(n) * row_elements(k), std::max(kPacked, kLeastColumns * row_elements(k)));
-  }
-  int64_t sum_elements(int64_t n) const { return terms == 1 ? kPanel * kPanel : 2 * kPanel * most_columns(n); }
-};
+// These are at least what a product with a smaller n or k needs.
+int64_t a_elements(int64_t k) { return panel_elements(std::min(k, kDepth)); }
+int64_t b_elements(int64_t n, int64_t k) {
+  const int64_t depth = round_up(k, kStep);
+  const int64_t most_columns = std::min(round_up(n, kPanel), kPacked / kStep);
+  return std::min(most_columns * depth, std::max(kPacked, kLeastColumns * depth));
+}
 
 /// What a product has in scratch.
 struct Packed {
   static constexpr size_t kAlignment = 64;
 
-  uint16_t* a;  // a panel of part_of()
-  uint16_t* b;  // the panels of packed_columns()
-  float* sums;  // a block of C, where the edge of C is inside of it; of terms, two strips of packed_columns()
+  uint16_t* a;   // a panel of part_of()
+  uint16_t* b;   // the panels of packed_columns()
+  float* block;  // of C, where the edge of C is inside of it
 
-  static size_t bytes(const Sizes& sizes, int64_t n, int64_t k) {
-    return static_cast<size_t>(sizes.a_elements(k) + sizes.b_elements(n, k)) * sizeof(uint16_t) +
-           static_cast<size_t>(sizes.sum_elements(n)) * sizeof(float) + kAlignment;
+  static size_t bytes(int64_t n, int64_t k) {
+    return static_cast<size_t>(a_elements(k) + b_elements(n, k)) * sizeof(uint16_t) +
+           static_cast<size_t>(kBlockElements) * sizeof(float) + kAlignment;
   }
 
-  Packed(void* scratch, const Sizes& sizes, int64_t n, int64_t k) {
-    size_t space = bytes(sizes, n, k);
+  Packed(void* scratch, int64_t n, int64_t k) {
+    size_t space = bytes(n, k);
     a = static_cast<uint16_t*>(std::align(kAlignment, space - kAlignment, scratch, space));
-    b = a + sizes.a_elements(k);
-    sums = reinterpret_cast<float*>(b + sizes.b_elements(n, k));
+    b = a + a_elements(k);
+    block = reinterpret_cast<float*>(b + b_elements(n, k));
   }
 };
 
-// T is uint16_t for bfloat16, and float.
-template <class T>
-View<T> view_of_a(const Operand& a) {
-  const auto* data = static_cast<const T*>(a.data);
-  return a.transposed ? View<T>{data, 1, a.stride} : View<T>{data, a.stride, 1};
+View view_of_a(const Operand& a) {
+  const auto* data = static_cast<const uint16_t*>(a.data);
+  return a.transposed ? View{data, 1, a.stride} : View{data, a.stride, 1};
 }
 
-template <class T>
-View<T> view_of_b(const Operand& b) {
-  const auto* data = static_cast<const T*>(b.data);
-  return b.transposed ? View<T>{data, b.stride, 1} : View<T>{data, 1, b.stride};
+View view_of_b(const Operand& b) {
+  const auto* data = static_cast<const uint16_t*>(b.data);
+  return b.transposed ? View{data, b.stride, 1} : View{data, 1, b.stride};
 }
 
-template <class T>
-View<T> at(const View<T>& view, int64_t edge, int64_t depth) {
+View at(const View& view, int64_t edge, int64_t depth) {
   return {view.data + edge * view.edge + depth * view.depth, view.edge, view.depth};
-}
-
-using Pack = decltype(TileUnit::pack_a);
-
-// These pack a panel of either operand with one of the unit's functions.
-void pack_panel(const TileUnit&, int64_t, Pack pack, const View<uint16_t>& view, int64_t edges, int64_t depth,
-                uint16_t* panel) {
-  pack(view, edges, depth, panel);
-}
-// Each step has its terms one after the other, so that one panel serves all products.
-void pack_panel(const TileUnit& unit, int64_t term_count, Pack pack, const View<float>& view, int64_t edges,
-                int64_t depth, uint16_t* panel) {
-  alignas(64) uint16_t terms[kTerms * kStepElements];
-  const bool along_depth = view.depth == 1;
-  for (int64_t step = 0; step < depth; step += kStep) {
-    const int64_t there = std::min(kStep, depth - step);
-    const float* from = view.data + step * view.depth;
-    if (along_depth) {
-      unit.split(from, view.edge, edges, there, terms);
-    } else {
-      unit.split(from, view.depth, there, edges, terms);
-    }
-    for (int64_t t = 0; t < term_count; ++t, panel += kStepElements) {
-      const uint16_t* term = terms + t * kStepElements;
-      pack(along_depth ? View<uint16_t>{term, kStep, 1} : View<uint16_t>{term, 1, kStep}, edges, there, panel);
-    }
-  }
 }
 
 void copy_block(const float* from, int64_t from_stride, int64_t rows, int64_t columns, float* to, int64_t to_stride) {
@@ -148,67 +105,54 @@ void multiply_block(const TileUnit& unit, const uint16_t* a, const uint16_t* b, 
 
 // Packs columns [begin, begin + columns) of B: the panels of the first part of the depth, then of the next.
 // What it reads stands together: steps of all panels where rows of B do, else whole panels.
-template <class T>
-void pack_columns(const TileUnit& unit, const Sizes& sizes, const Product<float>& p, int64_t begin, int64_t columns,
-                  uint16_t* out) {
-  const View<T> b = view_of_b<T>(p.b);
-  const int64_t part = sizes.part_of(p.k);
+void pack_columns(const TileUnit& unit, const Product<float>& p, int64_t begin, int64_t columns, uint16_t* out) {
+  const View b = view_of_b(p.b);
+  const int64_t part = part_of(p.k);
   for (int64_t k = 0; k < p.k; k += part) {
     const int64_t end = std::min(part, p.k - k);
     const int64_t at_once = b.edge == 1 ? kStep : end;
     for (int64_t step = 0; step < end; step += at_once) {
       const int64_t depth = std::min(at_once, end - step);
       for (int64_t n = 0; n < columns; n += kPanel) {
-        pack_panel(unit, sizes.terms, unit.pack_b, at(b, begin + n, k + step), std::min(kPanel, columns - n), depth,
-                   out + n / kPanel * sizes.panel_elements(end) + sizes.panel_elements(step));
+        unit.pack_b(at(b, begin + n, k + step), std::min(kPanel, columns - n), depth,
+                    out + n / kPanel * panel_elements(end) + panel_elements(step));
       }
     }
-    out += div_up(columns, kPanel) * sizes.panel_elements(end);
+    out += div_up(columns, kPanel) * panel_elements(end);
   }
 }
 
 // Returns where pack_rows() has put the rows from m on, at depth k; null where it has not.
-const uint16_t* panel_of_rows(const Sizes& sizes, const Product<float>& p, int64_t m, int64_t k) {
+const uint16_t* panel_of_rows(const Product<float>& p, int64_t m, int64_t k) {
   if (!p.a.packed) return nullptr;
-  return static_cast<const uint16_t*>(p.a.packed) + m / kPanel * sizes.panel_elements(p.k) + sizes.panel_elements(k);
+  return static_cast<const uint16_t*>(p.a.packed) + m / kPanel * panel_elements(p.k) + panel_elements(k);
 }
 
 // A panel of A is packed just before it is used, and stays in L1 while the panels of B come by from L2; the
-// strip of C that both make stays in L2 until its sums are complete, and so do the strips of sums of terms.
-template <class T>
-void multiply_tiles(const TileUnit& unit, const Sizes& sizes, const Product<float>& p, void* scratch) {
+// strip of C that both make stays in L2 until its sums are complete.
+void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch) {
   const tiles::Ready ready(unit);
-  const View<T> a = view_of_a<T>(p.a);
-  const Packed packed(scratch, sizes, p.n, p.k);
-  const int64_t part = sizes.part_of(p.k);
-  const int64_t most_columns = sizes.packed_columns(p.n, p.k);
-  float* const high = packed.sums;
-  float* const low = high + kPanel * most_columns;
+  const View a = view_of_a(p.a);
+  const Packed packed(scratch, p.n, p.k);
+  const int64_t part = part_of(p.k);
+  const int64_t most_columns = packed_columns(p.n, p.k);
   for (int64_t column = 0; column < p.n; column += most_columns) {
     const int64_t columns = std::min(most_columns, p.n - column);
-    pack_columns<T>(unit, sizes, p, column, columns, packed.b);
+    pack_columns(unit, p, column, columns, packed.b);
     for (int64_t m = 0; m < p.m; m += kPanel) {
       const int64_t rows = std::min(kPanel, p.m - m);
       float* const strip = p.c + m * p.ldc + column;
       const uint16_t* b = packed.b;
-      for (int64_t k = 0, sum_begin = 0; k < p.k; k += part) {
+      for (int64_t k = 0; k < p.k; k += part) {
         const int64_t depth = std::min(part, p.k - k), steps = div_up(depth, kStep);
-        const uint16_t* panel = panel_of_rows(sizes, p, m, k);
+        const uint16_t* panel = panel_of_rows(p, m, k);
         if (!panel) {
-          pack_panel(unit, sizes.terms, unit.pack_a, at(a, m, k), rows, depth, packed.a);
+          unit.pack_a(at(a, m, k), rows, depth, packed.a);
           panel = packed.a;
         }
-        for (int64_t n = 0; n < columns; n += kPanel, b += sizes.panel_elements(depth)) {
-          if constexpr (std::is_same_v<T, float>) {
-            unit.multiply_terms(panel, b, steps, sizes.terms, high + n, low + n, most_columns, k > sum_begin);
-          } else {
-            multiply_block(unit, panel, b, steps, rows, std::min(kPanel, columns - n), strip + n, p.ldc,
-                           p.accumulate || k > 0, packed.sums);
-          }
-        }
-        if (std::is_same_v<T, float> && (k + depth == p.k || k + part == sum_begin + sizes.parts_of_sum() * part)) {
-          unit.add_terms(high, low, most_columns, rows, columns, strip, p.ldc, p.accumulate || sum_begin > 0);
-          sum_begin = k + part;
+        for (int64_t n = 0; n < columns; n += kPanel, b += panel_elements(depth)) {
+          multiply_block(unit, panel, b, steps, rows, std::min(kPanel, columns - n), strip + n, p.ldc,
+                         p.accumulate || k > 0, packed.block);
         }
       }
     }
@@ -225,11 +169,11 @@ Product<float> columns_of(const Product<float>& p, int64_t begin, int64_t end) {
 }
 
 // Returns the part that makes rows [begin, end).
-Product<float> rows_of(const Sizes& sizes, const Product<float>& p, int64_t begin, int64_t end) {
+Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
   Product<float> out = p;
   out.m = end - begin;
   out.a.data = core::element(p.a.data, p.a.dtype, begin * (p.a.transposed ? 1 : p.a.stride));
-  out.a.packed = panel_of_rows(sizes, p, begin, 0);
+  out.a.packed = panel_of_rows(p, begin, 0);
   out.c = p.c + begin * p.ldc;
   return out;
 }
@@ -248,9 +192,7 @@ class TileBackend final : public Delegating {
   using Delegating::multiply;
   using Delegating::multiply_parallel;
 
-  /// Float32 is multiplied as so many terms; 0: by another library.
-  TileBackend(const char* name, const TileUnit& unit, int64_t float32_terms)
-      : Delegating(float32_backend()), name_(name), unit_(unit), float32_terms_(float32_terms) {}
+  TileBackend(const char* name, const TileUnit& unit) : Delegating(float32_backend()), name_(name), unit_(unit) {}
 
   const char* name() const override { return name_; }
   Description describe() const override {
@@ -267,15 +209,11 @@ class TileBackend final : public Delegating {
     return is_native(a, b) ? name() : others_.library_of(a, b);
   }
 
-  // Float32 has three or six products for one; this is an estimate, because they were never timed.
   double flops_per_byte(DType a, DType b) const override {
-    if (!is_native(a, b)) return others_.flops_per_byte(a, b);
-    if (a == DType::kBFloat16) return unit_.flops_per_byte;
-    return unit_.flops_per_byte / (float32_terms_ == kTerms ? 6 : 3);
+    return is_native(a, b) ? unit_.flops_per_byte : others_.flops_per_byte(a, b);
   }
-
   int64_t few_rows(DType a, DType b) const override {
-    return is_native(a, b) && a == DType::kBFloat16 ? unit_.few_rows : others_.few_rows(a, b);
+    return is_native(a, b) ? unit_.few_rows : others_.few_rows(a, b);
   }
   int64_t tile_entries(DType a, DType b, bool logits_stay) const override {
     return is_native(a, b) ? unit_.tile_entries : others_.tile_entries(a, b, logits_stay);
@@ -287,39 +225,37 @@ class TileBackend final : public Delegating {
   }
 
   size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
-    return is_native(a, b) ? Packed::bytes(sizes_of(a), n, k) : others_.scratch_bytes(m, n, k, a, b);
+    return is_native(a, b) ? Packed::bytes(n, k) : others_.scratch_bytes(m, n, k, a, b);
   }
 
   size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const override {
     if (!is_native(a, b)) return others_.packed_rows_bytes(rows, depth, a, b);
-    return static_cast<size_t>(div_up(rows, kPanel) * sizes_of(a).panel_elements(depth)) * sizeof(uint16_t);
+    return static_cast<size_t>(div_up(rows, kPanel) * panel_elements(depth)) * sizeof(uint16_t);
   }
   void pack_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
                  void* to) const override {
     if (!is_native(a.dtype, b)) return others_.pack_rows(a, b, rows, depth, kernels, to);
-    if (a.dtype == DType::kBFloat16) {
-      pack_panels(view_of_a<uint16_t>(a), rows, depth, sizes_of(a.dtype), static_cast<uint16_t*>(to));
-    } else {
-      pack_panels(view_of_a<float>(a), rows, depth, sizes_of(a.dtype), static_cast<uint16_t*>(to));
+    auto* panel = static_cast<uint16_t*>(to);
+    for (int64_t m = 0; m < rows; m += kPanel, panel += panel_elements(depth)) {
+      unit_.pack_a(at(view_of_a(a), m, 0), std::min(kPanel, rows - m), depth, panel);
     }
   }
 
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply(p, kernels, scratch);
-    if (!write_empty(p)) multiply_native(p, scratch);
+    if (!write_empty(p)) multiply_tiles(unit_, p, scratch);
   }
 
   size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
     if (!is_native(a, b)) return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
-    return static_cast<size_t>(threads) * Packed::bytes(sizes_of(a), n, k);
+    return static_cast<size_t>(threads) * Packed::bytes(n, k);
   }
   // Each thread takes columns or rows of C, whichever there are more of.
   void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
                          int threads) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);
     if (write_empty(p)) return;
-    const Sizes sizes = sizes_of(p.a.dtype);
-    const size_t bytes = Packed::bytes(sizes, p.n, p.k);
+    const size_t bytes = Packed::bytes(p.n, p.k);
     const int64_t edge = std::max(p.m, p.n);
     const int64_t parts = std::min<int64_t>(threads, div_up(edge, kPanel));
     const int64_t most = round_up(div_up(edge, parts), kPanel);
@@ -327,7 +263,7 @@ class TileBackend final : public Delegating {
       const int64_t begin = std::min(edge, part * most), end = std::min(edge, begin + most);
       if (begin == end) return;
       auto* own = static_cast<std::byte*>(scratch) + static_cast<size_t>(part) * bytes;
-      multiply_native(p.n >= p.m ? columns_of(p, begin, end) : rows_of(sizes, p, begin, end), own);
+      multiply_tiles(unit_, p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end), own);
     });
   }
 
@@ -336,29 +272,10 @@ class TileBackend final : public Delegating {
   }
 
  private:
-  bool is_native(DType a, DType b) const {
-    return a == b && (a == DType::kBFloat16 || (float32_terms_ > 0 && a == DType::kFloat32));
-  }
-  Sizes sizes_of(DType dtype) const { return {dtype == DType::kBFloat16 ? 1 : float32_terms_}; }
-
-  void multiply_native(const Product<float>& p, void* scratch) const {
-    if (p.a.dtype == DType::kBFloat16) {
-      multiply_tiles<uint16_t>(unit_, sizes_of(p.a.dtype), p, scratch);
-    } else {
-      multiply_tiles<float>(unit_, sizes_of(p.a.dtype), p, scratch);
-    }
-  }
-
-  template <class T>
-  void pack_panels(const View<T>& a, int64_t rows, int64_t depth, const Sizes& sizes, uint16_t* panel) const {
-    for (int64_t m = 0; m < rows; m += kPanel, panel += sizes.panel_elements(depth)) {
-      pack_panel(unit_, sizes.terms, unit_.pack_a, at(a, m, 0), std::min(kPanel, rows - m), depth, panel);
-    }
-  }
+  static bool is_native(DType a, DType b) { return a == DType::kBFloat16 && b == DType::kBFloat16; }
 
   const char* name_;
   const TileUnit& unit_;
-  int64_t float32_terms_;
 };
 
 const TileUnit* amx_unit() {
@@ -376,25 +293,13 @@ const TileUnit* bfmmla_unit() {
 
 const Backend* amx_backend() {
   if (!amx_unit()) return nullptr;
-  static const TileBackend backend("amx", *amx_unit(), 0);
-  return &backend;
-}
-
-const Backend* amx_float32_backend() {
-  if (!amx_unit()) return nullptr;
-  static const TileBackend backend("amx_float32", *amx_unit(), kTerms);
-  return &backend;
-}
-
-const Backend* amx_float32_two_terms_backend() {
-  if (!amx_unit()) return nullptr;
-  static const TileBackend backend("amx_float32_two_terms", *amx_unit(), 2);
+  static const TileBackend backend("amx", *amx_unit());
   return &backend;
 }
 
 const Backend* bfmmla_backend() {
   if (!bfmmla_unit()) return nullptr;
-  static const TileBackend backend("bfmmla", *bfmmla_unit(), 0);
+  static const TileBackend backend("bfmmla", *bfmmla_unit());
   return &backend;
 }
 

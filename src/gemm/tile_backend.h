@@ -17,20 +17,4 @@ const Backend* amx_backend();
 /// was tested on an emulated CPU, and never timed on one.
 const Backend* bfmmla_backend();
 
-/// Returns the backend "amx_float32", which is "amx" and multiplies float32 by float32 on the unit, too, each
-/// element as three bfloat16 terms (bfloat16_terms.h). It was never run on such a unit, so nobody gets it who
-/// does not ask for it. Of an element c = Σ a_p b_p of a product of depth k, with S = Σ |a_p b_p| < 2^127 and
-/// u = 2^-24:
-///   - its error is at most (min(k, 40) + k / 576 + 2) u S, where that of a float32 product is bounded by k u S,
-///     plus 2^-126 (8 (k + 2) + 1.02 Σ (|a_p| + |b_p|)), because the unit knows no denormal numbers (the
-///     derivation is in docs/numerics.md). What c held adds (k / 576 + 1) u of itself;
-///   - its bits depend on its row of A, its column of B and k;
-///   - it is infinite or NaN where float32's is, but for an infinity times a denormal number, which is NaN.
-///     A sum that comes within 2^-6 of the largest float32 may be infinite, too.
-const Backend* amx_float32_backend();
-
-/// Returns the backend "amx_float32_two_terms", which does the same with two terms of each element and three
-/// products: half the work, for an error of up to 2^-15 (1 + 2^-18) S more, and k / 512 in place of k / 576.
-const Backend* amx_float32_two_terms_backend();
-
 }  // namespace logitless::gemm

@@ -4,9 +4,8 @@
 // the depth is the unit's own affair.
 #pragma once
 
+#include <bit>
 #include <cstdint>
-
-#include "gemm/bfloat16_terms.h"
 
 namespace logitless::gemm::tiles {
 
@@ -15,11 +14,12 @@ inline constexpr int64_t kPanel = 32;
 inline constexpr int64_t kStep = 32;
 inline constexpr int64_t kStepElements = kPanel * kStep;  // of one panel
 
+inline float widened_bfloat16(uint16_t x) { return std::bit_cast<float>(static_cast<uint32_t>(x) << 16); }
+
 /// Where an operand's elements stand: element (i, p), with i along C's edge and p along the depth, is
 /// data[i * edge + p * depth]. One of the two is 1.
-template <class T>
 struct View {
-  const T* data = nullptr;
+  const uint16_t* data = nullptr;
   int64_t edge = 0;
   int64_t depth = 0;
 };
@@ -38,8 +38,8 @@ struct TileUnit {
 
   /// These pack `edges` (at most kPanel) x `depth` elements into [div_up(depth, kStep), kStepElements], with
   /// zeros where there are none. A panel begins at a cache line.
-  void (*pack_a)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
-  void (*pack_b)(const View<uint16_t>& view, int64_t edges, int64_t depth, uint16_t* panel);
+  void (*pack_a)(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
+  void (*pack_b)(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
 
   /// The calling thread is ready for products from begin() to end().
   void (*begin)();
@@ -49,22 +49,6 @@ struct TileUnit {
   /// the sum of its steps in their order, each of which the instruction sums: its bits depend on its row and
   /// column.
   void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
-
-  // The others are null where the unit is not for float32.
-
-  /// Writes the terms (terms_of()) of `rows` x `columns` elements, at most kPanel x kStep, whose rows are
-  /// `stride` apart. `terms` is [kTerms, kPanel, kStep] and begins at a cache line; the others stay.
-  void (*split)(const float* from, int64_t stride, int64_t rows, int64_t columns, uint16_t* terms);
-
-  /// multiply() of panels that have `terms` terms a step, one after the other: `high` sums the products 1·1,
-  /// and `low` the small ones, 1·3, 1·2, 2·2, 2·1 and 3·1 of three terms, or 1·2 and 2·1 of two. Both have
-  /// rows that are `stride` apart.
-  void (*multiply_terms)(const uint16_t* a, const uint16_t* b, int64_t steps, int64_t terms, float* high, float* low,
-                         int64_t stride, bool accumulate);
-  /// C [rows, columns] = high + low, plus C itself when `accumulate`. Where `high` is infinite or NaN, `low`
-  /// says nothing and is left out.
-  void (*add_terms)(const float* high, const float* low, int64_t stride, int64_t rows, int64_t columns, float* c,
-                    int64_t ldc, bool accumulate);
 };
 
 /// While this lives, the calling thread is ready for the unit's products.

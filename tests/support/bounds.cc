@@ -152,13 +152,10 @@ double sum_over_tokens(const oracle::Problem& problem, const Arithmetic& arithme
 
 Arithmetic arithmetic_for(DType inputs, const Context& context) {
   Arithmetic arithmetic = arithmetic_of_sums(inputs);
-  // What two terms leave out of a product is no rounding, but at most this part of it.
-  if (inputs == DType::kFloat32 && context.gemm_backend() == "amx_float32_two_terms") arithmetic.unit = 0x1p-15;
   // A bf16 × bf16 GEMM needs dL/dlogits in bf16 (float16 is always widened); backends without one widen and
   // keep them in fp32. Those that have one are named here, so that a new backend is held to the tighter
   // bounds.
-  static const std::set<std::string> narrow_gradients = {"amx", "amx_float32", "amx_float32_two_terms", "bfmmla",
-                                                         "onednn"};
+  static const std::set<std::string> narrow_gradients = {"amx", "bfmmla", "onednn"};
   if (inputs != DType::kBFloat16 || !narrow_gradients.contains(context.gemm_backend())) return arithmetic;
   // Rounding d in [2^e, 2^(e+1)) to the 8 bits of a bf16 leaves at most 2^(e-8). A second bf16 holds that,
   // and below 2^(e-8) it leaves at most 2^(e-17) in turn.

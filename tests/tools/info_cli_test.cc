@@ -2,6 +2,8 @@
 // What `logitless info` and a comparison say of the kernels that multiply.
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "cli_fixture.h"
 #include "gemm/openblas_core.h"
 #include "support/environment_variable.h"
@@ -68,6 +70,19 @@ TEST_F(InfoCliTest, NothingIsSaidOfACoreThatFits) {
   if (e["blas_core"] != best_) GTEST_SKIP() << "this OpenBLAS has no " << best_ << " kernels";
   EXPECT_EQ(e["gemm_float32"], "OpenBLAS (" + best_ + ")");
   for (const json& warning : e["warnings"]) EXPECT_FALSE(has(warning, "kernels (")) << warning;
+}
+
+TEST_F(CliTest, AnEmulatedTileUnitComesFirstAndIsWarnedOf) {
+  for (const auto& [variable, backend, unit] :
+       {std::tuple{"LOGITLESS_AMX", "amx", "AMX"}, std::tuple{"LOGITLESS_BFMMLA", "bfmmla", "BFMMLA"}}) {
+    const EnvironmentVariable emulated(variable, "emulated");
+    const Finished text = run({"info", "--json"});
+    ASSERT_EQ(text.exit_code(), 0) << text.err;
+    const json e = json::parse(text.out);
+    EXPECT_EQ(e["gemm_backend"], backend);
+    EXPECT_EQ(e["gemm_bf16"], std::string("logitless (") + unit + ", emulated)");
+    EXPECT_TRUE(has(e["warnings"].dump(), std::string(variable) + " is \\\"emulated\\\"")) << e["warnings"];
+  }
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What products on a tile unit are made of: the emulated instruction by cases worked out by hand, float32 as
-// three bfloat16 terms, and the packing of the CPU's unit and of the emulated one, byte by byte.
+// What products on a tile unit are made of: the emulated instruction by cases worked out by hand, and the
+// packing of the CPU's unit and of the emulated one, byte by byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -15,23 +14,19 @@
 #include <vector>
 
 #include "gemm/amx_tiles.h"
-#include "gemm/bfloat16_terms.h"
 
 namespace logitless::testing {
 namespace {
 
-using gemm::kTerms;
-using gemm::terms_of;
-using gemm::widened_bfloat16;
 using gemm::amx::kPanel;
 using gemm::amx::kStep;
 using gemm::amx::kStepElements;
 using gemm::amx::TileUnit;
 using gemm::amx::View;
+using gemm::amx::widened_bfloat16;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-constexpr float kMax = std::numeric_limits<float>::max();
 
 uint32_t bits_of(float x) { return std::bit_cast<uint32_t>(x); }
 uint16_t bfloat16_bits(float x) {
@@ -132,76 +127,6 @@ TEST(EmulatedTiles, AreFusedMultiplyAddsThatFlush) {
   }
 }
 
-std::array<double, kTerms> widened_terms(float x) {
-  const auto terms = terms_of(x);
-  return {widened_bfloat16(terms[0]), widened_bfloat16(terms[1]), widened_bfloat16(terms[2])};
-}
-
-TEST(BFloat16Terms, SumToTheNumberExactlyAndAreAsSmallAsTheirHeaderSays) {
-  std::mt19937_64 random(3);
-  for (int i = 0; i < 2'000'000; ++i) {
-    const auto exponent = static_cast<uint32_t>(127 - 103 + random() % (127 + 103 + 1));  // from 2^-103 on
-    const float x = std::bit_cast<float>(static_cast<uint32_t>(random() & 0x807fffff) | exponent << 23);
-    const auto [one, two, three] = widened_terms(x);
-    ASSERT_EQ(one + two + three, static_cast<double>(x)) << x;
-    const double power = std::ldexp(1.0, static_cast<int>(exponent) - 127),
-                 cut_off = std::abs(x) >= 0x1.ffp127f ? 2 : 1;
-    ASSERT_LE(std::abs(x - one), cut_off * power * 0x1p-8) << x;
-    ASSERT_LE(std::abs(two), cut_off * power * 0x1p-8) << x;
-    ASSERT_LE(std::abs(three), cut_off * power * 0x1p-17) << x;
-  }
-}
-
-TEST(BFloat16Terms, OfSpecialNumbers) {
-  const auto expect_terms = [](float x, float one, float two, float three) {
-    const auto terms = widened_terms(x);
-    EXPECT_EQ(terms[0], one) << x;
-    EXPECT_EQ(terms[1], two) << x;
-    EXPECT_EQ(terms[2], three) << x;
-    EXPECT_EQ(std::signbit(terms[0]), std::signbit(x)) << x;
-  };
-  expect_terms(0.0f, 0, 0, 0);
-  expect_terms(-0.0f, 0, 0, 0);
-  expect_terms(kInfinity, kInfinity, 0, 0);
-  expect_terms(-kInfinity, -kInfinity, 0, 0);
-  expect_terms(1 + 0x1p-8f, 1, 0x1p-8f, 0);  // half way, to even
-  expect_terms(1 + 0x1.8p-7f, 1 + 0x1p-6f, -0x1p-8f, 0);
-  expect_terms(kMax, 0x1.fep127f, 0x1p120f, -0x1p104f);
-  expect_terms(-kMax, -0x1.fep127f, -0x1p120f, 0x1p104f);
-  expect_terms(0x1.ffp127f, 0x1.fep127f, 0x1p119f + 0x1p119f - 0x1p119f, 0);
-  expect_terms(std::nextafter(0x1.ffp127f, 0.0f), 0x1.fep127f, 0x1p119f, -0x1p104f);
-  expect_terms(0x1.fffffcp-127f, 0, 0, 0);                      // denormal
-  expect_terms(0x1.01p-126f, 0x1.0p-126f, 0, 0);                // x2 would be denormal
-  expect_terms(0x1.018002p-112f, 0x1.02p-112f, -0x1p-121f, 0);  // x3 would be
-  for (const uint32_t bits : {0x7f800001u, 0xff800001u, 0x7fc00000u, 0xffffffffu}) {
-    const auto terms = terms_of(std::bit_cast<float>(bits));
-    EXPECT_TRUE(std::isnan(widened_bfloat16(terms[0])));
-    EXPECT_EQ(terms[1], 0);
-    EXPECT_EQ(terms[2], 0);
-  }
-}
-
-TEST(BFloat16Terms, AreOffByLessThanTheLeastNormalNumberWhereATermIsFlushed) {
-  std::mt19937_64 random(4);
-  for (int i = 0; i < 500'000; ++i) {
-    const auto exponent = static_cast<uint32_t>(random() % 30);
-    const float x = std::bit_cast<float>(static_cast<uint32_t>(random() & 0x807fffff) | exponent << 23);
-    const auto [one, two, three] = widened_terms(x);
-    ASSERT_LT(std::abs(one + two + three - x), 0x1p-126) << x;
-  }
-}
-
-// Numbers of every kind: one in eight is drawn from all bit patterns.
-std::vector<float> floats_of_every_kind(size_t count) {
-  std::mt19937_64 random(8);
-  std::vector<float> out(count);
-  for (float& x : out) {
-    x = random() % 8 == 0 ? std::bit_cast<float>(static_cast<uint32_t>(random()))
-                          : std::normal_distribution<float>()(random);
-  }
-  return out;
-}
-
 class PackingOfTheCpu : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -224,7 +149,7 @@ TEST_F(PackingOfTheCpu, WritesTheSameBytes) {
     for (const auto pack : {&TileUnit::pack_a, &TileUnit::pack_b}) {
       for (const int64_t edges : {1, 2, 15, 16, 17, 31, 32}) {
         for (const int64_t depth : {1, 2, 31, 32, 33, 63, 64, 100, 128}) {
-          const View<uint16_t> view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
+          const View view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
           const auto used = static_cast<size_t>((depth + kStep - 1) / kStep * kStepElements) * sizeof(uint16_t);
           std::memset(panels.get(), 0xcc, 2 * sizeof(Panel));
           (cpu.*pack)(view, edges, depth, panels[0].at);
@@ -233,33 +158,6 @@ TEST_F(PackingOfTheCpu, WritesTheSameBytes) {
           ASSERT_EQ(0, std::memcmp(&panels[0], &panels[1], sizeof(Panel))) << "written past its end";
         }
       }
-    }
-  }
-}
-
-TEST_F(PackingOfTheCpu, SplitsIntoTheSameTerms) {
-  constexpr int64_t kStride = 45;
-  const std::vector<float> values = floats_of_every_kind(kStride * kPanel * 100);
-  alignas(64) uint16_t terms[2][kTerms * kStepElements] = {};
-  for (size_t at = 0; at < values.size(); at += kStride * kPanel) {
-    const auto columns = static_cast<int64_t>(1 + at % 32), rows = static_cast<int64_t>(1 + at / 7 % 32);
-    gemm::amx::cpu_unit()->split(values.data() + at, kStride, rows, columns, terms[0]);
-    emulated_.split(values.data() + at, kStride, rows, columns, terms[1]);
-    ASSERT_EQ(0, std::memcmp(terms[0], terms[1], sizeof terms[0])) << rows << " x " << columns;
-  }
-}
-
-TEST_F(PackingOfTheCpu, AddsSumsOfTermsAlike) {
-  const std::vector<float> sums = floats_of_every_kind(2 * kPanel * 77);
-  const float* const low = sums.data() + kPanel * 77;
-  for (const bool accumulate : {false, true}) {
-    std::vector<float> c[2] = {floats_of_every_kind(kPanel * 80), {}};
-    std::rotate(c[0].begin(), c[0].begin() + 99, c[0].end());
-    c[1] = c[0];
-    gemm::amx::cpu_unit()->add_terms(sums.data(), low, 77, kPanel, 75, c[0].data(), 80, accumulate);
-    emulated_.add_terms(sums.data(), low, 77, kPanel, 75, c[1].data(), 80, accumulate);
-    for (size_t i = 0; i < c[0].size(); ++i) {
-      ASSERT_TRUE(bits_of(c[0][i]) == bits_of(c[1][i]) || (std::isnan(c[0][i]) && std::isnan(c[1][i])));
     }
   }
 }

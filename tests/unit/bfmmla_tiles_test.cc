@@ -156,7 +156,7 @@ TEST_F(UnitOfTheCpu, PacksTheSameBytes) {
   for (const bool along_depth : {false, true}) {
     for (const int64_t edges : {1, 2, 15, 16, 17, 31, 32}) {
       for (const int64_t depth : {1, 2, 31, 32, 33, 63, 64, 100, 128}) {
-        const View<uint16_t> view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
+        const View view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
         std::memset(panels.get(), 0xcc, 2 * sizeof(Panel));
         cpu.pack_a(view, edges, depth, panels[0].at);
         emulated().pack_a(view, edges, depth, panels[1].at);
