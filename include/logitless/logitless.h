@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// This header includes the whole public API, but for mpi.h and profile.h, which need libraries of their own,
-/// and the C API, c_api.h.
+/// This header includes the whole public API, but for mpi.h, which needs a library of its own, and the C API,
+/// c_api.h.
 #pragma once
 
 #include "logitless/context.h"

@@ -28,7 +28,6 @@ int run(int argc, char** argv) {
   add_gradcheck(line);
   add_score(line);
   add_report(line);
-  add_tune(line);
   add_info(line);
   return line.run(argc, argv, kBadInput);
 }
