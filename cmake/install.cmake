@@ -5,7 +5,7 @@ set(package_folder ${CMAKE_INSTALL_LIBDIR}/cmake/logitless)
 install(TARGETS logitless EXPORT logitlessTargets
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT logitlessTargets NAMESPACE logitless:: DESTINATION ${package_folder})
-install(DIRECTORY include/logitless DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} PATTERN profile.h EXCLUDE)
+install(DIRECTORY include/logitless DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 # A static library carries its dependencies along, so its packages name them; a shared one has found its own.
@@ -24,10 +24,8 @@ install(FILES ${CMAKE_CURRENT_BINARY_DIR}/logitlessConfig.cmake ${CMAKE_CURRENT_
 # (-lgfortran, which few machines have).
 set(PC_REQUIRES)
 set(PC_LIBS)
-set(PC_PROFILE_REQUIRES)
 if(LOGITLESS_IS_STATIC)
   set(PC_REQUIRES "openblas libhwy")
-  set(PC_PROFILE_REQUIRES "yaml-cpp")
   # What a C++ compiler adds by itself, for those who link with another one.
   set(standard_libraries ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
   list(FILTER standard_libraries INCLUDE REGEX "^(stdc\\+\\+|c\\+\\+|m)$")
@@ -52,19 +50,8 @@ if(NOT IS_ABSOLUTE ${CMAKE_INSTALL_LIBDIR})
   string(REGEX REPLACE "/$" "" up ${up})
   set(PC_PREFIX "\${pcfiledir}/${up}")
 endif()
-function(install_pkg_config_file name)
-  configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
-  install(FILES ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-endfunction()
-install_pkg_config_file(logitless)
-
-if(LOGITLESS_BUILD_PROFILE)
-  install(TARGETS logitless_profile EXPORT logitlessProfileTargets
-    ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT logitlessProfileTargets NAMESPACE logitless:: DESTINATION ${package_folder})
-  install(FILES include/logitless/profile.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/logitless)
-  install_pkg_config_file(logitless-profile)
-endif()
+configure_file(cmake/logitless.pc.in logitless.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/logitless.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 if(LOGITLESS_BUILD_CLI)
   install(TARGETS logitless_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
@@ -88,11 +75,12 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
   set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
   if(CMAKE_CROSSCOMPILING)
-    # dpkg-shlibdeps knows this machine's packages only. The libraries' own come with what is linked, below.
+    # dpkg-shlibdeps knows this machine's packages only. What is linked, below, brings along what the library
+    # needs, and yaml-cpp is for the command.
     if(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64")
       set(CPACK_DEBIAN_PACKAGE_ARCHITECTURE arm64)
     endif()
-    set(depends "libc6, libgcc-s1, libgomp1, libstdc++6, ")
+    set(depends "libc6, libgcc-s1, libgomp1, libstdc++6, libyaml-cpp-dev, ")
   else()
     set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
   endif()
@@ -100,7 +88,7 @@ if(PROJECT_IS_TOP_LEVEL)
   set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS_POLICY ">=")
   if(LOGITLESS_IS_STATIC)
     # Those who link the archive link what it was built with.
-    set(CPACK_DEBIAN_PACKAGE_DEPENDS "${depends}libopenblas-openmp-dev, libhwy-dev, libyaml-cpp-dev")
+    set(CPACK_DEBIAN_PACKAGE_DEPENDS "${depends}libopenblas-openmp-dev, libhwy-dev")
     if(LOGITLESS_WITH_ONEDNN)
       string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", libdnnl-dev")
     endif()

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Includes the whole public C++ API except mpi.h and profile.h, which need other libraries. The C API is
+/// Includes the whole public C++ API except mpi.h, which needs another library. The C API is
 /// c_api.h.
 #pragma once
 

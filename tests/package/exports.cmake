@@ -26,10 +26,6 @@ function(read_api functions classes structs)
   set(${structs} ${found_struct} PARENT_SCOPE)
 endfunction()
 
-# The classes of the library that another library of ours throws: each user of an inline virtual function has
-# its type info.
-set(shared_classes InvalidInput)
-
 function(check_exports library)
   read_api(functions classes structs ${ARGN})
   execute_process(COMMAND ${NM} -D -C --defined-only ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
@@ -44,7 +40,7 @@ function(check_exports library)
       string(REGEX REPLACE "^[^(]* (logitless::)" "\\1" plain "${plain}")
     endif()
     string(REGEX REPLACE "^logitless::([A-Za-z0-9_]+).*" "\\1" plain "${plain}")
-    if(plain IN_LIST classes OR plain IN_LIST structs OR plain IN_LIST functions OR plain IN_LIST shared_classes)
+    if(plain IN_LIST classes OR plain IN_LIST structs OR plain IN_LIST functions)
       list(APPEND exported ${plain})
     elseif(kind MATCHES "^[WVu]$" AND name MATCHES "std::|__gnu_cxx::" AND NOT name MATCHES "^logitless::")
       # libstdc++ gives the templates of namespace std default visibility, whatever the flags say.

@@ -9,9 +9,9 @@ function(run)
   endif()
 endfunction()
 
-# The three programs of the consumer must say nothing and end with 0.
+# The two programs of the consumer must say nothing and end with 0.
 function(run_programs folder)
-  foreach(program consumer profile_consumer plain_consumer)
+  foreach(program consumer plain_consumer)
     execute_process(COMMAND ${folder}/${program} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
     if(NOT status EQUAL 0 OR NOT output STREQUAL "")
       message(FATAL_ERROR "the ${program} ended with ${status} and said: ${output}")

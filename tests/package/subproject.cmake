@@ -7,11 +7,11 @@ set(flags -DLOGITLESS_WARNINGS_AS_ERRORS=${WARNINGS_AS_ERRORS})
 if(NOT BUILD_TYPE STREQUAL Release)
   list(APPEND flags -DCMAKE_CXX_FLAGS_RELEASE=-O1)
 endif()
-run_consumer(${WORK_DIR}/consumer -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON -DLOGITLESS_BUILD_PROFILE=ON
+run_consumer(${WORK_DIR}/consumer -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DBUILD_SHARED_LIBS=ON
   -DCMAKE_BUILD_TYPE=Release ${flags})
 
 file(GLOB headers ${SOURCE_DIR}/include/logitless/*.h)
-list(FILTER headers EXCLUDE REGEX "/(profile|export)[.]h$")
+list(FILTER headers EXCLUDE REGEX "/export[.]h$")
 check_exports(${WORK_DIR}/consumer/logitless/src/liblogitless.so ${headers})
 
 # A subproject installs nothing into its parent's prefix, unless it is asked to.
@@ -30,7 +30,7 @@ endif()
 # A project without a build type is told that the library will be slow.
 file(REMOVE_RECURSE ${WORK_DIR}/no_build_type)
 execute_process(COMMAND ${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK_DIR}/no_build_type -G ${GENERATOR}
-  -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR} -DLOGITLESS_BUILD_PROFILE=ON
+  -DCMAKE_CXX_COMPILER=${CXX_COMPILER} -DLOGITLESS_SOURCE_DIR=${SOURCE_DIR}
   OUTPUT_QUIET ERROR_VARIABLE warnings COMMAND_ERROR_IS_FATAL ANY)
 if(NOT warnings MATCHES "built without optimisation")
   message(FATAL_ERROR "no warning of a missing build type")

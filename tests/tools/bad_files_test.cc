@@ -72,13 +72,11 @@ TEST_F(BadFilesTest, WhateverPrintsFailsOnAFullDisk) {
         "gradcheck c.yaml", "gradcheck c.yaml --json -", "score c.yaml -o scores", "score c.yaml -o scores --json -"}) {
     expect_refusal(std::string("$L ") + words + " >/dev/full", kDiskIsFull);
   }
-  // These say on standard error what they do.
+  // It says on standard error what it does.
   write("small.yaml", "level: logits\nmodel: {vocab_size: 300}\nseq_len: 8\n");
-  for (const std::string& words : {std::string("bench small.yaml --iters 1"), "tune '" + kTiny + "'"}) {
-    const Finished result = shell("$L " + words + " >/dev/full");
-    EXPECT_EQ(result.exit_code(), 2) << words;
-    EXPECT_TRUE(result.err.ends_with("logitless: " + kDiskIsFull)) << result.err;
-  }
+  const Finished bench = shell("$L bench small.yaml --iters 1 >/dev/full");
+  EXPECT_EQ(bench.exit_code(), 2);
+  EXPECT_TRUE(bench.err.ends_with("logitless: " + kDiskIsFull)) << bench.err;
   EXPECT_EQ(shell("$L compare c.yaml --quiet >/dev/full").exit_code(), 0) << "it prints nothing";
 }
 
@@ -109,7 +107,7 @@ TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
   // Each of them waits for seconds, so they wait together.
   std::vector<std::future<void>> waits;
   for (const char* words :
-       {"compare f", "gradcheck f", "compare c.yaml --profile f", "bench c.yaml --against f", "tune f", "info f"}) {
+       {"compare f", "gradcheck f", "bench c.yaml --against f", "bench f", "info f"}) {
     waits.push_back(std::async(std::launch::async, [this, words, name = std::to_string(waits.size())] {
       expect_refusal(std::string("$L ") + words, "f: is a pipe that nobody writes to", name);
     }));
@@ -127,7 +125,6 @@ TEST_F(BadFilesTest, TextWithoutEndIsRefused) {
   // The limit of processor time ends what the file system cannot.
   write("comma", ",");
   expect_refusal("(ulimit -t 60; $L compare comma)", "comma:1: is not YAML: no value can begin here");
-  expect_refusal("(ulimit -t 60; $L compare c.yaml --profile comma)", "comma:1: is not YAML: no value can begin here");
 }
 
 TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
@@ -173,9 +170,7 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAFileIsNamedWithIt) {
   for (const char* option : {"--set-ids", "--set-counts", "--set-values", "--soft-rows"}) {
     lines.push_back(Words{"compare"} + tensors + task("soft_cross_entropy") + Words{option});
   }
-  for (const char* command : {"compare", "bench", "tune", "info"}) lines.push_back({command, "--config"});
-  for (const char* command : {"compare", "gradcheck", "bench"}) lines.push_back({command, kTiny, "--profile"});
-  lines.push_back(score + Words{kTiny, "--profile"});
+  for (const char* command : {"compare", "bench", "info"}) lines.push_back({command, "--config"});
   lines.push_back(score + Words{"--config"});
 
   std::filesystem::create_directory(path("folder"));
@@ -209,8 +204,7 @@ TEST_F(BadFilesTest, EveryOptionThatNamesAnOutputIsNamedWithIt) {
   const std::vector<Words> lines = {{"score", kTiny, "-o"},         {"score", kTiny, "-o", path("none"), "--json"},
                                     {"compare", kTiny, "-o"},       {"compare", kTiny, "--json"},
                                     {"gradcheck", kTiny, "--json"}, {"bench", kTiny, "-o"},
-                                    {"tune", kTiny, "-o"},          models + Words{"-o"},
-                                    models + Words{"--json"}};
+                                    models + Words{"-o"},           models + Words{"--json"}};
   write_tensors(true);
   std::filesystem::create_directory(path("two\nlines"));
   for (const Words& line : lines) {
@@ -247,11 +241,11 @@ TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
   std::filesystem::create_symlink("loop", path("loop"));
   const std::string reason = "Too many levels of symbolic links";
   for (const char* words : {"compare loop", "compare --hidden loop --lm-head loop --targets loop",
-                            "bench c.yaml --against loop", "compare c.yaml --profile loop"}) {
+                            "bench c.yaml --against loop"}) {
     expect_refusal(std::string("$L ") + words, "loop: cannot be opened: " + reason);
   }
-  for (const char* words : {"compare c.yaml --json loop", "score c.yaml -o loop", "tune c.yaml -o loop",
-                            "bench c.yaml -o loop", "gradcheck c.yaml --json loop"}) {
+  for (const char* words : {"compare c.yaml --json loop", "score c.yaml -o loop", "bench c.yaml -o loop",
+                            "gradcheck c.yaml --json loop"}) {
     expect_refusal(std::string("$L ") + words, " loop: cannot be written: " + reason);
   }
 }

@@ -238,7 +238,6 @@ TEST_F(CliTest, BadInputExitsWithTwoAndOneLine) {
 
 TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
   const std::string config = write("c.yaml", "model: {hidden_size: 8, vocab_size: 9}\nseq_len: 4\n");
-  const std::string profile = write("p.yaml", "profiles: []\n");
   const std::vector<std::string> tensors = write_tensors(true);
   std::filesystem::create_hard_link(config, path("twin.yaml"));
   std::filesystem::create_symlink("later.json", path("link"));
@@ -252,7 +251,6 @@ TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
       {{"compare", config, "--json", path("twin.yaml")}, "twin.yaml: is the config"},
       {{"compare", config, "-o", config}, "-o " + config + ": is the config"},
       {{"compare", config, "-o", "-"}, "-o -: must be the name of a file"},
-      {{"compare", config, "--profile", profile, "--json", profile}, "p.yaml: is the profile"},
       {{"compare", tensors[0], tensors[1], tensors[2], tensors[3], tensors[4], tensors[5], "--bias",
         path("states") + ":bias", "--json", path("states")},
        "states: is the file that --hidden names"},
@@ -260,8 +258,8 @@ TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
       {{"gradcheck", kTiny, config, "--json", config}, "--json " + config + ": is the config"},
       {{"compare", config, "--json", path("later.json"), "-o", path("link")}, "is the file that -o names"},
       {{"score", config, "-o", path("s"), "--json", config}, "--json " + config + ": is the config"},
-      {{"score", config, "-o", profile, "--profile", profile}, "p.yaml: is the profile"},
-      {{"bench", config, "-o", profile, "--profile", profile}, "p.yaml: is the profile"},
+      {{"score", config, "-o", config}, "-o " + config + ": is the config"},
+      {{"bench", config, "-o", config}, "-o " + config + ": is the config"},
   };
   const std::string states = read("states");
   for (const Case& c : cases) {
@@ -270,7 +268,6 @@ TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
     EXPECT_TRUE(has(result.err, c.message));
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
     EXPECT_TRUE(read("c.yaml").starts_with("model")) << c.message;
-    EXPECT_EQ(read("p.yaml"), "profiles: []\n") << c.message;
     EXPECT_EQ(read("states"), states) << c.message;
   }
 }
@@ -278,8 +275,7 @@ TEST_F(CliTest, AnOutputReplacesNoInputAndNoOtherOutput) {
 TEST_F(CliTest, AnEmptyNameIsNotNoName) {
   const std::vector<std::vector<std::string>> commands = {{"compare", ""},
                                                           {"compare", kTiny, "--json", ""},
-                                                          {"compare", kTiny, "--profile", ""},
-                                                          {"tune", kTiny, "-o", ""},
+                                                          {"score", kTiny, "-o", ""},
                                                           {"gradcheck", ""},
                                                           {"bench", kTiny, "--against", ""}};
   for (const auto& command : commands) {

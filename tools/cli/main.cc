@@ -27,7 +27,6 @@ int run(int argc, char** argv) {
   add_compare_models(line);
   add_gradcheck(line);
   add_score(line);
-  add_tune(line);
   add_info(line);
   return line.run(argc, argv, kBadInput);
 }

@@ -104,7 +104,6 @@ void read_header(const Fields& header, BenchRun& run) {
   header.text("version");
   header.text("started");
   run.settings = header.texts("settings");
-  if (header.has("profiles")) run.profiles = header.texts("profiles");
   for (const Fields& swept : header.objects("sweep")) {
     run.sweep.push_back({swept.text("key"), swept.texts("values")});
     if (run.sweep.back().values.empty()) swept.reject("values", "a list of at least one value");
@@ -218,10 +217,6 @@ void parse_line(const std::string& path, int64_t number, std::string_view line, 
   } else {
     run.points.push_back(read_point(fields, run));
   }
-}
-
-Measurement measurement_of(const Json& contender, const std::string& place) {
-  return read_measurement(Fields(contender, place));
 }
 
 BenchRun parse_run(const std::string& path, std::string_view text) {

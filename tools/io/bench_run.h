@@ -69,7 +69,6 @@ struct SweptKey {
 struct BenchRun {
   std::string name;  ///< the file's name without its folder
   std::vector<std::string> settings;
-  std::vector<std::string> profiles;  ///< what a profile set on top, a line a point
   std::vector<SweptKey> sweep;
   int64_t iters = 0;
   int64_t warmup = 0;
@@ -89,8 +88,5 @@ BenchRun parse_run(const std::string& path, std::string_view text);
 
 /// The same for one line, without its newline; number 1 is the header. A run needs no point here.
 void parse_line(const std::string& path, int64_t number, std::string_view line, BenchRun& run);
-
-/// One contender of a point, as the file holds it. `place` serves messages.
-Measurement measurement_of(const nlohmann::ordered_json& contender, const std::string& place);
 
 }  // namespace logitless::io

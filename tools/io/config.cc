@@ -57,7 +57,7 @@ class ConfigReader {
 
 void ConfigReader::read_file(const std::string& name) {
   file_ = name;
-  walk_section("", read_yaml_file(name, "config"));
+  walk_section("", read_yaml_file(name));
 }
 
 void ConfigReader::read_assignment(const std::string& flag, const std::string& assignment) {

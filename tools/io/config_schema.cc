@@ -95,7 +95,7 @@ auto list_of(const Read& read, const char* text) {
 }
 
 std::optional<size_t> read_workspace(const ConfigValue& value) {
-  return is_auto(value) ? std::nullopt : std::optional(read_bytes(value, true));
+  return is_auto(value) ? std::nullopt : std::optional(read_bytes(value));
 }
 
 TemperatureConfig read_temperature(const ConfigValue& value) {

@@ -74,11 +74,11 @@ double read_number(const ConfigValue& value, const Interval& interval) {
   return *number;
 }
 
-size_t read_bytes(const ConfigValue& value, bool or_auto) {
+size_t read_bytes(const ConfigValue& value) {
   static const std::vector<std::pair<std::string, double>> kUnits = {
       {"", 1},         {"B", 1},        {"kB", 1e3},     {"MB", 1e6},     {"GB", 1e9},
       {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}, {"TB", 1e12}};
-  const std::string rule = std::string(or_auto ? "auto or " : "") + "a size above 0 such as 256MiB or 1.5GiB";
+  const std::string rule = "auto or a size above 0 such as 256MiB or 1.5GiB";
   if (!is_plain(value.node)) value.reject(rule);
   const std::string& text = value.node.Scalar();
   const size_t digits = std::min(text.find_first_not_of("0123456789.eE+"), text.size());

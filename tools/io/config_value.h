@@ -31,8 +31,8 @@ bool is_bool(const ConfigValue& value);
 bool read_bool(const ConfigValue& value);
 int64_t read_integer(const ConfigValue& value, int64_t low, int64_t high);
 double read_number(const ConfigValue& value, const Interval& interval);
-/// "256MiB", "1.5 GiB", "1000000": bytes. `or_auto`: the message says that the key also takes `auto`.
-size_t read_bytes(const ConfigValue& value, bool or_auto = false);
+/// "256MiB", "1.5 GiB", "1000000": bytes, of a key that also takes `auto`.
+size_t read_bytes(const ConfigValue& value);
 /// Whether the value is the bare word `auto`.
 bool is_auto(const ConfigValue& value);
 

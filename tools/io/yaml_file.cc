@@ -12,8 +12,8 @@
 namespace logitless::io {
 namespace {
 
-constexpr size_t kMostLevels = 64;       // A config needs four; yaml-cpp itself gives up at 500.
-constexpr size_t kMostValues = 100'000;  // Beyond what a profile of the largest size holds.
+constexpr size_t kMostLevels = 64;  // A config needs four; yaml-cpp itself gives up at 500.
+constexpr size_t kMostValues = 100'000;
 
 // Follows a document without building it.
 class Measurer : public YAML::EventHandler {
@@ -84,15 +84,12 @@ void check_yaml(const std::string& text) {
   }
 }
 
-constexpr size_t kMostYamlBytes =
-    1 << 20;  // Two thousand entries of a profile; yaml-cpp takes up to 500 times as much.
+constexpr size_t kMostYamlBytes = 1 << 20;  // yaml-cpp takes up to 500 times as much.
 
-std::string read_yaml_text(const std::string& path, const std::string& what) {
+std::string read_yaml_text(const std::string& path) {
   std::string text = read_text_file(path, kMostYamlBytes);
-  if (text.find('\0') != std::string::npos) throw Error(path + ": is not a text file; a " + what + " is YAML");
-  if (text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    throw Error(path + ": is empty; a " + what + " needs keys");
-  }
+  if (text.find('\0') != std::string::npos) throw Error(path + ": is not a text file; a config is YAML");
+  if (text.find_first_not_of(" \t\r\n") == std::string::npos) throw Error(path + ": is empty; a config needs keys");
   return text;
 }
 
@@ -109,17 +106,17 @@ YAML::Node parse_yaml(const std::string& text) try {
   throw YamlProblem(e.mark, "is not YAML: " + one_line(e.msg));
 }
 
-YAML::Node read_yaml_file(const std::string& path, const std::string& what) {
-  const std::string text = read_yaml_text(path, what);
+YAML::Node read_yaml_file(const std::string& path) {
+  const std::string text = read_yaml_text(path);
   YAML::Node root;
   try {
     root = parse_yaml(text);
   } catch (const YamlProblem& e) {
     throw Error(path + ":" + std::to_string(e.line) + ": " + e.what());
   }
-  if (root.IsNull()) throw Error(path + ": is empty; a " + what + " needs keys");
+  if (root.IsNull()) throw Error(path + ": is empty; a config needs keys");
   if (!root.IsMap()) {
-    throw Error(place_in(path, root) + ": a " + what + " is a list of `key: value` lines, and this is not");
+    throw Error(place_in(path, root) + ": a config is a list of `key: value` lines, and this is not");
   }
   return root;
 }

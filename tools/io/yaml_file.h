@@ -10,7 +10,7 @@
 
 namespace logitless::io {
 
-/// A text is not one YAML document, or one that no config or profile could be. what() goes on after
+/// A text is not one YAML document, or one that no config could be. what() goes on after
 /// "config.yaml:7: ".
 class YamlProblem : public std::runtime_error {
  public:
@@ -23,9 +23,9 @@ class YamlProblem : public std::runtime_error {
 /// The one document of a text; a null node where there is none. Throws YamlProblem.
 YAML::Node parse_yaml(const std::string& text);
 
-/// The one document of a YAML file or pipe, which must be a map. `what` the file is ("config") serves the
-/// messages. Throws Error that names file and line.
-YAML::Node read_yaml_file(const std::string& path, const std::string& what);
+/// The one document of a config, a YAML file or pipe, which must be a map. Throws Error that names file and
+/// line.
+YAML::Node read_yaml_file(const std::string& path);
 
 /// "qwen.yaml:7"
 std::string place_in(const std::string& path, const YAML::Node& node);

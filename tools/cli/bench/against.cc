@@ -144,7 +144,6 @@ std::string differences_of(const BenchRun& there, const BenchRun& here) {
     for (const io::SweptKey& swept : run.sweep) facts["--sweep " + swept.key] = joined(swept.values, ",");
     facts["--iters"] = std::to_string(run.iters);
     facts["--warmup"] = std::to_string(run.warmup);
-    facts["--profile"] = joined(run.profiles, "; ");
     facts["--contenders"] = joined(run.contenders, ",");
     return facts;
   };

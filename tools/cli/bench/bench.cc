@@ -41,19 +41,17 @@ std::string now_in_utc() {
 Json header_of(const BenchOptions& options, const BenchPlan& plan, const Environment& environment) {
   Json sweep = Json::array();
   for (const SweptKey& swept : plan.sweep) sweep.push_back({{"key", swept.key}, {"values", swept.values}});
-  Json header = {{"type", "header"},
-                 {"schema", 1},
-                 {"version", environment.version},
-                 {"started", now_in_utc()},
-                 {"settings", plan.shared_settings()},
-                 {"sweep", sweep},
-                 {"iters", options.iters},
-                 {"warmup", options.warmup},
-                 {"inputs", options.inputs},
-                 {"contenders", plan.contenders},
-                 {"environment", environment_json(environment)}};
-  if (!plan.profiles().empty()) header["profiles"] = plan.profiles();
-  return header;
+  return {{"type", "header"},
+          {"schema", 1},
+          {"version", environment.version},
+          {"started", now_in_utc()},
+          {"settings", plan.shared_settings()},
+          {"sweep", sweep},
+          {"iters", options.iters},
+          {"warmup", options.warmup},
+          {"inputs", options.inputs},
+          {"contenders", plan.contenders},
+          {"environment", environment_json(environment)}};
 }
 
 Json point_json(const BenchPlan& plan, const PlannedPoint& point, const Json& measured) {
@@ -116,8 +114,7 @@ class Bench {
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
     if (point.gemm_rate_flops) text += format("; GEMM rate %.1f GFLOP/s", *point.gemm_rate_flops / 1e9);
     text += "\n";
-    if (!planned.profile.empty()) text.append(planned.profile).append("\n");
-    print(text + measurements_text("", point.measurements, point.find_ok(io::kDense), true));
+    print(text + measurements_text(point.measurements, point.find_ok(io::kDense)));
   }
 
   const BenchOptions& options_;
@@ -128,9 +125,9 @@ class Bench {
   size_t left_ = 0, done_ = 0;  // of the points that were not there
 };
 
-void check_paths(const BenchOptions& options, const Profile& profile) {
+void check_paths(const BenchOptions& options) {
   const OutputFile output{"-o", options.output_path};
-  check_output_files({output}, input_files({}, profile, {options.config.path().value_or("")}));
+  check_output_files({output}, {{"the config", options.config.path().value_or("")}});
   // A file that is resumed loses nothing.
   if (options.overwrite) check_output_files({output}, {{"the file that --against names", options.against_path}});
 }
@@ -142,9 +139,8 @@ bool has_result(const io::Point& point) {
 // Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no
 // contender ran. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
 int run_bench(const BenchOptions& options) {
-  const Profile profile(options.profile_path);
-  check_paths(options, profile);
-  const BenchPlan plan = plan_bench(options, profile);
+  check_paths(options);
+  const BenchPlan plan = plan_bench(options);
   const Environment environment = describe_environment(Context(context_options_of(plan.points.front().config)));
   std::optional<io::BenchRun> before;
   if (!options.against_path.empty()) {
@@ -181,7 +177,6 @@ void add_flags(Command& bench, BenchOptions& options) {
   bench.value("--margin", options.margin, "MARGIN", "how much may grow beyond the spreads, 0.05 by default")
       .within(0.0, 1e6)
       .needs(against);
-  bench.profile_flag(options.profile_path);
   bench.flag("--quiet", options.quiet, "prints no tables and no progress");
 }
 

@@ -93,7 +93,7 @@ void check_contender(const io::Config& config, const Contender& contender) {
   }
 }
 
-PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, const std::vector<std::string>& swept) {
+PlannedPoint plan_point(const BenchOptions& options, const std::vector<std::string>& swept) {
   PlannedPoint point;
   point.config = options.config.load_with_ranks(swept);
   for (const std::string& assignment : swept) {
@@ -110,7 +110,6 @@ PlannedPoint plan_point(const BenchOptions& options, const Profile& profile, con
   point.outline.level = name_of(point.config.level);
   point.outline.shape = {shape.tokens, shape.hidden_size, shape.vocab_size, name_of(shape.dtype),
                          io::name_of(shape.layout)};
-  point.profile = profile.apply(shape, point.config);
   point.contenders = contenders_for(point.config, options.contenders);
   for (const Contender& contender : point.contenders) check_contender(point.config, contender);
   return point;
@@ -163,21 +162,13 @@ std::vector<std::string> BenchPlan::shared_settings() const {
   return {config.settings.begin(), config.settings.begin() + static_cast<ptrdiff_t>(config.unswept)};
 }
 
-std::vector<std::string> BenchPlan::profiles() const {
-  std::vector<std::string> lines;
-  for (const PlannedPoint& point : points) {
-    if (!point.profile.empty()) lines.push_back(point.name + ": " + point.profile);
-  }
-  return lines;
-}
-
-BenchPlan plan_bench(const BenchOptions& options, const Profile& profile) {
+BenchPlan plan_bench(const BenchOptions& options) {
   check_names(options.contenders);
   BenchPlan plan;
   for (const std::string& text : options.sweep) plan.sweep.push_back(parse_sweep(text));
   check_sweep(plan.sweep, options.config.assignments);
   for (const std::vector<std::string>& swept : assignments_of(plan.sweep)) {
-    plan.points.push_back(plan_point(options, profile, swept));
+    plan.points.push_back(plan_point(options, swept));
     for (const Contender& contender : plan.points.back().contenders) {
       if (std::find(plan.contenders.begin(), plan.contenders.end(), contender.name) == plan.contenders.end()) {
         plan.contenders.push_back(contender.name);

@@ -26,7 +26,6 @@ struct BenchOptions {
   bool overwrite = false;
   std::string against_path;  ///< empty: none
   double margin = 0.05;      ///< of a figure: how much it may grow beyond the spreads
-  std::string profile_path;  ///< of --profile
   bool quiet = false;
 };
 
@@ -37,8 +36,6 @@ struct PlannedPoint {
 
   /// "seq_len=256 model.dtype=float32"; "the config's point" where nothing is swept.
   std::string name;
-  /// What came of the profile; empty without one.
-  std::string profile;
 };
 
 struct BenchPlan {
@@ -48,12 +45,10 @@ struct BenchPlan {
 
   /// "key=value": what all points share.
   std::vector<std::string> shared_settings() const;
-  /// What came of the profile for each point; empty without one.
-  std::vector<std::string> profiles() const;
 };
 
 /// Throws io::Error or InvalidInput.
-BenchPlan plan_bench(const BenchOptions& options, const Profile& profile);
+BenchPlan plan_bench(const BenchOptions& options);
 
 /// "kernel.row_tile=8,16": at least one value, as the user wrote it. A comma between brackets, braces or
 /// quotes belongs to a value. Throws io::Error.

@@ -17,7 +17,6 @@ constexpr const char* kFooter = R"(Examples:
   logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 -o sweep.jsonl
   logitless gradcheck configs/tiny.yaml
   logitless score configs/tiny.yaml -o scores.safetensors
-  logitless tune configs/tiny.yaml -o profile.yaml
   logitless info
 `logitless COMMAND --help` says more.)";
 
@@ -91,11 +90,6 @@ Flag Command::flag(const std::string& names, bool& to, const char* help) {
 
 void Command::head_flags(TensorPaths& paths) { add_tensors(*app_, paths, true, false); }
 void Command::tensor_flags(TensorPaths& paths, bool with_logits) { add_tensors(*app_, paths, false, with_logits); }
-
-void Command::profile_flag(std::string& path) {
-  value("--profile", path, "FILE",
-        "kernel settings that tune found; by default those of the environment variable LOGITLESS_PROFILE");
-}
 
 void Command::set_flag(std::vector<std::string>& assignments) {
   values("--set", assignments, "KEY=VALUE", "sets one key of the config, for example model.dtype=bfloat16; repeatable");

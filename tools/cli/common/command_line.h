@@ -57,8 +57,6 @@ class Command {
   void head_flags(TensorPaths& paths);
   /// The same and whatever else a task reads from safetensors, --logits only for a command that takes them.
   void tensor_flags(TensorPaths& paths, bool with_logits);
-  /// --profile.
-  void profile_flag(std::string& path);
   /// --set, for single keys of a config.
   void set_flag(std::vector<std::string>& assignments);
 
@@ -110,6 +108,5 @@ void add_compare_models(CommandLine& line);
 void add_gradcheck(CommandLine& line);
 void add_info(CommandLine& line);
 void add_score(CommandLine& line);
-void add_tune(CommandLine& line);
 
 }  // namespace logitless::cli

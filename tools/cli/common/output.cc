@@ -176,12 +176,6 @@ void Progress::log(const std::string& line) {
   if (wanted_ && !drawing_) std::fprintf(stderr, "%s\n", printable(line).c_str());
 }
 
-void Progress::note(const std::string& line) {
-  if (!wanted_ || line.empty()) return;
-  erase();
-  std::fprintf(stderr, "%s\n", printable(line).c_str());
-}
-
 void Progress::print(const std::string& text) {
   erase();
   cli::print(text);
@@ -192,28 +186,17 @@ void Progress::erase() {
   std::fflush(stderr);
 }
 
-std::string measurements_text(const std::string& title, std::span<const io::Measurement> measurements,
-                              const io::Measurement* reference, bool all) {
-  std::vector<std::string> head = {
-      title, "time", "spread", "/ " + (reference ? reference->contender : "dense"), "extra peak", "workspace", "plan"};
-  if (all) head.insert(head.begin() + 3, "first");
-  if (all) head.insert(head.begin() + 5, "/ GEMM rate");
-  TextTable table(head);
+std::string measurements_text(std::span<const io::Measurement> measurements, const io::Measurement* dense) {
+  TextTable table({"", "time", "spread", "first", "/ dense", "/ GEMM rate", "extra peak", "workspace", "plan"});
   for (const io::Measurement& m : measurements) {
     if (!m.ok()) {
       table.add({m.contender, "failed: " + m.error});
       continue;
     }
-    std::vector<std::string> row = {m.contender,
-                                    human_seconds(m.median_s),
-                                    human_seconds(m.spread_s),
-                                    reference ? time_ratio(m.median_s / reference->median_s) : "-",
-                                    human_bytes(m.extra_peak_bytes),
-                                    human_bytes(m.workspace_bytes),
-                                    m.plan};
-    if (all) row.insert(row.begin() + 3, human_seconds(m.first_s));
-    if (all) row.insert(row.begin() + 5, m.gemm_efficiency ? fixed(*m.gemm_efficiency, 3) : "-");
-    table.add(row);
+    table.add({m.contender, human_seconds(m.median_s), human_seconds(m.spread_s), human_seconds(m.first_s),
+               dense ? time_ratio(m.median_s / dense->median_s) : "-",
+               m.gemm_efficiency ? fixed(*m.gemm_efficiency, 3) : "-", human_bytes(m.extra_peak_bytes),
+               human_bytes(m.workspace_bytes), m.plan});
   }
   return table.text();
 }

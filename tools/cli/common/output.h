@@ -81,15 +81,11 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// The time that is left is reckoned from here on: other work begins.
-  void restart() { start_ = std::chrono::steady_clock::now(); }
   /// Names what runs from here on; `share` of all is done, and the rest takes time in proportion. 0: nobody
   /// knows.
   void phase(const std::string& name, double share = 0);
   /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
   void log(const std::string& line);
-  /// A line that stays on standard error in any case; none where it is empty.
-  void note(const std::string& line);
   /// `text` to standard output, apart from the drawn line. Throws io::Error where it cannot be written.
   void print(const std::string& text);
   /// Takes the line away.
@@ -98,14 +94,12 @@ class Progress {
  private:
   const bool wanted_, drawing_;
   bool drawn_ = false;
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_at_{};
 };
 
-/// A line for each of `measurements`, times divided by that of `reference` where there is one. `all`: with
-/// the first call and the share of the GEMM rate.
-std::string measurements_text(const std::string& title, std::span<const io::Measurement> measurements,
-                              const io::Measurement* reference, bool all);
+/// A line for each of `measurements`, times divided by that of dense where it is given.
+std::string measurements_text(std::span<const io::Measurement> measurements, const io::Measurement* dense);
 
 /// printf into a string, cut at 1 KiB.
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);

@@ -11,7 +11,6 @@
 
 #include "cli/common/inputs.h"
 #include "io/config.h"
-#include "io/profile_file.h"
 #include "logitless/run.h"
 #include "oracle/views.h"
 
@@ -80,31 +79,7 @@ struct TaskRun {
 /// The context that a config describes.
 ContextOptions context_options_of(const io::Config& config);
 
-/// The profile that a command uses: the file of --profile, or else of the environment variable
-/// LOGITLESS_PROFILE.
-class Profile {
- public:
-  /// `path` as --profile gives it, or empty. Throws io::Error where the file is no profile.
-  explicit Profile(const std::string& path);
-
-  /// Empty where none is asked for.
-  const std::string& path() const { return path_; }
-
-  /// Sets kernel.plan, kernel.row_tile and kernel.vocab_tile as the entry of this shape says, where
-  /// `config` leaves them to the library. Returns what came of it, for the user; empty where no profile is
-  /// asked for.
-  std::string apply(const Job& shape, io::Config& config) const;
-
- private:
-  std::string path_;
-  std::vector<io::ProfileEntry> entries_;
-};
-
-/// What a profile looks up.
-ProfileShape profile_shape(const io::Config& config, const Job& job);
-
 /// What a command reads, for check_output_files(). Of `configs` any may be empty.
-std::vector<InputFile> input_files(const TensorPaths& tensors, const Profile& profile,
-                                   const std::vector<std::string>& configs);
+std::vector<InputFile> input_files(const TensorPaths& tensors, const std::vector<std::string>& configs);
 
 }  // namespace logitless::cli

@@ -103,9 +103,7 @@ std::string text_of(const Json& report, const std::string& model) {
 }
 
 // Returns the exit status: 0 agreement, 1 not.
-int tell(const CompareOptions& options, const io::Config& config, const Json& answer, Progress& progress) {
-  const Json& report = answer["report"];
-  progress.note(answer["note"]);
+int tell(const CompareOptions& options, const io::Config& config, const Json& report, Progress& progress) {
   progress.erase();
   if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(report));
   if (!options.quiet && options.json_path != "-") print(text_of(report, config.model.name));
@@ -114,7 +112,7 @@ int tell(const CompareOptions& options, const io::Config& config, const Json& an
 
 void check_outputs_of(const CompareOptions& options) {
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
-                     input_files(options.tensors, Profile(options.profile_path), {options.config.path().value_or("")}));
+                     input_files(options.tensors, {options.config.path().value_or("")}));
 }
 
 // On one of the ranks that mpirun has started; rank 0 tells.
@@ -124,11 +122,11 @@ int run_on_rank(const CompareOptions& options, const io::Config& config) try {
     if (grid->is_root()) check_outputs_of(options);
   });
   Progress progress(grid->is_root() && !options.quiet);
-  const Json answer = compare_contenders(
+  const Json report = compare_contenders(
       options, config, *grid, [&](const std::string&, const std::string& step, double) { progress.phase(step); });
   int status = 0;
   grid->together([&] {
-    if (grid->is_root()) status = tell(options, config, answer, progress);
+    if (grid->is_root()) status = tell(options, config, report, progress);
   });
   return status;
 } catch (const RankEnds&) {
@@ -167,7 +165,6 @@ void add_flags(Command& compare, CompareOptions& options) {
   compare.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
   compare.value("--repeat", options.repeat, "N", "runs each contender N times, alternating, and reports medians")
       .within(1, 1000000);
-  compare.profile_flag(options.profile_path);
   compare.flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
 }
 

@@ -81,7 +81,6 @@ class Comparison {
     on_turn_("", options_.tensors.given() ? "reading the tensors" : "drawing the inputs", 0);
     const HeadFiles heads = over_ranks() ? HeadFiles::kSafetensors : HeadFiles::kSafetensorsOrGguf;
     whole_ = read_inputs(config_, options_.tensors, SeededValues::kRandom, heads);
-    note_ = Profile(options_.profile_path).apply(whole_.job, config_);
     if (!over_ranks()) return;
     threads_ = threads_of_a_rank(config_, grid_);
     if (config_.threads == 0) io::set_key(config_, "mpirun", "threads=" + std::to_string(threads_));
@@ -266,7 +265,7 @@ class Comparison {
                    {"pass", all_pass(gates)},
                    {"details", details},
                    {"environment", environment_json(describe_environment(reference_->context()))}});
-    return {{"report", report}, {"note", note_}};
+    return report;
   }
 
   const CompareOptions& options_;
@@ -274,7 +273,6 @@ class Comparison {
   RankGrid& grid_;
   const OnTurn& on_turn_;
 
-  std::string note_;
   Inputs whole_, own_;  // whole on rank 0 alone; own: of ranks
   RankPart part_;
   int threads_ = 0;             // of a rank

@@ -16,13 +16,12 @@ struct CompareOptions {
   std::string json_path;    ///< empty: none; "-": standard output
   std::string output_path;  ///< empty: none
   int repeat = 1;
-  std::string profile_path;  ///< of --profile
   bool quiet = false;
 };
 
 /// Measures and compares, on every rank of the grid; where it has more than one, they compute one contender
-/// together and rank 0 the other alone. Returns the report of --json with a "note" beside it on rank 0, null
-/// on the others. Throws what either contender throws.
+/// together and rank 0 the other alone. Returns the report of --json on rank 0, null on the others. Throws
+/// what either contender throws.
 Json compare_contenders(const CompareOptions& options, const io::Config& config, RankGrid& grid, const OnTurn& on_turn);
 
 }  // namespace logitless::cli

@@ -33,8 +33,7 @@ struct GradcheckOptions {
   std::vector<std::string> config_paths;  ///< each is a check of its own; empty: one check without a file
   std::vector<std::string> assignments;   ///< of --set, for all of them
   TensorPaths tensors;
-  std::string json_path;     ///< empty: none; "-": standard output
-  std::string profile_path;  ///< of --profile
+  std::string json_path;  ///< empty: none; "-": standard output
   bool quiet = false;
 };
 
@@ -235,8 +234,7 @@ class Check {
 };
 
 // Runs the call, and the oracle on the same tensors. Returns a check of the report.
-Json run_check(const GradcheckOptions& options, const Profile& profile, const std::string& name, io::Config config,
-               Progress& progress) {
+Json run_check(const GradcheckOptions& options, const std::string& name, const io::Config& config, Progress& progress) {
   if (config.backward.mode == BackwardMode::kCertified) {
     throw io::Error("backward.mode = certified: gradcheck compares exact and sampled gradients with the oracle");
   }
@@ -244,7 +242,6 @@ Json run_check(const GradcheckOptions& options, const Profile& profile, const st
   phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs = read_inputs(config, options.tensors);
   Job job = inputs.job;
-  progress.note(profile.apply(job, config));
   const Context context(context_options_of(config));
   const std::vector<Memory> outputs = add_outputs(config, job);
   const TaskRun call(config, job);
@@ -316,8 +313,7 @@ int run_gradcheck(const GradcheckOptions& options) {
                                                    : io::load_config(name, options.assignments));
     reject_ranks(configs.back());
   }
-  const Profile profile(options.profile_path);
-  check_output_files({{"--json", options.json_path}}, input_files(options.tensors, profile, options.config_paths));
+  check_output_files({{"--json", options.json_path}}, input_files(options.tensors, options.config_paths));
   Json report = {{"checks", Json::array()}, {"pass", true}};
   int status = 0, run = 0;
   for (size_t i = 0; i < names.size(); ++i) {
@@ -325,7 +321,7 @@ int run_gradcheck(const GradcheckOptions& options) {
     Json check;
     std::string error;
     try {
-      check = options.tensors.naming_flags([&] { return run_check(options, profile, names[i], configs[i], progress); });
+      check = options.tensors.naming_flags([&] { return run_check(options, names[i], configs[i], progress); });
     } catch (const io::Error& e) {
       error = e.what();
     } catch (const InvalidInput& e) {
@@ -354,7 +350,6 @@ void add_flags(Command& gradcheck, GradcheckOptions& options) {
   gradcheck.set_flag(options.assignments);
   gradcheck.tensor_flags(options.tensors, true);
   gradcheck.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
-  gradcheck.profile_flag(options.profile_path);
   gradcheck.flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
 }
 

@@ -35,7 +35,7 @@ Json take_turns(const TurnsRequest& request, const OnTurn& on_turn) {
     runners.push_back(std::make_unique<Runner>(config.settings, contender, job));
   }
   std::optional<api::LargeGemm> gemm;
-  if (request.gemm_rate && config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
+  if (config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
   std::vector<double> gemm_times_s;
   for (const auto& runner : runners) {
     if (!runner->failed()) runner->warm_up();

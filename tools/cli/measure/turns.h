@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How bench and tune measure: contenders take turns in a process of their own, A B C A B C and so on, so that
+// How bench measures: contenders take turns in a process of their own, A B C A B C and so on, so that
 // whatever slows the machine down slows all of them down.
 #pragma once
 
@@ -14,17 +14,16 @@ namespace logitless::cli {
 
 struct TurnsRequest {
   std::vector<std::string> settings;  ///< Config::settings
-  std::vector<Contender> contenders = {};
-  int warmup = 1;  ///< turns that are not timed
-  int iters = 5;   ///< turns that are
+  std::vector<Contender> contenders;
+  int warmup = 0;  ///< turns that are not timed
+  int iters = 0;   ///< turns that are
   SeededValues values = SeededValues::kRandom;
-  bool gemm_rate = true;  ///< at level fused a large GEMM takes its turn too
 };
 
-/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only where it was asked for, as a line of a
-/// benchmark's file holds them; each call's memory is counted above what was resident before it. A contender
-/// that fails, or that its process dies of, has the status "error", and the others are then measured without
-/// it. Throws Interrupted.
+/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only at level fused, where a large GEMM takes its
+/// turn too, as a line of a benchmark's file holds them; each call's memory is counted above what was
+/// resident before it. A contender that fails, or that its process dies of, has the status "error", and the
+/// others are then measured without it. Throws Interrupted.
 Json measure_turns(TurnsRequest request, const OnStep& on_step);
 
 /// "dense, turn 2 of 6"

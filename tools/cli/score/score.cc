@@ -40,9 +40,8 @@ struct ScoreOptions {
   ConfigFlags config;
   TensorPaths tensors;
   std::string output_path;
-  std::string json_path;     ///< empty: none; "-": standard output
-  std::string profile_path;  ///< of --profile
-  bool rank = false;         ///< costs a second GEMM over the head
+  std::string json_path;  ///< empty: none; "-": standard output
+  bool rank = false;      ///< costs a second GEMM over the head
   bool entropy = false;
   int top_k = 0;  ///< 0: the config's
   bool quiet = false;
@@ -252,18 +251,16 @@ std::string table_of(const Json& json, const std::string& head, const std::strin
 
 // Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
 int run_score(const ScoreOptions& options) {
-  io::Config config = options.config.load();
+  const io::Config config = options.config.load();
   check_config(config);
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
-  const Profile profile(options.profile_path);
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
-                     input_files(options.tensors, profile, {options.config.path().value_or("")}));
+                     input_files(options.tensors, {options.config.path().value_or("")}));
 
   Progress progress(!options.quiet);
   progress.phase(options.tensors.given() ? "reading the tensors" : "drawing the inputs");
   const Inputs inputs = read_inputs(config, options.tensors, SeededValues::kRandom, HeadFiles::kSafetensorsOrGguf);
   const Job& job = inputs.job;
-  progress.note(profile.apply(job, config));
   ContextOptions context_options = context_options_of(config);
   context_options.plan = PlanKind::kAuto;
   const Context context(context_options);
@@ -316,7 +313,6 @@ void add_flags(Command& score, ScoreOptions& options) {
   score.flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
   score.value("--top-k", options.top_k, "K", "writes the K largest logits of each row too, 1 to 256: ids and logps")
       .within(1, static_cast<int>(kMostTopK));
-  score.profile_flag(options.profile_path);
   score.flag("--quiet", options.quiet, "prints no summary and no progress");
 }
 
