@@ -36,8 +36,7 @@ TEST(LoraBadInput, IsALine) {
   refused("lora.b has 2 columns but lora.a has 3 rows", [](LmHead& h, Gradients&) { h.lora.b.cols = 2; });
   refused("lora.a.data is null", [](LmHead& h, Gradients&) { h.lora.a.data = nullptr; });
   refused("lora.scale = inf", [](LmHead& h, Gradients&) { h.lora.scale = std::numeric_limits<double>::infinity(); });
-  refused("lora.scale = 4e+38 is no number of float32",
-          [](LmHead& h, Gradients&) { h.lora.scale = 4e38; });
+  refused("lora.scale = 4e+38 is no number of float32", [](LmHead& h, Gradients&) { h.lora.scale = 4e38; });
   refused("d_lora_a is [2, 7] but lora.a is [3, 7]", [](LmHead&, Gradients& g) { g.d_lora_a.rows = 2; });
   refused("d_lora_b is [101, 2] but lora.b is [101, 3]", [](LmHead&, Gradients& g) { g.d_lora_b.cols = 2; });
   refused("d_lora_a is set but the head has no lora.a", [](LmHead& h, Gradients&) { h.lora = {}; });
