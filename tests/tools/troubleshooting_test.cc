@@ -90,10 +90,10 @@ TEST(Troubleshooting, QuotesTheLibrary) {
         options.beta = 0.5;
         policy_loss(Context(), c.hidden, c.head, batch, options);
       }),
-      message_of([](auto& c) { preference_loss(Context(), c.hidden, c.head, c.targets); }),
+      message_of([](auto& c) { preference_loss(Context(), c.hidden, c.head, c.targets, {}); }),
       message_of([](auto& c) {
         c.hidden.sequences = 3;
-        preference_loss(Context(), c.hidden, c.head, c.targets);
+        preference_loss(Context(), c.hidden, c.head, c.targets, {});
       }),
   };
   const std::string page = troubleshooting();
@@ -112,7 +112,7 @@ TEST(Troubleshooting, QuotesWhatTeachersGet) {
       SetTeacher teacher;
       teacher.sets = IdSets(Targets(ids.data(), 6, 2));
       teacher.logps = logps;
-      set_distillation_loss(Context(), c.hidden, c.head, teacher);
+      set_distillation_loss(Context(), c.hidden, c.head, teacher, {});
     });
   };
   const std::vector<int64_t> pairs = {1, 2, 1, 2, 1, 2, 1, 2, 1, 2, 1, 2};
