@@ -258,4 +258,8 @@ const Backend* onednn_backend() { return onednn(); }
 
 bool onednn_multiplies(DType dtype) { return onednn() && onednn()->multiplies(dtype); }
 
+void multiply_by_onednn(const Product<float>& p) {
+  p.a.dtype == DType::kBFloat16 ? multiply_bfloat16(p) : multiply_float32(p);
+}
+
 }  // namespace logitless::gemm

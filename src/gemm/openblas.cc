@@ -73,22 +73,6 @@ class ProcessThreads {
   int before_ = 1;
 };
 
-void call_blas(const Product<float>& p) {
-  cblas_sgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
-              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0f,
-              static_cast<const float*>(p.a.data), static_cast<blasint>(p.a.stride),
-              static_cast<const float*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0f : 0.0f, p.c,
-              static_cast<blasint>(p.ldc));
-}
-
-void call_blas(const Product<double>& p) {
-  cblas_dgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
-              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0,
-              static_cast<const double*>(p.a.data), static_cast<blasint>(p.a.stride),
-              static_cast<const double*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0 : 0.0, p.c,
-              static_cast<blasint>(p.ldc));
-}
-
 // The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the
 // process. The description is put together anew by each call, in memory that all threads share, so it is read
 // once.
@@ -129,12 +113,12 @@ class OpenBlas final : public Backend {
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (write_empty(p)) return;
     const OmpThreads alone(1);
-    multiply_widened(p, kernels, scratch, 1, [](const Product<float>& part) { call_blas(part); });
+    multiply_widened(p, kernels, scratch, 1, [](const Product<float>& part) { multiply_by_openblas(part); });
   }
   void multiply(const Product<double>& p, const kernels::RowKernels&, void*) const override {
     if (write_empty(p)) return;
     const OmpThreads alone(1);
-    call_blas(p);
+    multiply_by_openblas(p);
   }
 
   // OpenBLAS packs for itself, product by product. What it cannot read is widened.
@@ -155,12 +139,12 @@ class OpenBlas final : public Backend {
                          int threads) const override {
     if (write_empty(p)) return;
     run_parallel(threads, [&] {
-      multiply_widened(p, kernels, scratch, threads, [](const Product<float>& part) { call_blas(part); });
+      multiply_widened(p, kernels, scratch, threads, [](const Product<float>& part) { multiply_by_openblas(part); });
     });
   }
   void multiply_parallel(const Product<double>& p, const kernels::RowKernels&, void*, int threads) const override {
     if (write_empty(p)) return;
-    run_parallel(threads, [&] { call_blas(p); });
+    run_parallel(threads, [&] { multiply_by_openblas(p); });
   }
 
   std::shared_ptr<void> single_threaded_region() const override {
@@ -206,6 +190,22 @@ class OpenBlas final : public Backend {
 };
 
 }  // namespace
+
+void multiply_by_openblas(const Product<float>& p) {
+  cblas_sgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0f,
+              static_cast<const float*>(p.a.data), static_cast<blasint>(p.a.stride),
+              static_cast<const float*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0f : 0.0f, p.c,
+              static_cast<blasint>(p.ldc));
+}
+
+void multiply_by_openblas(const Product<double>& p) {
+  cblas_dgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0,
+              static_cast<const double*>(p.a.data), static_cast<blasint>(p.a.stride),
+              static_cast<const double*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0 : 0.0, p.c,
+              static_cast<blasint>(p.ldc));
+}
 
 const Backend& openblas_backend() {
   static const OpenBlas backend;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -18,14 +19,15 @@ namespace logitless::problem {
 /// The logits of a call, and those of a teacher.
 struct LogitsOperands {
   FinishedLogits logits;
+  std::span<const int64_t> offsets;  // of packed sequences, as the caller has them
   std::optional<FinishedLogits> teacher_logits;
 };
 using LogitsTensors = Tensors<LogitsOperands>;
 
 struct LogitsProblem : TokenProblem, LogitsOperands {};
 
-/// Returns the logits, checked. Throws InvalidInput.
-LogitsTensors check_tensors(const FinishedLogits& logits);
+/// Returns the logits, checked, whose sequences may be packed. Throws InvalidInput.
+LogitsTensors check_tensors(const FinishedLogits& logits, std::span<const int64_t> offsets = {});
 /// Checks finished logits of a teacher beside those of this shape; a rank may have no part of the vocabulary
 /// (`may_be_empty`). Throws InvalidInput.
 void check_teacher_logits(const TeacherMatrices& teacher, const Shape& shape, bool may_be_empty);

@@ -189,12 +189,12 @@ class Comparison {
             {"extra_peak_bytes", runner.extra_peak_bytes()},
             {"workspace_bytes", runner.result().plan.workspace_bytes},
             {"loss", runner.result().loss},
-            {"plan", name_of(runner.result().plan.kind)},
+            {"plan", runner.plan_name()},
             {"threads", runner.context().threads()},
             {"tensor_bytes", bytes_of(runner.job())}};
   }
   void add_details(const std::string& name, const Runner& runner, Json& details) const {
-    details[name + "_plan"] = runner.result().plan.describe();
+    details[name + "_plan"] = runner.plan_text();
     for (const auto& [metric, value] : runner.result().metrics) details[name + "_metrics"][metric] = value;
     details[name + "_times_s"] = runner.times_s();
     details[name + "_extra_peaks_bytes"] =
