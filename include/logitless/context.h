@@ -39,19 +39,18 @@ inline constexpr std::array kNamesOf<GradientPrecision> = {"native", "split", "f
 /// A Context is made of these options. Every entry has a default that suits training.
 struct ContextOptions {
   /// The number of threads of the OpenMP team; 0 follows omp_get_max_threads() at each call. Results
-  /// have the same bits for every value (except under plan dense).
+  /// have the same bits for every value.
   int threads = 0;
   /// The upper bound of a call's workspace (Plan::workspace_bytes). Vectors with an entry a token, below 220
   /// bytes a token and 40 for each id of its set, and the BLAS's packing buffers come on top. Where it is
-  /// small, fewer threads work. Plan kDense takes what it needs.
+  /// small, fewer threads work.
   size_t workspace_bytes = size_t{256} << 20;
   /// Calls take their memory from here (workspace.h), or from the heap where this is null. It must outlive
   /// the calls of all contexts that name it.
   Workspace* workspace = nullptr;
-  /// One of kAuto, kOnePass, kTwoPass, kExpectedRow or kDense (the baseline). A call without
-  /// gradients runs kForwardOnly, but under kDense and where another one saves it a walk. A plan that cannot
-  /// run (for its budget or its outputs) is an InvalidInput. On finished logits (logits.h) kOnePass is one
-  /// walk, kTwoPass and kDense are two.
+  /// One of kAuto, kOnePass, kTwoPass or kExpectedRow. A call without gradients runs kForwardOnly, except
+  /// where another one saves it a walk. A plan that cannot run (for its budget or its outputs) is an
+  /// InvalidInput. On finished logits (logits.h) kOnePass is one walk and kTwoPass two.
   PlanKind plan = PlanKind::kAuto;
   /// The number of rows of a logits tile; 0 lets the library choose from the shape.
   int64_t row_tile = 0;
@@ -70,7 +69,7 @@ struct ContextOptions {
   /// OpenBLAS's kernels are narrower than the CPU. "openblas" is OpenBLAS alone. All others leave float32 to
   /// the faster of the two, and float64 to OpenBLAS.
   std::string gemm_backend = "auto";
-  /// Plan kDense takes kSplit as kFloat32.
+  /// In which type dL/dlogits is multiplied, where all operands are bfloat16.
   GradientPrecision gradient_precision = GradientPrecision::kNative;
   /// "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference
   /// kernels).

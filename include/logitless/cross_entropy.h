@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The cross-entropy of an LM head, fused: no call but one of plan kDense holds the [N, V] logits.
+/// The cross-entropy of an LM head, fused: no call holds the [N, V] logits.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Distillation from the whole distribution of a teacher: two models over one vocabulary, fused. Logits of a
-/// head, the student's or the teacher's, are never in memory (but under plan kDense), and the teacher has no
-/// gradients; logits.h has a student of finished ones. docs/losses.md, "Distillation", has the formulas.
+/// head, the student's or the teacher's, are never in memory, and the teacher has no gradients;
+/// logits.h has a student of finished ones. docs/losses.md, "Distillation", has the formulas.
 #pragma once
 
 #include <cstdint>

@@ -70,8 +70,8 @@ struct IdLogpsResult {
 ///     kVocabulary:  logp_e = log p_iv = (a_iv − m_i) − log Σ_u exp(a_iu − m_i)     u in the vocabulary
 ///     kSet:         the same with u, and the maximum m_i, over the distinct ids of row i
 ///
-/// A set with one distinct id has logp = 0 under kSet, which works neither with a vocabulary that is cut
-/// (ContextOptions::ranks) nor with plan dense.
+/// A set with one distinct id has logp = 0 under kSet, which does not work with a vocabulary that is cut
+/// (ContextOptions::ranks).
 ///
 /// backward() takes ∂L/∂logp of every entry, in the order of the ids; those behind a row's count are not
 /// read. A NaN among them makes its row's gradients NaN. With γ_e for that of entry e,

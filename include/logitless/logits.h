@@ -57,15 +57,16 @@ struct LmHead {
   int64_t vocab_size() const { return vocab_ids.empty() ? stored_entries() : static_cast<int64_t>(vocab_ids.size()); }
 };
 
-/// The final raw logits of N tokens: of hidden states and a head, which are never in memory (but under plan
-/// kDense), or finished ones that the caller holds. A teacher's and a reference's are another Logits.
+/// The final raw logits of N tokens: of hidden states and a head, which are never in memory, or finished ones
+/// that the caller holds. A teacher's and a reference's are another Logits.
 struct Logits {
   /// [N, H], one row a token of one sequence, or [B, T, H], whose row b * T + t is token t of sequence b. Its
   /// last axis is contiguous, so that a slice such as hidden[:, :-1], or the transpose of [T, B, H], can be
   /// given.
   ConstTensor hidden = {};
   LmHead head = {};  ///< of them
-  /// For packed sequences (cu_seqlens) of hidden states [N, H] these hold 0 = offsets[0] <= offsets[1] <= ...
+  /// For packed sequences (cu_seqlens) of rows [N, H], or of finished logits [N, V], these hold 0 =
+  /// offsets[0] <= offsets[1] <= ...
   /// <= offsets.back() = N. Sequence s holds the rows [offsets[s], offsets[s + 1]).
   std::span<const int64_t> offsets = {};
   /// In place of these: [N, V] or [B, T, V]. Rows are those of hidden states above. They are final raw

@@ -19,13 +19,6 @@ enum class PlanKind {
   kForwardOnly,  ///< statistics only; what calls without gradients run, but those of two heads that run one pass
   kOnePass,      ///< the logits of a chunk of rows are kept until their gradients are done: 3 GEMMs
   kTwoPass,      ///< the logits are computed again for the gradients: 4 GEMMs, a few tiles of memory
-  /// The baseline: all logits in memory, one multi-threaded GEMM to make them, row kernels in place, and two
-  /// GEMMs back, for every task. It computes every row, ignored ones too, as lm_head + loss does. The
-  /// contracts of calls hold under it, with these exceptions: the workspace is N · V logits whatever the
-  /// budget, and N · H more for hidden states whose sequences stand apart, which are copied together, and as
-  /// much for such a d_hidden; a weight sink is an InvalidInput; a NaN in an ignored row of hidden reaches
-  /// d_weight (0 · NaN); the bits may depend on the number of threads, as they do in any BLAS.
-  kDense,
   /// d_hidden is summed while the logits are walked for the first time, up to factors of each row that the
   /// loss decides: 2 GEMMs, a few tiles of memory. For a head that is not trained, and for losses whose
   /// gradients are those of log-probabilities, lse and cross alone. d_weight, d_bias and d_lora_b take the
@@ -38,8 +31,7 @@ enum class PlanKind {
 
 /// The names of plans.
 template <>
-inline constexpr std::array kNamesOf<PlanKind> = {"auto",     "forward_only", "one_pass",
-                                                  "two_pass", "dense",        "expected_row"};
+inline constexpr std::array kNamesOf<PlanKind> = {"auto", "forward_only", "one_pass", "two_pass", "expected_row"};
 
 /// A plan is chosen from shapes, requests and the workspace budget alone. Only `threads`, `tiles_alive` and
 /// the sizes in bytes depend on the number of threads; the bits of all results do not.
@@ -73,8 +65,7 @@ struct LOGITLESS_API Plan {
   size_t packed_bytes = 0;
   /// The least ContextOptions::workspace_bytes with which the same call is accepted, where the other options
   /// stay as they are; a call with less names it in its message. plan() fills it; in the plan of a call that
-  /// ran it is 0, because to know it takes several times as long as to plan. It is also 0 under kDense, which
-  /// runs with any budget.
+  /// ran it is 0, because to know it takes several times as long as to plan.
   size_t least_workspace_bytes = 0;
   /// Of gradients that are sampled or certified (BackwardOptions), in what a call returns: the share of the
   /// pairs of a row that has a gradient and a segment of 64 vocabulary entries whose gradients were made. 1:

@@ -171,7 +171,7 @@ struct LOGITLESS_API PolicyLoss {
   /// The token ids that the sampler kept at each position (its top-k or top-p mask), the chosen one among
   /// them; without any, all are kept. Log-probabilities of the policy are then over the kept ids alone, as
   /// the sampler's were: only their rows of the head are read, and nothing walks the vocabulary. It works
-  /// neither with entropies nor with a vocabulary that is cut nor with plan dense.
+  /// neither with entropies nor with a vocabulary that is cut.
   IdSets kept = {};
 
   PolicyLossType loss_type = PolicyLossType::kGrpo;  ///< loss and normaliser

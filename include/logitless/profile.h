@@ -28,8 +28,8 @@ struct ProfileShape {
 };
 
 /// Returns `base` with plan, rows (row_tile, or row_block for finished logits) and vocab_tile of the entry
-/// that fits, as far as `base` leaves them open (kAuto and 0), or `base` itself where no entry fits or its
-/// plan is kDense. An entry fits where it was measured on this machine (CPU, threads, instruction set, BLAS
+/// that fits, as far as `base` leaves them open (kAuto and 0), or `base` itself where no entry
+/// fits. An entry fits where it was measured on this machine (CPU, threads, instruction set, BLAS
 /// core), for this dtype and way of storing the head, for sizes of at least half and at most twice these
 /// ones, and within a budget that base.workspace_bytes allows; of several the one with the nearest shape is
 /// used. `note` (if not null) says why none is used, and is empty where one is. An empty `path` stands for

@@ -66,7 +66,7 @@ struct Ranks {
   /// Everything else that is given is the same on all of them: hidden states, targets, a LoRA's a or
   /// states, options and their vectors with an entry a vocabulary entry, which mean the whole vocabulary,
   /// and type and mode of a d_hidden, d_lora_a or d_lora_states that is summed. All of them return the same
-  /// results. Finished logits and plan dense are not split. Null: this rank holds the whole vocabulary.
+  /// results. Finished logits are not split. Null: this rank holds the whole vocabulary.
   Communicator* vocab = nullptr;
   /// This rank's vocabulary entries are cut into slices of these sizes; empty: they are one slice. Results
   /// have the same bits however many ranks share the slices of a vocabulary, one of them included. Each

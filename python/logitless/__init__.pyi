@@ -55,8 +55,7 @@ class Context(_core.Context):
         threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
         workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
         workspace: memory that calls use again, one call at a time; by default each call has its own.
-        plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline,
-            with all logits in memory).
+        plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
         row_block: rows of finished logits that a thread takes at once; 0: chosen.
@@ -80,7 +79,7 @@ class Context(_core.Context):
         1
     """
 
-    def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: Literal['auto', 'one_pass', 'two_pass', 'dense', 'expected_row']='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: Literal['auto', 'openblas', 'onednn', 'amx', 'bfmmla']='auto', gradient_precision: Literal['native', 'split', 'float32']='native', simd_target: Union[Literal['auto', 'plain', 'AVX2', 'AVX3', 'AVX3_DL', 'AVX3_ZEN4', 'AVX3_SPR', 'NEON', 'NEON_BF16', 'SVE', 'SVE2'], str]='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
+    def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: Literal['auto', 'one_pass', 'two_pass', 'expected_row']='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: Literal['auto', 'openblas', 'onednn', 'amx', 'bfmmla']='auto', gradient_precision: Literal['native', 'split', 'float32']='native', simd_target: Union[Literal['auto', 'plain', 'AVX2', 'AVX3', 'AVX3_DL', 'AVX3_ZEN4', 'AVX3_SPR', 'NEON', 'NEON_BF16', 'SVE', 'SVE2'], str]='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
         ...
 
     def __reduce__(self) -> Any:

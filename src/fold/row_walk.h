@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// This makes the statistics and gradients of rows of logits that stand in memory, one row at a time: rows of
-// the dense path's own buffer, and rows of a caller's logits.
+// This makes the statistics and gradients of rows of logits that a caller holds, one row at a time.
 #pragma once
 
 #include <cstdint>

@@ -213,43 +213,13 @@ stats::HeadShape<Logit> teacher_shape(core::Arena& arena, const kernels::RowKern
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const Source& source, const RunPlan& run);
 
-/// The buffers of plan dense.
-template <class Types>
-struct DenseBuffers {
-  typename Types::Logit* logits = nullptr;  // [sides, N, V], then the gradients of side 0
-  source::Scratch products;
-  // [N], where no product can take the states in place
-  source::Room gathered;
-
-  /// `gradient` is the type of the gradients of the logits.
-  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows, DType gradient,
-               int threads);
-};
-/// Returns what the sinks of plan dense need to know of it.
-sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const GradientMatrices& outputs, int threads);
-/// Calls use(sink) with each sink of plan dense. They take their memory one after the other, and so share it.
-template <class Sum, class Use>
-void for_each_in_turn(core::Arena& arena, sink::Sinks<Sum> sinks, const Use& use) {
-  for (sink::Sink<Sum>* sink : sinks) {
-    const size_t mark = arena.mark();
-    sink->take_lasting(arena);
-    sink->take(arena);
-    use(*sink);
-    arena.rewind(mark);
-  }
-}
-
-/// These return the sizes of the walk over the rows of plan dense, and of finished logits.
-template <class Types>
-typename fold::RowWalk<Types>::Sizes dense_walk_sizes(DType gradient, int threads);
+/// Returns the sizes of the walk over the rows of finished logits.
 template <class Types>
 typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run);
 
 /// These return the bytes of a whole run, whose passes share what they can.
 size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
                    const Work& work, const RunPlan& run, const GradientMatrices& outputs);
-size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
-                     DType gradient, int threads, const GradientMatrices& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
 
 }  // namespace logitless::planning

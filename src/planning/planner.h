@@ -23,7 +23,7 @@ void check_one_pass(const ContextOptions& options, const Work& work);
 /// Plans `work` on the rows that take part. Tiles that the context does not fix become smaller where the
 /// budget holds none of the usual size. It throws InvalidInput when the budget does not hold the smallest
 /// either (the message names the least budget that is accepted), or when a plan that was asked for cannot
-/// run. Plan dense is not planned here.
+/// run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const GradientMatrices& outputs);
 
@@ -32,10 +32,6 @@ RunPlan choose_plan(const detail::ContextState& context, int threads, const Hidd
 /// smallest is planned.
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const GradientMatrices& outputs);
-
-/// Returns what plan dense takes, whatever the budget. It throws InvalidInput where that plan cannot run.
-Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                const GradientMatrices& outputs);
 
 /// Plans `work` on finished logits, for `threads` threads or as many as the budget holds the scratch of. It
 /// throws InvalidInput when it does not hold that of one thread, or when plan one_pass was asked for and

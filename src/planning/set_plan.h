@@ -55,7 +55,7 @@ struct SetBuffers {
 };
 
 /// Plans `work` for `threads` threads, or as many as the budget holds the scratch of. Throws InvalidInput
-/// when it does not hold that of one, or for plan dense.
+/// when it does not hold that of one.
 Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
               const GradientMatrices& outputs);
 /// Does the same for finished logits.

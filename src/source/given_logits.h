@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Where logits that stand in memory come from: they are a caller's, or all those that plan dense has made.
-// Their rows are read in place, so there is nothing to make, to gather or to plan.
+// Where logits that a caller holds come from. Their rows are read in place, so there is nothing to make, to
+// gather or to plan.
 #pragma once
 
 #include <cstdint>

@@ -14,16 +14,14 @@ struct Scratch {
   void* head = nullptr;  // of Head::operand()
 };
 
-/// What multiplies: the calling thread, or a team of the backend's own.
+/// What multiplies on the calling thread, which may be one of a region.
 struct Multiplier {
   const gemm::Backend& gemm;
   const kernels::RowKernels& kernels;
   Scratch scratch;
-  int team = 0;  // 0: the calling thread alone, which may be one of a region
 
   template <class T>
   void operator()(const gemm::Product<T>& product) const {
-    if (team > 0) return gemm.multiply_parallel(product, kernels, scratch.gemm, team);
     gemm.multiply(product, kernels, scratch.gemm);
   }
 };

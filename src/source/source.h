@@ -94,8 +94,6 @@ class Source {
   int64_t hidden_size() const { return products_.front().states.cols(); }
   /// Returns where rows that follow one another do not do so in the memory of some product's states.
   RowBreaks breaks() const;
-  /// Returns whether a single product can take all rows in place.
-  bool is_matrix() const;
 
   /// Returns the multiply-adds of a logit.
   int64_t depth() const;

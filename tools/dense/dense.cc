@@ -277,7 +277,8 @@ struct Projection::WorkIn final : Projection::Work {
     multiply(Product{n_, to.cols, count, part, weight, sums(to), to.stride, first > 0});
   }
 
-  // Makes the gradient of a product's head for the vocabulary entries of a part; `apart` holds its sums, or is null.
+  // Makes the gradient of a product's head for the vocabulary entries of a part; its sums are `apart`, or in
+  // the output where that is null.
   void make_weight(const Operand& part, int64_t first, int64_t count, const Operand& states, HeadLayout kind,
                    const Matrix& to, Sum* apart) {
     if (!to.data) return;

@@ -19,10 +19,11 @@ namespace logitless::dense {
 /// The logits of hidden states and a head. Every row is computed, ignored ones too, as `lm_head` does.
 class Projection {
  public:
-  /// Makes the logits [N, V]: products, bias and softcap. `gradients` are written by backward(). `round_to` is the
-  /// task's round_logits_to: with a softcap, which it comes before, logits are rounded here and it is emptied. What
-  /// is given must outlive this. Throws InvalidInput where the library would, and for what this has not: hidden
-  /// states whose sequences are apart, a LoRA's `states`, a weight sink and gradients that are added to.
+  /// Makes the logits [N, V]: products, bias and softcap. `gradients` are written by backward(). `round_to`
+  /// is the task's round_logits_to: with a softcap, which it comes before, logits are rounded here and it is
+  /// emptied. What is given must outlive this. Throws InvalidInput where the library would, and for what this
+  /// has not: hidden states whose sequences are apart, a LoRA's `states`, a weight sink and gradients that
+  /// are added to.
   Projection(const Context& context, const Logits& model, const Gradients& gradients = {},
              std::optional<DType>* round_to = nullptr);
   ~Projection();
@@ -33,8 +34,8 @@ class Projection {
   const Context& context() const;
   /// The logits, in the sequences of the hidden states.
   Logits logits() const;
-  /// Where their gradients are to be written, if any are wanted: in place of the logits, or apart from them under
-  /// a softcap, whose derivative is a function of the logits.
+  /// Where their gradients are to be written, if any are wanted: in place of the logits, or apart from them
+  /// under a softcap, whose derivative is a function of the logits.
   Gradients d_logits() const;
   /// Makes the gradients of hidden states and head from these.
   void backward();
@@ -50,8 +51,8 @@ class Projection {
   std::unique_ptr<Work> work_;
 };
 
-/// As logitless::run(), but with all logits in memory. A teacher's are in memory beside them; a reference's model runs
-/// as it does there.
+/// As logitless::run(), but with all logits in memory. A teacher's are in memory beside them; a reference's
+/// model runs as it does there.
 template <Task T>
 typename T::Result run(const Context& context, const Logits& model, const T& task, const Gradients& gradients = {}) {
   T of_logits = task;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Products of whole matrices on all threads of a context. The library itself multiplies tiles, one thread each.
+// Products of whole matrices on all threads of a context. The library itself multiplies tiles, one thread
+// each.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,8 @@
 
 namespace logitless::dense {
 
-/// Multiplies with the libraries and kernels of a context's backend. OpenBLAS and oneDNN start teams of their own.
+/// Multiplies with the libraries and kernels of a context's backend. OpenBLAS and oneDNN start teams of their
+/// own.
 class Products {
  public:
   explicit Products(const Context& context) : context_(context), threads_(context.threads()) {}

@@ -271,7 +271,6 @@ ProfileChoice choose_entry(const std::vector<ProfileEntry>& entries, const Profi
 }
 
 ProfileUse use_profile(const std::vector<ProfileEntry>& entries, const ProfileShape& shape, ContextOptions base) {
-  if (base.plan == PlanKind::kDense) return {base, "plan dense has no tiles"};
   const ProfileChoice choice = choose_entry(entries, machine_of(Context(base)), shape, base.workspace_bytes);
   if (!choice.entry) return {base, choice.why_none};
   if (base.plan == PlanKind::kAuto) base.plan = choice.entry->plan;

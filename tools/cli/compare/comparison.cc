@@ -249,6 +249,7 @@ class Comparison {
         gates_of(config_, reference_->job(), want.metric("tokens"), spacing, loss_abs, differences);
     if (over_ranks()) gates.push_back(io::make_gate("unequal_ranks", unequal_ranks(tested["each"]), 0));
     if (!options_.output_path.empty()) write_outputs(options_.output_path, collected_, tested_->result().loss);
+    if (!options_.dense_path.empty()) write_outputs(options_.dense_path, reference_->job(), want.loss);
 
     Json details = {{"gradient_dtype", name_of(collected_.gradient_dtype)},
                     {"extra_peak_method", describe(tested_->peak_method())}};

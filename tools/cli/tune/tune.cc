@@ -151,9 +151,6 @@ io::Config read_config(const TuneOptions& options) {
   reject_by_hand(config, is_tuned, "cannot be set: tune chooses it");
   reject_by_hand(config, is_tolerance, "has no effect on tune");
   reject_by_hand(config, is_top_k, "has no effect on tune, which lists no largest logits");
-  if (config.kernel.plan == PlanKind::kDense) {
-    throw io::Error(config.place_of("kernel.plan") + " is dense, which has no plan and no tiles to tune");
-  }
   check_seeded(config);
   check_outputs(config, parts_of(config.model));
   return config;
