@@ -1,11 +1,15 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The materialised baseline against the same oracle.
+// The dense head of comparisons, held to the oracle of the library's own calls.
+#include "dense/dense.h"
+
 #include <gtest/gtest.h>
 
 #include <functional>
 #include <string>
 #include <vector>
 
+#include "support/calls.h"
+#include "support/distillation_case.h"
 #include "support/policy_tester.h"
 #include "support/preference_tester.h"
 #include "support/testers.h"
@@ -16,21 +20,29 @@ namespace {
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 
-CrossEntropyTester dense() { return CrossEntropyTester().threads(2).dense(); }
+// The testers of this program call dense::run().
+const bool kRunsDense = [] {
+  TypeList<CrossEntropy, PolicyLoss, PreferenceLoss, KtoLoss, Distillation, TokenStatistics, CustomLoss>::each(
+      []<class T>() { run_task<T> = &dense::run<T>; });
+  return true;
+}();
 
-TEST(DenseCrossEntropy, EveryTypeLayoutAndThreads) {
+// Every row is multiplied, so that none may hold a NaN.
+CrossEntropyTester dense_call() { return CrossEntropyTester().threads(2).finite_everywhere(); }
+
+TEST(Dense, EveryTypeLayoutAndThreads) {
   for (const DType dtype : kDTypes) {
     for (const HeadLayout layout : kLayouts) {
       for (const int threads : {1, 2, 3}) {
-        CrossEntropyTester tester = dense().dtype(dtype).layout(layout).threads(threads).ignored(0.25);
-        tester.matches_oracle();
-        tester.accumulate().padding(3).matches_oracle();
+        CrossEntropyTester call = dense_call().dtype(dtype).layout(layout).threads(threads).ignored(0.25);
+        call.matches_oracle();
+        call.padding(3).matches_oracle();
       }
     }
   }
 }
 
-TEST(DenseCrossEntropy, EveryOption) {
+TEST(Dense, EveryOption) {
   const std::vector<std::function<void(CrossEntropyTester&)>> options = {
       [](auto& t) { t.bias(false); },
       [](auto& t) { t.softcap(5); },
@@ -54,70 +66,92 @@ TEST(DenseCrossEntropy, EveryOption) {
   for (size_t k = 0; k < options.size(); ++k) {
     SCOPED_TRACE("option " + std::to_string(k));
     for (const DType dtype : kDTypes) {
-      CrossEntropyTester tester = dense().dtype(dtype).layout(kLayouts[k % 2]);
-      options[k](tester);
+      CrossEntropyTester call = dense_call().dtype(dtype).layout(kLayouts[k % 2]);
+      options[k](call);
+      call.matches_oracle();
+    }
+  }
+}
+
+TEST(Dense, Shapes) {
+  for (const int64_t vocab : {1, 2, 63, 64, 65, 2047, 2048, 2049, 4103}) {
+    dense_call().vocab(vocab).tokens(9).softcap(20).label_smoothing(0.1).matches_oracle();
+  }
+  for (const int64_t tokens : {0, 1, 2, 33}) dense_call().tokens(tokens).metrics().matches_oracle();
+  for (const int64_t hidden : {1, 17, 256}) dense_call().hidden(hidden).matches_oracle();
+  dense_call().tokens(252).hidden(507).vocab(123).matches_oracle();
+  dense_call().ignored(1).metrics().matches_oracle();
+}
+
+TEST(Dense, EachGradientAlone) {
+  for (const DType dtype : kDTypes) {
+    for (int asked = 0; asked < 8; ++asked) {
+      dense_call().dtype(dtype).gradients(asked & 1, asked & 2, asked & 4).ignored(0.2).matches_oracle();
+    }
+  }
+}
+
+TEST(Dense, Bfloat16Gradients) {
+  for (const HeadLayout layout : kLayouts) {
+    for (const double softcap : {0, 9}) {
+      CrossEntropyTester call = dense_call().dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).layout(layout);
+      call.tokens(100).vocab(5000).hidden(24).softcap(softcap).matches_oracle();
+      call.gradient_precision(GradientPrecision::kFloat32).matches_oracle();
+    }
+  }
+}
+
+TEST(Dense, EveryInstructionSet) {
+  for (const std::string& target : simd_targets()) {
+    dense_call().simd_target(target).softcap(12).temperatures().label_smoothing(0.1).z_loss(0.01).matches_oracle();
+  }
+}
+
+TEST(Dense, PolicyLosses) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
+    for (const DType dtype : kDTypes) {
+      PolicyTester tester;
+      tester.loss_type(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere();
       tester.matches_oracle();
     }
   }
 }
 
-TEST(DenseCrossEntropy, Shapes) {
-  for (const int64_t vocab : {1, 2, 63, 64, 65, 2047, 2048, 2049, 4103}) {
-    dense().vocab(vocab).tokens(9).softcap(20).label_smoothing(0.1).matches_oracle();
-  }
-  for (const int64_t tokens : {0, 1, 2, 33}) dense().tokens(tokens).metrics().matches_oracle();
-  for (const int64_t hidden : {1, 17, 256}) dense().hidden(hidden).matches_oracle();
-  dense().tokens(252).hidden(507).vocab(123).matches_oracle();
-  dense().ignored(1).metrics().matches_oracle();
-}
-
-TEST(DenseCrossEntropy, EachGradientAlone) {
-  for (const DType dtype : kDTypes) {
-    for (int asked = 0; asked < 8; ++asked) {
-      dense().dtype(dtype).gradients(asked & 1, asked & 2, asked & 4).ignored(0.2).matches_oracle();
-    }
-  }
-}
-
-TEST(DenseCrossEntropy, Bfloat16Gradients) {
-  for (const HeadLayout layout : kLayouts) {
-    CrossEntropyTester tester = dense().dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).layout(layout);
-    tester.tokens(100).vocab(5000).hidden(24).matches_oracle();
-    tester.accumulate().matches_oracle();
-  }
-}
-
-TEST(DenseCrossEntropy, EveryInstructionSet) {
-  for (const std::string& target : simd_targets()) {
-    dense().simd_target(target).softcap(12).temperatures().label_smoothing(0.1).z_loss(0.01).matches_oracle();
-  }
-}
-
-// Every loss runs on the plan, and split calls do.
-TEST(DensePlan, PolicyLosses) {
-  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
-    for (const DType dtype : kDTypes) {
-      PolicyTester tester;
-      tester.loss_type(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere().plan(PlanKind::kDense);
-      EXPECT_EQ(tester.matches_oracle().result.plan.kind, PlanKind::kDense);
-    }
-  }
-}
-
-TEST(DensePlan, PreferenceLosses) {
+TEST(Dense, PreferenceLosses) {
   for (const PreferenceLossType loss : all_of<PreferenceLossType>()) {
     PreferenceTester tester;
-    tester.loss(loss).vocab(70).hidden(11).finite_everywhere().plan(PlanKind::kDense).matches_oracle();
+    tester.loss(loss).vocab(70).hidden(11).finite_everywhere().matches_oracle();
   }
-  KtoTester().vocab(70).hidden(11).finite_everywhere().plan(PlanKind::kDense).matches_oracle();
+  KtoTester().vocab(70).hidden(11).finite_everywhere().matches_oracle();
 }
 
-TEST(DensePlan, StatisticsAndTheirGradients) {
+TEST(Dense, StatisticsAndTheirGradients) {
   for (const DType dtype : kDTypes) {
     TokenStatsTester tester;
-    tester.dtype(dtype).finite_everywhere().plan(PlanKind::kDense);
+    tester.dtype(dtype).finite_everywhere();
     tester.statistics_match_oracle();
-    EXPECT_EQ(tester.token_loss_matches_oracle().kind, PlanKind::kDense);
+    tester.token_loss_matches_oracle();
+  }
+}
+
+TEST(Dense, Distillation) {
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (const DivergenceCase& divergence : divergence_cases()) {
+      for (const double softcap : {0, 4}) {
+        SCOPED_TRACE(divergence.name + " " + name_of(dtype) + " softcap " + std::to_string(softcap));
+        DistillationSpec spec;
+        spec.student.dtype = spec.teacher.dtype = dtype;
+        spec.student.softcap = spec.teacher.softcap = softcap;
+        DistillationCase call(spec);
+        call.options = divergence.options;
+        call.options.hard_weight = 0.5;
+        call.options.token.temperature = 2;
+        StudentGradients gradients(call.student);
+        const DistillationResult result = call.run(Context(small_tiles(PlanKind::kAuto)), gradients.views());
+        expect_distilled(call, result, &gradients);
+        if (HasFailure()) return;
+      }
+    }
   }
 }
 

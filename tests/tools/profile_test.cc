@@ -176,10 +176,6 @@ TEST_F(ProfileFileTest, FillsWhatIsLeftOpen) {
   EXPECT_EQ(options.plan, PlanKind::kOnePass);
   EXPECT_EQ(options.row_tile, 64);
   EXPECT_EQ(options.vocab_tile, 768);
-  options = load_profile(file_, kShape, {.plan = PlanKind::kDense}, &note);
-  EXPECT_EQ(note, "plan dense has no tiles");
-  EXPECT_EQ(options.plan, PlanKind::kDense);
-  EXPECT_EQ(options.row_tile, 0);
 }
 
 TEST_F(ProfileFileTest, RowsOfFinishedLogitsAreThoseOfABlock) {
