@@ -80,7 +80,7 @@ inline const Forward<TokenStatistics>& left_of(const TokenStats& stats) {
 
 /// What calls a task here: the library, or what a test sets to hold it to the same oracle.
 template <Task T>
-inline typename T::Result (*run_task)(const Context&, const Logits&, const T&, const Gradients&) = &run<T>;
+inline typename T::Result (*run_task)(const Context&, const Logits&, const T&, const logitless::Gradients&) = &run<T>;
 
 /// The verbs of a task on matrices; a call itself is run(). The tensors of the task come from `Inputs`.
 template <class Task, class... Inputs>

@@ -5,10 +5,12 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <deque>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "core/arena.h"
 #include "core/checks.h"
 #include "core/parallel.h"
 #include "core/tensors.h"
@@ -84,15 +86,13 @@ struct Projection::Work {
   virtual ~Work() = default;
   virtual void backward() = 0;
 
-  // Returns memory without values, which lives as long as this, from a cache line on.
+  // Returns memory without values, which lives as long as this.
   template <class T>
   T* take(int64_t elements) {
-    constexpr size_t kCacheLine = 64;
+    constexpr size_t kAligned = 128;  // what an Arena may leave out at both ends
     const size_t size = static_cast<size_t>(elements) * sizeof(T);
     bytes += size;
-    void* at = memory.emplace_back(std::make_unique_for_overwrite<std::byte[]>(size + kCacheLine)).get();
-    size_t space = size + kCacheLine;
-    return static_cast<T*>(std::align(kCacheLine, size, at, space));
+    return memory.emplace_back(size + kAligned).take<T>(elements);
   }
   // Returns the view of [N, V] in the sequences of the hidden states.
   Tensor view(void* data) const {
@@ -123,7 +123,7 @@ struct Projection::Work {
   Products multiply;
   problem::HiddenProblem problem;
   GradientMatrices out;
-  std::vector<std::unique_ptr<std::byte[]>> memory;
+  std::deque<core::Arena> memory;
   size_t bytes = 0;
   void *logits = nullptr, *d_logits = nullptr;  // [N, V]
   DType gradient_dtype = DType::kFloat32;       // in which products read dL/dlogits
@@ -326,6 +326,7 @@ size_t Projection::bytes() const { return work_->bytes; }
 
 void Projection::complete(Plan& plan) const {
   const problem::HiddenProblem& problem = work_->problem;
+  plan.kind = work_->out.any() ? PlanKind::kOnePass : PlanKind::kForwardOnly;
   plan.hidden_size = problem.hidden_size;
   plan.gemm_library = work_->state.gemm->library_of(problem.hidden.dtype, source::Head(problem.head).dtype());
   plan.gradient_dtype = work_->gradient_dtype;

@@ -41,7 +41,7 @@ class Projection {
   void backward();
   /// The bytes of logits, gradients and scratch so far.
   size_t bytes() const;
-  /// Makes the plan of the call on the logits that of the whole call.
+  /// Makes the plan of the call on the logits that of the whole call: one pass, which keeps all logits.
   void complete(Plan& plan) const;
 
  private:
