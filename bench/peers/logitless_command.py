@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless through its command: `compare` measures repeated calls of a plan on the tensors of a file."""
+"""logitless through its command: `compare` measures repeated calls of a plan, and its dense head, on the tensors of a
+file."""
 
 import json
 import subprocess
@@ -7,7 +8,7 @@ import subprocess
 from job import GRPO_BETA, GRPO_EPSILON, Job, Measured
 
 PLANS = {
-    "dense": ["kernel.plan=dense"],
+    "dense": [],  # the other half of each comparison
     "one_pass": ["kernel.plan=one_pass"],
     "two_pass": ["kernel.plan=two_pass"],
 }
@@ -29,16 +30,17 @@ def arguments(job: Job) -> list[str]:
         line += [f"--{option}", f"{job.inputs}:{tensor}"]
     for setting in settings:
         line += ["--set", setting]
-    return line + (["-o", job.results] if job.results else [])
+    return line + (["--dense-output" if job.contender == "dense" else "-o", job.results] if job.results else [])
 
 
-def measured(report: dict) -> Measured:
-    """What the report of `compare` says of the fused path, which is the contender; the first call is apart. Its
-    gradients were in memory before the calls, so the peaks are above them already."""
-    fused, details = report["fused"], report["details"]
-    return Measured(loss=fused["loss"], first_s=details["fused_times_s"][0], times_s=details["fused_times_s"][1:],
-                    extra_peaks_bytes=details["fused_extra_peaks_bytes"][1:], plan=fused["plan"],
-                    workspace_bytes=fused["workspace_bytes"])
+def measured(report: dict, path: str) -> Measured:
+    """What the report of `compare` says of a path, "fused" or "dense"; the first call is apart. Its gradients were in
+    memory before the calls, so the peaks are above them already."""
+    of_path, details = report[path], report["details"]
+    times_s = details[f"{path}_times_s"]
+    return Measured(loss=of_path["loss"], first_s=times_s[0], times_s=times_s[1:],
+                    extra_peaks_bytes=details[f"{path}_extra_peaks_bytes"][1:], plan=of_path["plan"],
+                    workspace_bytes=of_path["workspace_bytes"])
 
 
 def run(job: Job) -> Measured:
@@ -46,4 +48,4 @@ def run(job: Job) -> Measured:
     # 1 says that dense and fused lie apart: the reference will tell which one errs.
     if process.returncode not in (0, 1):
         raise RuntimeError(process.stderr.strip().splitlines()[-1])
-    return measured(json.loads(process.stdout))
+    return measured(json.loads(process.stdout), "dense" if job.contender == "dense" else "fused")

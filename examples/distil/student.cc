@@ -6,6 +6,7 @@
 #include <numeric>
 #include <optional>
 
+#include "dense/dense.h"
 #include "figures.h"
 #include "memory.h"
 
@@ -23,11 +24,10 @@ logitless::LmHead head_of(const Parameters& parameters) {
   return head;
 }
 
-logitless::Context context_for(const DistilOptions& options, Lesson lesson) {
+logitless::Context context_for(const DistilOptions& options) {
   logitless::ContextOptions context;
   context.threads = options.threads;
   context.workspace_bytes = static_cast<size_t>(options.workspace_mib) << 20;
-  if (lesson == Lesson::kDense) context.plan = logitless::PlanKind::kDense;
   return logitless::Context(context);
 }
 
@@ -63,7 +63,7 @@ Student::Student(const TeacherFile& teacher, const DistilOptions& options, Lesso
       gradients_(zero_gradients(shape_, true)),
       adamw_(parameters_.tensors()),
       trunk_(shape_),
-      context_(context_for(options, lesson)) {
+      context_(context_for(options)) {
   for (std::span<float> gradient : gradients_.tensors()) make_resident(gradient);
 }
 
@@ -97,8 +97,10 @@ double Student::run_head(const RowMatrix& hidden, const Batch& batch) {
   }
   // The widths of the two heads differ; their vocabulary is one. Without targets all rows take part.
   const auto teacher = logitless::Logits::of(view(teacher_hidden_), view(teacher_.lm_head));
-  const logitless::DistillationResult result =
-      logitless::run(context_, logits, logitless::Distillation{.teacher = teacher}, out);
+  const logitless::Distillation task = {.teacher = teacher};
+  const logitless::DistillationResult result = lesson_ == Lesson::kDense
+                                                   ? logitless::dense::run(context_, logits, task, out)
+                                                   : logitless::run(context_, logits, task, out);
   plan_ = result.plan;
   return result.loss;
 }
@@ -148,7 +150,7 @@ double Student::validation_loss() const {
   Trunk trunk(shape_);
   const RowMatrix& hidden = trunk.forward(parameters_, batch);
   // Fused for every lesson, so that the figures of all lessons are made the same way.
-  return logitless::run(context_for(options_, Lesson::kHard), logitless::Logits::of(view(hidden), head_of(parameters_)),
+  return logitless::run(context_for(options_), logitless::Logits::of(view(hidden), head_of(parameters_)),
                         logitless::CrossEntropy{.targets = batch.targets})
       .loss;
 }
@@ -156,7 +158,7 @@ double Student::validation_loss() const {
 double teacher_loss(const TeacherFile& teacher, const DistilOptions& options) {
   const int64_t first = trained_tokens(teacher), count = teacher.tokens() - first;
   const auto hidden = logitless::view(teacher.hidden.row(first).data(), {count, teacher.hidden.cols()});
-  return logitless::run(context_for(options, Lesson::kHard), logitless::Logits::of(hidden, view(teacher.lm_head)),
+  return logitless::run(context_for(options), logitless::Logits::of(hidden, view(teacher.lm_head)),
                         logitless::CrossEntropy{.targets = logitless::view(teacher.ids.data() + first + 1, {count})})
       .loss;
 }

@@ -11,6 +11,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "dense/dense.h"
 #include "figures.h"
 #include "memory.h"
 
@@ -27,7 +28,7 @@ logitless::ContextOptions context_options(const TrainOptions& options) {
   logitless::ContextOptions result;
   result.threads = options.threads;
   result.workspace_bytes = static_cast<size_t>(options.workspace_mib) << 20;
-  result.plan = options.head == HeadKind::kFused ? options.plan : logitless::PlanKind::kDense;
+  result.plan = options.plan;
   result.gradient_precision = options.gradient_precision;
   result.ranks = options.ranks;
   result.ranks.sum_d_weight = true;
@@ -169,7 +170,10 @@ double Trainer::run_head(const RowMatrix& hidden, const Batch& batch) {
   }
 
   const logitless::CrossEntropy task = {.targets = logitless::view(batch.targets.data(), {batch.tokens()})};
-  const logitless::CrossEntropyResult result = logitless::run(context_, logitless::Logits::of(states, head), task, out);
+  const auto logits = logitless::Logits::of(states, head);
+  const logitless::CrossEntropyResult result = options_.head == HeadKind::kFused
+                                                   ? logitless::run(context_, logits, task, out)
+                                                   : logitless::dense::run(context_, logits, task, out);
   plan_ = result.plan;
   return result.loss;
 }
@@ -202,9 +206,10 @@ StepReport Trainer::step(const Batch& whole) {
 
   trunk_.backward(parameters_, batch, d_hidden_, gradients_);
   const auto gradients = gradients_.tensors();
-  // The head's have been summed within its call.
-  for (const auto tensor : {Parameters::kEmbedding, Parameters::kTrunkWeight, Parameters::kTrunkBias}) {
-    if (ranks) sum_over(*ranks, gradients[tensor]);
+  for (size_t tensor = 0; tensor < gradients.size(); ++tensor) {
+    // The fused head's have been summed within its call.
+    const bool of_head = tensor == Parameters::kHeadWeight || tensor == Parameters::kHeadBias;
+    if (ranks && !(of_head && options_.head == HeadKind::kFused)) sum_over(*ranks, gradients[tensor]);
   }
   for (size_t tensor = 0; tensor < gradients.size(); ++tensor) {
     // The sink has done this one.
@@ -254,9 +259,10 @@ TrainSummary train(const TrainOptions& options, const std::function<void(const S
   summary.head_extra_bytes = trainer.head_extra_bytes();
   summary.workspace_bytes = static_cast<int64_t>(trainer.plan().workspace_bytes);
   summary.threads = omp_get_max_threads();
-  summary.plan = trainer.plan().describe();
-  summary.plan_kind = name_of(trainer.plan().kind);
-  summary.plan_cut = cut_of(trainer.plan());
+  const bool dense = options.head == HeadKind::kDense;
+  summary.plan = dense ? "dense: all logits in memory" : trainer.plan().describe();
+  summary.plan_kind = dense ? "dense" : name_of(trainer.plan().kind);
+  summary.plan_cut = dense ? summary.plan : cut_of(trainer.plan());
   summary.gradient_bytes = trainer.gradient_bytes();
   summary.parameters_hash = hash_of(trainer.parameters());
   return summary;

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <exception>
+#include <numeric>
 #include <random>
 #include <stdexcept>
 #include <string>
@@ -56,13 +57,20 @@ struct Dense {
 
   Dense(const Floats& hidden, const Floats& weight, const Ids& targets) : d_hidden(hidden.size()) {
     const auto rows = static_cast<int64_t>(targets.size());
-    logitless::Gradients gradients;
-    gradients.d_hidden = logitless::view(d_hidden.data(), {rows, H});
-    gradients.d_weight = logitless::view(d_weight.data(), {V, H});
-    const logitless::Context dense({.plan = logitless::PlanKind::kDense});
-    const auto logits =
-        logitless::Logits::of(logitless::view(hidden.data(), {rows, H}), logitless::view(weight.data(), {V, H}));
-    loss = logitless::run(dense, logits, logitless::CrossEntropy{.targets = targets}, gradients).loss;
+    Floats logits(rows * V);
+    for (int64_t i = 0; i < rows * V; ++i) {
+      logits[i] = std::inner_product(&hidden[i / V * H], &hidden[i / V * H] + H, &weight[i % V * H], 0.0f);
+    }
+    const auto finished = logitless::view(logits.data(), {rows, V});  // and, in place, their gradients
+    loss = logitless::run(logitless::Context(), logitless::Logits::given(finished),
+                          logitless::CrossEntropy{.targets = targets}, {.d_logits = finished})
+               .loss;
+    for (int64_t i = 0; i < rows * V; ++i) {
+      for (int64_t h = 0; h < H; ++h) {
+        d_hidden[i / V * H + h] += logits[i] * weight[i % V * H + h];
+        d_weight[i % V * H + h] += logits[i] * hidden[i / V * H + h];
+      }
+    }
   }
 };
 

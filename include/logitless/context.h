@@ -39,19 +39,19 @@ inline constexpr std::array kNamesOf<GradientPrecision> = {"native", "split", "f
 /// The options of a Context. Every default suits training.
 struct ContextOptions {
   /// Threads of the OpenMP team; 0: omp_get_max_threads() at each call. Results have the same bits for every
-  /// value (except under plan dense).
+  /// value.
   int threads = 0;
   /// The upper bound of a call's workspace (Plan::workspace_bytes). Per-token vectors (below 220 bytes per
   /// token, plus 40 per id of its set) and the BLAS's packing buffers are not included. With a small budget
-  /// fewer threads work. Plan kDense ignores the budget.
+  /// fewer threads work.
   size_t workspace_bytes = size_t{256} << 20;
   /// Calls take their memory from here (workspace.h); null: from the heap. It must outlive the calls of all
   /// contexts that name it.
   Workspace* workspace = nullptr;
-  /// One of kAuto, kOnePass, kTwoPass, kExpectedRow or kDense (the baseline). A call without gradients runs
-  /// kForwardOnly, unless kDense is set, forward() returns expected rows (kExpectedRow), or another plan
-  /// saves it a pass over the logits. A plan that cannot run (because of its budget or outputs) is an
-  /// InvalidInput. On finished logits (logits.h) kOnePass reads the logits once, kTwoPass and kDense twice.
+  /// One of kAuto, kOnePass, kTwoPass or kExpectedRow. A call without gradients runs kForwardOnly, unless
+  /// forward() returns expected rows (kExpectedRow), or another plan saves it a pass over the logits. A plan
+  /// that cannot run (because of its budget or outputs) is an InvalidInput. On finished logits (logits.h)
+  /// kOnePass reads the logits once, kTwoPass twice.
   PlanKind plan = PlanKind::kAuto;
   /// Rows of a logits tile; 0: the library chooses from the shape.
   int64_t row_tile = 0;
@@ -73,7 +73,7 @@ struct ContextOptions {
   /// All backends except "openblas" leave float32 to the faster of the two libraries, and float64 to
   /// OpenBLAS.
   std::string gemm_backend = "auto";
-  /// How dL/dlogits enters bfloat16 products. Plan kDense treats kSplit as kFloat32.
+  /// How dL/dlogits enters bfloat16 products.
   GradientPrecision gradient_precision = GradientPrecision::kNative;
   /// "auto" (the best this CPU has), one of simd_targets(), or "plain" (the readable reference kernels).
   std::string simd_target = "auto";

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Cross-entropy of an LM head, fused: only plan kDense stores the [N, V] logits.
+/// Cross-entropy of an LM head, fused: no call stores the [N, V] logits.
 #pragma once
 
 #include <cstdint>

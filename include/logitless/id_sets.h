@@ -70,8 +70,8 @@ struct IdLogpsResult {
 ///     kVocabulary:  logp_e = log p_iv = (a_iv − m_i) − log Σ_u exp(a_iu − m_i)     u in the vocabulary
 ///     kSet:         the same with u, and the maximum m_i, over the distinct ids of row i
 ///
-/// A set with a single distinct id has logp = 0 under kSet. kSet supports neither a cut vocabulary
-/// (ContextOptions::ranks) nor plan dense.
+/// A set with a single distinct id has logp = 0 under kSet. kSet does not support a cut vocabulary
+/// (ContextOptions::ranks).
 ///
 /// backward() takes ∂L/∂logp of every entry, γ_e, in the order of the ids; entries after a row's count are
 /// not read. A NaN makes its row's gradients NaN.

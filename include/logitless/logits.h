@@ -56,16 +56,16 @@ struct LmHead {
   int64_t vocab_size() const { return vocab_ids.empty() ? stored_entries() : static_cast<int64_t>(vocab_ids.size()); }
 };
 
-/// The final raw logits of N tokens: either hidden states and a head, whose logits are not stored (except
-/// under plan kDense), or finished logits in the caller's memory. A teacher or a reference is another Logits.
+/// The final raw logits of N tokens: either hidden states and a head, whose logits are not stored, or finished
+/// logits in the caller's memory. A teacher or a reference is another Logits.
 struct Logits {
   /// [N, H], one row per token of a single sequence, or [B, T, H], where row b * T + t is token t of sequence
   /// b. The last axis is contiguous; other strides are free, so a slice such as hidden[:, :-1] or the
   /// transpose of [T, B, H] works.
   ConstTensor hidden = {};
   LmHead head = {};  ///< multiplies hidden
-  /// Packed sequences (cu_seqlens) of hidden states [N, H]: 0 = offsets[0] <= offsets[1] <= ... <=
-  /// offsets.back() = N. Sequence s has the rows [offsets[s], offsets[s + 1]).
+  /// Packed sequences (cu_seqlens) of hidden states [N, H] or finished logits [N, V]: 0 = offsets[0] <=
+  /// offsets[1] <= ... <= offsets.back() = N. Sequence s has the rows [offsets[s], offsets[s + 1]).
   std::span<const int64_t> offsets = {};
   /// Finished logits in place of hidden and head: [N, V] or [B, T, V], with rows as in `hidden`. They are
   /// final raw logits: no bias and no softcap is applied, Gradients::d_logits is their only gradient, and

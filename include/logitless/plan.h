@@ -19,13 +19,6 @@ enum class PlanKind {
   kForwardOnly,  ///< statistics only, for calls without gradients; some with a teacher run kOnePass instead
   kOnePass,      ///< stores the logits of a chunk of rows until their gradients are done: 3 GEMMs
   kTwoPass,      ///< recomputes the logits for the gradients: 4 GEMMs, a few tiles of memory
-  /// The baseline, for every task: all logits in memory from one multi-threaded GEMM, row kernels in place,
-  /// and two GEMMs back. It computes every row, ignored ones too, as lm_head + loss does. The contracts of
-  /// calls hold with these exceptions: the workspace is N · V logits whatever the budget, plus N · H each to
-  /// copy hidden states and d_hidden whose sequences are not evenly spaced; a weight sink is an InvalidInput;
-  /// a NaN in an ignored row of hidden reaches d_weight (0 · NaN); the bits may depend on the number of
-  /// threads, as in any BLAS.
-  kDense,
   /// Sums d_hidden while the logits are computed for the first time, up to per-row factors that the loss
   /// supplies: 2 GEMMs, a few tiles of memory. For a head that is not trained, and for losses with gradients
   /// only with respect to logp, lse and cross. d_weight, d_bias and d_lora_b cost two further GEMMs, as in
@@ -37,8 +30,7 @@ enum class PlanKind {
 
 /// The names of PlanKind.
 template <>
-inline constexpr std::array kNamesOf<PlanKind> = {"auto",     "forward_only", "one_pass",
-                                                  "two_pass", "dense",        "expected_row"};
+inline constexpr std::array kNamesOf<PlanKind> = {"auto", "forward_only", "one_pass", "two_pass", "expected_row"};
 
 /// A plan depends only on shapes, requests and the workspace budget. Only `threads`, `tiles_alive` and the
 /// sizes in bytes depend on the number of threads; the bits of all results do not.
@@ -71,7 +63,7 @@ struct LOGITLESS_API Plan {
   size_t packed_bytes = 0;
   /// The smallest ContextOptions::workspace_bytes that this call accepts with its other options unchanged;
   /// the error of a call with less names it. Filled by plan(); 0 in the plan of a call that ran, because
-  /// computing it takes several times as long as planning. Also 0 under kDense, which ignores the budget.
+  /// computing it takes several times as long as planning.
   size_t least_workspace_bytes = 0;
   /// Sampled and certified gradients (BackwardOptions), filled after a call: the share of the pairs (row with
   /// a gradient, segment of 64 vocabulary entries) whose gradients were computed; 1: all of them.

@@ -170,7 +170,7 @@ struct LOGITLESS_API PolicyLoss {
   /// The token ids that the sampler kept at each position (its top-k or top-p mask), including the chosen
   /// one; absent: all ids. The policy's log-probabilities are then normalised over the kept ids only, as the
   /// sampler's were: only their rows of the head are read, and there is no pass over the vocabulary. Supports
-  /// neither entropies, nor a cut vocabulary, nor plan dense.
+  /// neither entropies nor a cut vocabulary.
   IdSets kept = {};
 
   PolicyLossType loss_type = PolicyLossType::kGrpo;  ///< loss and normaliser

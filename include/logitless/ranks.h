@@ -62,7 +62,7 @@ struct Ranks {
   /// hold its own vocabulary entries, possibly none. All other inputs are the same on all ranks: hidden
   /// states, targets, a LoRA's a or states, options and per-vocabulary-entry vectors (which cover the whole
   /// vocabulary), and the type and mode of a summed d_hidden, d_lora_a or d_lora_states. All ranks return the
-  /// same results. Finished logits and plan dense cannot be cut. Null: this rank holds the whole vocabulary.
+  /// same results. Finished logits cannot be cut. Null: this rank holds the whole vocabulary.
   Communicator* vocab = nullptr;
   /// Cuts this rank's vocabulary entries into slices of these sizes; empty: one slice. Results have the same
   /// bits however many ranks share the slices, including a single rank. Each slice has a budget of

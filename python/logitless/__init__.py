@@ -72,8 +72,7 @@ class Context(_core.Context):
         threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
         workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
         workspace: memory that calls use again, one call at a time; by default each call has its own.
-        plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline,
-            with all logits in memory).
+        plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
         row_block: rows of finished logits that a thread takes at once; 0: chosen.

@@ -108,12 +108,12 @@ def test_set_options_keeps_what_it_is_not_given():
     set_options(plan="two_pass")
     set_options(workspace_bytes=1 << 20, threads=1)
     assert in_force() == {"plan": "two_pass", "workspace_bytes": 1 << 20, "threads": 1}
-    set_options(plan="dense", threads=None)
-    assert in_force() == {"plan": "dense", "workspace_bytes": 1 << 20}
+    set_options(plan="one_pass", threads=None)
+    assert in_force() == {"plan": "one_pass", "workspace_bytes": 1 << 20}
     for name, value in (("nonsense", 1), ("nonsense", None)):
         with pytest.raises(TypeError, match="'nonsense' is not an option of logitless.Context"):
             set_options(row_tile=8, **{name: value})
-    assert in_force() == {"plan": "dense", "workspace_bytes": 1 << 20}
+    assert in_force() == {"plan": "one_pass", "workspace_bytes": 1 << 20}
     set_options(plan=None)
     assert in_force() == {"workspace_bytes": 1 << 20}
     set_options()
@@ -121,7 +121,7 @@ def test_set_options_keeps_what_it_is_not_given():
 
 
 def test_blocks_of_options():
-    set_options(plan="dense", row_tile=8)
+    set_options(plan="one_pass", row_tile=8)
     before = torch_call.current_context()
     with options(plan="two_pass"):
         assert in_force() == {"plan": "two_pass", "row_tile": 8}
@@ -157,14 +157,14 @@ def test_blocks_of_threads_and_of_tasks():
             seen[plan] = in_force()
             together.wait(60)
 
-    threads = [threading.Thread(target=thread, args=(plan,)) for plan in ("dense", "two_pass")]
+    threads = [threading.Thread(target=thread, args=(plan,)) for plan in ("one_pass", "two_pass")]
     with options(workspace_bytes=1 << 20):
         [t.start() for t in threads]
         together.wait(60)
         assert in_force() == {"workspace_bytes": 1 << 20}
         together.wait(60)
     [t.join() for t in threads]
-    assert seen == {"dense": {"plan": "dense"}, "two_pass": {"plan": "two_pass"}}
+    assert seen == {"one_pass": {"plan": "one_pass"}, "two_pass": {"plan": "two_pass"}}
 
     async def task(plan):
         with options(plan=plan):
@@ -172,9 +172,9 @@ def test_blocks_of_threads_and_of_tasks():
             return in_force()
 
     async def tasks():
-        return await asyncio.gather(task("dense"), task("two_pass"))
+        return await asyncio.gather(task("one_pass"), task("two_pass"))
 
-    assert asyncio.run(tasks()) == [{"plan": "dense"}, {"plan": "two_pass"}]
+    assert asyncio.run(tasks()) == [{"plan": "one_pass"}, {"plan": "two_pass"}]
 
 
 def calls():
@@ -208,7 +208,7 @@ MODES = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("plan", ["auto", "one_pass", "two_pass", "expected_row", "dense"])
+@pytest.mark.parametrize("plan", ["auto", "one_pass", "two_pass", "expected_row"])
 def test_no_plan_is_refused_by_backward_alone(plan, mode):
     """What a function has returned can be differentiated: what cannot has been refused before."""
     outcomes = set()
@@ -308,11 +308,6 @@ def ran(monkeypatch):
     return halves
 
 
-def plan_of(name):
-    """One that is not "auto", and that the call can run under."""
-    return "two_pass" if "of sets" in name else "dense"  # a set needs no logits of the vocabulary
-
-
 def differentiated_later(call, ran):
     """Runs a call, then its backward twice outside of all blocks; returns how many halves ran in each."""
     x, w = torch.randn(B, T, H, requires_grad=True), torch.randn(V, H, requires_grad=True)
@@ -330,28 +325,24 @@ def test_a_backward_runs_with_the_options_of_its_forward(ran, name):
     contexts = []
 
     def call(x, w):
-        with options(plan=plan_of(name), workspace_bytes=1 << 22):
+        with options(plan="two_pass", workspace_bytes=1 << 22):
             contexts.append(torch_call.current_context())
             return callers()[name](x, w)
 
     forward, backward = differentiated_later(call, ran)
     assert forward == 1 and (backward >= 1 or name == "topk_logps")
     assert all(context is contexts[0] for _, context, _ in ran)
-    if plan_of(name) == "dense":
-        assert {kind for *_, kind in ran} <= {"dense", None}  # statistics of tokens name none
 
 
 @pytest.mark.parametrize("name", callers())
 def test_context_of_one_call(ran, name):
-    context = Context(plan=plan_of(name), threads=1)
-    with options(plan="two_pass"):
+    context = Context(plan="two_pass", threads=1)
+    with options(workspace_bytes=1 << 22):
         forward, backward = differentiated_later(lambda x, w: callers()[name](x, w, context=context), ran)
         assert torch_call.current_settings().given is None
     assert forward == 1 and (backward >= 1 or name == "topk_logps")
     assert all(given is context for _, given, _ in ran)
-    if plan_of(name) == "dense":
-        assert {kind for *_, kind in ran} <= {"dense", None}
-    for wrong in ({"plan": "dense"}, "dense", _core.Context({})):
+    for wrong in ({"plan": "two_pass"}, "two_pass", _core.Context({})):
         with pytest.raises(TypeError, match="^context must be a logitless.Context, not (dict|str|Context)$"):
             callers()[name](torch.randn(B, T, H), torch.randn(V, H), context=wrong)
     assert torch_call.current_settings().given is None
@@ -407,19 +398,19 @@ def test_contexts_that_pytorch_or_the_operator_cannot_have():
 
 
 def test_copies_of_a_module_with_a_context(ran):
-    module = LinearCrossEntropyLoss(H, V, context=Context(plan="dense", threads=1))
+    module = LinearCrossEntropyLoss(H, V, context=Context(plan="two_pass", threads=1))
     for other in (copy.deepcopy(module), pickle.loads(pickle.dumps(module))):
         other(torch.randn(B, H), torch.randint(V, (B,)))
-        assert ran[-1][2] == "dense" and ran[-1][1].threads == 1
+        assert ran[-1][2] == "two_pass" and ran[-1][1].threads == 1
 
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_stats_name_the_plan(reduction):
     x, w, y = torch.randn(B, H, requires_grad=True), torch.randn(V, H, requires_grad=True), torch.randint(V, (B,))
-    for plan in ("two_pass", "dense"):
+    for plan in ("two_pass", "one_pass") if reduction == "mean" else ("two_pass",):
         with options(plan=plan):
             _, stats = linear_cross_entropy(x, w, y, reduction=reduction, return_stats=True)
-        assert stats.plan == ("forward_only" if (reduction, plan) == ("none", "two_pass") else plan)
+        assert stats.plan == ("forward_only" if reduction == "none" else plan)
         assert pickle.loads(pickle.dumps(stats)).plan == stats.plan
     with torch.no_grad():
         assert linear_cross_entropy(x, w, y, return_stats=True)[1].plan == "forward_only"
@@ -428,7 +419,8 @@ def test_stats_name_the_plan(reduction):
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_compiled_calls_and_their_options(ran, reduction):
     w, y = torch.randn(V, H, requires_grad=True), torch.randint(V, (B,))
-    context = Context(plan="dense")
+    context = Context(plan="two_pass")
+    first = "two_pass" if reduction == "mean" else "forward_only"
 
     def plans(function):
         torch._dynamo.reset()
@@ -440,21 +432,21 @@ def test_compiled_calls_and_their_options(ran, reduction):
         return linear_cross_entropy(x * 1.0, w, y, reduction=reduction, **k)
 
     def block_inside(x):
-        with options(plan="dense"):
+        with options(plan="two_pass"):
             return loss(x)
 
     compiled = torch.compile(loss, fullgraph=True)
 
     def block_around(x):
-        with options(plan="dense"):
+        with options(plan="two_pass"):
             return compiled(x)
 
     # Under reduction none the backward of a compiled call has the options that hold when it runs.
     backward = [] if reduction == "mean" else ["forward_only", "two_pass"]
-    assert plans(block_around) == plans(torch.compile(block_inside)) == ["dense", *backward]
-    with options(plan="dense"):
-        assert set(plans(compiled)) == {"dense"}
-    assert set(plans(torch.compile(lambda x: loss(x, context=context)))) == {"dense"}  # not compiled
+    assert plans(block_around) == plans(torch.compile(block_inside)) == [first, *backward]
+    with options(plan="two_pass"):
+        assert set(plans(compiled)) == {first, "two_pass"}
+    assert set(plans(torch.compile(lambda x: loss(x, context=context)))) == {first, "two_pass"}  # not compiled
     assert all(given is context for _, given, _ in ran)
     for refused in (lambda x: loss(x, context=context), block_inside):
         with pytest.raises(torch._dynamo.exc.Unsupported):

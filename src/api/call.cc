@@ -53,8 +53,12 @@ void check_of_finished(const Gradients& gradients) {
 // Throws InvalidInput if finished logits are given together with hidden states or a head.
 void check_one_source(const Logits& logits) {
   if (!logits.is_given()) return;
-  if (!logits.hidden.given() && !logits.head.given() && logits.head.softcap == 0 && logits.offsets.empty()) return;
-  core::fail("logits are given, and hidden states or a head beside them: there are one or the other");
+  if (logits.hidden.given() || logits.head.given() || logits.head.softcap != 0) {
+    core::fail("logits are given, and hidden states or a head beside them: there are one or the other");
+  }
+  if (logits.finished.axes == 3 && !logits.offsets.empty()) {
+    core::fail("offsets is given, but logits is [B, T, V]: packed sequences are rows of [N, V]");
+  }
 }
 
 TeacherMatrices matrices_of(const Teacher& teacher) {
@@ -63,6 +67,8 @@ TeacherMatrices matrices_of(const Teacher& teacher) {
   out.round_logits_to = teacher.round_logits_to;
   try {
     check_one_source(logits);
+    if (logits.is_given() && !logits.offsets.empty())
+      core::fail("offsets is given beside logits, whose sequences are not read");
     out.hidden = core::hidden_of(logits);
     out.head = core::head_of(logits.head);
   } catch (const InvalidInput& error) {
@@ -98,7 +104,8 @@ Call::FromLogits Call::from_logits(const Logits& logits, const Teacher* teacher,
     core::fail("ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
   }
   core::set_gradients(gradients, HeadLayout::kVocabHidden, outputs_);
-  FromLogits source{problem::check_tensors(core::logits_of("logits", logits.finished)), outputs_.d_logits};
+  FromLogits source{problem::check_tensors(core::logits_of("logits", logits.finished), logits.offsets),
+                    outputs_.d_logits};
   if (teacher) problem::add_teacher(matrices_of(*teacher), source.tensors);
   if (meeting_) shared_ = ranks::share(*meeting_);
   return source;

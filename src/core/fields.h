@@ -317,7 +317,7 @@ void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("workspace_bytes", "the upper bound of a call's workspace"), s.workspace_bytes...);
   visit(Field("workspace", "memory that calls reuse, one call at a time; by default each call has its own"),
         s.workspace...);
-  visit(Field("plan", "how a call computes; dense is the baseline, with all logits in memory"), s.plan...);
+  visit(Field("plan", "how a call computes"), s.plan...);
   visit(Field("row_tile", "rows of a logits tile; 0: chosen from the shape"), s.row_tile...);
   visit(Field("vocab_tile", "columns of a logits tile; 0: chosen from the shape"), s.vocab_tile...);
   visit(Field("row_block", "rows of finished logits that a thread takes at once; 0: chosen"), s.row_block...);

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Computes statistics and gradients of logits that are in memory, one row at a time: rows of plan dense's
-// buffer or of a caller's logits.
+// Computes statistics and gradients of a caller's logits, one row at a time.
 #pragma once
 
 #include <cstdint>

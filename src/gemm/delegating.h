@@ -42,17 +42,6 @@ class Delegating : public Backend {
   void multiply(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     others_.multiply(p, kernels, scratch);
   }
-  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
-    return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
-  }
-  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    others_.multiply_parallel(p, kernels, scratch, threads);
-  }
-  void multiply_parallel(const Product<double>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    others_.multiply_parallel(p, kernels, scratch, threads);
-  }
   std::shared_ptr<void> single_threaded_region() const override { return others_.single_threaded_region(); }
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     return others_.packing_bytes(m, n, k, a, b);

@@ -136,15 +136,6 @@ class Backend {
   /// backend cannot read them.
   virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
   virtual void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
-  /// Returns the same for multiply_parallel().
-  virtual size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const = 0;
-  /// These multiply with `threads` threads of the backend's own. They are for the dense path only, outside of
-  /// every parallel region.
-  virtual void multiply_parallel(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch,
-                                 int threads) const = 0;
-  virtual void multiply_parallel(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch,
-                                 int threads) const = 0;
-
   /// What this returns is alive while a team calls multiply(): it keeps the backend from using threads of its
   /// own in the whole process, where it has no narrower switch.
   virtual std::shared_ptr<void> single_threaded_region() const = 0;

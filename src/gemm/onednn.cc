@@ -12,7 +12,6 @@
 #include <string_view>
 
 #include "core/integers.h"
-#include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/delegating.h"
 #include "gemm/openblas.h"
@@ -137,7 +136,6 @@ RowRule float32_rule(VectorLevel level) {
 class OneDnn final : public Delegating {
  public:
   using Delegating::multiply;
-  using Delegating::multiply_parallel;
 
   OneDnn()
       : Delegating(openblas_backend()),
@@ -206,21 +204,6 @@ class OneDnn final : public Delegating {
     multiply_widened(p, kernels, scratch, 1, [&](const Product<float>& part) { multiply_float32_rows(part, level_); });
   }
 
-  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
-    return is_native(a, b) ? 0 : others_.parallel_scratch_bytes(m, n, k, a, b, threads);
-  }
-  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    const bool native = is_native(p.a.dtype, p.b.dtype);
-    if (!native && !float32_) return others_.multiply_parallel(p, kernels, scratch, threads);
-    if (write_empty(p)) return;
-    // The library counts on a team of the size that it asks for.
-    const FixedTeams fixed;
-    const OmpThreads team(core::team_size(threads));
-    if (native) return multiply_bfloat16(p);
-    multiply_widened(p, kernels, scratch, threads, multiply_float32);
-  }
-
   // Each call packs a block of both operands (versions 2.6.3 and 3.7.1).
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
     const bool native = is_native(a, b);
@@ -257,5 +240,9 @@ const OneDnn* onednn() {
 const Backend* onednn_backend() { return onednn(); }
 
 bool onednn_multiplies(DType dtype) { return onednn() && onednn()->multiplies(dtype); }
+
+void multiply_by_onednn(const Product<float>& p) {
+  p.a.dtype == DType::kBFloat16 ? multiply_bfloat16(p) : multiply_float32(p);
+}
 
 }  // namespace logitless::gemm

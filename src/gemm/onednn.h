@@ -15,4 +15,8 @@ const Backend* onednn_backend();
 /// Returns whether that backend multiplies bfloat16 or float32, as it is.
 bool onednn_multiplies(DType dtype);
 
+/// Computes a product, which is not empty, of operands that are both bfloat16 or both float32, on the threads
+/// that OpenMP is set to.
+void multiply_by_onednn(const Product<float>& product);
+
 }  // namespace logitless::gemm

@@ -2,7 +2,6 @@
 #include "gemm/openblas.h"
 
 #include <cblas.h>
-#include <omp.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -11,7 +10,6 @@
 #include <string>
 #include <utility>
 
-#include "core/parallel.h"
 #include "core/store.h"
 #include "core/views.h"
 #include "gemm/few_rows.h"
@@ -48,46 +46,12 @@ class ProcessThreads {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (--users_ == 0) openblas_set_num_threads(before_);
   }
-  // Runs `call` with `threads` threads, or with one between any enter() and its leave().
-  template <class Call>
-  void run_with(int threads, const Call& call) {
-    std::unique_lock<std::mutex> lock(mutex_);
-    if (users_ > 0) {
-      lock.unlock();
-      call();
-      return;
-    }
-    const Restored restored;
-    openblas_set_num_threads(threads);
-    call();
-  }
 
  private:
-  struct Restored {
-    const int before = openblas_get_num_threads();
-    ~Restored() { openblas_set_num_threads(before); }
-  };
-
   std::mutex mutex_;
   int users_ = 0;
   int before_ = 1;
 };
-
-void call_blas(const Product<float>& p) {
-  cblas_sgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
-              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0f,
-              static_cast<const float*>(p.a.data), static_cast<blasint>(p.a.stride),
-              static_cast<const float*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0f : 0.0f, p.c,
-              static_cast<blasint>(p.ldc));
-}
-
-void call_blas(const Product<double>& p) {
-  cblas_dgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
-              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0,
-              static_cast<const double*>(p.a.data), static_cast<blasint>(p.a.stride),
-              static_cast<const double*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0 : 0.0, p.c,
-              static_cast<blasint>(p.ldc));
-}
 
 // The compiled-in limit stands only in the library's description of itself. Above it OpenBLAS ends the
 // process. The description is put together anew by each call, in memory that all threads share, so it is read
@@ -129,12 +93,12 @@ class OpenBlas final : public Backend {
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (write_empty(p)) return;
     const OmpThreads alone(1);
-    multiply_widened(p, kernels, scratch, 1, [](const Product<float>& part) { call_blas(part); });
+    multiply_widened(p, kernels, scratch, 1, [](const Product<float>& part) { multiply_by_openblas(part); });
   }
   void multiply(const Product<double>& p, const kernels::RowKernels&, void*) const override {
     if (write_empty(p)) return;
     const OmpThreads alone(1);
-    call_blas(p);
+    multiply_by_openblas(p);
   }
 
   // OpenBLAS packs for itself, product by product. What it cannot read is widened.
@@ -146,21 +110,6 @@ class OpenBlas final : public Backend {
   void pack_rows(const Operand& a, DType, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
                  void* to) const override {
     widened(a, 0, 0, rows, depth, kernels, static_cast<float*>(to), 1);
-  }
-
-  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int) const override {
-    return scratch_bytes(m, n, k, a, b);
-  }
-  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    if (write_empty(p)) return;
-    run_parallel(threads, [&] {
-      multiply_widened(p, kernels, scratch, threads, [](const Product<float>& part) { call_blas(part); });
-    });
-  }
-  void multiply_parallel(const Product<double>& p, const kernels::RowKernels&, void*, int threads) const override {
-    if (write_empty(p)) return;
-    run_parallel(threads, [&] { call_blas(p); });
   }
 
   std::shared_ptr<void> single_threaded_region() const override {
@@ -180,32 +129,25 @@ class OpenBlas final : public Backend {
     const int64_t elements = (std::min<int64_t>(m, 768) + n) * std::min<int64_t>(k, 448);
     return static_cast<size_t>(elements) * (core::sums_in_double(a) ? sizeof(double) : sizeof(float));
   }
-
- private:
-  // The threads of OpenBLAS's OpenMP build wait for each other inside a product, for as many of them as it
-  // thinks that its region has: in a smaller team they wait for ever. So it is told of the team that a region
-  // gets here, and only one product at a time may tell it: it keeps the number in one variable of the
-  // process.
-  template <class Call>
-  static void run_parallel(int threads, const Call& call) {
-    if (threading() == Threading::kPthreads) {
-      const OmpThreads team(threads);
-      ProcessThreads::instance().run_with(threads, call);
-      return;
-    }
-    const FixedTeams fixed;
-    const OmpThreads team(core::team_size(threads));
-    if (omp_get_max_threads() == 1 || omp_in_parallel()) {  // OpenBLAS starts no team
-      call();
-      return;
-    }
-    static std::mutex one_at_a_time;
-    const std::lock_guard<std::mutex> lock(one_at_a_time);
-    call();
-  }
 };
 
 }  // namespace
+
+void multiply_by_openblas(const Product<float>& p) {
+  cblas_sgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0f,
+              static_cast<const float*>(p.a.data), static_cast<blasint>(p.a.stride),
+              static_cast<const float*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0f : 0.0f, p.c,
+              static_cast<blasint>(p.ldc));
+}
+
+void multiply_by_openblas(const Product<double>& p) {
+  cblas_dgemm(CblasRowMajor, p.a.transposed ? CblasTrans : CblasNoTrans, p.b.transposed ? CblasTrans : CblasNoTrans,
+              static_cast<blasint>(p.m), static_cast<blasint>(p.n), static_cast<blasint>(p.k), 1.0,
+              static_cast<const double*>(p.a.data), static_cast<blasint>(p.a.stride),
+              static_cast<const double*>(p.b.data), static_cast<blasint>(p.b.stride), p.accumulate ? 1.0 : 0.0, p.c,
+              static_cast<blasint>(p.ldc));
+}
 
 const Backend& openblas_backend() {
   static const OpenBlas backend;

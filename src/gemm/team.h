@@ -26,21 +26,4 @@ class OmpThreads {
   bool changed_;
 };
 
-/// While this lives, teams have the size that was asked for, or what the limits leave of it, and the same one
-/// each time.
-class FixedTeams {
- public:
-  FixedTeams() : before_(omp_get_dynamic()) {
-    if (before_) omp_set_dynamic(0);
-  }
-  ~FixedTeams() {
-    if (before_) omp_set_dynamic(before_);
-  }
-  FixedTeams(const FixedTeams&) = delete;
-  FixedTeams& operator=(const FixedTeams&) = delete;
-
- private:
-  int before_;
-};
-
 }  // namespace logitless::gemm

@@ -10,7 +10,6 @@
 #include <string_view>
 
 #include "core/integers.h"
-#include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/amx_tiles.h"
 #include "gemm/bfmmla_tiles.h"
@@ -159,25 +158,6 @@ void multiply_tiles(const TileUnit& unit, const Product<float>& p, void* scratch
   }
 }
 
-// Returns the part of the product that makes columns [begin, end) of C.
-Product<float> columns_of(const Product<float>& p, int64_t begin, int64_t end) {
-  Product<float> out = p;
-  out.n = end - begin;
-  out.b.data = core::element(p.b.data, p.b.dtype, begin * (p.b.transposed ? p.b.stride : 1));
-  out.c = p.c + begin;
-  return out;
-}
-
-// Returns the part that makes rows [begin, end).
-Product<float> rows_of(const Product<float>& p, int64_t begin, int64_t end) {
-  Product<float> out = p;
-  out.m = end - begin;
-  out.a.data = core::element(p.a.data, p.a.dtype, begin * (p.a.transposed ? 1 : p.a.stride));
-  out.a.packed = panel_of_rows(p, begin, 0);
-  out.c = p.c + begin * p.ldc;
-  return out;
-}
-
 // Returns what the environment leaves of the CPU's unit. cpu_unit() is null where there is none, and not
 // called where the environment wants another.
 const TileUnit* chosen_unit(const TileUnit* (*cpu_unit)(), const TileUnit& emulated_unit) {
@@ -190,7 +170,6 @@ const TileUnit* chosen_unit(const TileUnit* (*cpu_unit)(), const TileUnit& emula
 class TileBackend final : public Delegating {
  public:
   using Delegating::multiply;
-  using Delegating::multiply_parallel;
 
   TileBackend(const char* name, const TileUnit& unit) : Delegating(float32_backend()), name_(name), unit_(unit) {}
 
@@ -244,27 +223,6 @@ class TileBackend final : public Delegating {
   void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
     if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply(p, kernels, scratch);
     if (!write_empty(p)) multiply_tiles(unit_, p, scratch);
-  }
-
-  size_t parallel_scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b, int threads) const override {
-    if (!is_native(a, b)) return others_.parallel_scratch_bytes(m, n, k, a, b, threads);
-    return static_cast<size_t>(threads) * Packed::bytes(n, k);
-  }
-  // Each thread takes columns or rows of C, whichever there are more of.
-  void multiply_parallel(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch,
-                         int threads) const override {
-    if (!is_native(p.a.dtype, p.b.dtype)) return others_.multiply_parallel(p, kernels, scratch, threads);
-    if (write_empty(p)) return;
-    const size_t bytes = Packed::bytes(p.n, p.k);
-    const int64_t edge = std::max(p.m, p.n);
-    const int64_t parts = std::min<int64_t>(threads, div_up(edge, kPanel));
-    const int64_t most = round_up(div_up(edge, parts), kPanel);
-    core::parallel_for(threads, parts, [&](int64_t part) {
-      const int64_t begin = std::min(edge, part * most), end = std::min(edge, begin + most);
-      if (begin == end) return;
-      auto* own = static_cast<std::byte*>(scratch) + static_cast<size_t>(part) * bytes;
-      multiply_tiles(unit_, p.n >= p.m ? columns_of(p, begin, end) : rows_of(p, begin, end), own);
-    });
   }
 
   size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {

@@ -14,8 +14,6 @@
 namespace logitless::planning {
 namespace {
 
-// Plan dense sums this many vocabulary entries of d_weight at a time if they are not summed in the output.
-constexpr int64_t kDenseWeightTile = 4096;
 
 // Returns the elements of a tile, over all sides.
 int64_t tile_elements(const Source& source, const RunPlan& run) {
@@ -65,23 +63,6 @@ sink::Sizes sink_sizes(const RunPlan& run) {
   sizes.scatter = run.scatter;
   sizes.states_elsewhere = run.expected_rows != ExpectedRowsIn::kNone;
   return sizes;
-}
-
-sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const GradientMatrices& outputs, int threads) {
-  const int64_t n = problem.tokens, h = problem.hidden_size, v = problem.vocab_size;
-  return stats::with_tile_types(problem, [&](auto types) {
-    using Sum = typename decltype(types)::Sum;
-    const bool in_tiles = sink::is_summed_apart<Sum>(outputs);
-    sink::Sizes sizes;
-    sizes.part = {n, in_tiles ? std::min(kDenseWeightTile, v) : v, h, h};
-    sizes.rows = n;
-    sizes.entries = v;
-    sizes.threads = threads;
-    sizes.weight_tiles = 1;
-    const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, outputs);
-    sizes.hidden_apart = !out.is_matrix() || core::is_narrow<Sum>(out.dtype);
-    return sizes;
-  });
 }
 
 template <class Types>
@@ -271,25 +252,6 @@ Logit* take_chunk(core::Arena& arena, const Source& source, const RunPlan& run) 
 }
 
 template <class Types>
-DenseBuffers<Types>::DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows,
-                                  DType gradient, int threads) {
-  const int64_t n = rows, h = source.hidden_size(), v = source.entries();
-  logits = arena.take<typename Types::Logit>(source.sides() * n * v);
-  const auto bytes = [&](const source::ProductShape& p) {
-    return gemm.parallel_scratch_bytes(p.m, p.n, p.k, p.a, p.b, threads);
-  };
-  const size_t gemm_bytes =
-      std::max(source.most_of_logits(n, v, bytes), source.most_of_gradients({n, v, h, h}, gradient, bytes));
-  products = source.take_scratch(arena, gemm_bytes, v);
-  if (!source.is_matrix()) gathered = source.take_room(arena, n);
-}
-
-template <class Types>
-typename fold::RowWalk<Types>::Sizes dense_walk_sizes(DType gradient, int threads) {
-  return {threads, fold::kRowColumns, core::is_narrow<typename Types::Logit>(gradient), false};
-}
-
-template <class Types>
 typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run) {
   const auto is_narrow = [](DType dtype) { return core::is_narrow<typename Types::Logit>(dtype); };
   return {run.plan.threads, run.plan.vocab_tile, is_narrow(problem.dtype),
@@ -359,25 +321,6 @@ size_t measure_run(const detail::ContextState& context, const HiddenProblem& pro
   });
 }
 
-size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
-                     DType gradient, int threads, const GradientMatrices& outputs) {
-  return measured([&](core::Arena& arena) {
-    stats::with_tile_types(problem, [&](auto types) {
-      using Types = decltype(types);
-      using Sum = typename Types::Sum;
-      source::LoraStates(arena, problem, {*context.kernels, *context.gemm, threads});
-      DenseBuffers<Types>(arena, *context.gemm, source, problem.tokens, gradient, threads);
-      const fold::RowWalk<Types> walk({problem, nullptr, &source, context.gemm}, source::GivenLogits(), {}, arena,
-                                      dense_walk_sizes<Types>(gradient, threads));
-      head_shape<typename Types::Logit>(arena, nullptr, problem.head);
-      teacher_shape<typename Types::Logit>(arena, nullptr, problem);
-      const sink::Sizes sizes = dense_sink_sizes(problem, outputs, threads);
-      const sink::CallSinks<Sum> sinks({*context.kernels, *context.gemm, problem, source}, outputs, sizes);
-      for_each_in_turn<Sum>(arena, sinks.all(), [](const sink::Sink<Sum>&) {});
-    });
-  });
-}
-
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
   return measured([&](core::Arena& arena) {
     stats::with_tile_types(problem, [&](auto types) {
@@ -390,10 +333,8 @@ size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run) {
 #define LOGITLESS_INSTANTIATE(Types)                                                                                 \
   template struct ForwardBuffers<Types>;                                                                             \
   template struct BackwardBuffers<Types>;                                                                            \
-  template struct DenseBuffers<Types>;                                                                               \
   template stats::HeadShape<Types::Logit> head_shape(core::Arena&, const kernels::RowKernels*, const HeadMatrices&); \
   template Types::Logit* take_chunk(core::Arena&, const Source&, const RunPlan&);                                    \
-  template fold::RowWalk<Types>::Sizes dense_walk_sizes<Types>(DType, int);                                          \
   template fold::RowWalk<Types>::Sizes sweep_sizes<Types>(const LogitsProblem&, const SweepPlan&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

@@ -213,43 +213,13 @@ stats::HeadShape<Logit> teacher_shape(core::Arena& arena, const kernels::RowKern
 template <class Logit>
 Logit* take_chunk(core::Arena& arena, const Source& source, const RunPlan& run);
 
-/// The buffers of plan dense.
-template <class Types>
-struct DenseBuffers {
-  typename Types::Logit* logits = nullptr;  // [sides, N, V], then the gradients of side 0
-  source::Scratch products;
-  // [N], if the products cannot read the states in place
-  source::Room gathered;
-
-  /// `gradient` is the type of the gradients of the logits.
-  DenseBuffers(core::Arena& arena, const gemm::Backend& gemm, const Source& source, int64_t rows, DType gradient,
-               int threads);
-};
-/// Returns the sizes that the sinks of plan dense need.
-sink::Sizes dense_sink_sizes(const HiddenProblem& problem, const GradientMatrices& outputs, int threads);
-/// Calls use(sink) for each sink of plan dense, one after the other, so that they share memory.
-template <class Sum, class Use>
-void for_each_in_turn(core::Arena& arena, sink::Sinks<Sum> sinks, const Use& use) {
-  for (sink::Sink<Sum>* sink : sinks) {
-    const size_t mark = arena.mark();
-    sink->take_lasting(arena);
-    sink->take(arena);
-    use(*sink);
-    arena.rewind(mark);
-  }
-}
-
-/// The sizes of the walk over rows of plan dense, and over finished logits.
-template <class Types>
-typename fold::RowWalk<Types>::Sizes dense_walk_sizes(DType gradient, int threads);
+/// The sizes of the walk over rows of finished logits.
 template <class Types>
 typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run);
 
 /// The bytes of a whole run, whose passes share memory.
 size_t measure_run(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
                    const Work& work, const RunPlan& run, const GradientMatrices& outputs);
-size_t measure_dense(const detail::ContextState& context, const HiddenProblem& problem, const Source& source,
-                     DType gradient, int threads, const GradientMatrices& outputs);
 size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
 
 }  // namespace logitless::planning

@@ -21,7 +21,7 @@ void check_one_pass(const ContextOptions& options, const Work& work);
 
 /// Plans `work` on the rows that take part. Tile sizes that the context does not set are reduced until the
 /// plan fits in the budget. Throws InvalidInput if even the smallest tiles do not fit (the message names the
-/// smallest accepted budget), or if the requested plan cannot run. Does not handle plan dense.
+/// smallest accepted budget), or if the requested plan cannot run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const GradientMatrices& outputs);
 
@@ -30,10 +30,6 @@ RunPlan choose_plan(const detail::ContextState& context, int threads, const Hidd
 /// to the smallest.
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const GradientMatrices& outputs);
-
-/// Returns the plan and memory of plan dense, whatever the budget. Throws InvalidInput if it cannot run.
-Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                const GradientMatrices& outputs);
 
 /// Plans `work` on finished logits, for `threads` threads or as many as the budget has scratch for. Throws
 /// InvalidInput if it has no scratch for one thread, or if plan one_pass was requested and cannot run.

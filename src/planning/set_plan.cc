@@ -41,9 +41,6 @@ size_t measure(const detail::ContextState& context, const problem::LogitsProblem
 template <class Measure>
 Plan make_plan(const detail::ContextState& context, int threads, const problem::TokenProblem& problem, const Work& work,
                const Measure& measure) {
-  if (context.options.plan == PlanKind::kDense) {
-    core::fail("plan = dense cannot run: probabilities that sum to 1 over a set need no logits of the vocabulary");
-  }
   if (context.options.plan == PlanKind::kExpectedRow && work.forward && work.backward) {
     core::fail("plan = expected_row cannot run: probabilities that sum to 1 over a set walk no vocabulary");
   }

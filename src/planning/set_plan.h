@@ -55,7 +55,7 @@ struct SetBuffers {
 };
 
 /// Plans `work` for `threads` threads, or as many as the budget has scratch for. Throws InvalidInput if it
-/// has no scratch for one thread, or for plan dense.
+/// has no scratch for one thread.
 Plan set_plan(const detail::ContextState& context, int threads, const problem::HiddenProblem& problem, const Work& work,
               const GradientMatrices& outputs);
 /// The same for finished logits.

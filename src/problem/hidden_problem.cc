@@ -142,19 +142,8 @@ core::Array<int64_t> sequence_offsets(const HiddenStates& hidden) {
     return offsets;
   }
   check_places(HiddenStates(hidden.states));
-  core::check_aligned("offsets", hidden.offsets);
   refuse_packed("hidden.batch_stride", hidden.batch_stride);
-  const auto& offsets = hidden.offsets;
-  if (offsets.front() != 0) fail("offsets[0] = ", offsets.front(), " must be 0");
-  for (size_t s = 1; s < offsets.size(); ++s) {
-    if (offsets[s] < offsets[s - 1]) {
-      fail("offsets[", s, "] = ", offsets[s], " is below offsets[", s - 1, "] = ", offsets[s - 1]);
-    }
-  }
-  if (offsets.back() != tokens) {
-    fail("offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of rows of hidden, ", tokens);
-  }
-  return {offsets.begin(), offsets.end()};
+  return packed_offsets(hidden.offsets, tokens, "hidden");
 }
 
 void check_output_shape(std::string_view name, const Matrix& out, const ConstMatrix& in, std::string_view input_name) {

@@ -52,14 +52,18 @@ void* dlogits_row(const LogitsGradient& dlogits, int64_t row) {
   return core::element(dlogits.data, dlogits.dtype, rows_of(dlogits).offset(row));
 }
 
-LogitsTensors check_tensors(const FinishedLogits& logits) {
+LogitsTensors check_tensors(const FinishedLogits& logits, std::span<const int64_t> offsets) {
   check_view("logits", logits);
-  LogitsTensors tensors = {{logits, {}}};
+  LogitsTensors tensors = {{logits, offsets, {}}};
   Shape& shape = tensors.shape;
   shape.tokens = logits.tokens();
   shape.vocab_size = shape.entries = logits.vocab;
   shape.dtype = logits.dtype;
   shape.rows_name = shape.vocab_name = "logits";
+  if (!offsets.empty()) {
+    tensors.sequence_offsets = packed_offsets(offsets, shape.tokens, "logits");
+    return tensors;
+  }
   tensors.sequence_offsets.reserve(static_cast<size_t>(logits.batch + 1));
   for (int64_t b = 0; b <= logits.batch; ++b) tensors.sequence_offsets.push_back(b * logits.time);
   return tensors;
@@ -92,6 +96,7 @@ core::ByteRange range_of(std::string_view name, const FinishedLogits& logits) {
 
 core::Array<core::ByteRange> reads_of(const LogitsProblem& problem, const LogitsGradient& dlogits) {
   core::Array<core::ByteRange> reads = reads_of(static_cast<const TokenProblem&>(problem));
+  reads.push_back(core::range_of("offsets", problem.offsets.data(), problem.offsets.size_bytes()));
   if (!is_in_place(problem.logits, dlogits)) reads.push_back(range_of("logits", problem.logits));
   if (problem.teacher_logits) reads.push_back(range_of("teacher.logits", *problem.teacher_logits));
   return reads;

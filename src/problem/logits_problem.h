@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -17,14 +18,15 @@ namespace logitless::problem {
 /// The logits of a call, and those of a teacher.
 struct LogitsOperands {
   FinishedLogits logits;
+  std::span<const int64_t> offsets;  // of packed sequences, as the caller has them
   std::optional<FinishedLogits> teacher_logits;
 };
 using LogitsTensors = Tensors<LogitsOperands>;
 
 struct LogitsProblem : TokenProblem, LogitsOperands {};
 
-/// Returns the checked logits. Throws InvalidInput.
-LogitsTensors check_tensors(const FinishedLogits& logits);
+/// Returns the checked logits, whose sequences may be packed. Throws InvalidInput.
+LogitsTensors check_tensors(const FinishedLogits& logits, std::span<const int64_t> offsets = {});
 /// Checks a teacher's finished logits against this shape. `may_be_empty`: a rank may have no part of the
 /// vocabulary. Throws InvalidInput.
 void check_teacher_logits(const TeacherMatrices& teacher, const Shape& shape, bool may_be_empty);

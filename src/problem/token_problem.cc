@@ -84,6 +84,21 @@ void check_cross(const TokenProblem& problem) {
 
 }  // namespace
 
+core::Array<int64_t> packed_offsets(std::span<const int64_t> offsets, int64_t tokens, std::string_view rows_name) {
+  core::check_aligned("offsets", offsets);
+  if (offsets.front() != 0) fail("offsets[0] = ", offsets.front(), " must be 0");
+  for (size_t s = 1; s < offsets.size(); ++s) {
+    if (offsets[s] < offsets[s - 1]) {
+      fail("offsets[", s, "] = ", offsets[s], " is below offsets[", s - 1, "] = ", offsets[s - 1]);
+    }
+  }
+  if (offsets.back() != tokens) {
+    fail("offsets[", offsets.size() - 1, "] = ", offsets.back(), " must be the number of rows of ", rows_name, ", ",
+         tokens);
+  }
+  return {offsets.begin(), offsets.end()};
+}
+
 core::Array<int64_t> resolve_targets(const Targets& targets, const TokenOptions& options,
                                      std::span<const int64_t> offsets, int64_t vocab_size, std::string_view rows_name) {
   const int64_t tokens = offsets.back();

@@ -29,6 +29,8 @@ struct RowPicks {
   core::Array<int64_t> offsets;
 };
 
+/// Returns the offsets of packed sequences of `tokens` rows, checked. Throws InvalidInput.
+core::Array<int64_t> packed_offsets(std::span<const int64_t> offsets, int64_t tokens, std::string_view rows_name);
 /// Resolves ignore_index and shift, and is the only place that does. Returns the token id of each of the N
 /// rows, or kNoTarget. Sequence s has the rows [offsets[s], offsets[s + 1]). Throws InvalidInput for targets
 /// of the wrong number or outside the vocabulary; all targets are checked, including those that no position

@@ -1,11 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 #include "core/matrices.h"
-#include "core/parallel.h"
 #include "core/views.h"
 #include "kernels/row_kernels.h"
 #include "sink/sink.h"
@@ -28,21 +26,7 @@ class BiasSink final : public Sink<Sum> {
     if (apart_) sums_ = arena.take<Sum>(out_.size);
   }
 
-  void add(const GradientPart& part, int64_t, bool first, int, const source::Multiplier& multiply) override {
-    core::parallel_ranges(std::max(1, multiply.team), part.entries,
-                          [&](int64_t begin, int64_t end) { add_columns(part.columns(begin, end - begin), first); });
-  }
-
-  void finish(const core::Array<bool>&, bool any) override {
-    if (!any) {
-      if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
-    } else if (apart_) {
-      store_sums(kernels_, sums_, out_.size, mode_, out_.data, out_.dtype);
-    }
-  }
-
- private:
-  void add_columns(const GradientPart& part, bool first) const {
+  void add(const GradientPart& part, int64_t, bool first, int, const source::Multiplier&) override {
     Sum* to = (apart_ ? sums_ : static_cast<Sum*>(out_.data)) + part.first_entry;
     const bool adds = !first || (!apart_ && mode_ == WriteMode::kAccumulate);
     const auto rows = static_cast<int64_t>(part.rows.size());
@@ -62,6 +46,15 @@ class BiasSink final : public Sink<Sum> {
     }
   }
 
+  void finish(const core::Array<bool>&, bool any) override {
+    if (!any) {
+      if (mode_ == WriteMode::kOverwrite) core::fill_zero(out_);
+    } else if (apart_) {
+      store_sums(kernels_, sums_, out_.size, mode_, out_.data, out_.dtype);
+    }
+  }
+
+ private:
   const kernels::RowKernels& kernels_;
   const Vector out_;
   const WriteMode mode_;

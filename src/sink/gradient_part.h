@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <span>
 
-#include "core/views.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "source/source.h"
@@ -28,20 +27,6 @@ struct GradientPart {
   int64_t first_row = 0;  // number of rows in the chunk before these
   int64_t first_entry = 0;
   int64_t entries = 0;
-
-  /// Returns the part's columns [first, first + count).
-  GradientPart columns(int64_t first, int64_t count) const {
-    GradientPart out = *this;
-    for (int i = 0; i < term_count; ++i) {
-      gemm::Operand& term = out.terms[static_cast<size_t>(i)];
-      term.data = core::element(term.data, term.dtype, first);
-    }
-    if (out.residuals.columns) out.residuals.columns += first;
-    if (out.entry_weights) out.entry_weights += first;
-    out.first_entry += first;
-    out.entries = count;
-    return out;
-  }
 
   /// Calls use(term, first) for each term; the caller adds up the results.
   template <class Use>

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A source of logits that are already in memory: a caller's, or all logits of plan dense. Rows are read in
-// place, so nothing is computed, gathered or planned.
+// A source of a caller's logits. Rows are read in place, so nothing is computed, gathered or planned.
 #pragma once
 
 #include <cstdint>

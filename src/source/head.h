@@ -2,7 +2,6 @@
 // This file alone knows how a head's weight is stored.
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -11,7 +10,6 @@
 
 #include "core/matrices.h"
 #include "core/packed.h"
-#include "core/parallel.h"
 #include "core/views.h"
 #include "gemm/gemm.h"
 #include "source/multiplier.h"
@@ -126,11 +124,9 @@ class Head {
     }
     void* const scratch = multiply.scratch.head;
     const auto copy = [&](const auto& unpack) {
-      core::parallel_ranges(std::max(multiply.team, 1), entries, [&](int64_t begin, int64_t end) {
-        for (int64_t e = begin; e < end; ++e) {
-          copy_components(unpack, entry + e, component, components, core::element(scratch, dtype(), e * components));
-        }
-      });
+      for (int64_t e = 0; e < entries; ++e) {
+        copy_components(unpack, entry + e, component, components, core::element(scratch, dtype(), e * components));
+      }
     };
     packed_.given() ? copy(Unpacker(multiply.kernels, packed_)) : copy(nullptr);
     return {scratch, dtype(), components, is_transposed(order)};

@@ -14,16 +14,14 @@ struct Scratch {
   void* head = nullptr;  // for Head::operand()
 };
 
-/// Computes products on the calling thread, or on a team of threads of the backend.
+/// Computes products on the calling thread, which may be in a parallel region.
 struct Multiplier {
   const gemm::Backend& gemm;
   const kernels::RowKernels& kernels;
   Scratch scratch;
-  int team = 0;  // 0: only the calling thread, which may be in a parallel region
 
   template <class T>
   void operator()(const gemm::Product<T>& product) const {
-    if (team > 0) return gemm.multiply_parallel(product, kernels, scratch.gemm, team);
     gemm.multiply(product, kernels, scratch.gemm);
   }
 };

@@ -5,8 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "core/parallel.h"
-
 namespace logitless::source {
 
 Source::Source(const problem::HiddenProblem& problem, const LoraStates& loras) : has_lora_(problem.head.lora.given()) {
@@ -41,10 +39,6 @@ RowBreaks Source::breaks() const {
     all = products_.front().states.is_matrix() && p.side > 0 ? breaks : RowBreaks{1};
   }
   return all;
-}
-
-bool Source::is_matrix() const {
-  return std::all_of(products_.begin(), products_.end(), [](const Product& p) { return p.states.is_matrix(); });
 }
 
 int64_t Source::depth() const {
@@ -148,13 +142,11 @@ void Source::copy_teacher(std::span<const int64_t> rows, const Place& place, con
   if (!teacher_.any()) return;
   Logit* const side = product.c + product.m * product.ldc;
   const auto bytes = static_cast<size_t>(product.n) * sizeof(Logit);
-  core::parallel_ranges(std::max(multiply.team, 1), static_cast<int64_t>(rows.size()), [&](int64_t begin, int64_t end) {
-    for (auto r = static_cast<size_t>(begin); r < static_cast<size_t>(end); ++r) {
-      Logit* const to = side + place(r) * product.ldc;
-      const Logit* from = teacher_.values(multiply.kernels, rows[r], first_entry, product.n, to);
-      if (from != to) std::memcpy(to, from, bytes);
-    }
-  });
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Logit* const to = side + place(r) * product.ldc;
+    const Logit* from = teacher_.values(multiply.kernels, rows[r], first_entry, product.n, to);
+    if (from != to) std::memcpy(to, from, bytes);
+  }
 }
 
 template <class Logit>

@@ -96,8 +96,6 @@ class Source {
   /// Returns the pieces in which consecutive rows are in memory at one stride, for the states of every
   /// product.
   RowBreaks breaks() const;
-  /// Returns whether one product can read all rows in place.
-  bool is_matrix() const;
 
   /// Returns the number of multiply-adds per logit.
   int64_t depth() const;

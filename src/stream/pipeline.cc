@@ -156,12 +156,6 @@ size_t expected_elements(const LogitsProblem&) { return 0; }
 bool is_wanted(const GradientMatrices& outputs) { return outputs.any(); }
 bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
 
-bool is_dense(const Context& context) { return context.options().plan == PlanKind::kDense; }
-
-void check_is_tiled(const Context& context) {
-  if (is_dense(context)) core::fail("plan = dense cannot run: ranks.vocab or ranks.slices is set");
-}
-
 Plan plan_work(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
                const Shared& shared, const planning::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
@@ -171,7 +165,6 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
     return plan;
   }
   if (shared.cut) {
-    check_is_tiled(context);
     const planning::RunPlan run =
         ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
     Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
@@ -179,7 +172,6 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
         ranks::least_sliced_workspace(state, context.threads(), *shared.cut, problem, work, outputs);
     return plan;
   }
-  if (is_dense(context)) return planning::dense_plan(state, context.threads(), problem, outputs);
   Plan plan = planning::choose_plan(state, context.threads(), problem, work, outputs).plan;
   plan.least_workspace_bytes = planning::least_workspace(state, context.threads(), problem, work, outputs);
   return plan;
@@ -207,15 +199,10 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProb
     return set_schedule(state, problem, outputs, work, plan);
   }
   if (shared.cut) {
-    check_is_tiled(context);
     const planning::RunPlan run =
         ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
     plan = ranks::plan_of_rank(*shared.cut, problem, run);
     return sliced_schedule(state, problem, outputs, *shared.cut, run);
-  }
-  if (is_dense(context)) {
-    plan = planning::dense_plan(state, context.threads(), problem, outputs);
-    return dense_schedule(state, problem, outputs, plan);
   }
   planning::RunPlan run = planning::choose_plan(state, context.threads(), problem, work, outputs);
   plan = run.plan;

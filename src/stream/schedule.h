@@ -69,8 +69,6 @@ std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                           const GradientMatrices& outputs, const ranks::Cut& cut,
                                           const planning::RunPlan& run);
-std::shared_ptr<Schedule> dense_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                         const GradientMatrices& outputs, const Plan& plan);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                           const LogitsGradient& dlogits, const planning::SweepPlan& run);
 /// These run planning::set_plan().

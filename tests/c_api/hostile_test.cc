@@ -27,7 +27,6 @@ enum class Kind {
   kLogits,
   kModels,    ///< states, with a reference or teacher of states
   kPacked,    ///< a packed head
-  kDense,     ///< plan dense
   kSegments,  ///< enough vocabulary entries for sampled gradients
 };
 
@@ -239,7 +238,6 @@ void expect_survives(const std::string& task, World& world, const Changes& chang
   SCOPED_TRACE(what);
   logitless_context* context = logitless_context_new();
   ASSERT_EQ(logitless_context_set(context, "threads", "1"), LOGITLESS_OK);
-  if (world.kind == Kind::kDense) ASSERT_EQ(logitless_context_set(context, "plan", "dense"), LOGITLESS_OK);
   logitless_call* call = logitless_call_new(context, task.c_str());
   logitless_context_free(context);
   for (const auto& [name, setting] : world.keys) {
@@ -283,15 +281,23 @@ struct Form {
   const char* task;
   Kind kind;
 };
-constexpr Form kForms[] = {{"cross_entropy", Kind::kStates},      {"cross_entropy", Kind::kSequences},
-                           {"cross_entropy", Kind::kLogits},      {"cross_entropy", Kind::kPacked},
-                           {"cross_entropy", Kind::kDense},       {"cross_entropy", Kind::kSegments},
-                           {"policy_loss", Kind::kStates},        {"policy_loss", Kind::kLogits},
-                           {"preference_loss", Kind::kStates},    {"preference_loss", Kind::kModels},
-                           {"kto_loss", Kind::kModels},           {"kto_loss", Kind::kLogits},
-                           {"soft_cross_entropy", Kind::kStates}, {"distillation_loss", Kind::kModels},
-                           {"distillation_loss", Kind::kLogits},  {"set_distillation_loss", Kind::kStates},
-                           {"id_logps", Kind::kStates},           {"token_stats", Kind::kStates}};
+constexpr Form kForms[] = {{"cross_entropy", Kind::kStates},
+                           {"cross_entropy", Kind::kSequences},
+                           {"cross_entropy", Kind::kLogits},
+                           {"cross_entropy", Kind::kPacked},
+                           {"cross_entropy", Kind::kSegments},
+                           {"policy_loss", Kind::kStates},
+                           {"policy_loss", Kind::kLogits},
+                           {"preference_loss", Kind::kStates},
+                           {"preference_loss", Kind::kModels},
+                           {"kto_loss", Kind::kModels},
+                           {"kto_loss", Kind::kLogits},
+                           {"soft_cross_entropy", Kind::kStates},
+                           {"distillation_loss", Kind::kModels},
+                           {"distillation_loss", Kind::kLogits},
+                           {"set_distillation_loss", Kind::kStates},
+                           {"id_logps", Kind::kStates},
+                           {"token_stats", Kind::kStates}};
 
 class HostileKeys : public ::testing::TestWithParam<Form> {};
 
@@ -329,7 +335,7 @@ TEST_P(HostileKeys, NoValueEndsTheProcessOrIsWrittenBeforeItIsRefused) {
   EXPECT_GT(counts.refused, 2000);
   EXPECT_GT(counts.accepted, has_loss ? 500 : 400);
 }
-const char* const kKinds[] = {"states", "sequences", "logits", "models", "packed", "dense", "segments"};
+const char* const kKinds[] = {"states", "sequences", "logits", "models", "packed", "segments"};
 INSTANTIATE_TEST_SUITE_P(Tasks, HostileKeys, ::testing::ValuesIn(kForms), [](const auto& form) {
   return std::string(form.param.task) + "_of_" + kKinds[static_cast<size_t>(form.param.kind)];
 });

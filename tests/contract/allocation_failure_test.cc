@@ -82,7 +82,7 @@ ContextOptions smallest_tiles(PlanKind plan) {
 }
 
 TYPED_TEST(EveryTask, InOneCall) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     const Context context(smallest_tiles(plan));
     visit_every_task(this->source, this->batch, [&](const auto& task) {
       if (cannot_run(task, plan)) return;
@@ -150,7 +150,7 @@ void fail_cross_entropy(const std::string& name, TensorCall tensors, const Conte
 }
 
 TEST(AllocationFailure, ManyTilesAndChunks) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     fail_cross_entropy(std::string("cross_entropy ") + name_of(plan), TensorCall(), small_tiles(plan));
   }
   ContextOptions chunks = small_tiles(PlanKind::kOnePass);
@@ -164,7 +164,7 @@ TEST(AllocationFailure, ManyTilesAndChunks) {
 }
 
 TEST(AllocationFailure, NarrowTypes) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     fail_cross_entropy(std::string("bfloat16 outputs ") + name_of(plan), TensorCall(DType::kBFloat16, true),
                        small_tiles(plan));
   }

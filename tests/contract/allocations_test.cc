@@ -15,7 +15,6 @@
 #include <thread>
 #include <vector>
 
-#include "logitless/environment.h"
 #include "support/allocation_counter.h"
 #include "support/calls.h"
 #include "support/coupled_loss.h"
@@ -42,14 +41,9 @@ int64_t task_bytes(const Plan& plan) {
   return 1024 * (16 * plan.threads * (3 + hidden_blocks + kMostHiddenBlocks) + 64);
 }
 
-// oneDNN packs into memory that it allocates, as the plan says; OpenBLAS maps its own. In a parallel GEMM of
-// plan dense OpenBLAS allocates one table of the parts of its threads, 128 bytes for each pair of the most
-// threads that it was built for. On one thread there is none.
+// oneDNN packs into memory that it allocates, as the plan says; OpenBLAS maps its own.
 int64_t blas_bytes(const Plan& plan) {
-  const int64_t packed = plan.gemm_library == "onednn" ? static_cast<int64_t>(plan.blas_bytes) : 0;
-  if (plan.kind != PlanKind::kDense || plan.threads == 1 || plan.gradient_dtype == DType::kBFloat16) return packed;
-  const int64_t most = describe_environment(Context()).blas_max_threads;
-  return packed + 128 * most * most;
+  return plan.gemm_library == "onednn" ? static_cast<int64_t>(plan.blas_bytes) : 0;
 }
 
 struct Shape {
@@ -153,15 +147,6 @@ TEST(Allocations, StayWithinThePlan) {
   }
 }
 
-TEST(Allocations, OfPlanDenseAreThoseOfThePlan) {
-  const Shape shape = {900, 512, 5000, 0, 0, size_t{64} << 20};
-  for (const int threads : {1, 4}) {
-    expect_within_plan(shape, DType::kFloat32, PlanKind::kDense, threads, false);
-    expect_within_plan(shape, DType::kBFloat16, PlanKind::kDense, threads, false);
-    expect_within_plan(shape, DType::kBFloat16, PlanKind::kDense, threads, true);
-  }
-}
-
 // Ten thousand tiles: the tasks of all of them at once would take some ten MB.
 TEST(Allocations, WaitingTasksAreFew) {
   const Shape shape = {1600, 16, 1600, 16, 16, size_t{64} << 20};
@@ -206,7 +191,7 @@ TEST(Allocations, TasksOfALoraOfAHighRankAreFew) {
 // Sequences that stand apart are gathered, and their gradients scattered.
 TEST(Allocations, OfSequencesApartStayWithinThePlan) {
   const Shape shape = {900, 512, 5000, 0, 0, size_t{64} << 20};
-  for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     for (const Rows rows : {Rows::kSlice, Rows::kTransposed}) {
       expect_within_plan(shape, DType::kFloat32, kind, 2, false, rows);
       expect_within_plan(shape, DType::kBFloat16, kind, 2, true, rows);

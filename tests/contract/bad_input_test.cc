@@ -72,10 +72,8 @@ void expect_refused_everywhere(const std::vector<BadCase>& cases) {
     Call call;
     bad.spoil(call);
     const Context context(call.context);
-    for (const Context& by : {context, dense_context(context)}) {
-      expect_refused(call, bad.parts,
-                     [&] { cross_entropy(by, call.hidden, call.head, call.targets, call.options, call.gradients); });
-    }
+    expect_refused(call, bad.parts,
+                   [&] { cross_entropy(context, call.hidden, call.head, call.targets, call.options, call.gradients); });
     expect_refused(call, bad.parts, [&] {
       cross_entropy.plan(context, call.hidden, call.head, call.targets, call.options, call.gradients);
     });

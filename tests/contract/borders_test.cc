@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kLeast = std::numeric_limits<int64_t>::min();
-constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow, PlanKind::kDense};
+constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow};
 
 template <class T>
 T* off_by(T* pointer, ptrdiff_t bytes) {
@@ -72,9 +72,7 @@ void expect_refused(const std::vector<BadCase>& cases, const std::function<void(
   }
 }
 void expect_refused_of_hidden(const std::vector<BadCase>& cases) {
-  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kDense}) {
-    expect_refused(cases, [plan](Call& c) { c.run_hidden(plan); });
-  }
+  expect_refused(cases, [](Call& c) { c.run_hidden(); });
 }
 void expect_refused_of_logits(const std::vector<BadCase>& cases) {
   expect_refused(cases, [](Call& c) { c.run_logits(); });

@@ -232,12 +232,11 @@ TEST(LeastWorkspace, WithoutGradients) {
   }
 }
 
-// A plan function has the time to find it, a call that runs has not; plan dense takes what it takes.
+// A plan function has the time to find it, a call that runs has not.
 TEST(LeastWorkspace, IsToldByPlanFunctionsOnly) {
   CrossEntropyTester tester;
   EXPECT_GT(tester.planned().least_workspace_bytes, 0u);
   EXPECT_EQ(tester.run_once().result.plan.least_workspace_bytes, 0u);
-  EXPECT_EQ(tester.plan(PlanKind::kDense).workspace(1).planned().least_workspace_bytes, 0u);
 }
 
 // OpenBLAS packs elements of the sums' type: 8 bytes for float64, and 4 for all that is widened to float32.

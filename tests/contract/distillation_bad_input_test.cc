@@ -200,12 +200,6 @@ TEST(DistillationBadInput, Options) {
          c.context.ranks.slice->vocab_size = 9;
        },
        {"a divergence is wanted: it takes a second walk"}},
-      {"dense slices",
-       [](Call& c) {
-         c.context.plan = PlanKind::kDense;
-         c.context.ranks.slices = {4, 5};
-       },
-       {"plan = dense cannot run"}},
   });
 }
 

@@ -26,7 +26,7 @@ Context context_of(PlanKind plan, const std::string& simd = "auto") {
   return Context(options);
 }
 
-constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
+constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 
 // Calls visit(call, plan) for every divergence and plan, in float32 and float64.
 template <class Visit>

@@ -25,13 +25,11 @@ void expect_plan(const DistillationCase& call, PlanKind plan, int threads = 2) {
   EXPECT_EQ(result.plan.kind, plan);
   expect_distilled(call, result, &gradients);
   const DistillationResult forward = call.run(context);
-  EXPECT_EQ(forward.plan.kind, plan == PlanKind::kTwoPass ? PlanKind::kForwardOnly
-                               : plan == PlanKind::kDense ? plan
-                                                          : PlanKind::kOnePass);
+  EXPECT_EQ(forward.plan.kind, plan == PlanKind::kTwoPass ? PlanKind::kForwardOnly : PlanKind::kOnePass);
   expect_distilled(call, forward, nullptr);
 }
 
-constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
+constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 
 TEST(Distillation, EveryDivergenceInEveryPlanAndType) {
   struct Types {
@@ -162,7 +160,7 @@ TEST(Distillation, GradientsOfBfloat16MayBeNarrow) {
         options.gradient_precision = precision;
         StudentGradients gradients(call.student);
         const DistillationResult result = call.run(Context(options), gradients.views());
-        // bfloat16 has 8 bits, and two terms have 16; plan dense has one term always.
+        // bfloat16 has 8 bits, and two terms have 16.
         expect_distilled(call, result, &gradients, result.plan.gradient_terms == 2 ? 0x1p-16 : 0x1p-8);
         if (HasFailure()) return;
       }

@@ -98,15 +98,6 @@ TEST(GuardPages, SmallestWorkspace) {
   });
 }
 
-TEST(GuardPages, Dense) {
-  on_guard_pages<CrossEntropyTester>([](CrossEntropyTester tester) {
-    tester.dense().class_weights().label_smoothing(0.1).temperatures();
-    for (const DType dtype : kDTypes) {
-      for (const HeadLayout layout : kLayouts) tester.dtype(dtype).layout(layout).matches_oracle();
-    }
-  });
-}
-
 TEST(GuardPages, TokenStats) {
   on_guard_pages<TokenStatsTester>([](TokenStatsTester tester) {
     tester.cross().temperatures().packed({0, 5, 5, 37}).shift();

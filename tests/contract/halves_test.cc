@@ -32,7 +32,6 @@ void expect_plan(const Plan& planned, const Plan& ran) {
   EXPECT_EQ(planned.vocab_tile, ran.vocab_tile);
   EXPECT_EQ(planned.chunk_rows, ran.chunk_rows);
   EXPECT_EQ(planned.workspace_bytes, ran.workspace_bytes);
-  if (planned.kind == PlanKind::kDense) return;
   EXPECT_GT(planned.least_workspace_bytes, 0U);
   EXPECT_LE(planned.least_workspace_bytes, planned.workspace_bytes);
 }
@@ -59,7 +58,7 @@ using Sources = ::testing::Types<FromHidden, FromLogits>;
 TYPED_TEST_SUITE(Halves, Sources);
 
 TYPED_TEST(Halves, ThePlanFunctionsSayWhatRuns) {
-  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
     const Context context = context_of(plan);
     visit_every_task(this->source, this->batch, [&](const auto& task) {
       if (cannot_run(task, plan)) return;
@@ -75,7 +74,7 @@ TYPED_TEST(Halves, ThePlanFunctionsSayWhatRuns) {
 }
 
 TYPED_TEST(Halves, TheForwardHalfReturnsWhatOneCallReturns) {
-  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
     const Context context = context_of(plan);
     visit_every_task(this->source, this->batch, [&](const auto& task) {
       SCOPED_TRACE(std::string(task.name) + ", " + name_of(plan));
@@ -93,7 +92,7 @@ TYPED_TEST(Halves, TheForwardHalfReturnsWhatOneCallReturns) {
 }
 
 TYPED_TEST(Halves, TheBackwardHalfWritesTheBitsOfTwoPass) {
-  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kTwoPass}) {
     const Context context = context_of(plan);
     const Context at_once_context = context_of(plan == PlanKind::kAuto ? PlanKind::kTwoPass : plan);
     visit_every_task(this->source, this->batch, [&](const auto& task) {
@@ -102,9 +101,8 @@ TYPED_TEST(Halves, TheBackwardHalfWritesTheBitsOfTwoPass) {
       const auto result = task.run(at_once_context, at_once.views());
       const auto forward = task.forward(context);
       EXPECT_TRUE(bytes_of(forward.result) == bytes_of(result));
-      const bool dense = plan == PlanKind::kDense && !TypeParam::kFinishedLogits;
       const Plan ran = task.backward(context, forward, 1.0, apart.views());
-      EXPECT_EQ(ran.kind, dense ? PlanKind::kDense : PlanKind::kTwoPass);
+      EXPECT_EQ(ran.kind, PlanKind::kTwoPass);
       EXPECT_EQ(apart.values(), at_once.values());
       task.backward(context, forward, -2.0, twice.views());
       for (size_t i = 0; i < twice.values().size(); ++i) ASSERT_EQ(twice.values()[i], -2 * at_once.values()[i]) << i;

@@ -125,7 +125,6 @@ TEST(IdSetsBadInput, IdLogpsOverSetsOfACutVocabulary) {
          c.context.ranks.slices = {2, 3};
        },
        {"normalise_over = set", "ranks.slices"}},
-      {"dense", [](Call& c) { c.context.plan = PlanKind::kDense; }, {"plan = dense"}},
       {"no room", [](Call& c) { c.context.workspace_bytes = 100; }, {"workspace_bytes = 100"}},
   };
   expect_refused(cases, [](Call& call) {

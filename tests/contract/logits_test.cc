@@ -221,7 +221,7 @@ TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
     EXPECT_TRUE(tester.tiles(rows, 64).in_place(false).cross_entropy_once().bytes == bytes);
     EXPECT_TRUE(tester.in_place().cross_entropy_once().bytes == bytes);
   }
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     EXPECT_TRUE(tester.plan(plan).cross_entropy_once().bytes == bytes);
   }
 }
@@ -388,6 +388,34 @@ TEST(Logits, ARowWithoutUpstreamHasNoGradient) {
   EXPECT_TRUE(std::isnan(entropy[1]));
   EXPECT_NEAR(entropy[0], std::log(40.0), 1e-6);
   for (size_t v = 40; v < 80; ++v) EXPECT_EQ(out[v], 0);
+}
+
+TEST(Logits, PackedSequencesAreThoseOfCallsOfTheirOwn) {
+  constexpr int64_t kRows = 12, kVocab = 50;
+  const std::vector<int64_t> offsets = {0, 5, 5, 12};
+  std::vector<float> logits, packed(kRows * kVocab, 9.0F), apart = packed;
+  for (int64_t i = 0; i < kRows * kVocab; ++i) logits.push_back(static_cast<float>(i * 37 % 101) / 20);
+  std::vector<int64_t> ids;
+  for (int64_t i = 0; i < kRows; ++i) ids.push_back(i * 7 % kVocab);
+  CrossEntropy task;
+  task.token.shift = 1;
+  task.reduction = Reduction::kSum;
+  const auto loss_of = [&](const std::vector<int64_t>& sequences, int64_t first, int64_t count, float* out) {
+    task.targets = view(&ids[static_cast<size_t>(first)], {count});
+    const Logits given = {.offsets = sequences,
+                          .finished = view(&logits[static_cast<size_t>(first * kVocab)], {count, kVocab})};
+    return run(Context(), given, task, {.d_logits = view(out + first * kVocab, {count, kVocab})}).loss;
+  };
+  const double loss = loss_of(offsets, 0, kRows, packed.data());
+  EXPECT_NEAR(loss, loss_of({}, 0, 5, apart.data()) + loss_of({}, 5, 7, apart.data()), 1e-12 * loss);
+  EXPECT_EQ(packed, apart);
+  const std::vector<float> before = packed;
+  expect_invalid_input({"offsets[1] = 5 must be the number of rows of logits, 12"}, [&] {
+    loss_of({0, 5}, 0, kRows, packed.data());
+  });
+  const Logits batched = {.offsets = offsets, .finished = view(logits.data(), {3, 4, kVocab})};
+  expect_invalid_input({"offsets is given, but logits is [B, T, V]"}, [&] { run(Context(), batched, task); });
+  EXPECT_EQ(packed, before);
 }
 
 }  // namespace

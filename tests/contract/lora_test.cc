@@ -20,7 +20,7 @@ namespace logitless::testing {
 namespace {
 
 // Expected rows make the gradients of states, and tiles of gradients those of the head.
-constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense, PlanKind::kExpectedRow};
+constexpr PlanKind kPlans[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow};
 
 TEST(Lora, EveryTaskAndPlanHasTheGradientsOfTheWholeMatrix) {
   constexpr int64_t kRank = 3;
@@ -123,7 +123,7 @@ TEST(Lora, EachGradientMayBeWantedAlone) {
   const AdaptedHead<float> adapted(kVocab, kHidden, kRank, 2);
   const FromHidden source;
   const Batch batch;
-  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
     SCOPED_TRACE(name_of(plan));
     const auto run = [&](const auto& choose) {
       AdaptedOutputs<float> outputs(kTokens, kVocab, kHidden, kRank, 99.0F);

@@ -161,7 +161,6 @@ TEST(PolicyKept, BadInputIsRefused) {
     change(options);
     EXPECT_NE(refused({}, options, good).find("kept is given, and no entropy is known over it"), std::string::npos);
   }
-  EXPECT_NE(refused({.plan = PlanKind::kDense}, {}, good).find("plan = dense cannot run"), std::string::npos);
   ContextOptions cut;
   cut.ranks.slices = {kV};
   EXPECT_NE(refused(cut, {}, good).find("kept cannot run: ranks.vocab"), std::string::npos);

@@ -95,7 +95,6 @@ TEST(RankErrors, EndTogetherWhereOneIsWrong) {
        "ranks.slices[1] = -3"},
       {"a null head", [](GivenToRank& g) { g.source.entries = -1; }, "weight.sizes[0] = -1"},
       {"the budget", [](GivenToRank& g) { g.context.workspace_bytes = 1; }, "workspace_bytes = 1 is too small"},
-      {"plan dense", [](GivenToRank& g) { g.context.plan = PlanKind::kDense; }, "plan = dense cannot run"},
       {"temperature", [](GivenToRank& g) { g.options.token.temperature = -1; }, "temperature = -1"},
       {"d_weight of all vocabulary entries", [](GivenToRank& g) { g.gradients.d_weight.rows = kVocab; },
        "d_weight is [101, 7] but weight is [37, 7]"},

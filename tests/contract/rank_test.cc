@@ -48,7 +48,7 @@ class RankTester : public Tester<RankTester> {
         compute_token_stats(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, kRank);
     EXPECT_EQ(stats.rank, truth.rank);
     EXPECT_EQ(stats.argmax, truth.argmax);
-    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
       ContextOptions in_plan = run_.context;
       in_plan.plan = plan;
       GradientOutputs outputs(inputs, run_);

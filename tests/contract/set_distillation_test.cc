@@ -214,8 +214,7 @@ TEST(SetDistillation, EveryPlanAndNumberOfThreadsMatchesTheFormulas) {
     const Truth truth = truth_of(c, o, hard);
     const Targets targets = hard ? c.target_ids() : Targets();
     std::vector<float> first;
-    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense}) {
-      if (plan == PlanKind::kDense && o.outside == OutsideSet::kRenormalised) continue;
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
       for (const int threads : {1, 3}) {
         SCOPED_TRACE(name(o) + ", " + name_of(plan) + ", threads " + std::to_string(threads));
         ContextOptions options;

@@ -48,7 +48,6 @@ TEST(Strides, EveryTypeLayoutAndPlan) {
       with_all_rows(small().dtype(dtype).layout(layout).padding(3), [](CrossEntropyTester tester) {
         for (const PlanKind plan : kPlans) tester.plan(plan).matches_oracle();
         tester.plan(PlanKind::kAuto).form(Form::kSplit).matches_oracle();
-        tester.plan(PlanKind::kAuto).dense().matches_oracle();
       });
     }
   }
@@ -69,7 +68,6 @@ TEST(Strides, IgnoredRowsAndShift) {
           for (const bool may_drop_rows : {false, true})
             tester.plan(plan).class_weights(may_drop_rows).matches_oracle();
         }
-        for (const bool accumulate : {false, true}) tester.dense().accumulate(accumulate).matches_oracle();
       });
     }
   }
@@ -85,7 +83,6 @@ TEST(Strides, OddShapes) {
       CrossEntropyTester tester = small().batch(s.sequences).tokens(s.sequences * s.time).tiles(row_tile, 64);
       with_all_rows(tester, [](CrossEntropyTester one) {
         for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
-        one.dense().matches_oracle();
       });
     }
   }
@@ -97,11 +94,9 @@ TEST(Strides, NoSequence) {
   float* none = nullptr;
   Gradients gradients;
   set_d_hidden(gradients, none, 0, 3, 4, 16);
-  for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kDense}) {
-    const auto result = cross_entropy(Context({.plan = plan}), HiddenStates(none, 0, 3, 4, 16), head,
-                                      Targets(static_cast<const int32_t*>(nullptr), 0, 3, 4), {}, gradients);
-    EXPECT_EQ(result.loss, 0);
-  }
+  const auto result = cross_entropy(Context(), HiddenStates(none, 0, 3, 4, 16), head,
+                                    Targets(static_cast<const int32_t*>(nullptr), 0, 3, 4), {}, gradients);
+  EXPECT_EQ(result.loss, 0);
 }
 
 TEST(Strides, TheSizesThatTheLibraryChooses) {
@@ -123,8 +118,6 @@ TEST(Strides, OutputsInEveryForm) {
       tester.gradients(true, true, true).dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16);
       for (const bool accumulate : {false, true}) tester.accumulate(accumulate).matches_oracle();
     }
-    tester.dense();
-    for (const bool accumulate : {false, true}) tester.accumulate(accumulate).matches_oracle();
   });
 }
 
@@ -166,7 +159,6 @@ TEST(Strides, PolicyLosses) {
     PolicyTester tester = PolicyTester().padded(4, 9).loss_type(variant).tiles(16, 64).strided_targets();
     with_all_rows(tester, [](PolicyTester one) {
       for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
-      one.finite_everywhere().plan(PlanKind::kDense).matches_oracle();
     });
   }
 }
@@ -175,7 +167,6 @@ TEST(Strides, PreferenceLosses) {
   PreferenceTester pairs = PreferenceTester().tiles(16, 64).strided_targets().reference(ReferenceForm::kModel);
   with_all_rows(pairs, [](PreferenceTester one) {
     for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
-    one.finite_everywhere().plan(PlanKind::kDense).matches_oracle();
   });
   with_all_rows(KtoTester().tiles(16, 64).strided_targets(), [](KtoTester one) {
     for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
@@ -199,7 +190,6 @@ TEST(Strides, GuardPages) {
     for (const DType dtype : kDTypes) {
       with_all_rows(tester.dtype(dtype), [](CrossEntropyTester one) {
         for (const PlanKind plan : kPlans) one.plan(plan).matches_oracle();
-        one.dense().matches_oracle();
       });
     }
   }
@@ -241,15 +231,12 @@ using BadCase = testing::BadCase<Call>;
 void expect_refused(const std::vector<BadCase>& cases) {
   for (const BadCase& bad : cases) {
     SCOPED_TRACE(bad.name);
-    for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kDense}) {
-      Call call;
-      bad.spoil(call);
-      const std::vector<float> states = call.states, written = call.written;
-      expect_invalid_input(bad.parts, [&] {
-        cross_entropy(Context({.plan = plan}), call.hidden, call.head, call.targets, {}, call.gradients);
-      });
-      EXPECT_TRUE(call.written == written && call.states == states) << "an output was written";
-    }
+    Call call;
+    bad.spoil(call);
+    const std::vector<float> states = call.states, written = call.written;
+    expect_invalid_input(bad.parts,
+                         [&] { cross_entropy(Context(), call.hidden, call.head, call.targets, {}, call.gradients); });
+    EXPECT_TRUE(call.written == written && call.states == states) << "an output was written";
   }
 }
 

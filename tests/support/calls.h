@@ -78,12 +78,17 @@ inline const Forward<TokenStatistics>& left_of(const TokenStats& stats) {
   return left;
 }
 
+/// What calls a task here: the library, or what a test sets to hold it to the same oracle.
+template <Task T>
+inline typename T::Result (*run_task)(const Context&, const Logits&, const T&, const logitless::Gradients&) = &run<T>;
+
 /// The verbs of a task on matrices; a call itself is run(). The tensors of the task come from `Inputs`.
 template <class Task, class... Inputs>
 struct Verbs {
   auto operator()(const Context& context, const HiddenStates& hidden, const LmHead& head, const Inputs&... inputs,
                   const Task& options = {}, const Gradients& gradients = {}) const {
-    return run(context, logits_of(hidden, head), with(options, inputs...), gradients_of(gradients, hidden, head));
+    return run_task<Task>(context, logits_of(hidden, head), with(options, inputs...),
+                          gradients_of(gradients, hidden, head));
   }
   auto operator()(const Context& context, const FinishedLogits& logits, const Inputs&... inputs,
                   const Task& options = {}, const LogitsGradient& d_logits = {}) const {
@@ -131,7 +136,8 @@ inline constexpr Verbs<IdLogps, IdSets> id_logps;
 inline TokenStats compute_token_stats(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                       const Targets& targets, const TokenOptions& token = {},
                                       const StatsRequest& request = {}, Plan* plan = nullptr) {
-  TokenStatisticsResult result = run(context, logits_of(hidden, head), TokenStatistics{targets, token, request});
+  TokenStatisticsResult result =
+      run_task<TokenStatistics>(context, logits_of(hidden, head), TokenStatistics{targets, token, request}, {});
   if (plan) *plan = result.plan;
   return std::move(result.stats);
 }
@@ -150,8 +156,8 @@ inline Plan plan_token_stats(const Context& context, const HiddenStates& hidden,
 inline TokenStats run_token_loss(const Context& context, const HiddenStates& hidden, const LmHead& head,
                                  const Targets& targets, const TokenOptions& token, TokenLoss& loss,
                                  const Gradients& gradients = {}, Plan* plan = nullptr) {
-  TokenStatisticsResult result =
-      run(context, logits_of(hidden, head), CustomLoss{targets, token, &loss}, gradients_of(gradients, hidden, head));
+  TokenStatisticsResult result = run_task<CustomLoss>(
+      context, logits_of(hidden, head), CustomLoss{targets, token, &loss}, gradients_of(gradients, hidden, head));
   if (plan) *plan = result.plan;
   return std::move(result.stats);
 }
@@ -194,12 +200,6 @@ inline Plan plan_token_loss(const Context& context, const FinishedLogits& logits
               gradients_of(d_logits));
 }
 
-/// Returns a context whose calls run dense, and are like those of this one in all else.
-inline Context dense_context(const Context& context) {
-  ContextOptions options = context.options();
-  options.plan = PlanKind::kDense;
-  return Context(options);
-}
 inline std::vector<double> entropy_from_logits(const Context& context, const FinishedLogits& logits,
                                                const TokenOptions& token = {}, std::span<const double> upstream = {},
                                                const LogitsGradient& d_logits = {}) {

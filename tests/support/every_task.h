@@ -84,8 +84,8 @@ struct FromHead : FromHidden {
   }
 };
 
-/// The plans that make gradients of tiles, or of all logits.
-inline constexpr PlanKind kPlansOfGradients[] = {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kDense};
+/// The plans that make gradients of tiles.
+inline constexpr PlanKind kPlansOfGradients[] = {PlanKind::kOnePass, PlanKind::kTwoPass};
 /// With tiles so small that such a batch has several.
 inline ContextOptions small_tiles(PlanKind plan, int threads = 2) {
   ContextOptions options;

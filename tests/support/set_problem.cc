@@ -51,7 +51,7 @@ ContextOptions SetCase::context() const {
   out.threads = threads;
   out.plan = plan;
   out.workspace_bytes = workspace_bytes;
-  if (!finished_logits && plan != PlanKind::kDense) {
+  if (!finished_logits) {
     out.row_tile = 8;
     out.vocab_tile = 64;
   }

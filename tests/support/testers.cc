@@ -77,8 +77,7 @@ CrossEntropyRun CrossEntropyTester::call(const Reference& reference, const Input
   if (form_ == Form::kSplit) {
     run.result = run_halves(context, targets, options, outputs.gradients(), run.backward_plan, hidden, head);
   } else {
-    run.result = cross_entropy(form_ == Form::kDense ? dense_context(context) : context, hidden, head, targets, options,
-                               outputs.gradients());
+    run.result = cross_entropy(context, hidden, head, targets, options, outputs.gradients());
   }
   run.bytes = outputs.bytes();
   append_bytes(run.bytes, run.result.per_token_loss.data(), run.result.per_token_loss.size());
@@ -96,10 +95,6 @@ void CrossEntropyTester::expect_plan(const Reference& reference, const CrossEntr
   EXPECT_EQ(plan.hidden_size, spec_.hidden);
   EXPECT_EQ(plan.vocab_size, spec_.vocab);
   EXPECT_FALSE(plan.describe().empty());
-  if (form_ == Form::kDense) {
-    EXPECT_EQ(plan.kind, PlanKind::kDense);
-    return;
-  }
   EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
   if (form_ == Form::kFused) {
     EXPECT_EQ(plan.active_rows, active);

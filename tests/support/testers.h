@@ -32,7 +32,6 @@ namespace logitless::testing {
 enum class Form {
   kFused,  ///< one call
   kSplit,  ///< its forward half, then its backward half
-  kDense,  ///< cross_entropy of plan dense, which only a CrossEntropyTester has
 };
 
 /// What every tester can vary. Self is the tester, so that calls chain.
@@ -283,8 +282,6 @@ struct CrossEntropyRun {
 
 class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> {
  public:
-  CrossEntropyTester& dense() { return finite_everywhere().form(Form::kDense); }
-
   /// Returns the plan that the call would run.
   Plan planned();
   /// Tells whether a loss with these options can run this plan.

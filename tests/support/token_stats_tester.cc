@@ -65,7 +65,7 @@ TokenStats TokenStatsTester::statistics(Reference& reference) const {
   Plan plan;
   TokenStats stats = compute_token_stats(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
                                          reference.options, asked(reference), &plan);
-  EXPECT_EQ(plan.kind, run_.context.plan == PlanKind::kDense ? PlanKind::kDense : PlanKind::kForwardOnly);
+  EXPECT_EQ(plan.kind, PlanKind::kForwardOnly);
   EXPECT_LE(plan.workspace_bytes, run_.context.workspace_bytes);
   return stats;
 }

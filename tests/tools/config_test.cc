@@ -91,7 +91,7 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
                         "loss_scale=-2.5",
                         "metrics={accuracy: true, entropy: true}",
                         "temperature=[0.5, 2]",
-                        "kernel.plan=dense",
+                        "kernel.plan=expected_row",
                         "kernel.simd_target=plain",
                         "kernel.gemm_backend=auto",
                         "tolerances.d_bias_rel_l2=3"});
@@ -115,7 +115,7 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_TRUE(c.of<CrossEntropy>().want_accuracy && c.of<CrossEntropy>().want_entropy);
   EXPECT_TRUE(c.temperature.per_token());
   EXPECT_EQ(c.temperature.high, 2);
-  EXPECT_EQ(c.kernel.plan, PlanKind::kDense);
+  EXPECT_EQ(c.kernel.plan, PlanKind::kExpectedRow);
   EXPECT_EQ(c.kernel.simd_target, "plain");
   EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
   EXPECT_EQ(c.tolerances.d_lora_a_rel_l2, 4);
@@ -127,20 +127,13 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
 }
 
 TEST_F(ConfigTest, OlderNamesMeanWhatTheyMeant) {
-  const Config tiles = load("kernel: {block_size: 2048, time_block: 256, bwd_impl: fused, plan: two_pass}");
+  const Config tiles = load("kernel: {block_size: 2048, time_block: 256, plan: two_pass}");
   EXPECT_EQ(tiles.kernel.vocab_tile, 2048);
   EXPECT_EQ(tiles.kernel.row_tile, 256);
   EXPECT_EQ(tiles.kernel.plan, PlanKind::kTwoPass);
   EXPECT_EQ(tiles.settings,
             (std::vector<std::string>{"kernel.vocab_tile=2048", "kernel.row_tile=256", "kernel.plan=two_pass"}));
   EXPECT_TRUE(tiles.is_set("kernel.row_tile"));
-  for (const char* dense : {"kernel: {bwd_impl: dense}", "kernel: {bwd_impl: dense, plan: auto}"}) {
-    EXPECT_EQ(load(dense).kernel.plan, PlanKind::kDense) << dense;
-  }
-  EXPECT_EQ(set({"kernel.bwd_impl=dense"}).settings, std::vector<std::string>{"kernel.plan=dense"});
-  EXPECT_EQ(error("kernel: {bwd_impl: dense, plan: two_pass}"),
-            "c.yaml:1: kernel.bwd_impl dense means kernel.plan dense, but kernel.plan is two_pass");
-  EXPECT_EQ(error("kernel: {bwd_impl: both}"), "c.yaml:1: kernel.bwd_impl must be fused or dense, not both");
   EXPECT_EQ(error("kernel:\n  row_tile: 1\n  time_block: 2\n"),
             "c.yaml:3: kernel.time_block stands here a second time");
 }
@@ -233,9 +226,8 @@ TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
 
 TEST_F(ConfigTest, KeysThatRuleEachOtherOutAreErrors) {
   EXPECT_EQ(error("reduction: sum\nnum_items_in_batch: 3\n"), "c.yaml:2: num_items_in_batch needs reduction mean");
-  EXPECT_EQ(
-      error("kernel: {plan: dense, row_tile: 16}"),
-      "c.yaml:1: kernel.row_tile has no meaning with kernel.plan dense, which has no tiles: leave it out or auto");
+  EXPECT_EQ(error("kernel: {plan: dense}"),
+            "c.yaml:1: kernel.plan must be auto, one_pass, two_pass or expected_row, not dense");
   EXPECT_EQ(error("task: kto_loss\ntolerances: {losses_rel_l2: 1}"),
             "c.yaml:2: tolerances.losses_rel_l2 has no meaning for task kto_loss: it has no loss a token");
 }

@@ -156,7 +156,6 @@ TEST_F(GradcheckTest, EveryTypeLayoutAndOptionPasses) {
                          {"reduction=none", "temperature=[0.5, 2]"},
                          {"reduction=sum", "label_smoothing=0.1", "z_loss=1e-3", "class_weights=true"},
                          {"round_logits_to=bfloat16"},
-                         {"kernel={plan: dense, vocab_tile: auto, workspace: auto}"},
                          {"gradients={d_hidden: false, d_weight: false}"},
                          {"ignored_fraction=1"},
                          {"seq_len=0"}};
@@ -200,9 +199,8 @@ TEST_F(GradcheckTest, AHeadWithALoraOrPackedPassesWithItsOwnMetrics) {
   const auto loss = [&](const Words& settings) { return check(packed, settings)["metrics"]["loss_ref"].get<double>(); };
   const std::set<double> losses = {loss({}), loss({"model.lora.scale=1"}), loss({"model.packing=none"})};
   EXPECT_EQ(losses.size(), 3u);
-  for (const char* setting :
-       {"model.softcap=20", "model.bias=true", "model.vocab_ids=[2048, 3, 700, 3]", "model.dtype=float32",
-        "model.lora.rank=0", "kernel.plan=dense", "task=preference_loss"}) {
+  for (const char* setting : {"model.softcap=20", "model.bias=true", "model.vocab_ids=[2048, 3, 700, 3]",
+                              "model.dtype=float32", "model.lora.rank=0", "task=preference_loss"}) {
     check(packed, {setting});
   }
 }

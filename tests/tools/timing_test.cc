@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
-#include "api/large_gemm.h"
+#include "dense/large_gemm.h"
 #include "timing/statistics.h"
 
 namespace logitless::timing {
@@ -23,7 +23,7 @@ TEST(LargeGemm, RunsInEveryType) {
   ContextOptions options;
   options.threads = 1;
   for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16, DType::kFloat16}) {
-    api::LargeGemm gemm(Context(options), dtype);
+    dense::LargeGemm gemm(Context(options), dtype);
     gemm.run();
     EXPECT_EQ(gemm.flops(), 2.0 * 1024 * 1024 * 2048);
   }

@@ -46,24 +46,17 @@ class Case {
 
   // Multiplies onto `held`, or with NaN in its place where that is none; `packed` is what packed_rows() has
   // made of A, or null. Returns C, row by row.
-  std::vector<T> multiply(std::optional<T> held, int threads = 0,
-                          const kernels::RowKernels& kernels = *kernels::find_kernels("auto"),
+  std::vector<T> multiply(std::optional<T> held, const kernels::RowKernels& kernels = *kernels::find_kernels("auto"),
                           const void* packed = nullptr) const {
     const int64_t stride = shape_.n + 1;
     std::vector<T> c(static_cast<size_t>(shape_.m * stride), held.value_or(std::numeric_limits<T>::quiet_NaN()));
     const DType a_type = a_.dtype(), b_type = b_.dtype();
-    std::vector<std::byte> scratch(
-        threads > 0 ? backend_.parallel_scratch_bytes(shape_.m, shape_.n, shape_.k, a_type, b_type, threads)
-                    : backend_.scratch_bytes(shape_.m, shape_.n, shape_.k, a_type, b_type));
+    std::vector<std::byte> scratch(backend_.scratch_bytes(shape_.m, shape_.n, shape_.k, a_type, b_type));
     gemm::Product<T> product{
         shape_.m, shape_.n, shape_.k,        operand(a_, a_transposed_), operand(b_, b_transposed_),
         c.data(), stride,   held.has_value()};
     product.a.packed = packed;
-    if (threads > 0) {
-      backend_.multiply_parallel(product, kernels, scratch.data(), threads);
-    } else {
-      backend_.multiply(product, kernels, scratch.data());
-    }
+    backend_.multiply(product, kernels, scratch.data());
     for (int64_t row = 0; row + 1 < shape_.m; ++row) {
       const T between = c[static_cast<size_t>(row * stride + shape_.n)];
       EXPECT_TRUE(held ? between == *held : std::isnan(between)) << "an element between rows was written";
@@ -174,10 +167,8 @@ void multiplies(DType a, DType b) {
                        << shape.n << " x " << shape.k << (a_transposed ? ", A transposed" : "")
                        << (b_transposed ? ", B transposed" : ""));
           Case<T> product(*backend, a, b, shape, a_transposed, b_transposed);
-          for (const int threads : {0, 1, 2}) {
-            product.expect_right(product.multiply(std::nullopt, threads), 0);
-            product.expect_right(product.multiply(T{2}, threads), 2);
-          }
+          product.expect_right(product.multiply(std::nullopt), 0);
+          product.expect_right(product.multiply(T{2}), 2);
         }
       }
     }
@@ -206,8 +197,8 @@ void multiplies_few_rows(const gemm::Backend& others, DType a, DType b) {
         SCOPED_TRACE(::testing::Message()
                      << others.name() << " " << kernels->name << " " << name_of(a) << " x " << name_of(b) << " "
                      << shape.m << " x " << shape.n << " x " << shape.k << (b_transposed ? ", B transposed" : ""));
-        product.expect_right(product.multiply(std::nullopt, 0, *kernels), 0);
-        product.expect_right(product.multiply(T{2}, 0, *kernels), 2);
+        product.expect_right(product.multiply(std::nullopt, *kernels), 0);
+        product.expect_right(product.multiply(T{2}, *kernels), 2);
       }
     }
   }
@@ -356,10 +347,7 @@ TEST(Products, OfPackedRowsHaveTheSameBits) {
           const bool packs = library == "amx" || library == "bfmmla" || widens;
           EXPECT_EQ(packed.empty(), !packs);
           if (packed.empty()) continue;
-          for (const int threads : {0, 1, 3}) {
-            const auto& kernels = *kernels::find_kernels("auto");
-            EXPECT_EQ(product.multiply(1.0f, threads), product.multiply(1.0f, threads, kernels, packed.data()));
-          }
+          EXPECT_EQ(product.multiply(1.0f), product.multiply(1.0f, *kernels::find_kernels("auto"), packed.data()));
         }
       }
     }

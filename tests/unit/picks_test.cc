@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kN = 150, kH = 40, kV = 700;
 
-enum class From { kTiles, kHalves, kSlices, kRanks, kGathered, kDense, kLogits };
+enum class From { kTiles, kHalves, kSlices, kRanks, kGathered, kLogits };
 
 struct Case {
   From from = From::kTiles;
@@ -211,7 +211,7 @@ ContextOptions options_of(const Case& c, int threads) {
   options.threads = threads;
   options.plan = c.plan;
   options.workspace_bytes = c.workspace;
-  if (c.from != From::kDense && c.from != From::kLogits) {
+  if (c.from != From::kLogits) {
     options.row_tile = 32;
     options.vocab_tile = 64;
   }
@@ -373,7 +373,6 @@ void check(const char* name, const Case& c, const Given& given = {}) {
     const double bound = c.dtype == DType::kFloat64 ? 1e-13 : c.dtype == DType::kFloat32 ? 5e-6 : 1e-2;
     for (const double error : {loss, logp, a, b, d}) EXPECT_LT(error, bound) << name;
   }
-  if (c.from == From::kDense) return;
   EXPECT_EQ(outs[0].logp, outs[1].logp);
   EXPECT_EQ(outs[0].d_hidden, outs[1].d_hidden);
   EXPECT_EQ(outs[0].d_weight, outs[1].d_weight);
@@ -407,7 +406,6 @@ TEST(Picks, FewPicks) {
   }
   check("few picks, ranks", {.from = From::kRanks}, few_picks(40));
 }
-TEST(Picks, Dense) { check("dense", {.from = From::kDense, .plan = PlanKind::kDense}); }
 TEST(Picks, FinishedLogits) {
   check("logits, two walks", {.from = From::kLogits});
   check("logits, one walk", {.from = From::kLogits, .plan = PlanKind::kOnePass});

@@ -25,9 +25,6 @@ std::string text_of(const YAML::Node& node) {
   return out.c_str();
 }
 
-// `dense` of this key is kernel.plan dense.
-constexpr const char* kOlderPlan = "kernel.bwd_impl";
-
 // Returns the key that an older name stands for, and any other key as it is.
 std::string name_today(const std::string& key) {
   if (key == "kernel.time_block") return "kernel.row_tile";
@@ -78,33 +75,16 @@ void ConfigReader::read_assignment(const std::string& flag, const std::string& a
 
 void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& section) {
   std::set<std::string> seen;
-  std::optional<std::pair<std::string, YAML::Node>> older_plan;
   for (const auto& entry : section) {
     const std::string place = place_of(entry.first);
     if (!entry.first.IsScalar()) throw Error(place + ": a key must be a plain word");
     const std::string key = prefix + entry.first.Scalar();
     if (!seen.insert(name_today(key)).second) throw Error(place + ": " + one_line(key) + " stands here a second time");
-    if (key == kOlderPlan) {
-      older_plan.emplace(place, entry.second);
-    } else {
-      apply(key, place, entry.second);
-    }
+    apply(key, place, entry.second);
   }
-  // It says what kernel.plan says, and comes last so that `plan: auto` beside it says nothing else.
-  if (older_plan) apply(kOlderPlan, older_plan->first, older_plan->second);
 }
 
 void ConfigReader::apply(const std::string& given, const std::string& place, const YAML::Node& node) {
-  if (given == kOlderPlan) {
-    const ConfigValue value{given, place, node};
-    if (!read_choice<bool>(value, {{"fused", false}, {"dense", true}})) return;
-    const PlanKind plan = config_.kernel.plan;
-    if (plan != PlanKind::kAuto && plan != PlanKind::kDense) {
-      throw Error(place + ": kernel.bwd_impl dense means kernel.plan dense, but kernel.plan is " + name_of(plan));
-    }
-    apply("kernel.plan", place, YAML::Node("dense"));
-    return;
-  }
   const std::string key = name_today(given);
   if (is_section(key)) {
     if (!node.IsMap()) {
@@ -135,16 +115,6 @@ void reject_set(const Config& config, const std::vector<std::string_view>& keys,
     if (std::any_of(keys.begin(), keys.end(), [&, &name = key](std::string_view k) { return name.starts_with(k); })) {
       reject(config, key, reason);
     }
-  }
-}
-
-void check_kernel(const Config& config) {
-  if (config.kernel.plan != PlanKind::kDense) return;
-  const std::pair<const char*, bool> tiles[] = {{"kernel.row_tile", config.kernel.row_tile != 0},
-                                                {"kernel.vocab_tile", config.kernel.vocab_tile != 0},
-                                                {"kernel.workspace", config.kernel.workspace_bytes.has_value()}};
-  for (const auto& [key, given] : tiles) {
-    if (given) reject(config, key, "has no meaning with kernel.plan dense, which has no tiles: leave it out or auto");
   }
 }
 
@@ -255,7 +225,6 @@ void check_level(const Config& config) {
 
 // Keys that rule each other out, and keys that the task gives nothing to act on.
 void check_together(const Config& config) {
-  check_kernel(config);
   check_task(config);
   check_level(config);
   if (config.model.packing && config.model.layout != HeadLayout::kVocabHidden) {

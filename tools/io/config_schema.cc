@@ -237,8 +237,7 @@ std::vector<KeyRule> build_schema() {
       kernel("row_tile", &K::row_tile, auto_or(integer(1, kMaxSize))),
       kernel("vocab_tile", &K::vocab_tile, auto_or(integer(1, kMaxSize))),
       kernel("plan", &K::plan,
-             named<PlanKind>(
-                 {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow, PlanKind::kDense})),
+             named<PlanKind>({PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow})),
       kernel("workspace", &K::workspace_bytes, read_workspace),
       kernel("in_place", &K::in_place, read_bool),
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),

@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 
 #include "core/fields.h"
+#include "dense/dense.h"
 
 namespace logitless {
 
@@ -177,25 +179,34 @@ void TaskRun::reset() const {
   if (source_logits_) std::memcpy(gradients.d_logits.data, source_logits_, logits_bytes_);
 }
 
-TaskResult TaskRun::run(const Context& context, bool forward_only) const {
+TaskResult TaskRun::run(const Context& context, bool forward_only, bool dense) const {
   if (forward_only && config.top_k > 0) return statistics(context);
   const Gradients out = forward_only ? Gradients() : gradients_of(gradients, hidden, head);
   TaskResult result;
   io::for_each_task([&]<class Task> {
-    if (config.runs<Task>()) result = run_task(context, of<Task>(), out);
+    if (config.runs<Task>()) result = run_task(context, of<Task>(), out, dense);
   });
   return result;
 }
 
-TaskResult TaskRun::run_task(const Context& context, const auto& task, const Gradients& out) const {
-  return result_of(logitless::run(context, source(), task, out));
+TaskResult TaskRun::run_task(const Context& context, const auto& task, const Gradients& out, bool dense) const {
+  return result_of(dense ? dense::run(context, source(), task, out) : logitless::run(context, source(), task, out));
 }
 
-TaskResult TaskRun::run_task(const Context& context, const IdLogps& task, const Gradients& out) const {
-  Forward<IdLogps> forward = logitless::forward(context, source(), task);
+TaskResult TaskRun::run_task(const Context& context, const IdLogps& given, const Gradients& out, bool dense) const {
+  IdLogps task = given;
+  std::optional<dense::Projection> all;
+  if (dense) all.emplace(context, source(), out, &task.token.round_logits_to);
+  const Context& used = all ? all->context() : context;
+  const Logits logits = all ? all->logits() : source();
+  Forward<IdLogps> forward = logitless::forward(used, logits, task);
   TaskResult result;
-  result.plan = out.any() ? logitless::backward(context, source(), task, forward, set_values, out)
+  result.plan = out.any() ? logitless::backward(used, logits, task, forward, set_values, all ? all->d_logits() : out)
                           : std::move(forward.result.plan);
+  if (all) {
+    all->backward();
+    all->complete(result.plan);
+  }
   const std::span<const int64_t> counts = task.sets.counts;
   std::vector<double>& logps = forward.result.logps;
   const size_t width = logps.size() / static_cast<size_t>(std::max<int64_t>(1, hidden.tokens()));

@@ -60,13 +60,14 @@ struct TaskRun {
   /// Puts the logits back that a run in place has overwritten. Call it before every run.
   void reset() const;
   /// Throws InvalidInput. Without gradients when `forward_only`; without a loss if the config has a top_k.
-  TaskResult run(const Context& context, bool forward_only = false) const;
+  /// Level fused may be `dense`, with all logits in memory (dense/dense.h).
+  TaskResult run(const Context& context, bool forward_only = false, bool dense = false) const;
   /// The log-probabilities of the targets, [N]; 0 where a token takes no part.
   std::vector<double> token_logps(const Context& context) const;
 
  private:
-  TaskResult run_task(const Context& context, const auto& task, const Gradients& out) const;
-  TaskResult run_task(const Context& context, const IdLogps& task, const Gradients& out) const;
+  TaskResult run_task(const Context& context, const auto& task, const Gradients& out, bool dense) const;
+  TaskResult run_task(const Context& context, const IdLogps& task, const Gradients& out, bool dense) const;
   TaskResult statistics(const Context& context) const;
   void set_task(const Job& job, auto& task);
   void set_distributions(const Job& job);

@@ -111,7 +111,7 @@ int tell(const CompareOptions& options, const io::Config& config, const Json& re
 }
 
 void check_outputs_of(const CompareOptions& options) {
-  check_output_files({{"-o", options.output_path}, {"--json", options.json_path}},
+  check_output_files({{"-o", options.output_path}, {"--dense-output", options.dense_path}, {"--json", options.json_path}},
                      input_files(options.tensors, {options.config.path().value_or("")}));
 }
 
@@ -141,6 +141,7 @@ int run_compare(const CompareOptions& options) {
   }
   reject_by_hand(config, is_top_k, "has no effect on compare, which lists no largest logits");
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
+  if (options.dense_path == "-") throw io::Error("--dense-output -: must be the name of a file");
   if (config.parallel.ranks() > 1) return run_on_rank(options, config);
   check_outputs_of(options);
   const Context context(context_options_of(config));  // throws now what it would throw in the child
@@ -162,6 +163,7 @@ void add_flags(Command& compare, CompareOptions& options) {
   compare.tensor_flags(options.tensors, false);
   compare.value("-o,--output", options.output_path, "FILE",
                 "writes loss and gradients of the fused path, or of the ranks");
+  compare.value("--dense-output", options.dense_path, "FILE", "writes those of the dense path, or of the one process");
   compare.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
   compare.value("--repeat", options.repeat, "N", "runs each contender N times, alternating, and reports medians")
       .within(1, 1000000);

@@ -188,12 +188,12 @@ class Comparison {
             {"extra_peak_bytes", runner.extra_peak_bytes()},
             {"workspace_bytes", runner.result().plan.workspace_bytes},
             {"loss", runner.result().loss},
-            {"plan", name_of(runner.result().plan.kind)},
+            {"plan", runner.plan_name()},
             {"threads", runner.context().threads()},
             {"tensor_bytes", bytes_of(runner.job())}};
   }
   void add_details(const std::string& name, const Runner& runner, Json& details) const {
-    details[name + "_plan"] = runner.result().plan.describe();
+    details[name + "_plan"] = runner.plan_text();
     for (const auto& [metric, value] : runner.result().metrics) details[name + "_metrics"][metric] = value;
     details[name + "_times_s"] = runner.times_s();
     details[name + "_extra_peaks_bytes"] =
@@ -248,6 +248,7 @@ class Comparison {
         gates_of(config_, reference_->job(), want.metric("tokens"), spacing, loss_abs, differences);
     if (over_ranks()) gates.push_back(io::make_gate("unequal_ranks", unequal_ranks(tested["each"]), 0));
     if (!options_.output_path.empty()) write_outputs(options_.output_path, collected_, tested_->result().loss);
+    if (!options_.dense_path.empty()) write_outputs(options_.dense_path, reference_->job(), want.loss);
 
     Json details = {{"gradient_dtype", name_of(collected_.gradient_dtype)},
                     {"extra_peak_method", describe(tested_->peak_method())}};

@@ -15,6 +15,7 @@ struct CompareOptions {
   TensorPaths tensors;
   std::string json_path;    ///< empty: none; "-": standard output
   std::string output_path;  ///< empty: none
+  std::string dense_path;   ///< the same, of the path that the library is compared with
   int repeat = 1;
   bool quiet = false;
 };

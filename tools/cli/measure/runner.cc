@@ -5,6 +5,8 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "cli/common/output.h"
+#include "dense/dense.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -12,7 +14,7 @@ namespace {
 
 ContextOptions options_of(const io::Config& config, const Contender& contender, RankGrid* grid) {
   ContextOptions options = context_options_of(config);
-  if (contender.dense) options.plan = PlanKind::kDense;
+  if (contender.dense) options.plan = config.level == io::Level::kLogits ? PlanKind::kTwoPass : PlanKind::kAuto;
   if (grid) options.ranks = grid->ranks();
   return options;
 }
@@ -27,11 +29,11 @@ int walks_of(const Plan& plan, bool two_heads, bool d_weight) {
 }
 
 // Of the products that a call at level fused makes: the logits of each head, and a product for each gradient.
-// Dense computes every row, the other plans those that take part.
-double flops_of(const Plan& plan, const Job& job, bool forward_only) {
+// Dense computes every row, the library those that take part.
+double flops_of(const Plan& plan, const Job& job, bool dense, bool forward_only) {
   const int gradients = forward_only ? 0 : job.has(TensorId::kDHidden) + job.has(TensorId::kDWeight);
-  const int walks = walks_of(plan, job.teacher_size > 0, !forward_only && job.has(TensorId::kDWeight));
-  const int64_t rows = plan.kind == PlanKind::kDense ? job.tokens : plan.active_rows;
+  const int walks = dense ? 1 : walks_of(plan, job.teacher_size > 0, !forward_only && job.has(TensorId::kDWeight));
+  const int64_t rows = dense ? job.tokens : plan.active_rows;
   if (plan.kept_share < 1) {
     const double of_kept = plan.kept_share * (1 + plan.gradient_terms * gradients);
     return 2.0 * static_cast<double>(rows) * static_cast<double>(job.vocab_size) *
@@ -65,12 +67,21 @@ Runner::Runner(const std::vector<std::string>& settings, const Contender& conten
       context_(options_of(config_, contender, grid)),
       call_(config_, job_) {}
 
-void Runner::warm_up() const { cli::warm_up(context_, job_.dtype); }
+void Runner::warm_up() const { cli::warm_up(context_, job_.dtype, is_dense()); }
+
+std::string Runner::plan_name() const { return is_dense() ? "dense" : name_of(result_.plan.kind); }
+
+std::string Runner::plan_text() const {
+  const Plan& plan = result_.plan;
+  if (!is_dense()) return plan.describe();
+  return "dense: " + std::to_string(plan.tokens) + " x " + std::to_string(plan.vocab_size) + " logits in memory, " +
+         human_bytes(static_cast<int64_t>(plan.workspace_bytes)) + " workspace, " + plan.gemm_library;
+}
 
 void Runner::run(bool timed) {
   call_.reset();
   if (grid_) grid_->take_exchanges();
-  const Measured measured = measure([&] { result_ = call_.run(context_, contender_.forward_only); });
+  const Measured measured = measure([&] { result_ = call_.run(context_, contender_.forward_only, is_dense()); });
   if (!first_s_) first_s_ = measured.time_s;
   if (!timed) return;
   times_s_.push_back(measured.time_s);
@@ -87,7 +98,8 @@ Json Runner::json(const std::optional<double>& gemm_rate) const {
   Json json = {{"name", name()},       {"status", "ok"},         {"loss", result_.loss},
                {"first_s", *first_s_}, {"median_s", median_s()}, {"spread_s", timing::spread(times_s_)},
                {"times_s", times_s_}};
-  const double flops = gemm_rate && !config_.within_sets() ? flops_of(result_.plan, job_, contender_.forward_only) : 0;
+  const double flops =
+      gemm_rate && !config_.within_sets() ? flops_of(result_.plan, job_, is_dense(), contender_.forward_only) : 0;
   if (flops > 0) json["gemm_efficiency"] = flops / median_s() / *gemm_rate;
   json["extra_peak_bytes"] = extra_peak_bytes();
   json["extra_peak_spread_bytes"] = std::llround(timing::spread(extra_peaks_));
@@ -97,16 +109,16 @@ Json Runner::json(const std::optional<double>& gemm_rate) const {
     json["kept_share"] = result_.plan.kept_share;
     json["noise_estimate"] = result_.plan.noise_estimate;
   }
-  json["plan"] = name_of(config_.level == io::Level::kFused ? result_.plan.kind : context_.options().plan);
+  json["plan"] = config_.level == io::Level::kFused ? plan_name() : name_of(context_.options().plan);
   return json;
 }
 
-void warm_up(const Context& context, DType dtype) {
+void warm_up(const Context& context, DType dtype, bool dense) {
   constexpr int64_t kTokens = 64, kHidden = 64, kVocab = 512;
   ContextOptions options = context.options();
   const ContextOptions defaults;
   options.workspace_bytes = defaults.workspace_bytes;  // The limits are for another shape.
-  if (options.plan != PlanKind::kDense) options.plan = defaults.plan;
+  options.plan = defaults.plan;
   options.row_tile = options.vocab_tile = 0;
   options.ranks = {};
   const size_t element = size_of(dtype);
@@ -117,8 +129,9 @@ void warm_up(const Context& context, DType dtype) {
   gradients.d_hidden = Tensor(d_hidden.data(), dtype, {kTokens, kHidden});
   gradients.d_weight = transposed(Tensor(d_weight.data(), dtype, {kHidden, kVocab}));
   const LmHead head{.weight = transposed(ConstTensor(weight.data(), dtype, {kHidden, kVocab}))};
-  run(Context(options), Logits::of(ConstTensor(hidden.data(), dtype, {kTokens, kHidden}), head),
-      CrossEntropy{.targets = targets}, gradients);
+  const Logits logits = Logits::of(ConstTensor(hidden.data(), dtype, {kTokens, kHidden}), head);
+  const CrossEntropy task{.targets = targets};
+  dense ? dense::run(Context(options), logits, task, gradients) : run(Context(options), logits, task, gradients);
 }
 
 }  // namespace logitless::cli

@@ -16,7 +16,7 @@ namespace logitless::cli {
 struct Contender {
   std::string name;
   std::vector<std::string> assignments = {};  ///< on top of the config's settings
-  bool dense = false;                         ///< plan dense instead of the config's
+  bool dense = false;  ///< what the library is compared with: at level fused dense/dense.h, else plan two_pass
   bool forward_only = false;
   std::string error = {};  ///< of an earlier process, which ended by it: this one is not run again
 };
@@ -38,6 +38,10 @@ class Runner {
   const Context& context() const { return context_; }
   const Job& job() const { return job_; }
   const TaskResult& result() const { return result_; }
+  /// What ran: a plan of the library, or "dense".
+  std::string plan_name() const;
+  /// The same in one line.
+  std::string plan_text() const;
   bool failed() const { return !contender_.error.empty(); }
   void fail(const std::string& message) { contender_.error = message.empty() ? "failed without a message" : message; }
 
@@ -57,6 +61,8 @@ class Runner {
   Json json(const std::optional<double>& gemm_rate) const;
 
  private:
+  bool is_dense() const { return contender_.dense && config_.level == io::Level::kFused; }
+
   Contender contender_;
   Job job_;  // TaskRun refers to it
   io::Config config_;
@@ -71,6 +77,6 @@ class Runner {
 };
 
 /// As Runner::warm_up(), for calls in `dtype`.
-void warm_up(const Context& context, DType dtype);
+void warm_up(const Context& context, DType dtype, bool dense = false);
 
 }  // namespace logitless::cli

@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
-#include "api/large_gemm.h"
+#include "dense/large_gemm.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -34,7 +34,7 @@ Json take_turns(const TurnsRequest& request, const OnTurn& on_turn) {
   for (const Contender& contender : request.contenders) {
     runners.push_back(std::make_unique<Runner>(config.settings, contender, job));
   }
-  std::optional<api::LargeGemm> gemm;
+  std::optional<dense::LargeGemm> gemm;
   if (config.level == io::Level::kFused) gemm.emplace(runners.front()->context(), job.dtype);
   std::vector<double> gemm_times_s;
   for (const auto& runner : runners) {

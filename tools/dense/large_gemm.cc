@@ -1,9 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "api/large_gemm.h"
+#include "dense/large_gemm.h"
 
 #include "planning/context_state.h"
 
-namespace logitless::api {
+namespace logitless::dense {
 namespace {
 
 constexpr int64_t kRows = 1024;
@@ -21,13 +21,11 @@ DType multiplied(const Context& context, DType dtype) {
 }  // namespace
 
 LargeGemm::LargeGemm(const Context& context, DType dtype)
-    : context_(context),
+    : multiply_(context),
       dtype_(multiplied(context, dtype)),
-      threads_(context.threads()),
-      cols_(kColsPerThread * threads_),
+      cols_(kColsPerThread * multiply_.threads()),
       a_(static_cast<size_t>(kRows * kDepth) * size_of(dtype_), kFill),
       b_(static_cast<size_t>(kDepth * cols_) * size_of(dtype_), kFill),
-      scratch_(detail::state_of(context).gemm->parallel_scratch_bytes(kRows, cols_, kDepth, dtype_, dtype_, threads_)),
       c_(static_cast<size_t>(kRows * cols_) * (dtype_ == DType::kFloat64 ? sizeof(double) : sizeof(float))) {}
 
 double LargeGemm::flops() const { return 2.0 * kRows * kDepth * static_cast<double>(cols_); }
@@ -36,16 +34,14 @@ void LargeGemm::run() { dtype_ == DType::kFloat64 ? multiply<double>() : multipl
 
 template <class T>
 void LargeGemm::multiply() {
-  const detail::ContextState& state = detail::state_of(context_);
-  const gemm::Product<T> product{kRows,
-                                 cols_,
-                                 kDepth,
-                                 {a_.data(), dtype_, kDepth, false},
-                                 {b_.data(), dtype_, cols_, false},
-                                 reinterpret_cast<T*>(c_.data()),
-                                 cols_,
-                                 false};
-  state.gemm->multiply_parallel(product, *state.kernels, scratch_.data(), threads_);
+  multiply_(gemm::Product<T>{kRows,
+                             cols_,
+                             kDepth,
+                             {a_.data(), dtype_, kDepth, false},
+                             {b_.data(), dtype_, cols_, false},
+                             reinterpret_cast<T*>(c_.data()),
+                             cols_,
+                             false});
 }
 
-}  // namespace logitless::api
+}  // namespace logitless::dense

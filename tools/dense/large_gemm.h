@@ -6,10 +6,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "dense/products.h"
 #include "logitless/context.h"
 #include "logitless/dtype.h"
 
-namespace logitless::api {
+namespace logitless::dense {
 
 /// One large product of a context's backend on all of its threads; in float32 if the backend cannot read the
 /// type. Not for use by two threads at once.
@@ -27,11 +28,10 @@ class LargeGemm {
   template <class T>
   void multiply();
 
-  Context context_;
+  Products multiply_;
   DType dtype_;
-  int threads_;
   int64_t cols_;
-  std::vector<std::byte> a_, b_, scratch_, c_;
+  std::vector<std::byte> a_, b_, c_;
 };
 
-}  // namespace logitless::api
+}  // namespace logitless::dense

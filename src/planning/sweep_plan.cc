@@ -1,10 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The plans of calls that cut no products: plan dense, and the walk over finished logits.
+// The plan of the walk over finished logits, which has no products to cut.
 #include <algorithm>
 
 #include "core/checks.h"
 #include "fold/row_walk.h"
-#include "planning/arithmetic.h"
 #include "planning/buffers.h"
 #include "planning/planner.h"
 
@@ -27,8 +26,7 @@ SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& pr
     core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
   }
   SweepPlan run;
-  run.all_rows_at_once =
-      !work.forward || coupled || options.plan == PlanKind::kTwoPass || options.plan == PlanKind::kDense;
+  run.all_rows_at_once = !work.forward || coupled || options.plan == PlanKind::kTwoPass;
   Plan& plan = run.plan;
   plan.kind = !work.backward ? PlanKind::kForwardOnly : run.all_rows_at_once ? PlanKind::kTwoPass : PlanKind::kOnePass;
   plan.tokens = problem.tokens;
@@ -46,27 +44,6 @@ void set_team(int threads, const LogitsProblem& problem, SweepPlan& run) {
 }
 
 }  // namespace
-
-Plan dense_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-                const GradientMatrices& outputs) {
-  Plan plan;
-  plan.kind = PlanKind::kDense;
-  plan.tokens = plan.row_tile = plan.chunk_rows = problem.tokens;
-  plan.active_rows = static_cast<int64_t>(problem.active().size());
-  plan.hidden_size = plan.hidden_block = problem.hidden_size;
-  plan.vocab_size = plan.vocab_tile = problem.vocab_size;
-  plan.threads = threads;
-  // A row is walked in parts and in place: a second term behind the first would stand on logits that are not
-  // read yet.
-  const Source source(problem);
-  const int terms = gradient_terms(context, source);
-  set_arithmetic(*context.gemm, source, terms == 1 ? 1 : 0, plan);
-  plan.workspace_bytes = measure_dense(context, problem, source, plan.gradient_dtype, threads, outputs);
-  plan.blas_bytes =
-      static_cast<size_t>(threads) * packing_bytes(*context.gemm, source, plan.gradient_dtype,
-                                                   {plan.tokens, plan.vocab_size, plan.hidden_size, plan.hidden_size});
-  return plan;
-}
 
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
                       const Work& work) {
