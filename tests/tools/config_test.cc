@@ -201,7 +201,7 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
             "distillation_loss, set_distillation_loss or id_logps, not ppo");
   EXPECT_EQ(error("level: logit"), "c.yaml:1: level must be fused or logits, not logit");
   EXPECT_EQ(error("kernel:\n  plan: forward_only\n"),
-            "c.yaml:2: kernel.plan must be auto, one_pass, two_pass, expected_row or dense, not forward_only");
+            "c.yaml:2: kernel.plan must be auto, one_pass, two_pass or expected_row, not forward_only");
 }
 
 TEST_F(ConfigTest, NumbersOutOfRangeAreErrors) {
