@@ -302,7 +302,7 @@ TEST(TeacherLogits, WhatIsWrongIsSaid) {
   refused(capped, "teacher: logits are given, and hidden states or a head beside them");
   expect_invalid_input({"teacher has no logits: beside a student of finished logits, a teacher's are finished too"},
                        [&] {
-                         distillation_loss(context, unit.logits(), {unit.states(), unit.head()});
+                         distillation_loss(context, unit.logits(), {unit.states(), unit.head()}, {});
                        });
   const Matrix own = unit.values().output();
   const UnitHead other(DType::kFloat32, 2, 3);
