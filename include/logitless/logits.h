@@ -56,8 +56,8 @@ struct LmHead {
   int64_t vocab_size() const { return vocab_ids.empty() ? stored_entries() : static_cast<int64_t>(vocab_ids.size()); }
 };
 
-/// The final raw logits of N tokens: either hidden states and a head, whose logits are not stored, or finished
-/// logits in the caller's memory. A teacher or a reference is another Logits.
+/// The final raw logits of N tokens: either hidden states and a head, whose logits are not stored, or
+/// finished logits in the caller's memory. A teacher or a reference is another Logits.
 struct Logits {
   /// [N, H], one row per token of a single sequence, or [B, T, H], where row b * T + t is token t of sequence
   /// b. The last axis is contiguous; other strides are free, so a slice such as hidden[:, :-1] or the

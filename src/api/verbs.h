@@ -54,8 +54,8 @@ std::optional<Teacher> teacher_of(const Steps<T>& steps) {
   }
 }
 
-/// Checks that each per-token tensor of a task with two axes has those of the hidden states or logits, and that
-/// flags are 0 or 1.
+/// Checks that each per-token tensor of a task with two axes has those of the hidden states or logits, and
+/// that flags are 0 or 1.
 template <class List, class Structure>
 void check_task_tensors(List list, const Structure& tensors, const Logits& logits, std::string_view of = "") {
   const auto check = [&]<class T>(const Field& field, const T& member) {

@@ -73,7 +73,7 @@ Contender find_contender(const std::string& text, Level level) {
 std::vector<Contender> contenders_for(const io::Config& config, const std::vector<std::string>& wanted) {
   std::vector<Contender> contenders;
   for (const KnownContender& known : known_contenders()) {
-    // In place there is no room for the gradient of a narrow type in float32, and a call on sets alone needs no
+    // In place there is no room for a narrow type's gradient in float32, and a call on sets alone needs no
     // logits of the vocabulary.
     const bool fits =
         (known.contender.name != "in_place" || config.gradient_dtype(config.model.dtype) == config.model.dtype) &&
