@@ -55,8 +55,7 @@ class Context(_core.Context):
         threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
         workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
         workspace: memory that calls use again, one call at a time; by default each call has its own.
-        plan: "auto", "one_pass", "two_pass", "expected_row" (for a head without gradients), or "dense" (the baseline,
-            with all logits in memory).
+        plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
         row_block: rows of finished logits that a thread takes at once; 0: chosen.
@@ -80,15 +79,11 @@ class Context(_core.Context):
         1
     """
 
-    def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: Literal['auto', 'one_pass', 'two_pass', 'dense', 'expected_row']='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: Literal['auto', 'openblas', 'onednn', 'amx', 'bfmmla']='auto', gradient_precision: Literal['native', 'split', 'float32']='native', simd_target: Union[Literal['auto', 'plain', 'AVX2', 'AVX3', 'AVX3_ZEN4', 'AVX3_SPR', 'NEON', 'NEON_BF16', 'SVE', 'SVE2'], str]='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
+    def __init__(self, *, threads: int=0, workspace_bytes: int=256 << 20, workspace: Workspace | None=None, plan: Literal['auto', 'one_pass', 'two_pass', 'expected_row']='auto', row_tile: int=0, vocab_tile: int=0, row_block: int=0, gemm_backend: Literal['auto', 'openblas', 'onednn', 'amx', 'bfmmla']='auto', gradient_precision: Literal['native', 'split', 'float32']='native', simd_target: Union[Literal['auto', 'plain', 'AVX2', 'AVX3', 'AVX3_ZEN4', 'AVX3_SPR', 'NEON', 'NEON_BF16', 'SVE', 'SVE2'], str]='auto', vocab_ranks: Any=None, slices: list[int] | None=None, own_d_hidden: bool=False, data_ranks: Any=None, sum_d_weight: bool=False) -> None:
         ...
 
     def __reduce__(self) -> Any:
         ...
-
-def default_context() -> Context:
-    """The context of calls that name none: made once, at the first of them."""
-    ...
 
 def cross_entropy(
     hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
@@ -99,7 +94,6 @@ def cross_entropy(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -116,10 +110,10 @@ def cross_entropy(
 ) -> Result:
     """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (or a transposed view, or layout="hidden_vocab"), targets
-    integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for finished logits.
-    weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a teacher's or a
-    reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
+    hidden is [N, H] or [B, T, H], weight [V, H] (one that is stored as [H, V] is given as weight.T, and d_weight as
+    d_weight.T), targets integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for
+    finished logits. weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a
+    teacher's or a reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
     (tolerance=) computes gradients of the parts of the vocabulary that matter.
 
     Args:
@@ -139,7 +133,6 @@ def cross_entropy(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
         d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
         d_bias (output [V]): receives the gradient of bias.
@@ -196,7 +189,6 @@ def policy_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     advantages: Optional[ArrayLike] = None, old_logps: Optional[ArrayLike] = None,
     ref_logps: Optional[ArrayLike] = None, sampling_logps: Optional[ArrayLike] = None,
     teacher_logps: Optional[ArrayLike] = None, scores: Optional[ArrayLike] = None,
@@ -257,7 +249,6 @@ def policy_loss(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         advantages (numbers [B] or [N]): one per sequence or per token.
         old_logps (numbers [N]): log-probabilities before the update; without them the ratio is 1.
         ref_logps (numbers [N]): the reference's log-probabilities; needs beta.
@@ -361,7 +352,6 @@ def preference_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
@@ -370,7 +360,6 @@ def preference_loss(
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -411,7 +400,6 @@ def preference_loss(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
         ref_hidden (floats [N, H] or [B, T, H]): the reference: hidden states.
@@ -425,7 +413,6 @@ def preference_loss(
         ref_lora_b (floats [V, r]): the reference: its second matrix.
         ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
         ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
-        ref_layout: the axes of ref_weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
         d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
         d_bias (output [V]): receives the gradient of bias.
@@ -490,8 +477,7 @@ def kto_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', labels: Optional[ArrayLike] = None,
-    ref_logps: Optional[ArrayLike] = None,
+    labels: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
     sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
@@ -501,7 +487,6 @@ def kto_loss(
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -537,7 +522,6 @@ def kto_loss(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         labels (flags [B]): 1 is desirable.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
@@ -556,7 +540,6 @@ def kto_loss(
         ref_lora_b (floats [V, r]): the reference: its second matrix.
         ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
         ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
-        ref_layout: the axes of ref_weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
         d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
         d_bias (output [V]): receives the gradient of bias.
@@ -613,15 +596,15 @@ def soft_cross_entropy(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ids: Optional[ArrayLike] = None,
-    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
-    weights: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None,
-    mask: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
-    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    ids: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
+    id_counts: Optional[ArrayLike] = None, weights: Optional[ArrayLike] = None,
+    probabilities: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
@@ -650,7 +633,6 @@ def soft_cross_entropy(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         ids (ids [N, K], or [E] with offsets): token ids with a target weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
@@ -710,7 +692,6 @@ def set_distillation_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
     teacher_outside_logps: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
     d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
@@ -758,7 +739,6 @@ def set_distillation_loss(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         teacher_outside_logps (numbers [N]): the teacher's log-probability of all other ids.
@@ -822,7 +802,6 @@ def id_logps(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
     normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
@@ -850,7 +829,6 @@ def id_logps(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         normalise_over: what the probabilities of a row sum to 1 over.
@@ -886,7 +864,6 @@ def id_logps_backward(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
@@ -920,7 +897,6 @@ def id_logps_backward(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         id_counts (ids [N]): how many of its K ids each row has.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
@@ -974,19 +950,16 @@ def distillation_loss(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     teacher_bias: Optional[ArrayLike] = None, teacher_softcap: float = 0.0,
     teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
     teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
     teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
-    teacher_logits: Optional[ArrayLike] = None,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
+    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
     loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
     ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
     temperatures: Optional[ArrayLike] = None,
@@ -1005,7 +978,7 @@ def distillation_loss(
     """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
     the hidden states and the head of each, over one vocabulary.
 
-    teacher_bias, teacher_softcap, teacher_layout and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
+    teacher_bias, teacher_softcap and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
     [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
     may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
     teacher has no gradient.
@@ -1029,7 +1002,6 @@ def distillation_loss(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         teacher_bias (floats [V]): the teacher: added to the logits.
         teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
         teacher_packing: the teacher: how weight is packed.
@@ -1040,7 +1012,6 @@ def distillation_loss(
         teacher_lora_scale: the teacher: multiplies the LoRA's part of the logits.
         teacher_lora_states (floats [N, r]): the teacher: hidden · lora_aᵀ, in place of lora_a.
         teacher_logits (floats [N, V] or [B, T, V]): the teacher: finished logits, in place of hidden and weight.
-        teacher_layout: the axes of teacher_weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
         d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
         d_bias (output [V]): receives the gradient of bias.
@@ -1103,8 +1074,7 @@ def token_stats(
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ignore_index: int = -100,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
@@ -1135,7 +1105,6 @@ def token_stats(
         lora_scale: multiplies the LoRA's part of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        layout: the axes of weight.
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
@@ -1223,7 +1192,6 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -1271,7 +1239,6 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     advantages: Optional[ArrayLike] = None, old_logps: Optional[ArrayLike] = None,
     ref_logps: Optional[ArrayLike] = None, sampling_logps: Optional[ArrayLike] = None,
     teacher_logps: Optional[ArrayLike] = None, scores: Optional[ArrayLike] = None,
@@ -1344,7 +1311,6 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     ref_hidden: Optional[ArrayLike] = None, ref_weight: Optional[WeightLike] = None,
@@ -1353,7 +1319,6 @@ def plan(
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -1405,8 +1370,7 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', labels: Optional[ArrayLike] = None,
-    ref_logps: Optional[ArrayLike] = None,
+    labels: Optional[ArrayLike] = None, ref_logps: Optional[ArrayLike] = None,
     ref_logps_per: Literal['by_size', 'sequence', 'token'] = 'by_size',
     kl_logps: Optional[ArrayLike] = None, kl_ref_logps: Optional[ArrayLike] = None,
     sequence_weights: Optional[ArrayLike] = None, reward_targets: Optional[ArrayLike] = None,
@@ -1416,7 +1380,6 @@ def plan(
     ref_scales: Optional[ArrayLike] = None, ref_vocab_ids: Optional[ArrayLike] = None,
     ref_lora_a: Optional[ArrayLike] = None, ref_lora_b: Optional[ArrayLike] = None,
     ref_lora_scale: float = 1.0, ref_lora_states: Optional[ArrayLike] = None,
-    ref_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
     d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
     d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
@@ -1463,21 +1426,80 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ids: Optional[ArrayLike] = None,
-    id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
-    weights: Optional[ArrayLike] = None, probabilities: Optional[ArrayLike] = None,
-    mask: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
-    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
-    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
-    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
-    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False, ignore_index: int = -100,
-    shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
+    ids: Optional[ArrayLike] = None, id_offsets: Optional[ArrayLike] = None,
+    id_counts: Optional[ArrayLike] = None, weights: Optional[ArrayLike] = None,
+    probabilities: Optional[ArrayLike] = None, mask: Optional[ArrayLike] = None,
+    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
+    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
+    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
+    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
+    accumulate: bool = False, ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean', subtract_entropy: bool = False,
     loss_scale: float = 1.0, num_items_in_batch: Optional[float] = None,
     backward: Literal['exact', 'sampled', 'certified'] = 'exact', noise: float = 0.01, theta: float = 0.0,
     tolerance: float = 0.001, seed: int = 0,
+) -> Plan:
+    """What a call would run, and the memory that it would take. Nothing is computed.
+
+    Args:
+        task: the name of a function, such as "cross_entropy".
+        context: how the call would run; by default a shared one.
+        **arguments: those of the function, all by name.
+
+    Returns:
+        Plan: see help(logitless.Plan).
+
+    Raises:
+        ValueError: an argument is refused, as the call would refuse it.
+        TypeError: an argument is unknown, missing, or of another type.
+
+    Example:
+        >>> import numpy as np, logitless
+        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
+        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
+        'forward_only'
+    """
+
+@overload
+def plan(
+    task: Literal['distillation_loss'],
+    *,
+    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
+    teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
+    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
+    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
+    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
+    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
+    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
+    teacher_bias: Optional[ArrayLike] = None, teacher_softcap: float = 0.0,
+    teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
+    teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
+    teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
+    teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
+    teacher_logits: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
+    d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
+    d_lora_a: Optional[ArrayLike] = None, d_lora_b: Optional[ArrayLike] = None,
+    d_lora_states: Optional[ArrayLike] = None, d_logits: Optional[ArrayLike] = None,
+    weight_sink: Optional[Callable[..., Any]] = None, accumulate: bool = False,
+    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
+    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
+    temperatures: Optional[ArrayLike] = None,
+    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
+    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
+    teacher_temperature: Optional[float] = None,
+    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
+    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
+    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
+    hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
+    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
+    want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
+    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
 ) -> Plan:
     """What a call would run, and the memory that it would take. Nothing is computed.
 
@@ -1513,7 +1535,6 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
     teacher_outside_logps: Optional[ArrayLike] = None, d_hidden: Optional[ArrayLike] = None,
     d_weight: Optional[ArrayLike] = None, d_bias: Optional[ArrayLike] = None,
@@ -1567,7 +1588,6 @@ def plan(
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
     lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
     id_offsets: Optional[ArrayLike] = None, id_counts: Optional[ArrayLike] = None,
     normalise_over: Literal['vocabulary', 'set'] = 'vocabulary', ignore_index: int = -100, shift: int = 0,
     temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
@@ -1606,8 +1626,7 @@ def plan(
     packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
     scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
     lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden', ignore_index: int = -100,
+    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None, ignore_index: int = -100,
     shift: int = 0, temperature: float = 1.0, temperatures: Optional[ArrayLike] = None,
     temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
     round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, entropy: bool = False,
@@ -1635,69 +1654,7 @@ def plan(
         'forward_only'
     """
 
-@overload
-def plan(
-    task: Literal['distillation_loss'],
-    *,
-    hidden: Optional[ArrayLike] = None, weight: Optional[WeightLike] = None,
-    teacher_hidden: Optional[ArrayLike] = None, teacher_weight: Optional[WeightLike] = None,
-    targets: Optional[ArrayLike] = None, context: Optional[Context] = None,
-    dtype: Optional[Literal['float32', 'float64']] = None, offsets: Optional[ArrayLike] = None,
-    bias: Optional[ArrayLike] = None, softcap: float = 0.0,
-    packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    scales: Optional[ArrayLike] = None, vocab_ids: Optional[ArrayLike] = None,
-    lora_a: Optional[ArrayLike] = None, lora_b: Optional[ArrayLike] = None, lora_scale: float = 1.0,
-    lora_states: Optional[ArrayLike] = None, logits: Optional[ArrayLike] = None,
-    layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    teacher_bias: Optional[ArrayLike] = None, teacher_softcap: float = 0.0,
-    teacher_packing: Optional[Literal['int8', 'q8_0', 'q4_0', 'q4_k', 'q5_k', 'q6_k', 'nf4']] = None,
-    teacher_scales: Optional[ArrayLike] = None, teacher_vocab_ids: Optional[ArrayLike] = None,
-    teacher_lora_a: Optional[ArrayLike] = None, teacher_lora_b: Optional[ArrayLike] = None,
-    teacher_lora_scale: float = 1.0, teacher_lora_states: Optional[ArrayLike] = None,
-    teacher_logits: Optional[ArrayLike] = None,
-    teacher_layout: Literal['vocab_hidden', 'hidden_vocab'] = 'vocab_hidden',
-    d_hidden: Optional[ArrayLike] = None, d_weight: Optional[ArrayLike] = None,
-    d_bias: Optional[ArrayLike] = None, d_lora_a: Optional[ArrayLike] = None,
-    d_lora_b: Optional[ArrayLike] = None, d_lora_states: Optional[ArrayLike] = None,
-    d_logits: Optional[ArrayLike] = None, weight_sink: Optional[Callable[..., Any]] = None,
-    accumulate: bool = False,
-    loss_type: Literal['forward_kl', 'reverse_kl', 'jsd', 'skew_kl', 'skew_reverse_kl', 'total_variation', 'mixed_kl', 'acceptance', 'lk_hybrid'] = 'forward_kl',
-    ignore_index: int = -100, shift: int = 0, temperature: float = 1.0,
-    temperatures: Optional[ArrayLike] = None,
-    temperature_meaning: Literal['scale_logits', 'scale_logp'] = 'scale_logits',
-    round_logits_to: Optional[Literal['bfloat16', 'float16']] = None,
-    teacher_temperature: Optional[float] = None,
-    teacher_round_logits_to: Optional[Literal['bfloat16', 'float16']] = None, beta: float = 0.5,
-    skew: float = 0.1, forward_weight: float = 0.5, acceptance_decay: float = 3.0,
-    divergence_weight: float = 1.0, temperature_squared: bool = False, hard_weight: float = 0.0,
-    hard_temperature: float = 1.0, reduction: Literal['mean', 'sum', 'none'] = 'mean',
-    mean_over: Literal['tokens', 'sequences', 'sequence_means'] = 'tokens',
-    num_items_in_batch: Optional[float] = None, loss_scale: float = 1.0, want_entropy: bool = False,
-    want_agreement: bool = False, backward: Literal['exact', 'sampled', 'certified'] = 'exact',
-    noise: float = 0.01, theta: float = 0.0, tolerance: float = 0.001, seed: int = 0,
-) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
-
-    Args:
-        task: the name of a function, such as "cross_entropy".
-        context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
-
-    Returns:
-        Plan: see help(logitless.Plan).
-
-    Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
-
-    Example:
-        >>> import numpy as np, logitless
-        >>> hidden, weight = np.ones((6, 4), np.float32), np.ones((7, 4), np.float32)
-        >>> logitless.plan("cross_entropy", hidden=hidden, weight=weight, targets=np.arange(6)).kind
-        'forward_only'
-    """
-
-def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kto_loss', 'soft_cross_entropy', 'set_distillation_loss', 'id_logps', 'token_stats', 'distillation_loss', 'context', 'backward']) -> dict[str, Option]:
+def options(task: Literal['cross_entropy', 'policy_loss', 'preference_loss', 'kto_loss', 'soft_cross_entropy', 'distillation_loss', 'set_distillation_loss', 'id_logps', 'token_stats', 'context', 'backward']) -> dict[str, Option]:
     """The options of a function.
 
     Args:

@@ -168,7 +168,7 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
     source::Room room;
     const Memory memory([&](core::Arena& arena) {
       const size_t bytes = source.most_of_logits(kRows, kEntries, [&](const source::ProductShape& p) {
-        return gemm.parallel_scratch_bytes(p.m, p.n, p.k, p.a, p.b, 2);
+        return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b);
       });
       scratch = source.take_scratch(arena, bytes, kEntries);
       room = source.take_room(arena, kRows);
@@ -176,7 +176,7 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
     source.gather(rows, 1, room);
     for (const source::Room& from : {source::Room(), room}) {
       std::vector<float> logits(kRows * kEntries);
-      source.make_logits(rows, from, 0, source.entries(), logits.data(), {gemm, row_kernels(), scratch, 2});
+      source.make_logits(rows, from, 0, source.entries(), logits.data(), {gemm, row_kernels(), scratch});
       for (int64_t i = 0; i < kRows; ++i) {
         for (int64_t v = 0; v < kEntries; ++v) {
           EXPECT_EQ(logits[static_cast<size_t>(i * kEntries + v)], two.logit(i, v));
@@ -265,8 +265,7 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
     ASSERT_EQ(weight.splits(), 1);
     hidden.add(part, 0, /*first=*/true, 0, multiply);
     weight.add(part, 0, /*first=*/true, 0, multiply);
-    weight_apart.add(part.columns(0, 3), 0, /*first=*/true, 0, multiply);
-    weight_apart.add(part.columns(3, kEntries - 3), 0, /*first=*/true, 0, multiply);
+    weight_apart.add(part, 0, /*first=*/true, 0, multiply);
     weight_apart.finish_tile(0, kEntries, 1);
     EXPECT_EQ(d_head_apart, d_head);
     core::Array<bool> has_parts(kRows, false);

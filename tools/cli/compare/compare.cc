@@ -111,8 +111,9 @@ int tell(const CompareOptions& options, const io::Config& config, const Json& re
 }
 
 void check_outputs_of(const CompareOptions& options) {
-  check_output_files({{"-o", options.output_path}, {"--dense-output", options.dense_path}, {"--json", options.json_path}},
-                     input_files(options.tensors, {options.config.path().value_or("")}));
+  check_output_files(
+      {{"-o", options.output_path}, {"--dense-output", options.dense_path}, {"--json", options.json_path}},
+      input_files(options.tensors, {options.config.path().value_or("")}));
 }
 
 // On one of the ranks that mpirun has started; rank 0 tells.
