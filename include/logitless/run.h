@@ -43,7 +43,7 @@ struct TypeList {
   /// Whether T is in the list.
   template <class T>
   static constexpr bool has = (std::is_same_v<T, Types> || ...);
-  /// Calls use.operator()<T>() for each type.
+  /// Calls `use`, a generic lambda, with each type as its template argument.
   template <class Use>
   static constexpr void each(const Use& use) {
     (use.template operator()<Types>(), ...);

@@ -62,7 +62,7 @@ PACKED = np.ones((V, H), np.int8)
         ),
         ("policy_loss", {"chosen_ids": TARGETS.T}, r"chosen_ids is \[3, 2\] but hidden is \[2, 3, 4\]: both must have"),
         ("policy_loss", {"mask": np.ones((T, B), bool)}, r"mask is \[3, 2\] but hidden is \[2, 3, 4\]: both must have"),
-        ("policy_loss", {"chosen_ids": None}, "chosen_ids is not given but hidden has 6 rows"),
+        ("policy_loss", {"chosen_ids": None}, "chosen_ids is missing"),
         ("policy_loss", {"advantages": None}, r"advantages is not given but must have one per sequence \(2\) or one per"),
         ("policy_loss", {"beta": 0.1}, "beta = 0.1 needs ref_logps"),
         ("policy_loss", {"beta": -0.1}, "beta = -0.1 must be a finite number of at least 0"),

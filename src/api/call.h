@@ -26,9 +26,6 @@
 
 namespace logitless::api {
 
-/// The statistics that a caller gets from TokenStatistics.
-inline constexpr stats::Returned kStatistics = {.stats = true, .expected = true};
-
 /// The gradients of a call that computes none.
 inline const Gradients kNoGradients = {};
 

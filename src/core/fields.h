@@ -315,7 +315,7 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("threads", "size of the OpenMP team; 0 follows OMP_NUM_THREADS"), s.threads...);
   visit(Field("workspace_bytes", "the upper bound of a call's workspace"), s.workspace_bytes...);
-  visit(Field("workspace", "memory that calls reuse, one call at a time; by default each call has its own"),
+  visit(Field("workspace", "memory that calls reuse; by default each call allocates its own"),
         s.workspace...);
   visit(Field("plan", "how a call computes"), s.plan...);
   visit(Field("row_tile", "rows of a logits tile; 0: chosen from the shape"), s.row_tile...);
@@ -324,7 +324,7 @@ void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("gemm_backend", "the library that multiplies: auto, or one that this build has"), s.gemm_backend...);
   visit(Field("gradient_precision", "how dL/dlogits is rounded in products with bfloat16"), s.gradient_precision...);
   visit(Field("simd_target", "auto, plain, or an instruction set of this CPU, such as AVX2"), s.simd_target...);
-  visit(Field("slices", "how many vocabulary entries each rank has"), s.ranks.slices...);
+  visit(Field("slices", "sizes of the slices that this rank's vocabulary entries are cut into"), s.ranks.slices...);
   visit(Field("own_d_hidden", "each vocabulary rank gets its own part of the sum of d_hidden"),
         s.ranks.own_d_hidden...);
   visit(Field("sum_d_weight", "the gradients of the head are summed over the data ranks"), s.ranks.sum_d_weight...);

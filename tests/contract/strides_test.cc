@@ -270,6 +270,7 @@ TEST(StridesBadInput, Gradients) {
        [](Call& c) {
          c.hidden.sequences = 6;
          c.hidden.batch_stride.reset();
+         c.targets = Targets(c.ids.data(), 6, 1, 2, 2);
          c.gradients.d_hidden_batch_stride = 3;
        },
        {"d_hidden_batch_stride = 3", "4 elements"}},
