@@ -64,7 +64,7 @@ class Context(_core.Context):
         simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
         vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size,
             all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the second.
-        slices: how many vocabulary entries each of vocab_ranks has.
+        slices: sizes of the slices that this rank's vocabulary entries are cut into.
         own_d_hidden: each of vocab_ranks gets its own part of the sum of d_hidden.
         data_ranks: ranks that have parts of the batch; an object as vocab_ranks.
         sum_d_weight: the gradients of the head are summed over data_ranks.

@@ -270,6 +270,7 @@ TEST(StridesBadInput, Gradients) {
        [](Call& c) {
          c.hidden.sequences = 6;
          c.hidden.batch_stride.reset();
+         c.ids.assign(c.ids.size(), 0);
          c.targets = Targets(c.ids.data(), 6, 1, 2, 2);
          c.gradients.d_hidden_batch_stride = 3;
        },
