@@ -28,7 +28,7 @@ th, td { padding: .2rem .6rem; border-bottom: 1px solid #ddd; } img { max-width:
 
 
 def read_files(paths: list[pathlib.Path]) -> list[File]:
-    """Each has the name of its file, in letters that a link can have."""
+    """Return a section name per file, with only characters that work in a link."""
     files: list[File] = []
     for path in paths:
         name = re.sub(r"[^a-z0-9-]+", "-", path.stem.lower())
@@ -38,7 +38,7 @@ def read_files(paths: list[pathlib.Path]) -> list[File]:
 
 
 def as_html(text: str, pictures: dict[str, bytes]) -> str:
-    """The same page as one HTML file. What the files hold stays text: neither markup nor a link comes from it."""
+    """Return the page as one HTML file. Text from bench files is escaped: it cannot add markup or links."""
     from markdown_it import MarkdownIt
 
     def heading(renderer, tokens, number, options, env):
@@ -65,7 +65,7 @@ def as_html(text: str, pictures: dict[str, bytes]) -> str:
 
 
 def write(output: pathlib.Path, text: str, pictures: dict[str, bytes]) -> None:
-    """Pictures lie beside a page of Markdown, in a folder of its name; those of an earlier page go."""
+    """Write a Markdown page and, in a folder with its name, its pictures; delete those of an older page."""
     if output.suffix == ".html":
         drawn = {f"{output.stem}/{place}": picture for place, picture in pictures.items()}
         output.write_text(as_html(text, drawn), encoding="utf-8")

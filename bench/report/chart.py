@@ -16,7 +16,7 @@ from page import Bars, Curves, is_own, reference, seconds
 from results import ERRORS, MIB
 from runs import Result
 
-# Strict readers refuse a DOCTYPE; letters stay text, and a name with $ is no formula.
+# No DOCTYPE, because strict readers refuse it; text stays text, and $ in a name does not start a formula.
 backend_svg.svgProlog = '<?xml version="1.0" encoding="utf-8"?>\n'
 matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "logitless", "font.sans-serif": ["DejaVu Sans"],
                             "font.size": 8, "axes.titlesize": 8, "text.parse_math": False, "axes.spines.top": False,
@@ -25,11 +25,11 @@ warnings.filterwarnings("ignore", "Glyph .* missing")
 
 OWN, PEER, INK = "#1f5fa8", "#9a9a9a", "#222222"
 MARKS = {"loss_error": "x", "d_hidden_rel_l2": "o", "d_weight_rel_l2": "s"}
-MOST_OF_MEDIAN = 4  # Longer bars are cut, or one of them would flatten the others.
+MOST_OF_MEDIAN = 4  # Longer bars are cut, so that one outlier does not flatten the others.
 
 
 def short(figure: float) -> str:
-    """Three digits or more."""
+    """Format with at least three significant digits."""
     if figure >= 100:
         return f"{figure:,.{int(figure < 1000)}f}"
     return f"{figure:#.3g}" if figure else "0"
@@ -41,8 +41,8 @@ def times(figure: float, other: float) -> str:
 
 def bars(axes: Axes, ran: list[Result], spans: list[tuple[float, float, float]], other: float,
          text: Callable[[float], str]) -> float:
-    """A bar for each contender, of which a span has the least, the figure and the most, with the figure and its ratio
-    beside it. Returns where bars are cut."""
+    """Draw one bar per contender with its figure and ratio beside it; a span is (least, figure, most). Return the
+    length at which bars are cut."""
     figures = [figure for _, figure, _ in spans]
     limit = min(max(most for _, _, most in spans), MOST_OF_MEDIAN * (statistics.median(figures) or math.inf)) or 1
     labels = [("» " if figure > limit else "") + text(figure) + times(figure, other) for figure in figures]

@@ -12,8 +12,8 @@ from results import MIB
 from runs import File, Point, Result, Run, number_of, printable
 
 COLUMNS = 108
-MOST_MESSAGE = 160  # characters of why a contender was left out
-MOST_PICTURES = 24  # of a kind, in a run: nobody looks through more
+MOST_MESSAGE = 160  # characters of the reason why a contender was left out
+MOST_PICTURES = 24  # per kind and run, so that a page stays readable
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ def wrapped(words: str) -> str:
 
 
 def plain(words) -> str:
-    """Text of a file, so that no character of it is markup."""
+    """Escape text from a file for Markdown."""
     return re.sub(r"([\\`*\[\]<>|#&])", r"\\\1", printable(str(words)))
 
 
@@ -107,7 +107,7 @@ def listed(value) -> list[str]:
 
 
 def seconds(value: float) -> str:
-    """Three digits or more."""
+    """Format with at least three significant digits."""
     return f"{value:.{3 if value >= 0.1 else 2 - math.floor(math.log10(value))}f}"
 
 
@@ -116,7 +116,7 @@ def mebibytes(value: float) -> str:
 
 
 def base(name: str) -> str:
-    """Of a contender with keys of its own, such as one_pass:threads=1."""
+    """Return the name without the contender's own keys: one_pass of one_pass:threads=1."""
     return name.split(":")[0]
 
 
@@ -129,7 +129,7 @@ def shown(name: str) -> str:
 
 
 def agreeing(point: Point) -> list[Result]:
-    """Those that ran and do not disagree with float64, the fastest first."""
+    """Return the contenders that ran and agree with float64, fastest first."""
     return [one for one in point.in_order() if not one.failure and not any(one.disagrees)]
 
 
@@ -138,13 +138,13 @@ def fastest_peer(point: Point) -> Result | None:
 
 
 def reference(point: Point) -> Result | None:
-    """What the others are divided by: the fastest peer, or dense where no peer was asked."""
+    """Return the contender that ratios refer to: the fastest peer, or dense if no peer ran."""
     dense = next((one for one in agreeing(point) if one.name == "dense"), None)
     return fastest_peer(point) if point.checked else dense
 
 
 def fused(point: Point) -> list[Result]:
-    """The fastest of logitless without all logits in memory and, if it is another, that of least memory."""
+    """Return the fastest logitless contender that does not store all logits and, if different, the smallest."""
     ran = [one for one in agreeing(point) if is_own(one.name) and base(one.name) != "dense"]
     least = min(ran, key=lambda one: one.extra_bytes, default=None)
     return [one for one in ran if one in (ran[0], least)]
@@ -167,7 +167,7 @@ def row(*cells: str) -> str:
 
 
 def table(point: Point) -> str:
-    """A row for each contender. Columns are a heading and what a result has there."""
+    """Return a table with one row per contender; a column is a heading and a function of the result."""
     other, nothing = reference(point), "no peer" if point.checked else "none"
     columns = {"median s": lambda one: seconds(one.median_s),
                "least to most": lambda one: f"{seconds(one.least_s)} to {seconds(one.most_s)}",
@@ -196,7 +196,7 @@ def table(point: Point) -> str:
 
 
 def not_measured(point: Point) -> str:
-    """Contenders of bench/peers that know the task and had no turn."""
+    """Return the contenders of bench/peers that support the task but were not measured."""
     had = {one.name for one in point.results}
     return ", ".join(each.name for each in CONTENDERS if point.task in each.tasks and each.name not in had)
 
@@ -230,7 +230,7 @@ class Page:
         self.parts += parts
 
     def show(self, name: str, place: str, picture: Bars | Curves, words: str) -> None:
-        """`place` may be that of another picture already."""
+        """Add a picture. If `place` is taken, choose another name."""
         place = re.sub(r"[^\w.-]+", "-", place, flags=re.ASCII)[:100]
         number = 1 + sum(taken.startswith(f"{name}/{place}") for taken in self.pictures)
         path = f"{name}/{place}.svg" if number == 1 else f"{name}/{place}.{number}.svg"
@@ -336,7 +336,7 @@ def overview_cell(point: Point) -> str:
 
 
 def add_overview(page: Page, files: list[File]) -> None:
-    """One row a point of any file, one column a file."""
+    """Add a table with one row per point and one column per file."""
     points = {file.name: {point.key: point for run in file.runs for point in run.points} for file in files}
     every = {key: point for of_file in points.values() for key, point in of_file.items()}
     lines = [row("point", *(f"[{name}](#{name})" for name in points)), "|---|" + "---|" * len(points)]

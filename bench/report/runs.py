@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 
 import results
 
-MOST = 1e18  # of a figure, and 1 / LEAST: a quotient of any two can be printed and drawn
+MOST = 1e18  # largest figure, and 1 / LEAST, so that any quotient can be printed and drawn
 LEAST = 1e-12
 
 
 class Broken(Exception):
-    """A message that begins with file and line."""
+    """An error whose message begins with file and line."""
 
     def __init__(self, message: str):
         super().__init__(printable(message))
@@ -34,7 +34,7 @@ class Result:
     most_s: float = 0
     first_s: float = 0
     extra_bytes: int = 0
-    workspace_bytes: int | None = None  # None: another program's contender, which announces none
+    workspace_bytes: int | None = None  # None: a contender of another program
     plan: str = ""
     loss: float | None = None  # None: not finite
     gemm_share: float | None = None
@@ -72,7 +72,7 @@ class Point:
 
     @property
     def said(self) -> set[str]:
-        """Swept keys that the other words of a title say."""
+        """Return the swept keys that the title mentions anyway."""
         return {"model.name", "model.dtype", "task", "outputs", *([] if "batch_size" in self.at else ["seq_len"])}
 
     @property
@@ -84,13 +84,13 @@ class Point:
 
     @property
     def key(self) -> tuple:
-        """What a point is, on any machine; pages have points in this order."""
+        """Return a key that identifies the point on any machine; pages sort by it."""
         return (self.hidden * self.vocab, self.model, self.tokens, self.dtype != "float32", self.dtype, self.task,
                 self.teacher_hidden, self.outputs, self.hidden, self.vocab,
                 *(ordered(value) for key, value in self.at.items() if key not in self.said))
 
     def in_order(self) -> list[Result]:
-        """The fastest first; those that failed last."""
+        """Sort the fastest first and failed ones last."""
         return sorted(self.results, key=lambda one: (bool(one.failure), one.median_s, one.name))
 
 
@@ -112,17 +112,17 @@ class Run:
 class File:
     name: str
     runs: list[Run]
-    torn: int = 0  # the number of a last line that an interruption has left without its end
+    torn: int = 0  # the number of the last line, if an interruption has cut it
 
     def missing(self, run: Run) -> int:
-        """How many points of the run's sweep the file does not hold."""
+        """Return the number of the sweep's points that are missing in the file."""
         found = {tuple(point.at[key] for key in run.sweep)
                  for other in self.runs for point in other.points if run.holds(point)}
         return math.prod(len(values) for values in run.sweep.values()) - len(found)
 
 
 def number_of(value: str) -> float | None:
-    """Of a swept key, where its values are numbers."""
+    """Return the value of a swept key as a number, or None if it is text."""
     try:
         return float(value) if math.isfinite(float(value)) else None
     except ValueError:
@@ -135,7 +135,7 @@ def ordered(value: str) -> tuple:
 
 
 def printable(words: str) -> str:
-    """One line without control characters."""
+    """Return the text as one line without control characters."""
     return "".join(one if one.isprintable() else "\ufffd" for one in " ".join(words.split()))
 
 
@@ -271,7 +271,7 @@ def read_point(line: Fields, run: Run) -> Point:
 
 
 def command_of(line: Fields, sweep: dict[str, list[str]]) -> str:
-    """Measures the same again."""
+    """Return the command that measures the same again."""
     if line.has("command"):
         return line.text("command")
     words = ["logitless", "bench"]
@@ -309,7 +309,7 @@ def parse_line(text: bytes, place: str) -> Fields:
 
 
 def read_file(path: pathlib.Path, name: str) -> File:
-    """Throws Broken and OSError."""
+    """Read a file. Raises Broken and OSError."""
     lines = path.read_bytes().split(b"\n")
     if len(lines) == 1:
         raise Broken(f"{path}:1: the file is empty" if not lines[0] else f"{path}:1: the line does not end")
