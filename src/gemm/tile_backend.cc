@@ -23,7 +23,6 @@ using core::div_up;
 using core::round_up;
 using tiles::kPanel;
 using tiles::kStep;
-using tiles::kStepElements;
 using tiles::TileUnit;
 using tiles::View;
 
