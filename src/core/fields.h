@@ -315,8 +315,7 @@ template <class Visit, class... S>
 void visit_fields(FieldsOf<ContextOptions>, const Visit& visit, S&&... s) {
   visit(Field("threads", "size of the OpenMP team; 0 follows OMP_NUM_THREADS"), s.threads...);
   visit(Field("workspace_bytes", "the upper bound of a call's workspace"), s.workspace_bytes...);
-  visit(Field("workspace", "memory that calls reuse; by default each call allocates its own"),
-        s.workspace...);
+  visit(Field("workspace", "memory that calls reuse; by default each call allocates its own"), s.workspace...);
   visit(Field("plan", "how a call computes"), s.plan...);
   visit(Field("row_tile", "rows of a logits tile; 0: chosen from the shape"), s.row_tile...);
   visit(Field("vocab_tile", "columns of a logits tile; 0: chosen from the shape"), s.vocab_tile...);

@@ -14,7 +14,6 @@
 namespace logitless::planning {
 namespace {
 
-
 // Returns the elements of a tile, over all sides.
 int64_t tile_elements(const Source& source, const RunPlan& run) {
   return source.sides() * run.grid.tile_rows * run.grid.tile_stride;

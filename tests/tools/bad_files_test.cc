@@ -106,8 +106,7 @@ TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
   ASSERT_EQ(shell("mkfifo f").exit_code(), 0);
   // Each of them waits for seconds, so they wait together.
   std::vector<std::future<void>> waits;
-  for (const char* words :
-       {"compare f", "gradcheck f", "bench c.yaml --against f", "bench f", "info f"}) {
+  for (const char* words : {"compare f", "gradcheck f", "bench c.yaml --against f", "bench f", "info f"}) {
     waits.push_back(std::async(std::launch::async, [this, words, name = std::to_string(waits.size())] {
       expect_refusal(std::string("$L ") + words, "f: is a pipe that nobody writes to", name);
     }));
@@ -240,12 +239,12 @@ TEST_F(BadFilesTest, WhatIsTypedReachesTheTerminalEscaped) {
 TEST_F(BadFilesTest, ALinkThatLeadsToItselfIsNamed) {
   std::filesystem::create_symlink("loop", path("loop"));
   const std::string reason = "Too many levels of symbolic links";
-  for (const char* words : {"compare loop", "compare --hidden loop --lm-head loop --targets loop",
-                            "bench c.yaml --against loop"}) {
+  for (const char* words :
+       {"compare loop", "compare --hidden loop --lm-head loop --targets loop", "bench c.yaml --against loop"}) {
     expect_refusal(std::string("$L ") + words, "loop: cannot be opened: " + reason);
   }
-  for (const char* words : {"compare c.yaml --json loop", "score c.yaml -o loop", "bench c.yaml -o loop",
-                            "gradcheck c.yaml --json loop"}) {
+  for (const char* words :
+       {"compare c.yaml --json loop", "score c.yaml -o loop", "bench c.yaml -o loop", "gradcheck c.yaml --json loop"}) {
     expect_refusal(std::string("$L ") + words, " loop: cannot be written: " + reason);
   }
 }

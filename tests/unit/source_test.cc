@@ -167,9 +167,8 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
     source::Scratch scratch;
     source::Room room;
     const Memory memory([&](core::Arena& arena) {
-      const size_t bytes = source.most_of_logits(kRows, kEntries, [&](const source::ProductShape& p) {
-        return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b);
-      });
+      const size_t bytes = source.most_of_logits(
+          kRows, kEntries, [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); });
       scratch = source.take_scratch(arena, bytes, kEntries);
       room = source.take_room(arena, kRows);
     });
