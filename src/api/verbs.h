@@ -54,16 +54,13 @@ std::optional<Teacher> teacher_of(const Steps<T>& steps) {
   }
 }
 
-/// Checks that each per-token tensor of a task with two axes has those of the hidden states or logits, and
-/// that flags are 0 or 1.
+/// Checks that each per-token tensor of a task with two axes has those of the hidden states or logits.
 template <class List, class Structure>
 void check_task_tensors(List list, const Structure& tensors, const Logits& logits, std::string_view of = "") {
   const auto check = [&]<class T>(const Field& field, const T& member) {
     if constexpr (std::is_same_v<T, ConstTensor>) {
       if (member.axes != 2 || std::string_view(field.role.shape).find("[N]") == std::string_view::npos) return;
       core::check_batch({of, field.name}, {member.sizes[0], member.sizes[1]}, logits);
-    } else if constexpr (std::is_same_v<T, std::span<const uint8_t>>) {
-      core::check_flags({of, field.name}, member);
     } else if constexpr (std::is_same_v<T, SoftTargets>) {  // whose names stand alone
       check_task_tensors(FieldsOf<T>(), member, logits);
     } else if constexpr (std::is_same_v<T, SetTeacher>) {

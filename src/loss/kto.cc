@@ -21,6 +21,7 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
   if (static_cast<int64_t>(options.labels.size()) != sequences && !(fits && options.labels.empty())) {
     fail("labels ", core::HasEntries(options.labels.size()), " but ", rows_name, " holds ", sequences, " sequences");
   }
+  core::check_flags("labels", options.labels);
   const ConstVector kl_logps = core::vector_of("kl_logps", options.kl_logps);
   const ConstVector kl_ref_logps = core::vector_of("kl_ref_logps", options.kl_ref_logps);
   if (kl_logps.size != kl_ref_logps.size) {

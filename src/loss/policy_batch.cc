@@ -152,9 +152,7 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
   const int64_t n = offsets.back();
   const Targets ids = core::targets_of("chosen_ids", options.chosen_ids);
   core::check_targets("chosen_ids", ids, n, rows_name);
-  if (!options.mask.empty() && static_cast<int64_t>(options.mask.size()) != n) {
-    fail("mask ", core::HasEntries(options.mask.size()), " but ", rows_name, " has ", n, " rows");
-  }
+  problem::check_mask(options.mask, n, rows_name);
   const ConstVector advantages = core::vector_of("advantages", options.advantages);
   sequence_ = sequence_of_rows(offsets);
   const bool taught = options.teacher_weight != 0;

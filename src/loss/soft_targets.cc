@@ -122,7 +122,7 @@ void read_rows(const ConstMatrix& given, std::span<const int64_t> rows, bool wan
 
 SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
   const ConstMatrix given = core::with_used_stride(core::matrix_of("targets.rows", targets.rows, "[N, V]"));
-  problem::check_mask(targets.mask, shape);
+  problem::check_mask(targets.mask, shape.tokens, shape.rows_name);
   core::check_matrix("targets.rows", given.data, given.rows, given.cols, given.stride);
   if (given.rows != shape.tokens || given.cols != shape.vocab_size) {
     fail("targets.rows is [", given.rows, ", ", given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size,

@@ -82,14 +82,15 @@ void add_row(const Targets& ids, const Shape& shape, std::string_view name, int6
 
 }  // namespace
 
-void check_mask(std::span<const uint8_t> mask, const Shape& shape) {
-  if (!mask.empty() && static_cast<int64_t>(mask.size()) != shape.tokens) {
-    fail("mask ", core::HasEntries(mask.size()), " but ", shape.rows_name, " has ", shape.tokens, " rows");
+void check_mask(std::span<const uint8_t> mask, int64_t rows, std::string_view rows_name) {
+  if (!mask.empty() && static_cast<int64_t>(mask.size()) != rows) {
+    fail("mask ", core::HasEntries(mask.size()), " but ", rows_name, " has ", rows, " rows");
   }
+  core::check_flags("mask", mask);
 }
 
 SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask, std::string_view name) {
-  check_mask(mask, shape);
+  check_mask(mask, shape.tokens, shape.rows_name);
   const std::string ids_name = std::string(name) + ".ids";
   const Targets ids = core::targets_of(ids_name, sets.ids, token_ids("[entries] or [N, K]"));
   core::check_targets(ids_name, ids, ids.size, shape.rows_name);

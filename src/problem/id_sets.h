@@ -26,8 +26,8 @@ struct SetPicks {
 SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8_t> mask = {},
                    std::string_view name = "sets");
 
-/// Throws InvalidInput unless the mask is empty or has one entry per row.
-void check_mask(std::span<const uint8_t> mask, const Shape& shape);
+/// Throws InvalidInput unless the mask is empty or has an entry of 0 or 1 for each of the rows.
+void check_mask(std::span<const uint8_t> mask, int64_t rows, std::string_view rows_name);
 
 /// Returns the memory of the sets.
 core::Array<core::ByteRange> ranges_of(const IdSets& sets);
