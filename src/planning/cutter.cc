@@ -7,7 +7,6 @@
 #include "core/integers.h"
 #include "gemm/few_rows.h"
 #include "planning/arithmetic.h"
-#include "planning/buffers.h"
 #include "sink/weight_sink.h"
 #include "source/packed_states.h"
 #include "stats/tile_kernels.h"
@@ -71,8 +70,10 @@ bool Cutter::narrow_hidden() const {
          });
 }
 
-RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const {
+RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool approximates) const {
   RunPlan run;
+  run.forward = work_.forward;
+  run.backward = work_.backward;
   run.gemm = &gemm_;
   const bool whole_groups = kind == PlanKind::kOnePass && groups_.coupled() && chunk_rows < rows();
   RowChunks chunks;
@@ -85,8 +86,8 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
                       : kind == PlanKind::kOnePass ? TileUse::kKept
                                                    : TileUse::kGradients;
   set_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows(), run.grid);
-  run.chooses_segments = work_.chooses_segments && kind == PlanKind::kTwoPass;
-  if (run.chooses_segments) widen_to_segments(run.grid);
+  run.approximates = approximates;
+  if (run.approximates) widen_to_segments(run.grid);
   if (kind == PlanKind::kOnePass && chunk_rows < rows()) {
     const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
     const int64_t step = source::block_step(any_row_rule(gemm_, source_));
@@ -114,14 +115,11 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   run.logits_stay = kind == PlanKind::kOnePass;
   run.may_drop_rows = work_.may_drop_rows;
   run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
-  run.hidden_apart = narrow_hidden() || (run.chooses_segments && wants_sums_apart());
+  run.hidden_apart = narrow_hidden() || (run.approximates && wants_sums_apart());
   if (expected) {
     run.grid.stretches = 1;
-    run.expected_rows = !work_.forward   ? ExpectedRowsIn::kGiven
-                        : work_.backward ? ExpectedRowsIn::kHidden
-                                         : ExpectedRowsIn::kLeft;
     // Sums that are rescaled while they are computed cannot be accumulated into the output.
-    run.hidden_apart |= run.expected_rows == ExpectedRowsIn::kHidden && wants_sums_apart();
+    run.hidden_apart |= work_.forward && wants_sums_apart();
   }
   run.gradient_terms = gradient_terms(context_, source_);
   run.scatter = run.gather || !stands_in_blocks(run.blocks);
@@ -143,11 +141,11 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   Plan& plan = run.plan;
   plan.tiles_alive = static_cast<int>(tiles_alive);
   plan.threads = static_cast<int>(std::min(team, tiles_alive));
-  plan.workspace_bytes = measure_run(context_, problem_, source_, work_, run, outputs_);
+  plan.workspace_bytes = work_.workspace_of(context_, problem_, source_, outputs_, run);
   const TileGrid& grid = run.grid;
   const DType gradient = stats::with_gradient_types(
       problem_, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
-  plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, part_sizes(grid));
+  plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, grid.part_sizes());
 }
 
 // Returns whether every block lies within one evenly spaced piece of d_hidden.

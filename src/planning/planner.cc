@@ -50,9 +50,9 @@ class Planner {
     return run;
   }
 
-  // Returns the plan with gradients of chosen segments, if it fits.
-  std::optional<RunPlan> choosing_segments() const {
-    RunPlan run = tiled(PlanKind::kTwoPass, rows());
+  // Returns the plan that approximates gradients, if it fits.
+  std::optional<RunPlan> approximating() const {
+    RunPlan run = tiled(PlanKind::kTwoPass, rows(), true);
     return fits(run) ? std::optional(std::move(run)) : std::nullopt;
   }
 
@@ -83,13 +83,8 @@ class Planner {
   // Returns whether to compute d_hidden from expected rows, if the budget allows it. With gradients of the
   // head this would need as many products as two pass.
   bool takes_expected_rows() const {
-    if (wanted_ != PlanKind::kAuto && wanted_ != PlanKind::kExpectedRow) return false;
-    if (!work_.forward) return work_.has_expected_rows && work_.no_expected_rows.empty();
-    if (wanted_ == PlanKind::kExpectedRow) {
-      if (!work_.no_expected_rows.empty()) core::fail("plan = expected_row cannot run: ", work_.no_expected_rows);
-      return true;
-    }
-    return work_.no_expected_rows.empty() && !walks_twice_ && !outputs_.wants_head();
+    const bool pays = !work_.forward || (!walks_twice_ && !outputs_.wants_head());
+    return work_.expected_rows && (pays || wanted_ == PlanKind::kExpectedRow);
   }
 
   // Returns the plan that computes d_hidden, if requested, from tiles of gradients.
@@ -104,7 +99,7 @@ class Planner {
 
   // With two heads there are two walks: one pass stores their logits in between, if that pays.
   RunPlan without_gradients() const {
-    if (work_.leaves_expected_rows) return or_forward_only(tiled(PlanKind::kExpectedRow, rows()));
+    if (work_.expected_rows) return or_forward_only(tiled(PlanKind::kExpectedRow, rows()));
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
     RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
@@ -134,10 +129,10 @@ class Planner {
     return least;
   }
 
-  RunPlan tiled(PlanKind kind, int64_t chunk_rows) const {
-    RunPlan run = cutter_.cut(kind, chunk_rows, cap_);
+  RunPlan tiled(PlanKind kind, int64_t chunk_rows, bool approximates = false) const {
+    RunPlan run = cutter_.cut(kind, chunk_rows, cap_, approximates);
     // Whether sums are separate affects bits, so it is decided for a team of fixed size.
-    if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow && !run.chooses_segments) {
+    if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow && !approximates) {
       run.hidden_apart = true;
       cutter_.set_team(kPlannedTeam, slots_of(kPlannedTeam), run);
       run.hidden_apart = fits(run);
@@ -257,35 +252,19 @@ void check_one_pass(const ContextOptions& options, const Work& work) {
   }
 }
 
-namespace {
-
-// Returns the same work with exact gradients.
-Work without_segments(const Work& work) {
-  Work exact = work;
-  exact.chooses_segments = false;
-  return exact;
-}
-
-}  // namespace
-
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const GradientMatrices& outputs) {
-  const Work exact = without_segments(work);
-  const auto choose = [&] {
-    if (work.chooses_segments) {
-      if (auto run = Planner(context, threads, problem, work, outputs).choosing_segments()) return std::move(*run);
-    }
-    return Planner(context, threads, problem, exact, outputs).first_that_fits();
-  };
-  RunPlan run = choose();
-  if (!work.forward) run.plan.active_rows = work.kept_rows;
-  return run;
+  Planner planner(context, threads, problem, work, outputs);
+  std::optional<RunPlan> run;
+  if (work.approximates) run = planner.approximating();
+  if (!run) run = planner.first_that_fits();
+  if (!work.forward) run->plan.active_rows = work.kept_rows;
+  return std::move(*run);
 }
 
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const GradientMatrices& outputs) {
-  const Work exact = without_segments(work);
-  return Planner(context, threads, problem, exact, outputs).least().plan.workspace_bytes;
+  return Planner(context, threads, problem, work, outputs).least().plan.workspace_bytes;
 }
 
 }  // namespace logitless::planning

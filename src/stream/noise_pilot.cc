@@ -67,11 +67,10 @@ template <class Types>
 class Pilot {
  public:
   using Sum = typename Types::Sum;
-  using Buffers = planning::SegmentBuffers<Types>;
+  using Buffers = SegmentBuffers<Types>;
 
-  Pilot(const Pass<Types>& pass, const GradientMatrices& outputs, const Weighed& weighed, SegmentWave<Types>& wave,
-        Buffers& buffers)
-      : pass_(pass), outputs_(outputs), weighed_(weighed), wave_(wave), buffers_(buffers) {}
+  Pilot(const Pass<Types>& pass, const Weighed& weighed, SegmentWave<Types>& wave, Buffers& buffers)
+      : pass_(pass), weighed_(weighed), wave_(wave), buffers_(buffers) {}
 
   NoiseFound find(double noise) {
     measure_pairs();
@@ -87,8 +86,8 @@ class Pilot {
   }
 
  private:
-  bool wants_hidden() const { return outputs_.wants_d_hidden(); }
-  bool wants_weight() const { return outputs_.d_weight.data || outputs_.weight_sink; }
+  bool wants_hidden() const { return pass_.outputs.wants_d_hidden(); }
+  bool wants_weight() const { return pass_.outputs.d_weight.data || pass_.outputs.weight_sink; }
   int64_t rows() const { return static_cast<int64_t>(weighed_.rows.size()); }
   int64_t segments() const { return weighed_.masses.segments(); }
   const float* masses(int64_t i) const { return weighed_.masses.row(weighed_.places[static_cast<size_t>(i)]); }
@@ -158,11 +157,11 @@ class Pilot {
 
   // Returns the theta at which the pilot samples as many pairs of its rows as pilot_pairs() allows.
   double theta_of_pilot() {
-    draw_by_size(row_sizes_, planning::kPilotRows, bits(kRows, 0), [&](int32_t i, double q) {
+    draw_by_size(row_sizes_, kPilotRows, bits(kRows, 0), [&](int32_t i, double q) {
       pilot_rows_.push_back(i);
       row_factors_.push_back(1 / q);
     });
-    const auto pairs = static_cast<double>(planning::pilot_pairs(rows(), segments()));
+    const auto pairs = static_cast<double>(pilot_pairs(rows(), segments()));
     // A larger theta samples fewer pairs.
     double below = largest_ * 1e-12, above = largest_ * 1e3;
     for (int step = 0; step < 50 && below < above; ++step) {
@@ -189,8 +188,7 @@ class Pilot {
                [&](int64_t s, float weight) { buffers_.pilot_weights[k * segments() + s] = weight; });
     }
     const Choice choice = {buffers_.pilot_weights, segments(), count, segments(), {}, pilot_rows_};
-    std::fill_n(buffers_.pilot_sums, (1 + planning::kPilotLevels) * planning::kPilotRows * pass_.problem.hidden_size,
-                Sum{0});
+    std::fill_n(buffers_.pilot_sums, (1 + kPilotLevels) * kPilotRows * pass_.problem.hidden_size, Sum{0});
     RowsFound found(static_cast<size_t>(count));
     for (int64_t column = 0; column < choice.columns;) {
       column = wave_.fill(choice, column);
@@ -212,7 +210,7 @@ class Pilot {
 
   // Returns the sums of a pilot row: its d_hidden (level 0), and the part of it that each θ leaves out.
   Sum* pilot_sums(int64_t level, int64_t k) const {
-    return buffers_.pilot_sums + (level * planning::kPilotRows + k) * pass_.problem.hidden_size;
+    return buffers_.pilot_sums + (level * kPilotRows + k) * pass_.problem.hidden_size;
   }
 
   // Looks up the masses of a wave's pairs.
@@ -233,7 +231,7 @@ class Pilot {
         pass_.source.products().front().head, [&](int64_t k) { return pilot_sums(0, k); },
         [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
           buffers_.hidden_squares[split * buffers_.wave_rows + at] = core::sum_of_squares(values, entries);
-          for (int64_t level = 0; level < planning::kPilotLevels; ++level) {
+          for (int64_t level = 0; level < kPilotLevels; ++level) {
             const double q = chance(wave_masses_[static_cast<size_t>(at)], theta_of(level));
             const auto out = static_cast<Sum>(1 - q);
             if (out == 0) continue;
@@ -245,7 +243,7 @@ class Pilot {
 
   // Adds a wave's pairs to `found` and pairs_.
   void add_pairs(RowsFound& found) {
-    const int64_t splits = core::div_up(pass_.problem.hidden_size, planning::kHiddenColumns);
+    const int64_t splits = core::div_up(pass_.problem.hidden_size, kHiddenColumns);
     for (const auto& of : wave_.columns()) {
       for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
         const auto k = static_cast<size_t>(buffers_.items[at]);
@@ -296,7 +294,7 @@ class Pilot {
   void look_at_segments() {
     core::Array<int32_t> chosen;
     core::Array<double> factors;
-    draw_by_size(segment_sizes_, planning::kPilotSegments, bits(kSegments, 0), [&](int32_t s, double q) {
+    draw_by_size(segment_sizes_, kPilotSegments, bits(kSegments, 0), [&](int32_t s, double q) {
       chosen.push_back(s);
       factors.push_back(1 / q);
     });
@@ -376,12 +374,11 @@ class Pilot {
                     wants_weight() ? error(weight, weight_square_) : 0);
   }
 
-  static constexpr size_t kLevels = planning::kPilotLevels;
+  static constexpr size_t kLevels = kPilotLevels;
   // Lower bound of the estimated remaining share of the variance.
   static constexpr double kLeastLeft = 0.05;
 
   const Pass<Types>& pass_;
-  const GradientMatrices& outputs_;
   const Weighed& weighed_;
   SegmentWave<Types>& wave_;
   Buffers& buffers_;
@@ -399,14 +396,14 @@ class Pilot {
 }  // namespace
 
 template <class Types>
-NoiseFound find_theta(const Pass<Types>& pass, const GradientMatrices& outputs, const Weighed& weighed, double noise,
-                      SegmentWave<Types>& wave, planning::SegmentBuffers<Types>& buffers) {
-  return Pilot<Types>(pass, outputs, weighed, wave, buffers).find(noise);
+NoiseFound find_theta(const Pass<Types>& pass, const Weighed& weighed, double noise, SegmentWave<Types>& wave,
+                      SegmentBuffers<Types>& buffers) {
+  return Pilot<Types>(pass, weighed, wave, buffers).find(noise);
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                  \
-  template NoiseFound find_theta(const Pass<Types>&, const GradientMatrices&, const Weighed&, double, \
-                                 SegmentWave<Types>&, planning::SegmentBuffers<Types>&);
+#define LOGITLESS_INSTANTIATE(Types)                                                              \
+  template NoiseFound find_theta(const Pass<Types>&, const Weighed&, double, SegmentWave<Types>&, \
+                                 SegmentBuffers<Types>&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)
 LOGITLESS_INSTANTIATE(kernels::BFloat16Tiles)

@@ -20,7 +20,6 @@
 #include "core/matrices.h"
 #include "core/random_bits.h"
 #include "fold/segment_masses.h"
-#include "planning/buffers.h"
 #include "stream/segment_wave.h"
 
 namespace logitless::stream {
@@ -42,8 +41,8 @@ struct NoiseFound {
 };
 
 template <class Types>
-NoiseFound find_theta(const Pass<Types>& pass, const GradientMatrices& outputs, const Weighed& weighed, double noise,
-                      SegmentWave<Types>& wave, planning::SegmentBuffers<Types>& buffers);
+NoiseFound find_theta(const Pass<Types>& pass, const Weighed& weighed, double noise, SegmentWave<Types>& wave,
+                      SegmentBuffers<Types>& buffers);
 
 /// Returns the factor for the gradients of a pair of this mass if it is drawn: 1 / its probability, 1 if it
 /// is always kept, 0 if it is never drawn. The probability is derived from the rounded weight, so rounding

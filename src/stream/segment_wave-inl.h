@@ -26,17 +26,17 @@ std::array<gemm::Operand, 2> terms_of(const stats::GradientRows<Gradient>& rows)
 template <class Types>
 SegmentWave<Types>::SegmentWave(const Pass<Types>& pass, Buffers& buffers, std::span<const int64_t> rows,
                                 const stats::GradientSummands& summands)
-    : pass_(pass), buffers_(buffers), rows_(rows), summands_(summands), identity_(planning::kPartRows) {
+    : pass_(pass), buffers_(buffers), rows_(rows), summands_(summands), identity_(kPartRows) {
   std::iota(identity_.begin(), identity_.end(), 0);
 }
 
 template <class Types>
 int64_t SegmentWave<Types>::fill(const Choice& choice, int64_t column) {
   choice_ = choice;
-  const int64_t most = std::min(planning::kWaveSegments, choice.columns - column);
+  const int64_t most = std::min(kWaveSegments, choice.columns - column);
   // Reads a row's weights one cache line at a time.
   constexpr int64_t kAtOnce = 16;
-  std::array<int64_t, planning::kWaveSegments> counts = {};
+  std::array<int64_t, kWaveSegments> counts = {};
   const auto each_line = [&](const auto& use) {
     core::parallel_for(pass_.run.plan.threads, core::div_up(most, kAtOnce), [&](int64_t line) {
       const int64_t begin = line * kAtOnce, end = std::min(most, begin + kAtOnce);
@@ -51,7 +51,7 @@ int64_t SegmentWave<Types>::fill(const Choice& choice, int64_t column) {
   });
   count_ = 0;
   int64_t total = 0;
-  std::array<int64_t, planning::kWaveSegments> at = {};
+  std::array<int64_t, kWaveSegments> at = {};
   for (int64_t c = 0; c < most; ++c) {
     const int64_t count = counts[static_cast<size_t>(c)];
     if (total + count > buffers_.wave_rows) break;
@@ -103,8 +103,8 @@ sink::GradientPart SegmentWave<Types>::make_part(const Column& column, int64_t b
   tile.first_entry = pass_.problem.first_entry + part.first_entry;
   tile.entries = tile.stride = part.entries;
   if (mine.divergences) tile.beside = mine.logits + count * tile.stride;
-  pass_.tiles.gradient(tile, std::span(identity_).first(part.rows.size()), summands_, mine.gradients, mine.divergences,
-                       mine.row, out);
+  pass_.tiles->gradient(tile, std::span(identity_).first(part.rows.size()), summands_, mine.gradients, mine.divergences,
+                        mine.row, out);
   return part;
 }
 
@@ -133,7 +133,7 @@ void SegmentWave<Types>::make(bool squares, const Use& use) {
     const Column& column = columns_[static_cast<size_t>(c)];
     int64_t done = 0;
     do {
-      const int64_t count = std::min(planning::kPartRows, column.count - done);
+      const int64_t count = std::min(kPartRows, column.count - done);
       const sink::GradientPart part = make_part(column, column.begin + done, count);
       if (squares) find_squares(column.begin + done, part);
       use(part, c, done, omp_get_thread_num());
@@ -146,43 +146,42 @@ template <class Types>
 template <class Sums, class EachRow>
 void SegmentWave<Types>::add_states(const source::Head& head, const Sums& sums, const EachRow& each_row) {
   const auto alone = pass_.run.gemm->single_threaded_region();
-  const int64_t cols = head.components(), splits = core::div_up(cols, planning::kHiddenColumns);
-  core::parallel_for(
-      pass_.run.plan.threads, core::div_up(choice_.items, planning::kHiddenRows) * splits, [&](int64_t task) {
-        auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
-        const int64_t split = task % splits, component = split * planning::kHiddenColumns;
-        const auto first = static_cast<int32_t>(task / splits * planning::kHiddenRows);
-        const auto last = static_cast<int32_t>(std::min<int64_t>(first + planning::kHiddenRows, choice_.items));
-        const source::Multiplier multiply = pass_.multiplier(mine.products);
-        for (const Column& column : columns()) {
-          const int32_t* const begin = buffers_.items + column.begin;
-          const int32_t* const from = std::lower_bound(begin, begin + column.count, first);
-          const int32_t* const to = std::lower_bound(from, begin + column.count, last);
-          if (from == to) continue;
-          const int64_t at = from - buffers_.items;
-          gemm::Product<Sum> product;
-          product.m = to - from;
-          product.n = std::min(planning::kHiddenColumns, cols - component);
-          product.k = entries(column);
-          product.b = head.operand(source::Head::Order::kEntriesFirst, first_entry(column), product.k, component,
-                                   product.n, multiply);
-          product.c = mine.sums;
-          product.ldc = product.n;
-          const stats::GradientRows<Gradient> of_rows = gradients(at);
-          const std::array<gemm::Operand, 2> terms = terms_of(of_rows);
-          for (size_t t = 0; t < (of_rows.low ? 2 : 1); ++t) {
-            product.a = terms[t];
-            product.accumulate = t > 0;
-            multiply(product);
-          }
-          for (int64_t r = 0; r < product.m; ++r) {
-            const Sum* const row = mine.sums + r * product.n;
-            Sum* const out = sums(from[r]) + component;
-            for (int64_t c = 0; c < product.n; ++c) out[c] += row[c];
-            each_row(at + r, split, component, row, product.n);
-          }
-        }
-      });
+  const int64_t cols = head.components(), splits = core::div_up(cols, kHiddenColumns);
+  core::parallel_for(pass_.run.plan.threads, core::div_up(choice_.items, kHiddenRows) * splits, [&](int64_t task) {
+    auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
+    const int64_t split = task % splits, component = split * kHiddenColumns;
+    const auto first = static_cast<int32_t>(task / splits * kHiddenRows);
+    const auto last = static_cast<int32_t>(std::min<int64_t>(first + kHiddenRows, choice_.items));
+    const source::Multiplier multiply = pass_.multiplier(mine.products);
+    for (const Column& column : columns()) {
+      const int32_t* const begin = buffers_.items + column.begin;
+      const int32_t* const from = std::lower_bound(begin, begin + column.count, first);
+      const int32_t* const to = std::lower_bound(from, begin + column.count, last);
+      if (from == to) continue;
+      const int64_t at = from - buffers_.items;
+      gemm::Product<Sum> product;
+      product.m = to - from;
+      product.n = std::min(kHiddenColumns, cols - component);
+      product.k = entries(column);
+      product.b = head.operand(source::Head::Order::kEntriesFirst, first_entry(column), product.k, component, product.n,
+                               multiply);
+      product.c = mine.sums;
+      product.ldc = product.n;
+      const stats::GradientRows<Gradient> of_rows = gradients(at);
+      const std::array<gemm::Operand, 2> terms = terms_of(of_rows);
+      for (size_t t = 0; t < (of_rows.low ? 2 : 1); ++t) {
+        product.a = terms[t];
+        product.accumulate = t > 0;
+        multiply(product);
+      }
+      for (int64_t r = 0; r < product.m; ++r) {
+        const Sum* const row = mine.sums + r * product.n;
+        Sum* const out = sums(from[r]) + component;
+        for (int64_t c = 0; c < product.n; ++c) out[c] += row[c];
+        each_row(at + r, split, component, row, product.n);
+      }
+    }
+  });
 }
 
 }  // namespace logitless::stream

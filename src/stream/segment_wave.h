@@ -8,10 +8,10 @@
 #include <span>
 
 #include "logitless/token_stats.h"
-#include "planning/buffers.h"
 #include "sink/sink.h"
 #include "stats/row_gradients.h"
 #include "stream/pass.h"
+#include "stream/segment_buffers.h"
 
 namespace logitless::stream {
 
@@ -38,7 +38,7 @@ class SegmentWave {
   using Sum = typename Types::Sum;
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
-  using Buffers = planning::SegmentBuffers<Types>;
+  using Buffers = SegmentBuffers<Types>;
 
   struct Column {
     int64_t segment = 0;
@@ -85,7 +85,7 @@ class SegmentWave {
   const std::span<const int64_t> rows_;
   const stats::GradientSummands summands_;
   Choice choice_;
-  std::array<Column, planning::kWaveSegments> columns_;
+  std::array<Column, kWaveSegments> columns_;
   int64_t count_ = 0;
   core::Array<int32_t> identity_;
 };

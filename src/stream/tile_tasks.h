@@ -14,11 +14,11 @@
 #include "core/first_error.h"
 #include "core/parallel.h"
 #include "core/store.h"
-#include "planning/buffers.h"
 #include "ranks/batch_sums.h"
 #include "sink/sink.h"
 #include "stream/active_blocks.h"
 #include "stream/pass.h"
+#include "stream/tile_buffers.h"
 
 namespace logitless::stream {
 
@@ -47,7 +47,7 @@ class TileTasks {
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
 
-  TileTasks(const Pass<Types>& pass, planning::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
+  TileTasks(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
             const ActiveBlocks& active, bool logits_stay, ranks::BatchSums* sums = nullptr)
       : pass_(pass),
         grid_(pass.run.grid),
@@ -65,7 +65,7 @@ class TileTasks {
     }
     const auto alone = pass_.run.gemm->single_threaded_region();
     // There is at least one slot per thread.
-    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.tiles.row_kernels(), pass_.run.plan.threads,
+    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.tiles->row_kernels(), pass_.run.plan.threads,
                          active_.blocks, active_.blocks.blocks,
                          [&](size_t thread) { return buffers_.slots[thread].gathered; });
     Dependences dependences(*this);
@@ -73,7 +73,7 @@ class TileTasks {
   }
 
  protected:
-  typename planning::BackwardBuffers<Types>::PerThread& scratch() const {
+  typename BackwardBuffers<Types>::PerThread& scratch() const {
     return buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
   }
 
@@ -112,7 +112,7 @@ class TileTasks {
   // Computes them from the column sizes that this thread has just found.
   void weigh_entries(int64_t j, int64_t b, int64_t slot) const {
     bfloat16* const weights = entry_weights(j, b, slot);
-    if (weights) pass_.tiles.row_kernels().round_bf16(scratch().sizes, grid_.entries(j), false, weights);
+    if (weights) pass_.tiles->row_kernels().round_bf16(scratch().sizes, grid_.entries(j), false, weights);
   }
 
   // Returns the copied states of a tile's rows; without memory if the rows are contiguous.
@@ -156,7 +156,7 @@ class TileTasks {
 
   const Pass<Types>& pass_;
   const planning::TileGrid& grid_;
-  planning::BackwardBuffers<Types>& buffers_;
+  BackwardBuffers<Types>& buffers_;
   const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
   const bool logits_stay_;

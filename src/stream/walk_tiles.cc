@@ -15,7 +15,7 @@ class StretchTask {
  public:
   using Logit = typename Types::Logit;
 
-  StretchTask(const Pass<Types>& pass, typename planning::ForwardBuffers<Types>::PerThread& scratch,
+  StretchTask(const Pass<Types>& pass, typename ForwardBuffers<Types>::PerThread& scratch,
               const planning::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
       : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {}
 
@@ -44,7 +44,7 @@ class StretchTask {
   }
 
   const Pass<Types>& pass_;
-  typename planning::ForwardBuffers<Types>::PerThread& scratch_;
+  typename ForwardBuffers<Types>::PerThread& scratch_;
   const planning::RowBlock& block_;
   const std::byte* packed_;  // packed rows of the tiles; null if they are not packed
   int64_t chunk_begin_;
@@ -69,14 +69,13 @@ void combine(const Pass<Types>& pass, std::span<const planning::RowBlock> blocks
 }  // namespace
 
 template <class Types>
-void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers,
-                std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds, fold::Walk walk,
-                stats::Columns& columns) {
+void walk_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const planning::RowBlock> blocks,
+                const fold::CallFolds<Types>& folds, fold::Walk walk, stats::Columns& columns) {
   if (blocks.empty()) return;
   const auto alone = pass.run.gemm->single_threaded_region();
   const bool first_walk = walk == fold::Walk::kFirst;
   if (first_walk) {
-    buffers.packed.pack(pass.source, *pass.run.gemm, pass.tiles.row_kernels(), pass.run.plan.threads, pass.run.blocks,
+    buffers.packed.pack(pass.source, *pass.run.gemm, pass.tiles->row_kernels(), pass.run.plan.threads, pass.run.blocks,
                         blocks, [&](size_t thread) { return buffers.threads[thread].gathered; });
   }
   folds.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
@@ -87,7 +86,7 @@ void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffer
     const planning::RowBlock& block = blocks[static_cast<size_t>(b)];
     fold::FoldPart<typename Types::Logit> part;
     part.thread = omp_get_thread_num();
-    typename planning::ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(part.thread)];
+    typename ForwardBuffers<Types>::PerThread& scratch = buffers.threads[static_cast<size_t>(part.thread)];
     part.rows = pass.run.blocks.rows(block);
     part.place = block.begin - blocks.front().begin;
     part.stretch = task / row_blocks;
@@ -99,8 +98,8 @@ void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffer
   combine(pass, blocks, folds, walk);
 }
 
-#define LOGITLESS_INSTANTIATE(Types)                                                                                  \
-  template void walk_tiles(const Pass<Types>&, planning::ForwardBuffers<Types>&, std::span<const planning::RowBlock>, \
+#define LOGITLESS_INSTANTIATE(Types)                                                                        \
+  template void walk_tiles(const Pass<Types>&, ForwardBuffers<Types>&, std::span<const planning::RowBlock>, \
                            const fold::CallFolds<Types>&, fold::Walk, stats::Columns&);
 LOGITLESS_INSTANTIATE(kernels::FloatTiles)
 LOGITLESS_INSTANTIATE(kernels::DoubleTiles)

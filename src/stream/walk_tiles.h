@@ -6,8 +6,8 @@
 #include <span>
 
 #include "fold/folds.h"
-#include "planning/buffers.h"
 #include "stream/pass.h"
+#include "stream/tile_buffers.h"
 
 namespace logitless::stream {
 
@@ -15,8 +15,7 @@ namespace logitless::stream {
 /// If logits are stored, they are in pass.chunk after the first walk; if not, the second walk recomputes
 /// them.
 template <class Types>
-void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers,
-                std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds, fold::Walk walk,
-                stats::Columns& columns);
+void walk_tiles(const Pass<Types>& pass, ForwardBuffers<Types>& buffers, std::span<const planning::RowBlock> blocks,
+                const fold::CallFolds<Types>& folds, fold::Walk walk, stats::Columns& columns);
 
 }  // namespace logitless::stream
