@@ -6,7 +6,6 @@
 #include "core/checks.h"
 #include "core/integers.h"
 #include "gemm/few_rows.h"
-#include "planning/arithmetic.h"
 #include "sink/weight_sink.h"
 #include "source/packed_states.h"
 #include "stats/tile_kernels.h"
@@ -41,6 +40,53 @@ void cut_chunks(const RowChunks& chunks, const RowBreaks& breaks, RunPlan& run) 
   }
 }
 
+// Estimates the memory that the backend itself allocates for one thread's logits of these sizes and for their
+// gradient products.
+size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
+  const auto bytes = [&](const source::ProductShape& p) { return gemm.packing_bytes(p.m, p.n, p.k, p.a, p.b); };
+  return std::max(source.most_of_logits(sizes.rows, sizes.entries, bytes),
+                  source.most_of_gradients(sizes, gradient, bytes));
+}
+
+// Sets the tile rows of the largest chunk, and returns the most blocks of a chunk.
+int64_t measure_chunks(RunPlan& run) {
+  int64_t row_blocks = 0;
+  for (int64_t c = 0; c < run.chunk_count(); ++c) {
+    const std::span<const RowBlock> chunk = run.blocks_of(c);
+    if (chunk.empty()) continue;
+    row_blocks = std::max(row_blocks, static_cast<int64_t>(chunk.size()));
+    const int64_t tile_rows = chunk.back().tile_begin + chunk.back().tile_rows - chunk.front().tile_begin;
+    run.chunk_tile_rows = std::max(run.chunk_tile_rows, tile_rows);
+  }
+  return row_blocks;
+}
+
+// Returns the number of bfloat16 terms of the gradients of logits, or 0 if they have the logits' type. Depends on
+// the operands, the backend and ContextOptions::gradient_precision.
+int gradient_terms(const detail::ContextState& context, const Source& source) {
+  const DType hidden = source.states_type(), weight = source.head_type();
+  // If the backend widens bfloat16, narrow gradients would lose digits and save nothing.
+  if (hidden != DType::kBFloat16 || weight != DType::kBFloat16 || !context.gemm->reads(hidden, weight)) return 0;
+  switch (context.options.gradient_precision) {
+    case GradientPrecision::kNative:
+      return 1;
+    case GradientPrecision::kSplit:
+      return 2;
+    case GradientPrecision::kFloat32:
+      break;
+  }
+  return 0;
+}
+
+// Fills the plan's fields about its products; `terms` is gradient_terms().
+void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, Plan& plan) {
+  plan.gemm_library = gemm.library_of(source.states_type(), source.head_type());
+  plan.gradient_dtype = core::sums_in_double(source.states_type()) ? DType::kFloat64
+                        : terms > 0                                ? DType::kBFloat16
+                                                                   : DType::kFloat32;
+  plan.gradient_terms = std::max(1, terms);
+}
+
 // Returns the rows to cut.
 std::span<const int64_t> rows_of(const HiddenProblem& problem, const Work& work) {
   if (!work.forward && work.kept_rows == 0) return {};
@@ -72,23 +118,51 @@ bool Cutter::narrow_hidden() const {
 
 RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool approximates) const {
   RunPlan run;
+  run.plan.kind = kind;
+  run.gemm = &gemm_;
   run.forward = work_.forward;
   run.backward = work_.backward;
-  run.gemm = &gemm_;
-  const bool whole_groups = kind == PlanKind::kOnePass && groups_.coupled() && chunk_rows < rows();
+  run.may_drop_rows = work_.may_drop_rows;
+  run.approximates = approximates;
+  run.gradient_terms = gradient_terms(context_, source_);
+  chunk_rows = cut_rows(chunk_rows, cap, run);
+  run.weight_apart = weight_apart_ && run.logits_stay() && run.chunk_count() > 1;
+  const bool tile_by_tile = weight_apart_ && !run.weight_apart;
+  set_splits(measure_chunks(run), tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
+  if (run.expected_rows()) run.grid.stretches = 1;
+  run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
+  run.scatter = run.gather || !stands_in_blocks(run.blocks);
+  // Sums of expected rows are rescaled while they are computed, so they cannot be accumulated into the output.
+  const bool sums_apart = approximates || (run.expected_rows() && work_.forward);
+  run.hidden_apart = narrow_hidden() || (sums_apart && wants_sums_apart());
+  Plan& plan = run.plan;
+  plan.tokens = problem_.tokens;
+  plan.active_rows = rows();
+  plan.hidden_size = run.grid.hidden_size;
+  plan.vocab_size = run.grid.vocab_size;
+  plan.row_tile = run.grid.row_tile;
+  plan.vocab_tile = run.grid.vocab_tile;
+  plan.hidden_block = std::min(run.grid.hidden_block, run.grid.hidden_size);
+  plan.chunk_rows = std::min(chunk_rows, rows());
+  set_arithmetic(gemm_, source_, run.gradient_terms, plan);
+  return run;
+}
+
+// Sets the tiles, blocks and chunks, and returns the most rows of a chunk.
+int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) const {
+  const bool one_pass = run.plan.kind == PlanKind::kOnePass, in_chunks = one_pass && chunk_rows < rows();
+  const bool whole_groups = in_chunks && groups_.coupled();
   RowChunks chunks;
   if (whole_groups) {
     chunks = pack_groups(rows_, groups_, chunk_rows);
     chunk_rows = chunks.largest;
   }
-  const bool expected = kind == PlanKind::kExpectedRow;
-  const TileUse use = !work_.backward && !expected ? TileUse::kStatistics
-                      : kind == PlanKind::kOnePass ? TileUse::kKept
-                                                   : TileUse::kGradients;
+  const TileUse use = !work_.backward && !run.expected_rows() ? TileUse::kStatistics
+                      : one_pass                              ? TileUse::kKept
+                                                              : TileUse::kGradients;
   set_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows(), run.grid);
-  run.approximates = approximates;
   if (run.approximates) widen_to_segments(run.grid);
-  if (kind == PlanKind::kOnePass && chunk_rows < rows()) {
+  if (one_pass && chunk_rows < rows()) {
     const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
     const int64_t step = source::block_step(any_row_rule(gemm_, source_));
     run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
@@ -101,40 +175,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool 
     run.blocks = make_row_blocks(rows_, run.grid.row_tile, run.grid.row_rule, source_.breaks());
     cut_chunks(chunk_rows, run);
   }
-  int64_t row_blocks = 0;
-  for (size_t c = 0; c + 1 < run.chunks.size(); ++c) {
-    const auto chunk = std::span(run.blocks.blocks).subspan(run.chunks[c], run.chunks[c + 1] - run.chunks[c]);
-    if (chunk.empty()) continue;
-    row_blocks = std::max(row_blocks, static_cast<int64_t>(chunk.size()));
-    const int64_t tile_rows = chunk.back().tile_begin + chunk.back().tile_rows - chunk.front().tile_begin;
-    run.chunk_tile_rows = std::max(run.chunk_tile_rows, tile_rows);
-  }
-  run.weight_apart = weight_apart_ && kind == PlanKind::kOnePass && run.chunk_count() > 1;
-  const bool tile_by_tile = weight_apart_ && !run.weight_apart;
-  set_splits(row_blocks, tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
-  run.logits_stay = kind == PlanKind::kOnePass;
-  run.may_drop_rows = work_.may_drop_rows;
-  run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
-  run.hidden_apart = narrow_hidden() || (run.approximates && wants_sums_apart());
-  if (expected) {
-    run.grid.stretches = 1;
-    // Sums that are rescaled while they are computed cannot be accumulated into the output.
-    run.hidden_apart |= work_.forward && wants_sums_apart();
-  }
-  run.gradient_terms = gradient_terms(context_, source_);
-  run.scatter = run.gather || !stands_in_blocks(run.blocks);
-  Plan& plan = run.plan;
-  plan.kind = kind;
-  plan.tokens = problem_.tokens;
-  plan.active_rows = rows();
-  plan.hidden_size = run.grid.hidden_size;
-  plan.vocab_size = run.grid.vocab_size;
-  plan.row_tile = run.grid.row_tile;
-  plan.vocab_tile = run.grid.vocab_tile;
-  plan.hidden_block = std::min(run.grid.hidden_block, run.grid.hidden_size);
-  plan.chunk_rows = std::min(chunk_rows, rows());
-  set_arithmetic(gemm_, source_, run.gradient_terms, plan);
-  return run;
+  return chunk_rows;
 }
 
 void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {

@@ -47,6 +47,7 @@ class Cutter {
   size_t packed_bytes(const RunPlan& run) const;
 
  private:
+  int64_t cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) const;
   bool narrow_hidden() const;
   bool stands_in_blocks(const RowBlocks& blocks) const;
 

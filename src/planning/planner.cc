@@ -9,7 +9,6 @@
 
 #include "core/checks.h"
 #include "core/integers.h"
-#include "planning/cost.h"
 #include "planning/cutter.h"
 
 namespace logitless::planning {
@@ -24,6 +23,33 @@ constexpr int64_t kPlannedTeam = 8;
 // A thread computes one tile while another one is used. A single thread uses each tile right after computing
 // it; a second tile would only displace it from L2.
 int64_t slots_of(int64_t threads) { return threads == 1 ? 1 : 2 * threads; }
+
+// Logits up to this size stay in a cache until they are used again.
+constexpr double kCachedBytes = 16 << 20;
+
+// Returns whether storing and re-reading logits is cheaper than recomputing them. A stored logit is written,
+// read and replaced by its gradient, and read by the gradient's products; caches fetch a line before it is
+// written. Each chunk except one reads the head again, and reads and writes d_weight. Otherwise logits are
+// recomputed `times` times: for their gradients, and for a second walk.
+bool keeping_pays(const source::Source& source, const GradientMatrices& outputs, int times, const RunPlan& one) {
+  const auto area = [](int64_t rows, int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  const double logits = area(one.plan.active_rows, source.entries());
+  const auto logit_bytes =
+      static_cast<double>(core::sums_in_double(source.states_type()) ? sizeof(double) : sizeof(float));
+  const auto sides = static_cast<double>(source.sides());
+  if (sides * logit_bytes * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
+  double chunk_bytes = source.head_bytes(0) * outputs.wants_d_hidden();
+  for (int64_t side = 0; side < source.sides(); ++side) chunk_bytes += source.head_bytes(side);
+  if (outputs.d_weight.data || outputs.weight_sink) {
+    const double element = one.weight_apart ? logit_bytes : static_cast<double>(size_of(outputs.d_weight.dtype));
+    chunk_bytes += 2 * element * area(source.hidden_size(), source.entries());
+  }
+  const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
+  const double flops = 2 * times * logits * static_cast<double>(source.depth());
+  return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
+}
 
 // Searches the cuts of one call for the first that fits the budget.
 class Planner {

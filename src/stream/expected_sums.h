@@ -50,7 +50,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
 
   ExpectedTasks(const Pass<Types>& pass, ExpectedBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
                 const ActiveBlocks& all, const fold::CallFolds<Types>& folds, stats::Columns& columns)
-      : Base(pass, buffers, sinks, all, false), row_scales_(buffers.row_scales), folds_(folds), columns_(columns) {
+      : Base(pass, buffers, sinks, all), row_scales_(buffers.row_scales), folds_(folds), columns_(columns) {
     // A term is the gradient of a row with the factor -1, except for picks, whose term is 0.
     kernels::PickGradient<Logit>* picks = buffers.picks;
     for (size_t i = 0; i < all.blocks.order.size(); ++i) {

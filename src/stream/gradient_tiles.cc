@@ -26,9 +26,7 @@ class GradientTasks : public TileTasks<Types, GradientTasks<Types>> {
 
   GradientTasks(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
                 const ActiveBlocks& active, bool begin, const TokenGrads& grads, ranks::BatchSums* sums)
-      : Base(pass, buffers, sinks, active, pass.run.logits_stay, sums),
-        begin_(begin),
-        summands_(stats::gradient_summands(grads)) {}
+      : Base(pass, buffers, sinks, active, sums), begin_(begin), summands_(stats::gradient_summands(grads)) {}
 
   // Computes the logits of a tile, unless they are stored, and then their gradients.
   void make_tile(int64_t j, int64_t b, int64_t slot) {

@@ -2,7 +2,6 @@
 #include "stream/pipeline.h"
 
 #include <algorithm>
-#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -23,59 +22,34 @@ namespace {
 
 using ranks::Shared;
 
-// This makes the statistics, token gradients and outputs of one call, chunk by chunk.
-class Pipeline {
- public:
-  // The columns are made already.
-  Pipeline(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns)
-      : schedule_(schedule), loss_(loss), wants_gradients_(wants_gradients), columns_(columns) {}
-
-  void run() {
-    if (schedule_.chunk_team() > 0) {
-      run_chunks_side_by_side();
-    } else {
-      for (int64_t chunk = 0; chunk < schedule_.chunks(); ++chunk) {
-        fold(chunk);
-        evaluate(chunk);
-        make_gradients(chunk);
-      }
-    }
-    if (wants_gradients_) schedule_.finish_gradients();
-  }
-
- private:
-  void fold(int64_t chunk) { schedule_.fold(chunk, columns_); }
-
+// Makes the statistics, token gradients and outputs of one call, chunk by chunk. The columns are made already.
+void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns) {
+  const auto fold = [&](int64_t chunk) { schedule.fold(chunk, columns); };
   // The loss gets the rows of a chunk in order, whatever their order in tiles.
-  void evaluate(int64_t chunk) {
-    const std::span<const int64_t> rows = schedule_.rows(chunk);
-    if (!loss_ || (rows.empty() && schedule_.chunks() > 1)) return;
-    if (std::is_sorted(rows.begin(), rows.end())) return loss_->evaluate(rows, columns_.stats, columns_.grads);
+  const auto evaluate = [&](int64_t chunk) {
+    const std::span<const int64_t> rows = schedule.rows(chunk);
+    if (!loss || (rows.empty() && schedule.chunks() > 1)) return;
+    if (std::is_sorted(rows.begin(), rows.end())) return loss->evaluate(rows, columns.stats, columns.grads);
     core::Array<int64_t> sorted(rows.begin(), rows.end());
     std::sort(sorted.begin(), sorted.end());
-    loss_->evaluate(sorted, columns_.stats, columns_.grads);
+    loss->evaluate(sorted, columns.stats, columns.grads);
+  };
+  const auto make_gradients = [&](int64_t chunk) {
+    if (wants_gradients) schedule.gradients(chunk, columns.stats, columns.grads);
+  };
+  if (schedule.chunk_team() > 0) {
+    // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read it.
+    core::InOrder order(schedule.chunks());
+    core::parallel_team(schedule.chunk_team(),
+                        [&](core::FirstError& error) { order.run(error, fold, evaluate, make_gradients); });
+    return;
   }
-
-  void make_gradients(int64_t chunk) {
-    if (wants_gradients_) schedule_.gradients(chunk, columns_.stats, columns_.grads);
+  for (int64_t chunk = 0; chunk < schedule.chunks(); ++chunk) {
+    fold(chunk);
+    evaluate(chunk);
+    make_gradients(chunk);
   }
-
-  // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read
-  // it.
-  void run_chunks_side_by_side() {
-    core::InOrder order(schedule_.chunks());
-    core::parallel_team(schedule_.chunk_team(), [&](core::FirstError& error) {
-      order.run(
-          error, [this](int64_t chunk) { fold(chunk); }, [this](int64_t chunk) { evaluate(chunk); },
-          [this](int64_t chunk) { make_gradients(chunk); });
-    });
-  }
-
-  Schedule& schedule_;
-  TokenLoss* loss_;
-  bool wants_gradients_;
-  stats::Columns& columns_;
-};
+}
 
 bool is_wanted(const GradientMatrices& outputs) { return outputs.any(); }
 bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
@@ -205,12 +179,15 @@ Planned plan_work(const LogitsCall& call, const planning::Work& work, bool runs)
   return out;
 }
 
-// Sums the gradients of the head over the ranks of a batch, and has the schedule report final rows of them.
-template <class Call>
-void sum_over_batch(const Call& call, Schedule& schedule, std::optional<ranks::BatchSums>& sums) {
-  sums.emplace(call.context, call.problem, call.outputs, call.shared,
-               schedule.finishes_rows_early() ? schedule.chunks() : 0);
-  if (sums->travels_early()) schedule.follow(*sums);
+// Calls make(), which runs all chunks, and sums the gradients of the head over the ranks of a batch.
+template <class Call, class Make>
+void complete_gradients(const Call& call, Schedule& schedule, const Make& make) {
+  ranks::BatchSums sums(call.context, call.problem, call.outputs, call.shared,
+                        schedule.finishes_rows_early() ? schedule.chunks() : 0);
+  if (sums.travels_early()) schedule.follow(sums);
+  make();
+  schedule.finish_gradients();
+  sums.finish();
 }
 
 // The statistics and token gradients come from a caller, so their sizes are checked.
@@ -263,15 +240,12 @@ Ran run(const Context& context, const Problem& problem, const Outputs& outputs, 
   Ran ran(returned);
   const planning::Work work = work_of(call, loss, returned);
   const Planned planned = plan_work(call, work, true);
-  Schedule& schedule = *planned.schedule;
   ran.plan = planned.plan;
   stats::make_stats(problem, ran);
   if (loss) stats::make_grads(problem, *loss, ran);
-  std::optional<ranks::BatchSums> sums;
-  if (work.backward) sum_over_batch(call, schedule, sums);
-  Pipeline(schedule, loss, work.backward, ran).run();
-  schedule.report(ran.plan);
-  if (sums) sums->finish();
+  const auto make = [&] { run_chunks(*planned.schedule, loss, work.backward, ran); };
+  work.backward ? complete_gradients(call, *planned.schedule, make) : make();
+  planned.schedule->report(ran.plan);
   return ran;
 }
 
@@ -291,12 +265,10 @@ Plan run_gradients(const Context& context, const Problem& problem, const Outputs
   }
   Planned planned = plan_work(call, work_of(call, stats, grads), true);
   Schedule& schedule = *planned.schedule;
-  std::optional<ranks::BatchSums> sums;
-  sum_over_batch(call, schedule, sums);
-  for (int64_t chunk = 0; chunk < schedule.chunks(); ++chunk) schedule.gradients(chunk, stats, grads);
-  schedule.finish_gradients();
+  complete_gradients(call, schedule, [&] {
+    for (int64_t chunk = 0; chunk < schedule.chunks(); ++chunk) schedule.gradients(chunk, stats, grads);
+  });
   schedule.report(planned.plan);
-  sums->finish();
   return planned.plan;
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 #include <numeric>
 #include <span>
+#include <utility>
 
 #include "core/parallel.h"
 #include "core/store.h"
@@ -20,6 +21,7 @@
 #include "stats/row_gradients.h"
 #include "stream/noise_pilot.h"
 #include "stream/segment_buffers.h"
+#include "stream/segment_drawing.h"
 #include "stream/segment_wave.h"
 
 namespace logitless::stream {
@@ -183,9 +185,8 @@ class SegmentChoice {
     const BackwardOptions& options = pass_.outputs.backward;
     if (!is_by_noise(options)) return options.theta;
     SegmentWave<Types> wave(pass_, buffers_, rows_, summands_);
-    const Weighed weighed = {
-        masses_, rows_, places_, unit_, static_cast<uint64_t>(options.seed), pass_.problem.first_entry};
-    const NoiseFound found = stream::find_theta(pass_, weighed, options.noise, wave, buffers_);
+    const Weighed weighed = {masses_, rows_, places_, unit_};
+    const NoiseFound found = Pilot<Types>(pass_, weighed, wave, buffers_).find();
     said_.noise_estimate = found.noise;
     return found.theta;
   }
@@ -213,17 +214,14 @@ class SegmentChoice {
     core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
       for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
         float* const masses = masses_.row(places_[i]);
-        int64_t next = 0;
-        draw_row(
-            masses, masses_.segments(), theta,
-            drawing_bits(static_cast<uint64_t>(pass_.outputs.backward.seed), 0, pass_.problem.first_entry, rows_[i]),
+        const uint64_t bits =
+            drawing_bits(static_cast<uint64_t>(pass_.outputs.backward.seed), 0, pass_.problem.first_entry, rows_[i]);
+        stream::draw(
+            masses_.segments(), theta, bits, [&](int64_t s) { return std::exchange(masses[s], 0.0F); },
             [&](int64_t s, float weight) {
-              std::fill(masses + next, masses + s, 0.0F);
               masses[s] = weight;
-              next = s + 1;
               ++kept_[i];
             });
-        std::fill(masses + next, masses + masses_.segments(), 0.0F);
       }
     });
   }

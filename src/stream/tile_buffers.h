@@ -60,36 +60,6 @@ inline sink::Sizes sink_sizes(const planning::RunPlan& run) {
   return sizes;
 }
 
-/// The buffers of a pass that folds tiles.
-template <class Types>
-struct ForwardBuffers {
-  using Logit = typename Types::Logit;
-  struct PerThread {
-    Logit* tile = nullptr;  // [tile_rows, tile_stride]; null if the logits are stored
-    source::Room gathered;  // [tile_rows]
-    source::Scratch products;
-    Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
-  };
-  core::Array<PerThread> threads;
-  source::PackedStates packed;  // of the chunk's blocks
-
-  /// `folds` takes its partials for the rows of a chunk.
-  ForwardBuffers(core::Arena& arena, const Pass<Types>& pass, fold::CallFolds<Types>& folds) {
-    const planning::RunPlan& run = pass.run;
-    const planning::TileGrid& grid = run.grid;
-    const size_t gemm_bytes = pass.source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm));
-    threads.resize(static_cast<size_t>(run.plan.threads));
-    for (PerThread& thread : threads) {
-      if (!run.logits_stay) thread.tile = arena.take<Logit>(pass.tile_elements());
-      if (run.gather) thread.gathered = pass.source.take_room(arena, grid.tile_rows);
-      thread.products = pass.source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
-      thread.row = arena.take<Logit>(pass.source.sides() * grid.vocab_tile);
-    }
-    folds.take(arena, run.plan.chunk_rows, grid.stretches, {run.plan.threads, grid.row_tile, grid.vocab_tile});
-    packed = source::PackedStates(arena, run.plan.packed_bytes);
-  }
-};
-
 /// The buffers of a pass that turns tiles into gradients; the sinks take their own.
 template <class Types>
 struct BackwardBuffers {
@@ -119,7 +89,7 @@ struct BackwardBuffers {
   BackwardBuffers(core::Arena& arena, const Pass<Types>& pass) {
     const planning::RunPlan& run = pass.run;
     take_threads(arena, pass);
-    if (run.logits_stay) {
+    if (run.logits_stay()) {
       if (run.gather) gathered = pass.source.take_room(arena, run.plan.chunk_rows);
     } else {
       slots.resize(static_cast<size_t>(run.plan.tiles_alive));
@@ -141,7 +111,7 @@ struct BackwardBuffers {
     const planning::TileGrid& grid = pass.run.grid;
     const auto scratch = scratch_of(*pass.run.gemm);
     size_t gemm_bytes = pass.source.most_of_gradients(grid.part_sizes(), DTypeOf<Gradient>::value, scratch);
-    if (!pass.run.logits_stay) {
+    if (!pass.run.logits_stay()) {
       gemm_bytes = std::max(gemm_bytes, pass.source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch));
     }
     const int64_t tiles = pass.problem.divergence ? 3 : std::is_same_v<Logit, Gradient> ? 1 : 2;
@@ -154,7 +124,7 @@ struct BackwardBuffers {
 
   void take_residuals(core::Arena& arena, const planning::RunPlan& run) {
     auto tiles = static_cast<int64_t>(slots.size());
-    for (int64_t chunk = 0; run.logits_stay && chunk < run.chunk_count(); ++chunk) {
+    for (int64_t chunk = 0; run.logits_stay() && chunk < run.chunk_count(); ++chunk) {
       tiles = std::max(tiles, static_cast<int64_t>(run.blocks_of(chunk).size()) * run.grid.vocab_tiles());
     }
     row_residuals = arena.take<float>(tiles * run.grid.row_tile);

@@ -16,7 +16,6 @@
 #include "stream/gradient_way.h"
 #include "stream/pass.h"
 #include "stream/schedule.h"
-#include "stream/tile_buffers.h"
 #include "stream/walk_tiles.h"
 
 namespace logitless::stream {
@@ -46,7 +45,7 @@ class TileSchedule final : public SliceSchedule {
     const auto head = head_shape<Logit>(arena_, kernels, pass_.problem.head);
     const auto beside = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
     if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, beside);
-    if (run_.logits_stay) {
+    if (run_.logits_stay()) {
       pass_.chunk = arena_.take<Logit>(pass_.source.sides() * run_.chunk_tile_rows * run_.grid.vocab_tiles() *
                                        run_.grid.tile_stride);
     }
@@ -82,8 +81,8 @@ class TileSchedule final : public SliceSchedule {
   void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) override {
     walked_ = true;
     take_walk(walk);
-    if (!forward_) return walker_->walk(*folds_, columns);
-    walk_tiles(pass_, *forward_, run_.blocks_of(chunk), *folds_, walk, columns);
+    if (!walk_) return walker_->walk(*folds_, columns);
+    walk_->run(walk, run_.blocks_of(chunk), columns);
   }
 
   const fold::CallPartials& partials() const override { return folds_->partials(); }
@@ -132,14 +131,14 @@ class TileSchedule final : public SliceSchedule {
   // The buffers of walks and of gradients share memory: they are never used at the same time.
   void take_walk(fold::Walk walk) {
     const bool first = walk == fold::Walk::kFirst;
-    if (!first && forward_) return;
-    forward_.reset();
+    if (!first && walk_) return;
+    walk_.reset();
     arena_.rewind(mark_);
     if (first && walker_) return walker_->take_walk(arena_, *folds_);
-    forward_.emplace(arena_, pass_, *folds_);
+    walk_.emplace(arena_, pass_, *folds_);
   }
   void take_gradients(GradientWay<Types>& way) {
-    forward_.reset();
+    walk_.reset();
     arena_.rewind(mark_);
     way.take(arena_);
   }
@@ -163,7 +162,7 @@ class TileSchedule final : public SliceSchedule {
   const fold::CallMasses* masses_ = nullptr;  // filled by the walks
   size_t mark_ = 0;                           // end of the memory that lives as long as the call
   std::optional<fold::CallFolds<Types>> folds_;
-  std::optional<ForwardBuffers<Types>> forward_;
+  std::optional<TileWalk<Types>> walk_;
   GradientWay<Types>* last_ = nullptr;  // whose make() was called last
   bool walked_ = false;
 };

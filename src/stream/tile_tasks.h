@@ -48,13 +48,13 @@ class TileTasks {
   using Gradient = typename Types::Gradient;
 
   TileTasks(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
-            const ActiveBlocks& active, bool logits_stay, ranks::BatchSums* sums = nullptr)
+            const ActiveBlocks& active, ranks::BatchSums* sums = nullptr)
       : pass_(pass),
         grid_(pass.run.grid),
         buffers_(buffers),
         sinks_(sinks),
         active_(active),
-        logits_stay_(logits_stay),
+        logits_stay_(pass.run.logits_stay()),
         batch_sums_(sums) {}
 
   void run() {
@@ -299,31 +299,8 @@ class TileTasks {
           }
         }
       }
-      for (size_t s = 0; s < dependences.chains.size(); ++s) {
-        sink::Sink<Sum>* const sink = dependences.chains[s].sink;
-        if (!sink->finishes_tiles()) continue;
-        [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
-        [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
-        if (sink->tiles_apart() == 0) {
-#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h])
-          error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
-          continue;
-        }
-#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : dependences.finished, head_part[0])
-        error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
-      }
-      if (!batch_sums_) continue;
-      for (size_t s = 0; s < dependences.chains.size(); ++s) {
-        if (!dependences.chains[s].sums_tiles()) continue;
-        [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
-        [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
-        std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
-        // Depends on the tile's last row block, so that this task does not fall behind for long.
-        [[maybe_unused]] char* done =
-            &dependences.ahead[(ahead + dependences.ahead.size() - 1) % dependences.ahead.size()];
-#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])
-        unfinished->fetch_sub(1, std::memory_order_release);
-      }
+      submit_ends(dependences, j, &dependences.ahead[(ahead + dependences.ahead.size() - 1) % dependences.ahead.size()],
+                  error);
     }
     // Waits for the remaining tiles one by one, so that finished sums are sent while others are computed.
     for (size_t left = batch_sums_ ? dependences.ahead.size() : 0; left > 0; --left) {
@@ -335,6 +312,30 @@ class TileTasks {
       tell_of_final_tiles(dependences, error, final_tiles);
     }
 #pragma omp taskwait
+  }
+
+  // Submits the tasks that follow the last part of vocabulary tile j, whose tasks end at `done`.
+  void submit_ends(Dependences& dependences, int64_t j, [[maybe_unused]] char* done, core::FirstError* error) {
+    for (size_t s = 0; s < dependences.chains.size(); ++s) {
+      const Chains& chains = dependences.chains[s];
+      sink::Sink<Sum>* const sink = chains.sink;
+      [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
+      [[maybe_unused]] const int splits = static_cast<int>(chains.splits);
+      if (sink->finishes_tiles()) {
+        // Tiles that are apart go to a callback in order, which may overwrite the part of the head. Others name
+        // their chain again.
+        const bool apart = sink->tiles_apart() > 0;
+        [[maybe_unused]] char* const order = apart ? &dependences.finished : chain;
+        [[maybe_unused]] char* const head = apart ? &dependences.entries[static_cast<size_t>(j)] : chain;
+#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : order[0], head[0])
+        error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
+      }
+      if (!batch_sums_ || !chains.sums_tiles()) continue;
+      std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
+// Depends on the tile's last row block, so that this task does not fall behind for long.
+#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])
+      unfinished->fetch_sub(1, std::memory_order_release);
+    }
   }
 
   // Returns the address that the sums over a tile's rows wait for.
