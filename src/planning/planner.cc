@@ -98,12 +98,11 @@ class Planner {
 
   // Returns the plan for tiles within the cap.
   RunPlan make() const {
-    if (!work_.backward) return without_gradients();
-    if (!takes_expected_rows()) return with_tiles_of_gradients();
+    const auto with_tiles = [&] { return work_.backward ? with_gradients() : without_gradients(); };
+    if (!takes_expected_rows()) return with_tiles();
     RunPlan expected = tiled(PlanKind::kExpectedRow, rows());
-    if (fits(expected) || (work_.forward && wanted_ == PlanKind::kExpectedRow)) return expected;
-    RunPlan other = with_tiles_of_gradients();
-    return fits(other) ? other : smaller(expected, other);
+    if (work_.forward && work_.backward && wanted_ == PlanKind::kExpectedRow) return expected;
+    return or_else(std::move(expected), with_tiles);
   }
 
   // Returns whether to compute d_hidden from expected rows, if the budget allows it. With gradients of the
@@ -113,31 +112,30 @@ class Planner {
     return work_.expected_rows && (pays || wanted_ == PlanKind::kExpectedRow);
   }
 
-  // Returns the plan that computes d_hidden, if requested, from tiles of gradients.
-  RunPlan with_tiles_of_gradients() const {
+  static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
+    return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
+  }
+  // Returns `run` if it fits, else other() if that fits, else the smaller of the two.
+  template <class Other>
+  RunPlan or_else(RunPlan run, const Other& other) const {
+    if (fits(run)) return run;
+    RunPlan second = other();
+    return fits(second) ? second : smaller(run, second);
+  }
+
+  // Returns the plan that computes all gradients from tiles of them.
+  RunPlan with_gradients() const {
     if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
-  static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
-    return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
-  }
-
   // With two heads there are two walks: one pass stores their logits in between, if that pays.
   RunPlan without_gradients() const {
-    if (work_.expected_rows) return or_forward_only(tiled(PlanKind::kExpectedRow, rows()));
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
     RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
-    if (asked || keeping_pays(cutter_.source(), outputs_, 1, one)) return or_forward_only(std::move(one));
-    return forward_only();
-  }
-
-  // Returns `run` if it fits, else forward_only() if that fits, else the smaller of the two.
-  RunPlan or_forward_only(RunPlan run) const {
-    if (fits(run)) return run;
-    RunPlan other = forward_only();
-    return fits(other) ? other : smaller(run, other);
+    if (!asked && !keeping_pays(cutter_.source(), outputs_, 1, one)) return forward_only();
+    return or_else(std::move(one), [&] { return forward_only(); });
   }
 
   // Returns the plan with all rows in one chunk. If the lists of the largest logits do not fit, halves the
