@@ -8,7 +8,6 @@
 #include "core/arena.h"
 #include "core/integers.h"
 #include "core/store.h"
-#include "kernels/row_kernels.h"
 #include "logitless/context.h"
 #include "sink/sink.h"
 #include "source/source.h"

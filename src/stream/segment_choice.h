@@ -117,6 +117,14 @@ class SegmentChoice {
     return bits >> 21;
   }
 
+  // Calls use(i) for each row i of rows_, with a team.
+  template <class Use>
+  void each_row(const Use& use) const {
+    core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) use(static_cast<size_t>(i));
+    });
+  }
+
   // Sums the cross weights of each segment: those of `row`, which without per-row weights are the same for all
   // rows.
   void sum_cross(int64_t row, core::Array<double>& sums) const {
@@ -138,15 +146,10 @@ class SegmentChoice {
     const bool own_cross = summands_.cross && pass_.problem.cross.rows;
     core::Array<double> shared_cross;
     if (summands_.cross && !own_cross) sum_cross(0, shared_cross);
-    const auto rows = static_cast<int64_t>(rows_.size());
-    core::parallel_for(pass_.run.plan.threads, core::div_up(rows, 64), [&](int64_t group) {
-      core::Array<double> cross_of_row;
-      for (int64_t i = group * 64; i < std::min(rows, (group + 1) * 64); ++i) {
-        if (own_cross && of_cross(static_cast<size_t>(i)) > 0) {
-          sum_cross(rows_[static_cast<size_t>(i)], cross_of_row);
-        }
-        weigh_row(static_cast<size_t>(i), own_cross ? cross_of_row : shared_cross);
-      }
+    each_row([&](size_t i) {
+      core::Array<double> own;
+      if (own_cross && of_cross(i) > 0) sum_cross(rows_[i], own);
+      weigh_row(i, own_cross ? own : shared_cross);
     });
   }
 
@@ -194,16 +197,14 @@ class SegmentChoice {
   // Returns the expected share of the pairs that θ keeps.
   double share_at(double theta) const {
     core::Array<double> of_rows(rows_.size());
-    core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        const float* masses = masses_.row(places_[i]);
-        double taken = 0;
-        for (int64_t s = 0; s < masses_.segments(); ++s) {
-          const float weight = weight_of(masses[s], theta);
-          taken += weight == 0 ? 0 : 1 / static_cast<double>(weight);
-        }
-        of_rows[i] = taken;
+    each_row([&](size_t i) {
+      const float* masses = masses_.row(places_[i]);
+      double taken = 0;
+      for (int64_t s = 0; s < masses_.segments(); ++s) {
+        const float weight = weight_of(masses[s], theta);
+        taken += weight == 0 ? 0 : 1 / static_cast<double>(weight);
       }
+      of_rows[i] = taken;
     });
     const double pairs = static_cast<double>(rows_.size()) * static_cast<double>(masses_.segments());
     return std::accumulate(of_rows.begin(), of_rows.end(), 0.0) / pairs;
@@ -211,61 +212,61 @@ class SegmentChoice {
 
   // Replaces the masses by the weights of the drawn pairs, 0 for the others.
   void draw(double theta) {
-    core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        float* const masses = masses_.row(places_[i]);
-        const uint64_t bits =
-            drawing_bits(static_cast<uint64_t>(pass_.outputs.backward.seed), 0, pass_.problem.first_entry, rows_[i]);
-        stream::draw(
-            masses_.segments(), theta, bits, [&](int64_t s) { return std::exchange(masses[s], 0.0F); },
-            [&](int64_t s, float weight) {
-              masses[s] = weight;
-              ++kept_[i];
-            });
-      }
+    each_row([&](size_t i) {
+      float* const masses = masses_.row(places_[i]);
+      const uint64_t bits =
+          drawing_bits(static_cast<uint64_t>(pass_.outputs.backward.seed), 0, pass_.problem.first_entry, rows_[i]);
+      stream::draw(
+          masses_.segments(), theta, bits, [&](int64_t s) { return std::exchange(masses[s], 0.0F); },
+          [&](int64_t s, float weight) {
+            masses[s] = weight;
+            ++kept_[i];
+          });
     });
   }
 
   // Replaces the masses by 1 for kept pairs and 0 for the smallest ones. Returns the dropped mass of each row.
   core::Array<double> certify() {
     core::Array<double> dropped(rows_.size());
-    core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
-      std::array<double, kBuckets> buckets;
-      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-        const double most = pass_.outputs.backward.tolerance * scales_[i] / unit_;
-        float* const masses = masses_.row(places_[i]);
-        buckets.fill(0);
-        for (int64_t s = 0; s < masses_.segments(); ++s) {
-          if (masses[s] >= 0) buckets[bucket_of(masses[s])] += static_cast<double>(masses[s]);
-        }
-        size_t first_kept = 0;
-        while (first_kept < kBuckets && dropped[i] + buckets[first_kept] <= most) {
-          dropped[i] += buckets[first_kept++];
-        }
-        for (int64_t s = 0; s < masses_.segments(); ++s) {
-          const bool keep = !(masses[s] >= 0) || bucket_of(masses[s]) >= first_kept;
-          masses[s] = keep ? 1.0F : 0.0F;
-          kept_[i] += keep;
-        }
+    each_row([&](size_t i) {
+      std::array<double, kBuckets> buckets = {};
+      const double most = pass_.outputs.backward.tolerance * scales_[i] / unit_;
+      float* const masses = masses_.row(places_[i]);
+      for (int64_t s = 0; s < masses_.segments(); ++s) {
+        if (masses[s] >= 0) buckets[bucket_of(masses[s])] += static_cast<double>(masses[s]);
+      }
+      size_t first_kept = 0;
+      while (first_kept < kBuckets && dropped[i] + buckets[first_kept] <= most) {
+        dropped[i] += buckets[first_kept++];
+      }
+      for (int64_t s = 0; s < masses_.segments(); ++s) {
+        const bool keep = !(masses[s] >= 0) || bucket_of(masses[s]) >= first_kept;
+        masses[s] = keep ? 1.0F : 0.0F;
+        kept_[i] += keep;
       }
     });
     return dropped;
   }
 
+  // Calls use(|w_v|²) for the rows [begin, end) of a head.
+  template <class Use>
+  void each_square(const source::Head& head, int64_t begin, int64_t end, const Use& use) const {
+    const int64_t h = head.components();
+    core::Array<double> stored(static_cast<size_t>(h));  // of any type
+    core::Array<Sum> wide(static_cast<size_t>(h));
+    for (int64_t v = begin; v < end; ++v) {
+      head.copy_entry(*pass_.context.kernels, v, stored.data());
+      use(core::sum_of_squares(pass_.context.kernels->values(stored.data(), head.dtype(), h, wide.data()), h));
+    }
+  }
+
   // Returns the largest norm of a row of a head.
   double longest_entry(const source::Head& head) const {
-    const int64_t h = head.components(), groups = masses_.segments();
-    core::Array<double> longest(static_cast<size_t>(groups));
-    core::parallel_for(pass_.run.plan.threads, groups, [&](int64_t group) {
-      core::Array<double> stored(static_cast<size_t>(h));  // of any type
-      core::Array<Sum> wide(static_cast<size_t>(h));
-      const int64_t end = std::min(pass_.run.grid.vocab_size, (group + 1) * kernels::kSegment);
-      for (int64_t v = group * kernels::kSegment; v < end; ++v) {
-        head.copy_entry(*pass_.context.kernels, v, stored.data());
-        const Sum* values = pass_.context.kernels->values(stored.data(), head.dtype(), h, wide.data());
-        double& most = longest[static_cast<size_t>(group)];
-        most = std::max(most, core::sum_of_squares(values, h));
-      }
+    core::Array<double> longest(static_cast<size_t>(masses_.segments()));
+    core::parallel_for(pass_.run.plan.threads, masses_.segments(), [&](int64_t s) {
+      const int64_t end = std::min(pass_.run.grid.vocab_size, (s + 1) * kernels::kSegment);
+      double& most = longest[static_cast<size_t>(s)];
+      each_square(head, s * kernels::kSegment, end, [&](double square) { most = std::max(most, square); });
     });
     return std::sqrt(*std::max_element(longest.begin(), longest.end()));
   }
@@ -277,15 +278,9 @@ class SegmentChoice {
     const double of_weight = longest_entry(products.front().head);
     const LoraMatrices& lora = pass_.problem.head.lora;
     if (!lora.given() || lora.has_states()) return of_weight;
-    const source::Head a = source::Head(HeadMatrices(lora.a));
-    core::Array<double> stored(static_cast<size_t>(a.components()));  // of any type
-    core::Array<Sum> wide(static_cast<size_t>(a.components()));
+    const source::Head a{HeadMatrices(lora.a)};
     double squares = 0;
-    for (int64_t k = 0; k < a.entries(); ++k) {
-      a.copy_entry(*pass_.context.kernels, k, stored.data());
-      const Sum* values = pass_.context.kernels->values(stored.data(), a.dtype(), a.components(), wide.data());
-      squares += core::sum_of_squares(values, a.components());
-    }
+    each_square(a, 0, a.entries(), [&](double square) { squares += square; });
     return of_weight + std::abs(lora.scale) * longest_entry(products[1].head) * std::sqrt(squares);
   }
 

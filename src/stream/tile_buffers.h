@@ -11,8 +11,6 @@
 #include "core/arena.h"
 #include "core/store.h"
 #include "fold/folds.h"
-#include "gemm/gemm.h"
-#include "kernels/row_kernels.h"
 #include "sink/sink.h"
 #include "source/packed_states.h"
 #include "source/source.h"
