@@ -131,7 +131,7 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool 
   set_splits(measure_chunks(run), tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
   if (run.expected_rows()) run.grid.stretches = 1;
   run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
-  run.scatter = run.gather || !stands_in_blocks(run.blocks);
+  run.scatter = run.gather || !each_in_one_piece(run.blocks);
   // Sums of expected rows are rescaled while they are computed, so they cannot be accumulated into the output.
   const bool sums_apart = approximates || (run.expected_rows() && work_.forward);
   run.hidden_apart = narrow_hidden() || (sums_apart && wants_sums_apart());
@@ -154,7 +154,7 @@ int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) c
   const bool whole_groups = in_chunks && groups_.coupled();
   RowChunks chunks;
   if (whole_groups) {
-    chunks = pack_groups(rows_, groups_, chunk_rows);
+    chunks = pack_groups(groups_, chunk_rows);
     chunk_rows = chunks.largest;
   }
   const TileUse use = !work_.backward && !run.expected_rows() ? TileUse::kStatistics
@@ -190,7 +190,7 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
 }
 
 // Returns whether every block lies within one evenly spaced piece of d_hidden.
-bool Cutter::stands_in_blocks(const RowBlocks& blocks) const {
+bool Cutter::each_in_one_piece(const RowBlocks& blocks) const {
   if (!work_.backward || !outputs_.wants_d_hidden()) return true;
   const RowBreaks breaks = source::breaks_of(problem::d_hidden_rows(problem_, outputs_));
   return std::all_of(blocks.blocks.begin(), blocks.blocks.end(), [&](const RowBlock& block) {

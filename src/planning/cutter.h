@@ -49,7 +49,7 @@ class Cutter {
  private:
   int64_t cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) const;
   bool narrow_hidden() const;
-  bool stands_in_blocks(const RowBlocks& blocks) const;
+  bool each_in_one_piece(const RowBlocks& blocks) const;
 
   const detail::ContextState& context_;
   const HiddenProblem& problem_;

@@ -28,7 +28,7 @@ constexpr int64_t kMeanParts = 16;
 /// The buffers for computing gradients of states: hidden states, followed by a LoRA's states,
 /// Source::width() components in total.
 template <class Sum>
-struct SettleBuffers {
+struct StatesBuffers {
   struct PerThread {
     double* total = nullptr;      // [width]
     Sum* sums = nullptr;          // [width]: total in the type of the sums
@@ -44,7 +44,7 @@ struct SettleBuffers {
   std::optional<sink::BehindLora<Sum>> behind;
 
   template <class Types>
-  SettleBuffers(core::Arena& arena, const Pass<Types>& pass) : threads(static_cast<size_t>(pass.run.plan.threads)) {
+  StatesBuffers(core::Arena& arena, const Pass<Types>& pass) : threads(static_cast<size_t>(pass.run.plan.threads)) {
     const HiddenProblem& problem = pass.problem;
     const int64_t most = widest_states(pass.source), width = pass.source.width();
     for (PerThread& thread : threads) {
@@ -128,7 +128,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
   bool make(int64_t, const TokenStats& stats, const TokenGrads& grads) override {
     const problem::HiddenProblem& problem = pass_.problem;
     const int threads = pass_.run.plan.threads;
-    SettleBuffers<Sum>& buffers = *buffers_;
+    StatesBuffers<Sum>& buffers = *buffers_;
     if (stats::gradient_summands(grads).cross) make_mean();
     core::Array<bool> has_gradient(static_cast<size_t>(problem.tokens), false);
     core::Array<int64_t> rows, places;
@@ -142,7 +142,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
     }
     core::parallel_for(threads, static_cast<int64_t>(rows.size()), [&](int64_t i) {
       Sum* const lora_states = buffers.behind ? buffers.lora_states + i * problem.head.lora.rank() : nullptr;
-      settle(places[static_cast<size_t>(i)], stats, grads, lora_states);
+      make_row(places[static_cast<size_t>(i)], stats, grads, lora_states);
     });
     if (buffers.behind) {
       buffers.behind->add(rows, buffers.lora_states, nullptr, threads);
@@ -158,7 +158,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
   }
 
  private:
-  using PerThread = typename SettleBuffers<Sum>::PerThread;
+  using PerThread = typename StatesBuffers<Sum>::PerThread;
 
   std::span<const source::Product> products() const { return pass_.source.differentiated(); }
   int64_t width() const { return pass_.source.width(); }
@@ -227,7 +227,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
   }
 
   // Computes a row's gradients of states from its sums.
-  void settle(int64_t place, const TokenStats& stats, const TokenGrads& grads, Sum* lora_states) const {
+  void make_row(int64_t place, const TokenStats& stats, const TokenGrads& grads, Sum* lora_states) const {
     const problem::HiddenProblem& problem = pass_.problem;
     const kernels::RowKernels& kernels = *pass_.context.kernels;
     const int64_t row = order()[static_cast<size_t>(place)], h = problem.hidden_size;
@@ -252,7 +252,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
       for (int64_t c = 0; c < width(); ++c) mine.total[c] += g.cross_scale * buffers_->mean[c];
     }
     const LoraMatrices& lora = problem.head.lora;
-    if (lora.given() && !lora.has_states()) settle_behind_lora(mine, lora_states);
+    if (lora.given() && !lora.has_states()) add_lora(mine, lora_states);
     for (int64_t c = 0; c < width(); ++c) mine.sums[c] = static_cast<Sum>(mine.total[c]);
     const problem::Rows<Matrix> out = problem::d_hidden_rows(problem, pass_.outputs);
     sink::store_sums(kernels, mine.sums, h, pass_.outputs.d_hidden_mode, out.place(row).data, out.dtype);
@@ -264,7 +264,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
 
   // Adds scale · dU a to a row's d_hidden, for the row's dU; stores scale · dU in `lora_states` unless that is
   // null.
-  void settle_behind_lora(const PerThread& mine, Sum* lora_states) const {
+  void add_lora(const PerThread& mine, Sum* lora_states) const {
     const LoraMatrices& lora = pass_.problem.head.lora;
     const source::Head a{HeadMatrices(lora.a)};
     const double* const d_states = mine.total + pass_.problem.hidden_size;
@@ -279,12 +279,10 @@ class ExpectedRowWay final : public GradientWay<Types> {
   const Pass<Types>& pass_;
   std::optional<ExpectedSums<Types>> sums_;  // set if this call computes the sums
   std::optional<ExpectedBuffers<Types>> walk_;
-  std::optional<SettleBuffers<Sum>> buffers_;
+  std::optional<StatesBuffers<Sum>> buffers_;
 };
 
-}  // namespace
-
-void ExpectedRowGradients::ask(const CallOnHidden& call, planning::Work& work) {
+void ask(const CallOnHidden& call, planning::Work& work) {
   const PlanKind plan = call.options.plan;
   if (call.problem.over_picks || (plan != PlanKind::kAuto && plan != PlanKind::kExpectedRow)) return;
   const std::string_view why = work.backward && !call.outputs.wants_d_hidden()
@@ -293,17 +291,19 @@ void ExpectedRowGradients::ask(const CallOnHidden& call, planning::Work& work) {
   const bool whole = work.forward && work.backward, required = whole && plan == PlanKind::kExpectedRow;
   if (required && !why.empty()) core::fail("plan = expected_row cannot run: ", why);
   // The halves of a call hand them on, and the forward half computes them only on request.
-  const bool handed_on = call.keeps_expected_rows && !call.shared.cut;
-  const bool offered = whole || (handed_on && (!work.forward || plan == PlanKind::kExpectedRow));
+  const bool is_half = call.keeps_expected_rows && !call.shared.cut;
+  const bool offered = whole || (is_half && (!work.forward || plan == PlanKind::kExpectedRow));
   work.expected_rows = why.empty() && offered;
 }
 
 template <class Types>
-WayOfRun<Types> ExpectedRowGradients::of(const Pass<Types>& pass) {
+WayOfRun<Types> make_way(const Pass<Types>& pass) {
   return pass.run.expected_rows() ? core::make_shared<ExpectedRowWay<Types>>(pass) : nullptr;
 }
-template WayOfRun<kernels::FloatTiles> ExpectedRowGradients::of(const Pass<kernels::FloatTiles>&);
-template WayOfRun<kernels::DoubleTiles> ExpectedRowGradients::of(const Pass<kernels::DoubleTiles>&);
-template WayOfRun<kernels::BFloat16Tiles> ExpectedRowGradients::of(const Pass<kernels::BFloat16Tiles>&);
+
+}  // namespace
+
+const WayKind kExpectedRowGradients = {
+    ask, {make_way<kernels::FloatTiles>, make_way<kernels::DoubleTiles>, make_way<kernels::BFloat16Tiles>}};
 
 }  // namespace logitless::stream

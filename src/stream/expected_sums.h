@@ -70,7 +70,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
   void make_tile(int64_t j, int64_t b, int64_t slot) const { this->make_logits(j, b, slot); }
 
   // Folds the tile into the statistics of its rows, and replaces it by terms relative to their maxima so far.
-  void settle_tile(int64_t j, int64_t b, int64_t slot) const {
+  void fold_tile(int64_t j, int64_t b, int64_t slot) const {
     const planning::RowBlock& rows = this->block(b);
     const source::RowBlocks& blocks = this->active_.blocks;
     Logit* const scratch = this->scratch().row;

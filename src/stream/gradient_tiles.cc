@@ -115,17 +115,17 @@ class TileWay final : public GradientWay<Types> {
   bool wrote_any_ = false;
 };
 
-}  // namespace
-
 template <class Types>
-WayOfRun<Types> TileGradients::of(const Pass<Types>& pass) {
+WayOfRun<Types> make_way(const Pass<Types>& pass) {
   if (!pass.run.backward) return nullptr;
   auto way = core::make_shared<TileWay<Types>>(pass);
   if (pass.run.expected_rows() && !way->has_sinks()) return nullptr;
   return way;
 }
-template WayOfRun<kernels::FloatTiles> TileGradients::of(const Pass<kernels::FloatTiles>&);
-template WayOfRun<kernels::DoubleTiles> TileGradients::of(const Pass<kernels::DoubleTiles>&);
-template WayOfRun<kernels::BFloat16Tiles> TileGradients::of(const Pass<kernels::BFloat16Tiles>&);
+
+}  // namespace
+
+const WayKind kTileGradients = {
+    nullptr, {make_way<kernels::FloatTiles>, make_way<kernels::DoubleTiles>, make_way<kernels::BFloat16Tiles>}};
 
 }  // namespace logitless::stream

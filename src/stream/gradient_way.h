@@ -1,8 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The ways of making the gradients of a call on hidden states. The pipeline and the schedules use the
-// interface only: a new way is a class in a file of its own, and one more name in GradientWays.
+// interface only: a new way is a class in a file of its own, and one more name in kGradientWays.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <tuple>
@@ -65,27 +66,20 @@ class GradientWay {
 
 template <class Types>
 using WayOfRun = std::shared_ptr<GradientWay<Types>>;
+template <class Types>
+using MakeWay = WayOfRun<Types> (*)(const Pass<Types>&);
 
-/// Each kind of way has two functions. ask() sets in `work` what the planner must know if the way can take the
-/// call, and throws InvalidInput if the call's options require the way and it cannot run. of() returns the way
-/// for a run, or null if the run does not use it. The pass must outlive the way.
-struct SegmentGradients {
-  static void ask(const CallOnHidden& call, planning::Work& work);
-  template <class Types>
-  static WayOfRun<Types> of(const Pass<Types>& pass);
-};
-struct ExpectedRowGradients {
-  static void ask(const CallOnHidden& call, planning::Work& work);
-  template <class Types>
-  static WayOfRun<Types> of(const Pass<Types>& pass);
-};
-struct TileGradients {
-  static void ask(const CallOnHidden&, planning::Work&) {}  // it takes every call
-  template <class Types>
-  static WayOfRun<Types> of(const Pass<Types>& pass);
+/// A kind of way.
+struct WayKind {
+  /// Sets in `work` what the planner must know if the way can take the call. Throws InvalidInput if the call's
+  /// options require the way and it cannot run. Null: it can take every call.
+  void (*ask)(const CallOnHidden& call, planning::Work& work);
+  /// Returns the way for a run, or null if the run does not use it. The pass must outlive the way.
+  std::tuple<MakeWay<kernels::FloatTiles>, MakeWay<kernels::DoubleTiles>, MakeWay<kernels::BFloat16Tiles>> make;
 };
 
 /// All kinds, in the order in which they are asked and their gradients are computed.
-using GradientWays = std::tuple<SegmentGradients, ExpectedRowGradients, TileGradients>;
+extern const WayKind kSegmentGradients, kExpectedRowGradients, kTileGradients;
+inline constexpr std::array kGradientWays = {&kSegmentGradients, &kExpectedRowGradients, &kTileGradients};
 
 }  // namespace logitless::stream

@@ -2,7 +2,6 @@
 #include "stream/pipeline.h"
 
 #include <algorithm>
-#include <tuple>
 #include <utility>
 
 #include "core/in_order.h"
@@ -22,7 +21,7 @@ namespace {
 
 using ranks::Shared;
 
-// Makes the statistics, token gradients and outputs of one call, chunk by chunk. The columns are made already.
+// Computes the statistics, token gradients and outputs of one call, chunk by chunk. The columns have their sizes.
 void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns) {
   const auto fold = [&](int64_t chunk) { schedule.fold(chunk, columns); };
   // The loss gets the rows of a chunk in order, whatever their order in tiles.
@@ -38,7 +37,7 @@ void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats
     if (wants_gradients) schedule.gradients(chunk, columns.stats, columns.grads);
   };
   if (schedule.chunk_team() > 0) {
-    // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read it.
+    // The loss sees the chunks in order, and each chunk's gradients are computed by the thread that has just read it.
     core::InOrder order(schedule.chunks());
     core::parallel_team(schedule.chunk_team(),
                         [&](core::FirstError& error) { order.run(error, fold, evaluate, make_gradients); });
@@ -62,7 +61,6 @@ struct CallOn {
   const Outputs& outputs;
   const Shared& shared;
 
-  const detail::ContextState& state() const { return detail::state_of(context); }
   bool wants_gradients() const { return shared.wants_gradients(is_wanted(outputs)); }
 };
 using HiddenCall = CallOn<HiddenProblem, GradientMatrices>;
@@ -74,9 +72,11 @@ void ask_ways(const HiddenCall& call, const TokenLoss::GradsFilled& filled, bool
   work.workspace_of = &workspace_of_run;
   const CallOnHidden asked = {call.context.options(), call.problem, call.outputs, call.shared, filled,
                               keeps_expected_rows};
-  std::apply([&](auto... way) { (decltype(way)::ask(asked, work), ...); }, GradientWays());
+  for (const WayKind* kind : kGradientWays) {
+    if (kind->ask) kind->ask(asked, work);
+  }
 }
-// The gradient of finished logits is made in one way.
+// There is one way of computing the gradient of finished logits.
 void ask_ways(const LogitsCall&, const TokenLoss::GradsFilled&, bool, planning::Work&) {}
 
 // Returns what run() has to do.
@@ -90,7 +90,7 @@ planning::Work work_of(const Call& call, const TokenLoss* loss, stats::Returned 
     if (!work.groups.empty()) problem::check_entries("the loss's groups()", work.groups.size(), call.problem);
   }
   if (work.backward && call.shared.cut && !call.shared.cut->gathered.empty()) {
-    // Statistics that other calls have made are merged and not computed: gradients are then a pass of their own.
+    // Statistics of other calls are merged, not computed: gradients are then a pass of their own.
     work.forward = false;
     work.kept_rows = static_cast<int64_t>(call.problem.active().size());
   }
@@ -119,64 +119,48 @@ planning::Work work_of(const Call& call, const TokenStats& stats, const TokenGra
 // A call that is planned and, unless it is only planned, has its schedule.
 struct Planned {
   Plan plan;
-  std::shared_ptr<Schedule> schedule;
+  std::shared_ptr<Schedule> schedule = {};
 };
 
 // Plans a call. With `runs` makes its schedule, without it finds its least workspace.
 Planned plan_work(const HiddenCall& call, const planning::Work& work, bool runs) {
-  const detail::ContextState& state = call.state();
   const auto& [context, problem, outputs, shared] = call;
-  Planned out;
+  const detail::ContextState& state = detail::state_of(context);
+  const int threads = context.threads();
   if (problem.over_picks) {
-    out.plan = planning::set_plan(state, context.threads(), problem, work, outputs);
-    if (runs) {
-      out.schedule = set_schedule(state, problem, outputs, work, out.plan);
-    } else {
-      out.plan.least_workspace_bytes = planning::least_set_workspace(state, problem, work, outputs);
-    }
-  } else if (shared.cut) {
-    const planning::RunPlan run =
-        ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
-    out.plan = ranks::plan_of_rank(*shared.cut, problem, run);
-    if (runs) {
-      out.schedule = sliced_schedule(state, problem, outputs, *shared.cut, run);
-    } else {
-      out.plan.least_workspace_bytes =
-          ranks::least_sliced_workspace(state, context.threads(), *shared.cut, problem, work, outputs);
-    }
-  } else {
-    planning::RunPlan run = planning::choose_plan(state, context.threads(), problem, work, outputs);
-    out.plan = run.plan;
-    if (runs) {
-      out.schedule = tile_schedule(state, problem, outputs, std::move(run));
-    } else {
-      out.plan.least_workspace_bytes = planning::least_workspace(state, context.threads(), problem, work, outputs);
-    }
+    Plan plan = planning::set_plan(state, threads, problem, work, outputs);
+    if (runs) return {plan, set_schedule(state, problem, outputs, work, plan)};
+    plan.least_workspace_bytes = planning::least_set_workspace(state, problem, work, outputs);
+    return {plan};
   }
-  return out;
+  if (shared.cut) {
+    const planning::RunPlan run = ranks::choose_sliced_plan(state, threads, *shared.cut, problem, work, outputs);
+    Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
+    if (runs) return {plan, sliced_schedule(state, problem, outputs, *shared.cut, run)};
+    plan.least_workspace_bytes = ranks::least_sliced_workspace(state, threads, *shared.cut, problem, work, outputs);
+    return {plan};
+  }
+  planning::RunPlan run = planning::choose_plan(state, threads, problem, work, outputs);
+  Plan plan = run.plan;
+  if (runs) return {plan, tile_schedule(state, problem, outputs, std::move(run))};
+  plan.least_workspace_bytes = planning::least_workspace(state, threads, problem, work, outputs);
+  return {plan};
 }
 
 Planned plan_work(const LogitsCall& call, const planning::Work& work, bool runs) {
-  const detail::ContextState& state = call.state();
-  const LogitsProblem& problem = call.problem;
-  Planned out;
+  const auto& [context, problem, outputs, shared] = call;
+  const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
-    out.plan = planning::set_plan(state, call.context.threads(), problem, work);
-    if (runs) {
-      out.schedule = set_logits_schedule(state, problem, call.outputs, out.plan);
-    } else {
-      out.plan.least_workspace_bytes = planning::least_set_workspace(state, problem);
-    }
-  } else {
-    const planning::SweepPlan run = planning::choose_plan(state, call.context.threads(), problem, work);
-    out.plan = run.plan;
-    if (runs) {
-      out.schedule = logits_schedule(state, problem, call.outputs, run);
-    } else {
-      out.plan.least_workspace_bytes = planning::least_workspace(state, problem, work);
-    }
+    Plan plan = planning::set_plan(state, context.threads(), problem, work);
+    if (runs) return {plan, set_logits_schedule(state, problem, outputs, plan)};
+    plan.least_workspace_bytes = planning::least_set_workspace(state, problem);
+    return {plan};
   }
-  return out;
+  const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, work);
+  Plan plan = run.plan;
+  if (runs) return {plan, logits_schedule(state, problem, outputs, run)};
+  plan.least_workspace_bytes = planning::least_workspace(state, problem, work);
+  return {plan};
 }
 
 // Calls make(), which runs all chunks, and sums the gradients of the head over the ranks of a batch.

@@ -84,12 +84,12 @@ class SegmentChoice {
       // Whether a sample is used must not depend on the sample: that would be a bias.
       if (!(theta > 0) || share_at(theta) > kMostKept) return false;
       draw(theta);
-      said_.kept_share = kept_share();
+      report_.kept_share = kept_share();
       return true;
     }
     const core::Array<double> dropped = certify();
-    said_.kept_share = kept_share();
-    if (said_.kept_share > kMostKept) return false;
+    report_.kept_share = kept_share();
+    if (report_.kept_share > kMostKept) return false;
     bound(dropped);
     return true;
   }
@@ -101,7 +101,7 @@ class SegmentChoice {
     return {masses_.row(0), masses_.segments(), static_cast<int64_t>(rows_.size()), masses_.segments(), places_};
   }
   /// Returns a plan with the fields about the choice.
-  const Plan& said() const { return said_; }
+  const Plan& report() const { return report_; }
 
  private:
   // A pair costs about twice as much in a gathered product, so exact gradients are faster if a larger share is
@@ -190,7 +190,7 @@ class SegmentChoice {
     SegmentWave<Types> wave(pass_, buffers_, rows_, summands_);
     const Weighed weighed = {masses_, rows_, places_, unit_};
     const NoiseFound found = Pilot<Types>(pass_, weighed, wave, buffers_).find();
-    said_.noise_estimate = found.noise;
+    report_.noise_estimate = found.noise;
     return found.theta;
   }
 
@@ -299,8 +299,8 @@ class SegmentChoice {
       squares += dropped[i] * dropped[i];
       sum += dropped[i] * std::sqrt(core::sum_of_squares(values, h));
     }
-    said_.d_hidden_bound = squares > 0 ? std::sqrt(squares) * bound_of_entries() * unit_ : 0;
-    said_.d_weight_bound = sum * unit_;
+    report_.d_hidden_bound = squares > 0 ? std::sqrt(squares) * bound_of_entries() * unit_ : 0;
+    report_.d_weight_bound = sum * unit_;
   }
 
   const Pass<Types>& pass_;
@@ -315,7 +315,7 @@ class SegmentChoice {
   core::Array<double> scales_;   // of rows_: the sum of the absolute factors of their distributions
   core::Array<int32_t> kept_;    // number of kept segments per row
   double unit_ = 1;              // the mean of the scales
-  Plan said_;
+  Plan report_;
 };
 
 }  // namespace logitless::stream

@@ -49,7 +49,7 @@ class SegmentWay final : public GradientWay<Types> {
   bool make(int64_t, const TokenStats& stats, const TokenGrads& grads) override {
     SegmentChoice<Types> choice(pass_, masses_, *buffers_, stats, grads);
     if (!choice.choose()) return false;
-    said_ = choice.said();
+    report_ = choice.report();
     const std::span<const int64_t> rows = choice.rows();
     const int threads = pass_.run.plan.threads;
     clear_states(rows);
@@ -69,10 +69,10 @@ class SegmentWay final : public GradientWay<Types> {
   }
 
   void report(Plan& plan) const override {
-    plan.kept_share = said_.kept_share;
-    plan.noise_estimate = said_.noise_estimate;
-    plan.d_hidden_bound = said_.d_hidden_bound;
-    plan.d_weight_bound = said_.d_weight_bound;
+    plan.kept_share = report_.kept_share;
+    plan.noise_estimate = report_.noise_estimate;
+    plan.d_hidden_bound = report_.d_hidden_bound;
+    plan.d_weight_bound = report_.d_weight_bound;
   }
 
  private:
@@ -115,12 +115,10 @@ class SegmentWay final : public GradientWay<Types> {
   fold::CallMasses masses_;
   const sink::CallSinks<Sum> sinks_;
   std::optional<SegmentBuffers<Types>> buffers_;
-  Plan said_;
+  Plan report_;
 };
 
-}  // namespace
-
-void SegmentGradients::ask(const CallOnHidden& call, planning::Work& work) {
+void ask(const CallOnHidden& call, planning::Work& work) {
   const BackwardOptions& options = call.outputs.backward;
   if (!work.backward || options.mode == BackwardMode::kExact) return;
   const auto refuse = [&](const auto&... why) {
@@ -143,11 +141,13 @@ void SegmentGradients::ask(const CallOnHidden& call, planning::Work& work) {
 }
 
 template <class Types>
-WayOfRun<Types> SegmentGradients::of(const Pass<Types>& pass) {
+WayOfRun<Types> make_way(const Pass<Types>& pass) {
   return pass.run.approximates ? core::make_shared<SegmentWay<Types>>(pass) : nullptr;
 }
-template WayOfRun<kernels::FloatTiles> SegmentGradients::of(const Pass<kernels::FloatTiles>&);
-template WayOfRun<kernels::DoubleTiles> SegmentGradients::of(const Pass<kernels::DoubleTiles>&);
-template WayOfRun<kernels::BFloat16Tiles> SegmentGradients::of(const Pass<kernels::BFloat16Tiles>&);
+
+}  // namespace
+
+const WayKind kSegmentGradients = {
+    ask, {make_way<kernels::FloatTiles>, make_way<kernels::DoubleTiles>, make_way<kernels::BFloat16Tiles>}};
 
 }  // namespace logitless::stream

@@ -116,10 +116,12 @@ class TileSchedule final : public SliceSchedule {
   }
 
  private:
-  using Ways = std::array<WayOfRun<Types>, std::tuple_size_v<GradientWays>>;
+  using Ways = std::array<WayOfRun<Types>, kGradientWays.size()>;
 
   static Ways ways_of(const Pass<Types>& pass) {
-    return std::apply([&](auto... kind) { return Ways{decltype(kind)::of(pass)...}; }, GradientWays());
+    Ways out;
+    for (size_t w = 0; w < out.size(); ++w) out[w] = std::get<MakeWay<Types>>(kGradientWays[w]->make)(pass);
+    return out;
   }
   template <class Visit>
   void each_way(const Visit& visit) const {

@@ -35,9 +35,9 @@ inline constexpr int64_t kMostTilesAhead = 16;
 
 /// The tasks of one pass over the tiles of some row blocks. The derived class Steps defines the tasks:
 ///
-///     kInOrder                   whether there is a settle_tile()
+///     kInOrder                   whether there is a fold_tile()
 ///     make_tile(j, b, slot)      computes the gradients of vocabulary tile j for row block b
-///     settle_tile(j, b, slot)    does the work that must be in vocabulary order
+///     fold_tile(j, b, slot)    does the work that must be in vocabulary order
 ///     first(sink, j, b)          returns whether a sink has had no part before for these sums
 ///     part_of(j, b, slot)        returns the part for the sinks
 template <class Types, class Steps>
@@ -201,7 +201,7 @@ class TileTasks {
     core::Array<char> follow;                  // [tiles]: sums over rows may continue
     std::optional<size_t> leader;              // in chains: the first sums over the vocabulary
     core::Array<std::atomic<int>> unfinished;  // [vocabulary tiles]: sinks that still sum a tile
-    core::Array<char> settled;                 // [row blocks]: settle_tile() is done, in vocabulary order
+    core::Array<char> folded;                  // [row blocks]: fold_tile() is done, in vocabulary order
     char finished = 0;                         // tiles of sums are passed on one at a time, in order
 
     explicit Dependences(const TileTasks& tasks)
@@ -222,7 +222,7 @@ class TileTasks {
       }
       chain_places.resize(static_cast<size_t>(places));
       entries.resize(static_cast<size_t>(grid.vocab_tiles()));
-      if constexpr (Steps::kInOrder) settled.resize(static_cast<size_t>(row_blocks));
+      if constexpr (Steps::kInOrder) folded.resize(static_cast<size_t>(row_blocks));
       const int64_t tiles_ahead = std::clamp<int64_t>(kVocabTilesAhead * row_blocks, 1, kMostTilesAhead);
       ahead.resize(static_cast<size_t>(tiles_ahead * tasks.pass_.run.plan.threads));
       if (kVocabTilesBehind * row_blocks < static_cast<int64_t>(ahead.size())) lead();
@@ -282,9 +282,9 @@ class TileTasks {
 #pragma omp task depend(inout : made[0]) depend(in : head_part[0], done[0])
         error->guard([&] { steps().make_tile(j, b, slot); });
         if constexpr (Steps::kInOrder) {
-          [[maybe_unused]] char* settled = &dependences.settled[static_cast<size_t>(b)];
-#pragma omp task depend(inout : made[0], settled[0]) depend(in : done[0])
-          error->guard([&] { steps().settle_tile(j, b, slot); });
+          [[maybe_unused]] char* folded = &dependences.folded[static_cast<size_t>(b)];
+#pragma omp task depend(inout : made[0], folded[0]) depend(in : done[0])
+          error->guard([&] { steps().fold_tile(j, b, slot); });
         }
         [[maybe_unused]] char* const followed = followed_sums(dependences, j, b, done);
         for (size_t s = 0; s < dependences.chains.size(); ++s) {
