@@ -30,6 +30,8 @@ class Arena {
   }
   void* take_bytes(size_t bytes);
 
+  bool measures() const { return measuring_; }
+
   /// Everything taken after mark() is free again after rewind(mark).
   size_t mark() const { return used_; }
   void rewind(size_t mark) { used_ = mark; }

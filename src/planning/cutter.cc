@@ -6,8 +6,6 @@
 #include "core/checks.h"
 #include "core/integers.h"
 #include "gemm/few_rows.h"
-#include "planning/arithmetic.h"
-#include "planning/buffers.h"
 #include "sink/weight_sink.h"
 #include "source/packed_states.h"
 #include "stats/tile_kernels.h"
@@ -42,6 +40,53 @@ void cut_chunks(const RowChunks& chunks, const RowBreaks& breaks, RunPlan& run) 
   }
 }
 
+// Estimates the memory that the backend itself allocates for one thread's logits of these sizes and for their
+// gradient products.
+size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
+  const auto bytes = [&](const source::ProductShape& p) { return gemm.packing_bytes(p.m, p.n, p.k, p.a, p.b); };
+  return std::max(source.most_of_logits(sizes.rows, sizes.entries, bytes),
+                  source.most_of_gradients(sizes, gradient, bytes));
+}
+
+// Sets the tile rows of the largest chunk, and returns the most blocks of a chunk.
+int64_t measure_chunks(RunPlan& run) {
+  int64_t row_blocks = 0;
+  for (int64_t c = 0; c < run.chunk_count(); ++c) {
+    const std::span<const RowBlock> chunk = run.blocks_of(c);
+    if (chunk.empty()) continue;
+    row_blocks = std::max(row_blocks, static_cast<int64_t>(chunk.size()));
+    const int64_t tile_rows = chunk.back().tile_begin + chunk.back().tile_rows - chunk.front().tile_begin;
+    run.chunk_tile_rows = std::max(run.chunk_tile_rows, tile_rows);
+  }
+  return row_blocks;
+}
+
+// Returns the number of bfloat16 terms of the gradients of logits, or 0 if they have the logits' type. Depends on
+// the operands, the backend and ContextOptions::gradient_precision.
+int gradient_terms(const detail::ContextState& context, const Source& source) {
+  const DType hidden = source.states_type(), weight = source.head_type();
+  // If the backend widens bfloat16, narrow gradients would lose digits and save nothing.
+  if (hidden != DType::kBFloat16 || weight != DType::kBFloat16 || !context.gemm->reads(hidden, weight)) return 0;
+  switch (context.options.gradient_precision) {
+    case GradientPrecision::kNative:
+      return 1;
+    case GradientPrecision::kSplit:
+      return 2;
+    case GradientPrecision::kFloat32:
+      break;
+  }
+  return 0;
+}
+
+// Fills the plan's fields about its products; `terms` is gradient_terms().
+void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, Plan& plan) {
+  plan.gemm_library = gemm.library_of(source.states_type(), source.head_type());
+  plan.gradient_dtype = core::sums_in_double(source.states_type()) ? DType::kFloat64
+                        : terms > 0                                ? DType::kBFloat16
+                                                                   : DType::kFloat32;
+  plan.gradient_terms = std::max(1, terms);
+}
+
 // Returns the rows to cut.
 std::span<const int64_t> rows_of(const HiddenProblem& problem, const Work& work) {
   if (!work.forward && work.kept_rows == 0) return {};
@@ -71,62 +116,26 @@ bool Cutter::narrow_hidden() const {
          });
 }
 
-RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const {
+RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool approximates) const {
   RunPlan run;
+  run.plan.kind = kind;
   run.gemm = &gemm_;
-  const bool whole_groups = kind == PlanKind::kOnePass && groups_.coupled() && chunk_rows < rows();
-  RowChunks chunks;
-  if (whole_groups) {
-    chunks = pack_groups(rows_, groups_, chunk_rows);
-    chunk_rows = chunks.largest;
-  }
-  const bool expected = kind == PlanKind::kExpectedRow;
-  const TileUse use = !work_.backward && !expected ? TileUse::kStatistics
-                      : kind == PlanKind::kOnePass ? TileUse::kKept
-                                                   : TileUse::kGradients;
-  set_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows(), run.grid);
-  run.chooses_segments = work_.chooses_segments && kind == PlanKind::kTwoPass;
-  if (run.chooses_segments) widen_to_segments(run.grid);
-  if (kind == PlanKind::kOnePass && chunk_rows < rows()) {
-    const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
-    const int64_t step = source::block_step(any_row_rule(gemm_, source_));
-    run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
-    if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
-  }
-  set_row_rule(gemm_, source_, work_.slices, run.grid);
-  if (whole_groups) {
-    cut_chunks(chunks, source_.breaks(), run);
-  } else {
-    run.blocks = make_row_blocks(rows_, run.grid.row_tile, run.grid.row_rule, source_.breaks());
-    cut_chunks(chunk_rows, run);
-  }
-  int64_t row_blocks = 0;
-  for (size_t c = 0; c + 1 < run.chunks.size(); ++c) {
-    const auto chunk = std::span(run.blocks.blocks).subspan(run.chunks[c], run.chunks[c + 1] - run.chunks[c]);
-    if (chunk.empty()) continue;
-    row_blocks = std::max(row_blocks, static_cast<int64_t>(chunk.size()));
-    const int64_t tile_rows = chunk.back().tile_begin + chunk.back().tile_rows - chunk.front().tile_begin;
-    run.chunk_tile_rows = std::max(run.chunk_tile_rows, tile_rows);
-  }
-  run.weight_apart = weight_apart_ && kind == PlanKind::kOnePass && run.chunk_count() > 1;
-  const bool tile_by_tile = weight_apart_ && !run.weight_apart;
-  set_splits(row_blocks, tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
-  run.logits_stay = kind == PlanKind::kOnePass;
+  run.forward = work_.forward;
+  run.backward = work_.backward;
   run.may_drop_rows = work_.may_drop_rows;
-  run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
-  run.hidden_apart = narrow_hidden() || (run.chooses_segments && wants_sums_apart());
-  if (expected) {
-    run.grid.stretches = 1;
-    run.expected_rows = !work_.forward   ? ExpectedRowsIn::kGiven
-                        : work_.backward ? ExpectedRowsIn::kHidden
-                                         : ExpectedRowsIn::kLeft;
-    // Sums that are rescaled while they are computed cannot be accumulated into the output.
-    run.hidden_apart |= run.expected_rows == ExpectedRowsIn::kHidden && wants_sums_apart();
-  }
+  run.approximates = approximates;
   run.gradient_terms = gradient_terms(context_, source_);
-  run.scatter = run.gather || !stands_in_blocks(run.blocks);
+  chunk_rows = cut_rows(chunk_rows, cap, run);
+  run.weight_apart = weight_apart_ && run.logits_stay() && run.chunk_count() > 1;
+  const bool tile_by_tile = weight_apart_ && !run.weight_apart;
+  set_splits(measure_chunks(run), tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
+  if (run.expected_rows()) run.grid.stretches = 1;
+  run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
+  run.scatter = run.gather || !each_in_one_piece(run.blocks);
+  // Sums of expected rows are rescaled while they are computed, so they cannot be accumulated into the output.
+  const bool sums_apart = approximates || (run.expected_rows() && work_.forward);
+  run.hidden_apart = narrow_hidden() || (sums_apart && wants_sums_apart());
   Plan& plan = run.plan;
-  plan.kind = kind;
   plan.tokens = problem_.tokens;
   plan.active_rows = rows();
   plan.hidden_size = run.grid.hidden_size;
@@ -139,19 +148,49 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const
   return run;
 }
 
+// Sets the tiles, blocks and chunks, and returns the most rows of a chunk.
+int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) const {
+  const bool one_pass = run.plan.kind == PlanKind::kOnePass, in_chunks = one_pass && chunk_rows < rows();
+  const bool whole_groups = in_chunks && groups_.coupled();
+  RowChunks chunks;
+  if (whole_groups) {
+    chunks = pack_groups(groups_, chunk_rows);
+    chunk_rows = chunks.largest;
+  }
+  const TileUse use = !work_.backward && !run.expected_rows() ? TileUse::kStatistics
+                      : one_pass                              ? TileUse::kKept
+                                                              : TileUse::kGradients;
+  set_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows(), run.grid);
+  if (run.approximates) widen_to_segments(run.grid);
+  if (one_pass && chunk_rows < rows()) {
+    const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
+    const int64_t step = source::block_step(any_row_rule(gemm_, source_));
+    run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
+    if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
+  }
+  set_row_rule(gemm_, source_, work_.slices, run.grid);
+  if (whole_groups) {
+    cut_chunks(chunks, source_.breaks(), run);
+  } else {
+    run.blocks = make_row_blocks(rows_, run.grid.row_tile, run.grid.row_rule, source_.breaks());
+    cut_chunks(chunk_rows, run);
+  }
+  return chunk_rows;
+}
+
 void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   Plan& plan = run.plan;
   plan.tiles_alive = static_cast<int>(tiles_alive);
   plan.threads = static_cast<int>(std::min(team, tiles_alive));
-  plan.workspace_bytes = measure_run(context_, problem_, source_, work_, run, outputs_);
+  plan.workspace_bytes = work_.workspace_of(context_, problem_, source_, outputs_, run);
   const TileGrid& grid = run.grid;
   const DType gradient = stats::with_gradient_types(
       problem_, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
-  plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, part_sizes(grid));
+  plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, grid.part_sizes());
 }
 
 // Returns whether every block lies within one evenly spaced piece of d_hidden.
-bool Cutter::stands_in_blocks(const RowBlocks& blocks) const {
+bool Cutter::each_in_one_piece(const RowBlocks& blocks) const {
   if (!work_.backward || !outputs_.wants_d_hidden()) return true;
   const RowBreaks breaks = source::breaks_of(problem::d_hidden_rows(problem_, outputs_));
   return std::all_of(blocks.blocks.begin(), blocks.blocks.end(), [&](const RowBlock& block) {

@@ -38,7 +38,7 @@ class Cutter {
 
   /// Fills a plan except for the number of tiles in memory. Chunks of whole groups have at most `chunk_rows`
   /// rows; other chunks have that many in full tiles. No tile exceeds the cap.
-  RunPlan cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap) const;
+  RunPlan cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool approximates = false) const;
   /// Lowers the cap below the current tiles; returns false if these are the smallest.
   bool halve_tiles(TileCap& cap) const;
   /// Measures the run with a team of `team` threads, or fewer if there are fewer tiles.
@@ -47,8 +47,9 @@ class Cutter {
   size_t packed_bytes(const RunPlan& run) const;
 
  private:
+  int64_t cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) const;
   bool narrow_hidden() const;
-  bool stands_in_blocks(const RowBlocks& blocks) const;
+  bool each_in_one_piece(const RowBlocks& blocks) const;
 
   const detail::ContextState& context_;
   const HiddenProblem& problem_;

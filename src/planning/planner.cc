@@ -9,7 +9,6 @@
 
 #include "core/checks.h"
 #include "core/integers.h"
-#include "planning/cost.h"
 #include "planning/cutter.h"
 
 namespace logitless::planning {
@@ -24,6 +23,33 @@ constexpr int64_t kPlannedTeam = 8;
 // A thread computes one tile while another one is used. A single thread uses each tile right after computing
 // it; a second tile would only displace it from L2.
 int64_t slots_of(int64_t threads) { return threads == 1 ? 1 : 2 * threads; }
+
+// Logits up to this size stay in a cache until they are used again.
+constexpr double kCachedBytes = 16 << 20;
+
+// Returns whether storing and re-reading logits is cheaper than recomputing them. A stored logit is written,
+// read and replaced by its gradient, and read by the gradient's products; caches fetch a line before it is
+// written. Each chunk except one reads the head again, and reads and writes d_weight. Otherwise logits are
+// recomputed `times` times: for their gradients, and for a second walk.
+bool keeping_pays(const source::Source& source, const GradientMatrices& outputs, int times, const RunPlan& one) {
+  const auto area = [](int64_t rows, int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  const double logits = area(one.plan.active_rows, source.entries());
+  const auto logit_bytes =
+      static_cast<double>(core::sums_in_double(source.states_type()) ? sizeof(double) : sizeof(float));
+  const auto sides = static_cast<double>(source.sides());
+  if (sides * logit_bytes * area(one.plan.chunk_rows, source.entries()) <= kCachedBytes) return true;
+  double chunk_bytes = source.head_bytes(0) * outputs.wants_d_hidden();
+  for (int64_t side = 0; side < source.sides(); ++side) chunk_bytes += source.head_bytes(side);
+  if (outputs.d_weight.data || outputs.weight_sink) {
+    const double element = one.weight_apart ? logit_bytes : static_cast<double>(size_of(outputs.d_weight.dtype));
+    chunk_bytes += 2 * element * area(source.hidden_size(), source.entries());
+  }
+  const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
+  const double flops = 2 * times * logits * static_cast<double>(source.depth());
+  return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
+}
 
 // Searches the cuts of one call for the first that fits the budget.
 class Planner {
@@ -50,9 +76,9 @@ class Planner {
     return run;
   }
 
-  // Returns the plan with gradients of chosen segments, if it fits.
-  std::optional<RunPlan> choosing_segments() const {
-    RunPlan run = tiled(PlanKind::kTwoPass, rows());
+  // Returns the plan that approximates gradients, if it fits.
+  std::optional<RunPlan> approximating() const {
+    RunPlan run = tiled(PlanKind::kTwoPass, rows(), true);
     return fits(run) ? std::optional(std::move(run)) : std::nullopt;
   }
 
@@ -72,51 +98,44 @@ class Planner {
 
   // Returns the plan for tiles within the cap.
   RunPlan make() const {
-    if (!work_.backward) return without_gradients();
-    if (!takes_expected_rows()) return with_tiles_of_gradients();
+    const auto with_tiles = [&] { return work_.backward ? with_gradients() : without_gradients(); };
+    if (!takes_expected_rows()) return with_tiles();
     RunPlan expected = tiled(PlanKind::kExpectedRow, rows());
-    if (fits(expected) || (work_.forward && wanted_ == PlanKind::kExpectedRow)) return expected;
-    RunPlan other = with_tiles_of_gradients();
-    return fits(other) ? other : smaller(expected, other);
+    if (work_.forward && work_.backward && wanted_ == PlanKind::kExpectedRow) return expected;
+    return or_else(std::move(expected), with_tiles);
   }
 
   // Returns whether to compute d_hidden from expected rows, if the budget allows it. With gradients of the
   // head this would need as many products as two pass.
   bool takes_expected_rows() const {
-    if (wanted_ != PlanKind::kAuto && wanted_ != PlanKind::kExpectedRow) return false;
-    if (!work_.forward) return work_.has_expected_rows && work_.no_expected_rows.empty();
-    if (wanted_ == PlanKind::kExpectedRow) {
-      if (!work_.no_expected_rows.empty()) core::fail("plan = expected_row cannot run: ", work_.no_expected_rows);
-      return true;
-    }
-    return work_.no_expected_rows.empty() && !walks_twice_ && !outputs_.wants_head();
-  }
-
-  // Returns the plan that computes d_hidden, if requested, from tiles of gradients.
-  RunPlan with_tiles_of_gradients() const {
-    if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
-    return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
+    const bool pays = !work_.forward || (!walks_twice_ && !outputs_.wants_head());
+    return work_.expected_rows && (pays || wanted_ == PlanKind::kExpectedRow);
   }
 
   static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
     return a.plan.workspace_bytes < b.plan.workspace_bytes ? a : b;
   }
+  // Returns `run` if it fits, else other() if that fits, else the smaller of the two.
+  template <class Other>
+  RunPlan or_else(RunPlan run, const Other& other) const {
+    if (fits(run)) return run;
+    RunPlan second = other();
+    return fits(second) ? second : smaller(run, second);
+  }
+
+  // Returns the plan that computes all gradients from tiles of them.
+  RunPlan with_gradients() const {
+    if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
+    return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
+  }
 
   // With two heads there are two walks: one pass stores their logits in between, if that pays.
   RunPlan without_gradients() const {
-    if (work_.leaves_expected_rows) return or_forward_only(tiled(PlanKind::kExpectedRow, rows()));
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
     RunPlan one = one_pass(asked ? 1 : std::min(rows(), kMinChunkRows));
-    if (asked || keeping_pays(cutter_.source(), outputs_, 1, one)) return or_forward_only(std::move(one));
-    return forward_only();
-  }
-
-  // Returns `run` if it fits, else forward_only() if that fits, else the smaller of the two.
-  RunPlan or_forward_only(RunPlan run) const {
-    if (fits(run)) return run;
-    RunPlan other = forward_only();
-    return fits(other) ? other : smaller(run, other);
+    if (!asked && !keeping_pays(cutter_.source(), outputs_, 1, one)) return forward_only();
+    return or_else(std::move(one), [&] { return forward_only(); });
   }
 
   // Returns the plan with all rows in one chunk. If the lists of the largest logits do not fit, halves the
@@ -134,10 +153,10 @@ class Planner {
     return least;
   }
 
-  RunPlan tiled(PlanKind kind, int64_t chunk_rows) const {
-    RunPlan run = cutter_.cut(kind, chunk_rows, cap_);
+  RunPlan tiled(PlanKind kind, int64_t chunk_rows, bool approximates = false) const {
+    RunPlan run = cutter_.cut(kind, chunk_rows, cap_, approximates);
     // Whether sums are separate affects bits, so it is decided for a team of fixed size.
-    if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow && !run.chooses_segments) {
+    if (cutter_.wants_sums_apart() && kind != PlanKind::kExpectedRow && !approximates) {
       run.hidden_apart = true;
       cutter_.set_team(kPlannedTeam, slots_of(kPlannedTeam), run);
       run.hidden_apart = fits(run);
@@ -257,35 +276,19 @@ void check_one_pass(const ContextOptions& options, const Work& work) {
   }
 }
 
-namespace {
-
-// Returns the same work with exact gradients.
-Work without_segments(const Work& work) {
-  Work exact = work;
-  exact.chooses_segments = false;
-  return exact;
-}
-
-}  // namespace
-
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                     const GradientMatrices& outputs) {
-  const Work exact = without_segments(work);
-  const auto choose = [&] {
-    if (work.chooses_segments) {
-      if (auto run = Planner(context, threads, problem, work, outputs).choosing_segments()) return std::move(*run);
-    }
-    return Planner(context, threads, problem, exact, outputs).first_that_fits();
-  };
-  RunPlan run = choose();
-  if (!work.forward) run.plan.active_rows = work.kept_rows;
-  return run;
+  Planner planner(context, threads, problem, work, outputs);
+  std::optional<RunPlan> run;
+  if (work.approximates) run = planner.approximating();
+  if (!run) run = planner.first_that_fits();
+  if (!work.forward) run->plan.active_rows = work.kept_rows;
+  return std::move(*run);
 }
 
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
                        const GradientMatrices& outputs) {
-  const Work exact = without_segments(work);
-  return Planner(context, threads, problem, exact, outputs).least().plan.workspace_bytes;
+  return Planner(context, threads, problem, work, outputs).least().plan.workspace_bytes;
 }
 
 }  // namespace logitless::planning

@@ -9,10 +9,10 @@
 
 namespace logitless::planning {
 
-/// The groups of the rows that take part, numbered in the order of their first rows.
+/// The groups of the rows that take part, in the order of their first rows.
 struct RowGroups {
-  core::Array<int64_t> group_of;  // [rows that take part]; empty if every row is its own group
-  core::Array<int64_t> sizes;     // [groups]: rows that take part
+  core::Array<int64_t> rows;   // group by group, increasing inside each; empty if every row is its own group
+  core::Array<int64_t> sizes;  // rows of each group
   int64_t largest = 1;
 
   bool coupled() const { return largest > 1; }
@@ -38,6 +38,6 @@ struct RowChunks {
 /// Fills chunks of at most `most_rows` (at least groups.largest) with whole groups, in group order. The
 /// largest chunk never shrinks if `most_rows` grows: the first chunk that differs then has more rows than the
 /// smaller `most_rows`.
-RowChunks pack_groups(std::span<const int64_t> rows, const RowGroups& groups, int64_t most_rows);
+RowChunks pack_groups(const RowGroups& groups, int64_t most_rows);
 
 }  // namespace logitless::planning

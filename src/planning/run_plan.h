@@ -5,19 +5,24 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
-#include <string_view>
 
+#include "core/matrices.h"
 #include "core/store.h"
 #include "gemm/gemm.h"
 #include "logitless/plan.h"
+#include "planning/context_state.h"
 #include "planning/tile_grid.h"
+#include "problem/hidden_problem.h"
 #include "source/row_blocks.h"
+#include "source/source.h"
 
 namespace logitless::planning {
 
 using source::RowBlock;
 using source::RowBlocks;
 using source::RowBreaks;
+
+struct RunPlan;
 
 /// What a call computes, as far as planning depends on it.
 struct Work {
@@ -28,29 +33,22 @@ struct Work {
   std::span<const int64_t> groups = {};
   /// Without `forward`: the number of rows that have a gradient.
   int64_t kept_rows = 0;
-  /// Why d_hidden cannot be computed from expected rows; empty: it can.
-  std::string_view no_expected_rows = "there is no loss";
-  /// A forward call returns expected rows (TokenStats::expected) if its plan is kExpectedRow; a backward call
-  /// has received them.
-  bool leaves_expected_rows = false;
-  bool has_expected_rows = false;
-  /// Gradients are computed from chosen segments: BackwardOptions.
-  bool chooses_segments = false;
+  /// Plan kExpectedRow can compute d_hidden, or what the halves of the call hand on instead.
+  bool expected_rows = false;
+  /// Gradients may be approximated by a choice of segments of the vocabulary (BackwardOptions), in two pass.
+  bool approximates = false;
   /// The vocabulary entries of each slice that runs the plan; empty: a single slice.
   std::span<const int64_t> slices = {};
-};
-
-/// Where the sums of expected rows are stored.
-enum class ExpectedRowsIn {
-  kNone,    // the call has none
-  kHidden,  // in d_hidden, or in the workspace until they become d_hidden
-  kLeft,    // returned in the statistics
-  kGiven,   // supplied by the forward call
+  /// Returns the workspace of a run of the call by taking its memory from a measuring arena.
+  size_t (*workspace_of)(const detail::ContextState& context, const problem::HiddenProblem& problem,
+                         const source::Source& source, const GradientMatrices& outputs, const RunPlan& run) = nullptr;
 };
 
 /// How a call on hidden states divides its work.
 struct RunPlan {
   Plan plan;
+  bool forward = true;    // Work::forward
+  bool backward = false;  // Work::backward
   /// The context's backend, or the one for few rows.
   const gemm::Backend* gemm = nullptr;
   /// The number of bfloat16 terms of a tile's gradients; 0: they have the logits' type.
@@ -77,14 +75,11 @@ struct RunPlan {
     return std::span(blocks.order).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
   }
   /// The logits of a chunk are stored until their gradients are computed (one pass), not recomputed.
-  bool logits_stay = false;
-  ExpectedRowsIn expected_rows = ExpectedRowsIn::kNone;
-  /// Returns whether tiles become sums of expected rows as they are folded.
-  bool sums_expected_rows() const {
-    return expected_rows == ExpectedRowsIn::kHidden || expected_rows == ExpectedRowsIn::kLeft;
-  }
-  /// The first walk stores the masses of segments, and gradients are computed from chosen segments.
-  bool chooses_segments = false;
+  bool logits_stay() const { return plan.kind == PlanKind::kOnePass; }
+  /// Gradients of states come from expected rows: summed by the first walk, or by the forward half of a call.
+  bool expected_rows() const { return plan.kind == PlanKind::kExpectedRow; }
+  /// Work::approximates. If exact gradients turn out to be cheaper, they are computed.
+  bool approximates = false;
   /// Rows that are not consecutive are copied together; memory for that is planned.
   bool gather = false;
   /// Rows may turn out to have no gradient: Work::may_drop_rows.

@@ -34,6 +34,8 @@ struct TileGrid {
   int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
   int64_t first_entry(int64_t tile) const { return tile * vocab_tile; }
   int64_t entries(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_entry(tile)); }
+  /// Returns the sizes of the parts of gradients.
+  source::PartSizes part_sizes() const { return {row_tile, vocab_tile, hidden_block, weight_block}; }
   /// Stretch s holds the tiles [stretch_begin(s), stretch_begin(s + 1)).
   int64_t stretch_begin(int64_t s) const { return s * vocab_tiles() / stretches; }
 };

@@ -109,12 +109,12 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
   is("a gradient", wanted(work.backward));
   is("d_hidden", sums ? name_of_type(static_cast<int64_t>(outputs.d_hidden.dtype)) : wanted(wants_d_hidden));
   is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
-  const BackwardOptions backward = work.chooses_segments ? outputs.backward : BackwardOptions();
+  const BackwardOptions backward = work.approximates ? outputs.backward : BackwardOptions();
   visit_fields(
       FieldsOf<BackwardOptions>(),
       [&](const Field& field, const auto& value) { statement.say("backward." + std::string(field.name), value); },
       backward);
-  statement.say("backward.mode of the plan", run.chooses_segments ? backward.mode : BackwardOptions().mode);
+  statement.say("backward.mode of the plan", run.approximates ? backward.mode : BackwardOptions().mode);
   statement.say("plan", std::string(name_of(run.plan.kind)));
   statement.say("chunks", run.chunk_count());
   statement.say("row_tile", run.grid.row_tile);

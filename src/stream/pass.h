@@ -2,10 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
+#include "core/matrices.h"
 #include "planning/context_state.h"
 #include "planning/run_plan.h"
 #include "problem/hidden_problem.h"
+#include "sink/call_sinks.h"
 #include "source/source.h"
 #include "stats/tile_kernels.h"
 
@@ -20,13 +23,17 @@ struct Pass {
 
   const detail::ContextState& context;
   const HiddenProblem& problem;
-  const source::Source source;
+  const source::Source& source;
+  const GradientMatrices& outputs;
   const planning::RunPlan& run;
-  stats::TileKernels<Types> tiles;
-  Logit* chunk = nullptr;  // stores the logits of a chunk in one pass
+  std::optional<stats::TileKernels<Types>> tiles = {};  // empty if memory is only measured
+  Logit* chunk = nullptr;                               // stores the logits of a chunk in one pass
 
+  sink::SinkInputs sink_inputs() const { return {*context.kernels, *run.gemm, problem, source}; }
   /// Returns the multiplier of the calling thread.
   source::Multiplier multiplier(const source::Scratch& scratch) const { return {*run.gemm, *context.kernels, scratch}; }
+  /// Returns the elements of a tile, over all sides.
+  int64_t tile_elements() const { return source.sides() * run.grid.tile_rows * run.grid.tile_stride; }
   /// Returns the address of tile (block, vocab_tile) if the logits of a chunk are stored; the first block of
   /// the chunk has `chunk_begin` tile rows before it.
   Logit* chunk_tile(const planning::RowBlock& block, int64_t chunk_begin, int64_t vocab_tile) const {

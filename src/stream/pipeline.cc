@@ -2,7 +2,6 @@
 #include "stream/pipeline.h"
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "core/in_order.h"
@@ -14,255 +13,170 @@
 #include "ranks/sliced_plan.h"
 #include "stats/row_gradients.h"
 #include "stats/statistics.h"
-#include "stream/expected_rows.h"
+#include "stream/gradient_way.h"
 #include "stream/schedule.h"
-#include "stream/segment_gradients.h"
 
 namespace logitless::stream {
 namespace {
 
 using ranks::Shared;
 
-// This makes the statistics, token gradients and outputs of one call, chunk by chunk.
-class Pipeline {
- public:
-  // The columns are made already.
-  Pipeline(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns)
-      : schedule_(schedule), loss_(loss), wants_gradients_(wants_gradients), columns_(columns) {}
-
-  void run() {
-    if (schedule_.chunk_team() > 0) {
-      run_chunks_side_by_side();
-    } else {
-      for (int64_t chunk = 0; chunk < schedule_.chunks(); ++chunk) {
-        fold(chunk);
-        evaluate(chunk);
-        make_gradients(chunk);
-      }
-    }
-    if (wants_gradients_) schedule_.finish_gradients();
-  }
-
- private:
-  void fold(int64_t chunk) { schedule_.fold(chunk, columns_); }
-
+// Computes the statistics, token gradients and outputs of one call, chunk by chunk. The columns have their sizes.
+void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns) {
+  const auto fold = [&](int64_t chunk) { schedule.fold(chunk, columns); };
   // The loss gets the rows of a chunk in order, whatever their order in tiles.
-  void evaluate(int64_t chunk) {
-    const std::span<const int64_t> rows = schedule_.rows(chunk);
-    if (!loss_ || (rows.empty() && schedule_.chunks() > 1)) return;
-    if (std::is_sorted(rows.begin(), rows.end())) return loss_->evaluate(rows, columns_.stats, columns_.grads);
+  const auto evaluate = [&](int64_t chunk) {
+    const std::span<const int64_t> rows = schedule.rows(chunk);
+    if (!loss || (rows.empty() && schedule.chunks() > 1)) return;
+    if (std::is_sorted(rows.begin(), rows.end())) return loss->evaluate(rows, columns.stats, columns.grads);
     core::Array<int64_t> sorted(rows.begin(), rows.end());
     std::sort(sorted.begin(), sorted.end());
-    loss_->evaluate(sorted, columns_.stats, columns_.grads);
-  }
-
-  void make_gradients(int64_t chunk) {
-    if (wants_gradients_) schedule_.gradients(chunk, columns_.stats, columns_.grads);
-  }
-
-  // The loss sees the chunks in order, and each chunk's gradients are made by the thread that has just read
-  // it.
-  void run_chunks_side_by_side() {
-    core::InOrder order(schedule_.chunks());
-    core::parallel_team(schedule_.chunk_team(), [&](core::FirstError& error) {
-      order.run(
-          error, [this](int64_t chunk) { fold(chunk); }, [this](int64_t chunk) { evaluate(chunk); },
-          [this](int64_t chunk) { make_gradients(chunk); });
-    });
-  }
-
-  Schedule& schedule_;
-  TokenLoss* loss_;
-  bool wants_gradients_;
-  stats::Columns& columns_;
-};
-
-// Returns what run() has to do.
-planning::Work work_of(const TokenProblem& problem, const TokenLoss* loss, bool wants_gradients) {
-  planning::Work work;
-  work.backward = wants_gradients;
-  if (!loss) return work;
-  work.may_drop_rows = wants_gradients && loss->may_drop_rows();
-  work.groups = loss->groups();
-  if (!work.groups.empty()) problem::check_entries("the loss's groups()", work.groups.size(), problem);
-  return work;
-}
-
-// Returns what run_gradients() has to do.
-planning::Work work_of(const TokenProblem& problem, const TokenGrads& grads) {
-  planning::Work work;
-  work.forward = false;
-  work.backward = true;
-  work.kept_rows = std::count_if(problem.active().begin(), problem.active().end(),
-                                 [&](int64_t row) { return stats::has_gradient(problem, grads, row); });
-  work.may_drop_rows = work.kept_rows < static_cast<int64_t>(problem.active().size());
-  return work;
-}
-
-// Says whether expected rows can become d_hidden, of which only products have any.
-void judge_expected_rows(const HiddenProblem& problem, const GradientMatrices& outputs,
-                         const TokenLoss::GradsFilled& filled, planning::Work& work) {
-  work.no_expected_rows =
-      work.backward && !outputs.wants_d_hidden() ? "d_hidden is not wanted" : no_expected_rows(problem, filled);
-}
-void judge_expected_rows(const LogitsProblem&, const LogitsGradient&, const TokenLoss::GradsFilled&, planning::Work&) {}
-
-// Says whether gradients are to be made of chosen segments. Throws InvalidInput where they cannot.
-void judge_segments(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
-                    const Shared& shared, const TokenLoss::GradsFilled& filled, planning::Work& work) {
-  const BackwardOptions& options = outputs.backward;
-  if (!work.backward || options.mode == BackwardMode::kExact) return;
-  const auto refuse = [&](const auto&... why) {
-    core::fail("backward.mode = ", name_of(options.mode), " cannot run: ", why...);
+    loss->evaluate(sorted, columns.stats, columns.grads);
   };
-  if (const std::string_view why = no_choice_of_segments(problem, filled); !why.empty()) refuse(why);
-  const PlanKind plan = context.options().plan;
-  if (plan != PlanKind::kAuto && plan != PlanKind::kTwoPass) {
-    refuse("it takes two pass, and plan = ", name_of(plan), " is asked for");
-  }
-  if (planning::is_by_noise(options)) {
-    // d_bias by itself costs next to nothing, and has no noise that is held.
-    const bool held = outputs.wants_d_hidden() || outputs.d_weight.data || outputs.weight_sink;
-    if (options.noise == 0 || !held) return;
-    if (problem.head.lora.given())
-      refuse("the head has a LoRA, and the noise of its gradients is not estimated: give backward.theta");
-    if (shared.cut) refuse("the vocabulary is cut, and no slice knows the noise of all: give backward.theta");
-  }
-  work.chooses_segments = true;
-}
-void judge_segments(const Context&, const LogitsProblem&, const LogitsGradient&, const Shared&,
-                    const TokenLoss::GradsFilled&, planning::Work&) {}
-
-// Says whether the halves of a call that are run apart hand expected rows on.
-bool leaves_expected_rows(const Context& context, const TokenProblem& problem, const Shared& shared,
-                          const planning::Work& work) {
-  return context.options().plan == PlanKind::kExpectedRow && !work.backward && work.no_expected_rows.empty() &&
-         !shared.cut && !problem.over_picks;
-}
-
-TokenLoss::GradsFilled filled_of(const TokenGrads& grads) {
-  const auto any = [](const std::vector<double>& column) {
-    return std::any_of(column.begin(), column.end(), [](double g) { return g != 0; });
+  const auto make_gradients = [&](int64_t chunk) {
+    if (wants_gradients) schedule.gradients(chunk, columns.stats, columns.grads);
   };
-  return {any(grads.lse), any(grads.entropy), any(grads.cross), any(grads.outside), any(grads.divergence)};
+  if (schedule.chunk_team() > 0) {
+    // The loss sees the chunks in order, and each chunk's gradients are computed by the thread that has just read it.
+    core::InOrder order(schedule.chunks());
+    core::parallel_team(schedule.chunk_team(),
+                        [&](core::FirstError& error) { order.run(error, fold, evaluate, make_gradients); });
+    return;
+  }
+  for (int64_t chunk = 0; chunk < schedule.chunks(); ++chunk) {
+    fold(chunk);
+    evaluate(chunk);
+    make_gradients(chunk);
+  }
 }
-
-// Returns how many elements the expected rows of a call have.
-size_t expected_elements(const HiddenProblem& problem) {
-  return static_cast<size_t>(problem.tokens * (problem.hidden_size + problem.head.lora.rank()));
-}
-size_t expected_elements(const LogitsProblem&) { return 0; }
 
 bool is_wanted(const GradientMatrices& outputs) { return outputs.any(); }
 bool is_wanted(const LogitsGradient& dlogits) { return dlogits.data != nullptr; }
 
-Plan plan_work(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
-               const Shared& shared, const planning::Work& work) {
-  const detail::ContextState& state = detail::state_of(context);
-  if (problem.over_picks) {
-    Plan plan = planning::set_plan(state, context.threads(), problem, work, outputs);
-    plan.least_workspace_bytes = planning::least_set_workspace(state, problem, work, outputs);
-    return plan;
+// A checked call.
+template <class Problem, class Outputs>
+struct CallOn {
+  const Context& context;
+  const Problem& problem;
+  const Outputs& outputs;
+  const Shared& shared;
+
+  bool wants_gradients() const { return shared.wants_gradients(is_wanted(outputs)); }
+};
+using HiddenCall = CallOn<HiddenProblem, GradientMatrices>;
+using LogitsCall = CallOn<LogitsProblem, LogitsGradient>;
+
+// Asks the ways of making gradients for token gradients in the columns `filled`.
+void ask_ways(const HiddenCall& call, const TokenLoss::GradsFilled& filled, bool keeps_expected_rows,
+              planning::Work& work) {
+  work.workspace_of = &workspace_of_run;
+  const CallOnHidden asked = {call.context.options(), call.problem, call.outputs, call.shared, filled,
+                              keeps_expected_rows};
+  for (const WayKind* kind : kGradientWays) {
+    if (kind->ask) kind->ask(asked, work);
   }
-  if (shared.cut) {
-    const planning::RunPlan run =
-        ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
-    Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
-    plan.least_workspace_bytes =
-        ranks::least_sliced_workspace(state, context.threads(), *shared.cut, problem, work, outputs);
-    return plan;
+}
+// There is one way of computing the gradient of finished logits.
+void ask_ways(const LogitsCall&, const TokenLoss::GradsFilled&, bool, planning::Work&) {}
+
+// Returns what run() has to do.
+template <class Call>
+planning::Work work_of(const Call& call, const TokenLoss* loss, stats::Returned returned) {
+  planning::Work work;
+  if (loss) {
+    work.backward = call.wants_gradients();
+    work.may_drop_rows = work.backward && loss->may_drop_rows();
+    work.groups = loss->groups();
+    if (!work.groups.empty()) problem::check_entries("the loss's groups()", work.groups.size(), call.problem);
   }
-  Plan plan = planning::choose_plan(state, context.threads(), problem, work, outputs).plan;
-  plan.least_workspace_bytes = planning::least_workspace(state, context.threads(), problem, work, outputs);
-  return plan;
+  if (work.backward && call.shared.cut && !call.shared.cut->gathered.empty()) {
+    // Statistics of other calls are merged, not computed: gradients are then a pass of their own.
+    work.forward = false;
+    work.kept_rows = static_cast<int64_t>(call.problem.active().size());
+  }
+  ask_ways(call, loss ? loss->gradients() : TokenLoss::GradsFilled(), work.forward && returned.expected, work);
+  return work;
 }
 
-Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Shared&,
-               const planning::Work& work) {
+// Returns what run_gradients() has to do.
+template <class Call>
+planning::Work work_of(const Call& call, const TokenStats& stats, const TokenGrads& grads) {
+  const core::Array<int64_t>& active = call.problem.active();
+  planning::Work work;
+  work.forward = false;
+  work.backward = true;
+  work.kept_rows = std::count_if(active.begin(), active.end(),
+                                 [&](int64_t row) { return stats::has_gradient(call.problem, grads, row); });
+  work.may_drop_rows = work.kept_rows < static_cast<int64_t>(active.size());
+  const auto any = [](const std::vector<double>& column) {
+    return std::any_of(column.begin(), column.end(), [](double g) { return g != 0; });
+  };
+  ask_ways(call, {any(grads.lse), any(grads.entropy), any(grads.cross), any(grads.outside), any(grads.divergence)},
+           !stats.expected.empty(), work);
+  return work;
+}
+
+// A call that is planned and, unless it is only planned, has its schedule.
+struct Planned {
+  Plan plan;
+  std::shared_ptr<Schedule> schedule = {};
+};
+
+// Plans a call. With `runs` makes its schedule, without it finds its least workspace.
+Planned plan_work(const HiddenCall& call, const planning::Work& work, bool runs) {
+  const auto& [context, problem, outputs, shared] = call;
+  const detail::ContextState& state = detail::state_of(context);
+  const int threads = context.threads();
+  if (problem.over_picks) {
+    Plan plan = planning::set_plan(state, threads, problem, work, outputs);
+    if (runs) return {plan, set_schedule(state, problem, outputs, work, plan)};
+    plan.least_workspace_bytes = planning::least_set_workspace(state, problem, work, outputs);
+    return {plan};
+  }
+  if (shared.cut) {
+    const planning::RunPlan run = ranks::choose_sliced_plan(state, threads, *shared.cut, problem, work, outputs);
+    Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
+    if (runs) return {plan, sliced_schedule(state, problem, outputs, *shared.cut, run)};
+    plan.least_workspace_bytes = ranks::least_sliced_workspace(state, threads, *shared.cut, problem, work, outputs);
+    return {plan};
+  }
+  planning::RunPlan run = planning::choose_plan(state, threads, problem, work, outputs);
+  Plan plan = run.plan;
+  if (runs) return {plan, tile_schedule(state, problem, outputs, std::move(run))};
+  plan.least_workspace_bytes = planning::least_workspace(state, threads, problem, work, outputs);
+  return {plan};
+}
+
+Planned plan_work(const LogitsCall& call, const planning::Work& work, bool runs) {
+  const auto& [context, problem, outputs, shared] = call;
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
     Plan plan = planning::set_plan(state, context.threads(), problem, work);
+    if (runs) return {plan, set_logits_schedule(state, problem, outputs, plan)};
     plan.least_workspace_bytes = planning::least_set_workspace(state, problem);
-    return plan;
-  }
-  Plan plan = planning::choose_plan(state, context.threads(), problem, work).plan;
-  plan.least_workspace_bytes = planning::least_workspace(state, problem, work);
-  return plan;
-}
-
-std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProblem& problem,
-                                        const GradientMatrices& outputs, const Shared& shared,
-                                        const planning::Work& work, Plan& plan) {
-  const detail::ContextState& state = detail::state_of(context);
-  if (problem.over_picks) {
-    plan = planning::set_plan(state, context.threads(), problem, work, outputs);
-    return set_schedule(state, problem, outputs, work, plan);
-  }
-  if (shared.cut) {
-    const planning::RunPlan run =
-        ranks::choose_sliced_plan(state, context.threads(), *shared.cut, problem, work, outputs);
-    plan = ranks::plan_of_rank(*shared.cut, problem, run);
-    return sliced_schedule(state, problem, outputs, *shared.cut, run);
-  }
-  planning::RunPlan run = planning::choose_plan(state, context.threads(), problem, work, outputs);
-  plan = run.plan;
-  return tile_schedule(state, problem, outputs, std::move(run));
-}
-
-std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProblem& problem,
-                                        const LogitsGradient& outputs, const Shared&, const planning::Work& work,
-                                        Plan& plan) {
-  const detail::ContextState& state = detail::state_of(context);
-  if (problem.over_picks) {
-    plan = planning::set_plan(state, context.threads(), problem, work);
-    return set_logits_schedule(state, problem, outputs, plan);
+    return {plan};
   }
   const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, work);
-  plan = run.plan;
-  return logits_schedule(state, problem, outputs, run);
+  Plan plan = run.plan;
+  if (runs) return {plan, logits_schedule(state, problem, outputs, run)};
+  plan.least_workspace_bytes = planning::least_workspace(state, problem, work);
+  return {plan};
 }
 
-// Statistics that other calls have made are merged and not computed: gradients are then a pass of their own.
-void leave_out_forward(const TokenProblem& problem, const Shared& shared, planning::Work& work) {
-  if (!work.backward || !shared.cut || shared.cut->gathered.empty()) return;
-  work.forward = false;
-  work.kept_rows = static_cast<int64_t>(problem.active().size());
-}
-
-// Makes what sums the gradients of the head over the ranks of a batch, and has the schedule tell it of them.
-template <class Problem, class Outputs>
-void sum_over_batch(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
-                    Schedule& schedule, std::optional<ranks::BatchSums>& sums) {
-  sums.emplace(context, problem, outputs, shared, schedule.finishes_rows_early() ? schedule.chunks() : 0);
-  if (sums->travels_early()) schedule.follow(*sums);
-}
-
-template <class Problem, class Outputs>
-Ran run_any(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
-            TokenLoss* loss, stats::Returned returned) {
-  const bool wants_gradients = loss && shared.wants_gradients(is_wanted(outputs));
-  Ran ran(returned);
-  planning::Work work = work_of(problem, loss, wants_gradients);
-  leave_out_forward(problem, shared, work);
-  const TokenLoss::GradsFilled filled = loss ? loss->gradients() : TokenLoss::GradsFilled();
-  judge_segments(context, problem, outputs, shared, filled, work);
-  judge_expected_rows(problem, outputs, filled, work);
-  work.leaves_expected_rows = returned.expected && leaves_expected_rows(context, problem, shared, work);
-  const auto schedule = make_schedule(context, problem, outputs, shared, work, ran.plan);
-  stats::make_stats(problem, ran);
-  if (work.leaves_expected_rows && ran.plan.kind == PlanKind::kExpectedRow)
-    stats::make_expected_rows(problem, expected_elements(problem), ran);
-  if (loss) stats::make_grads(problem, *loss, ran);
-  std::optional<ranks::BatchSums> sums;
-  if (wants_gradients) sum_over_batch(context, problem, outputs, shared, *schedule, sums);
-  Pipeline(*schedule, loss, wants_gradients, ran).run();
-  schedule->report(ran.plan);
-  if (sums) sums->finish();
-  return ran;
+// Calls make(), which runs all chunks, and sums the gradients of the head over the ranks of a batch.
+template <class Call, class Make>
+void complete_gradients(const Call& call, Schedule& schedule, const Make& make) {
+  ranks::BatchSums sums(call.context, call.problem, call.outputs, call.shared,
+                        schedule.finishes_rows_early() ? schedule.chunks() : 0);
+  if (sums.travels_early()) schedule.follow(sums);
+  make();
+  schedule.finish_gradients();
+  sums.finish();
 }
 
 // The statistics and token gradients come from a caller, so their sizes are checked.
-void check_statistics(const TokenProblem& problem, const TokenStats& stats, const TokenGrads& grads) {
+void check_statistics(const TokenProblem& problem, size_t expected_elements, const TokenStats& stats,
+                      const TokenGrads& grads) {
   const auto check = [&](const char* name, const std::vector<double>& values) {
     problem::check_entries(name, values.size(), problem);
   };
@@ -289,86 +203,74 @@ void check_statistics(const TokenProblem& problem, const TokenStats& stats, cons
     if (entries == 0) continue;
     of_picks ? problem::check_pick_entries(name, entries, problem) : problem::check_entries(name, entries, problem);
   }
-}
-
-template <class Problem>
-void check_expected_rows(const Problem& problem, const TokenStats& stats) {
   if (stats.expected.empty()) return;
   const size_t given = problem.in_double() ? stats.expected.f64.size() : stats.expected.f32.size();
-  if (given != expected_elements(problem)) {
-    core::fail("stats.expected has ", given, " elements in the type of the call's sums, which are ",
-               expected_elements(problem));
+  if (given != expected_elements) {
+    core::fail("stats.expected has ", given, " elements in the type of the call's sums, which are ", expected_elements);
   }
 }
 
+size_t expected_elements(const HiddenProblem& problem) {
+  return static_cast<size_t>(problem.tokens * (problem.hidden_size + problem.head.lora.rank()));
+}
+size_t expected_elements(const LogitsProblem&) { return 0; }
+
+}  // namespace
+
 template <class Problem, class Outputs>
-Plan run_any_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
-                       const TokenStats& stats, const TokenGrads& grads) {
-  check_statistics(problem, stats, grads);
-  check_expected_rows(problem, stats);
-  Plan plan;
-  if (!shared.wants_gradients(is_wanted(outputs))) {
+Ran run(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared, TokenLoss* loss,
+        stats::Returned returned) {
+  const CallOn<Problem, Outputs> call = {context, problem, outputs, shared};
+  Ran ran(returned);
+  const planning::Work work = work_of(call, loss, returned);
+  const Planned planned = plan_work(call, work, true);
+  ran.plan = planned.plan;
+  stats::make_stats(problem, ran);
+  if (loss) stats::make_grads(problem, *loss, ran);
+  const auto make = [&] { run_chunks(*planned.schedule, loss, work.backward, ran); };
+  work.backward ? complete_gradients(call, *planned.schedule, make) : make();
+  planned.schedule->report(ran.plan);
+  return ran;
+}
+
+template <class Problem, class Outputs>
+Plan run_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
+                   const TokenStats& stats, const TokenGrads& grads) {
+  const CallOn<Problem, Outputs> call = {context, problem, outputs, shared};
+  check_statistics(problem, expected_elements(problem), stats, grads);
+  if (!call.wants_gradients()) {
     // There is nothing to write, and the statistics are known: nothing runs.
+    Plan plan;
     plan.tokens = problem.tokens;
     plan.active_rows = static_cast<int64_t>(problem.active().size());
     plan.vocab_size = problem.vocab_size;
     if constexpr (requires { problem.hidden_size; }) plan.hidden_size = problem.hidden_size;
     return plan;
   }
-  planning::Work work = work_of(problem, grads);
-  const TokenLoss::GradsFilled filled = filled_of(grads);
-  judge_segments(context, problem, outputs, shared, filled, work);
-  judge_expected_rows(problem, outputs, filled, work);
-  work.has_expected_rows = !stats.expected.empty() && !shared.cut;
-  const auto schedule = make_schedule(context, problem, outputs, shared, work, plan);
-  std::optional<ranks::BatchSums> sums;
-  sum_over_batch(context, problem, outputs, shared, *schedule, sums);
-  for (int64_t chunk = 0; chunk < schedule->chunks(); ++chunk) schedule->gradients(chunk, stats, grads);
-  schedule->finish_gradients();
-  schedule->report(plan);
-  sums->finish();
-  return plan;
+  Planned planned = plan_work(call, work_of(call, stats, grads), true);
+  Schedule& schedule = *planned.schedule;
+  complete_gradients(call, schedule, [&] {
+    for (int64_t chunk = 0; chunk < schedule.chunks(); ++chunk) schedule.gradients(chunk, stats, grads);
+  });
+  schedule.report(planned.plan);
+  return planned.plan;
 }
 
 template <class Problem, class Outputs>
-Plan plan_any(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
+Plan plan_run(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
               const TokenLoss* loss, stats::Returned returned) {
-  planning::Work work = work_of(problem, loss, loss && shared.wants_gradients(is_wanted(outputs)));
-  leave_out_forward(problem, shared, work);
-  const TokenLoss::GradsFilled filled = loss ? loss->gradients() : TokenLoss::GradsFilled();
-  judge_segments(context, problem, outputs, shared, filled, work);
-  judge_expected_rows(problem, outputs, filled, work);
-  work.leaves_expected_rows = returned.expected && leaves_expected_rows(context, problem, shared, work);
-  return plan_work(context, problem, outputs, shared, work);
+  const CallOn<Problem, Outputs> call = {context, problem, outputs, shared};
+  return plan_work(call, work_of(call, loss, returned), false).plan;
 }
 
-}  // namespace
-
-Ran run(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs, const Shared& shared,
-        TokenLoss* loss, stats::Returned returned) {
-  return run_any(context, problem, outputs, shared, loss, returned);
-}
-Ran run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, const Shared& shared,
-        TokenLoss* loss, stats::Returned returned) {
-  return run_any(context, problem, outputs, shared, loss, returned);
-}
-
-Plan run_gradients(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
-                   const Shared& shared, const TokenStats& stats, const TokenGrads& grads) {
-  return run_any_gradients(context, problem, outputs, shared, stats, grads);
-}
-Plan run_gradients(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs,
-                   const Shared& shared, const TokenStats& stats, const TokenGrads& grads) {
-  return run_any_gradients(context, problem, outputs, shared, stats, grads);
-}
-
-Plan plan_run(const Context& context, const HiddenProblem& problem, const GradientMatrices& outputs,
-              const Shared& shared, const TokenLoss* loss, stats::Returned returned) {
-  return plan_any(context, problem, outputs, shared, loss, returned);
-}
-Plan plan_run(const Context& context, const LogitsProblem& problem, const LogitsGradient& outputs, const Shared& shared,
-              const TokenLoss* loss, stats::Returned returned) {
-  return plan_any(context, problem, outputs, shared, loss, returned);
-}
+#define LOGITLESS_INSTANTIATE(Problem, Outputs)                                                                 \
+  template Ran run(const Context&, const Problem&, const Outputs&, const Shared&, TokenLoss*, stats::Returned); \
+  template Plan run_gradients(const Context&, const Problem&, const Outputs&, const Shared&, const TokenStats&, \
+                              const TokenGrads&);                                                               \
+  template Plan plan_run(const Context&, const Problem&, const Outputs&, const Shared&, const TokenLoss*,       \
+                         stats::Returned);
+LOGITLESS_INSTANTIATE(HiddenProblem, GradientMatrices)
+LOGITLESS_INSTANTIATE(LogitsProblem, LogitsGradient)
+#undef LOGITLESS_INSTANTIATE
 
 }  // namespace logitless::stream

@@ -22,24 +22,24 @@ struct Ran : stats::Columns {
   Plan plan;
 };
 
+/// Each function is for a problem::HiddenProblem with GradientMatrices and for a problem::LogitsProblem with a
+/// LogitsGradient.
+
 /// Computes the statistics, evaluates the loss unless it is null, and computes the gradients requested by
 /// `outputs` or by another rank. `returned` lists the columns that the caller moves out of the result.
-Ran run(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
-        const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
-Ran run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-        const ranks::Shared& shared, TokenLoss* loss, stats::Returned returned);
+template <class Problem, class Outputs>
+Ran run(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,
+        TokenLoss* loss, stats::Returned returned);
 
 /// Computes the gradients from statistics and token gradients, and returns the plan that ran. Throws
 /// InvalidInput if entries are missing.
-Plan run_gradients(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
-                   const ranks::Shared& shared, const TokenStats& stats, const TokenGrads& grads);
-Plan run_gradients(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-                   const ranks::Shared& shared, const TokenStats& stats, const TokenGrads& grads);
+template <class Problem, class Outputs>
+Plan run_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,
+                   const TokenStats& stats, const TokenGrads& grads);
 
 /// Returns the plan of run().
-Plan plan_run(const Context& context, const problem::HiddenProblem& problem, const GradientMatrices& outputs,
-              const ranks::Shared& shared, const TokenLoss* loss, stats::Returned returned);
-Plan plan_run(const Context& context, const problem::LogitsProblem& problem, const LogitsGradient& outputs,
-              const ranks::Shared& shared, const TokenLoss* loss, stats::Returned returned);
+template <class Problem, class Outputs>
+Plan plan_run(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,
+              const TokenLoss* loss, stats::Returned returned);
 
 }  // namespace logitless::stream

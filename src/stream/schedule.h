@@ -65,6 +65,9 @@ class SliceSchedule : public Schedule {
 /// Each allocates a workspace of the plan's size. The arguments must outlive the schedule.
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                              const GradientMatrices& outputs, planning::RunPlan run);
+/// Returns the size of that workspace, by taking the same memory from a measuring arena.
+size_t workspace_of_run(const detail::ContextState& context, const HiddenProblem& problem, const source::Source& source,
+                        const GradientMatrices& outputs, const planning::RunPlan& run);
 /// Runs ranks::choose_sliced_plan() on this rank's slices.
 std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                           const GradientMatrices& outputs, const ranks::Cut& cut,

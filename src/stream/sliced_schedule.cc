@@ -60,7 +60,7 @@ class SlicedSchedule final : public Schedule {
       for (const Slice& slice : slices_) {
         if (slice.schedule) slice.schedule->walk(walk, chunk, columns);
       }
-      if (cut_.left) leave(rows, columns);
+      if (cut_.left) write_partials(rows, columns);
       meet(walk, rows, columns);
     });
   }
@@ -145,7 +145,7 @@ class SlicedSchedule final : public Schedule {
   }
 
   // Writes the partials of a slice whose exchange the caller does, each row at its offset.
-  void leave(std::span<const int64_t> rows, const stats::Columns& columns) const {
+  void write_partials(std::span<const int64_t> rows, const stats::Columns& columns) const {
     const fold::CallPartials& partials = slices_[0].schedule->partials();
     for (size_t i = 0; i < rows.size(); ++i) {
       partials.put(fold::Walk::kFirst, rows[i], static_cast<int64_t>(i), columns, cut_.left + offset_of(rows[i]));

@@ -1,131 +1,152 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Forward only, one pass, two pass and expected row, which compute tiles as products. They differ only in the
-// plan's data: the number of chunks, whether a chunk's logits are stored, and whether expected rows are
-// summed.
+// Calls whose logits are computed tile by tile as products: forward only, one pass, two pass and expected row.
+// They differ in the plan's data and in their ways of making gradients.
+#include <algorithm>
+#include <array>
 #include <optional>
+#include <tuple>
 #include <utility>
 
 #include "core/arena.h"
 #include "core/store.h"
 #include "fold/folds.h"
-#include "fold/segment_masses.h"
-#include "planning/buffers.h"
-#include "sink/call_sinks.h"
+#include "source/lora.h"
 #include "stats/statistics.h"
 #include "stats/tile_kernels.h"
-#include "stream/active_blocks.h"
-#include "stream/expected_rows.h"
-#include "stream/gradient_tiles.h"
+#include "stream/gradient_way.h"
 #include "stream/pass.h"
 #include "stream/schedule.h"
-#include "stream/segment_gradients.h"
 #include "stream/walk_tiles.h"
 
 namespace logitless::stream {
 namespace {
 
+// Returns the head's softcap and its bias in the type of the logits.
+template <class Logit>
+stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels& kernels, const HeadMatrices& head) {
+  const ConstVector& bias = head.bias;
+  if (!bias.data || bias.dtype == DTypeOf<Logit>::value) return {static_cast<const Logit*>(bias.data), head.softcap};
+  Logit* const out = arena.take<Logit>(bias.size);
+  if constexpr (sizeof(Logit) == 4) {
+    if (!arena.measures()) kernels.widen(bias.data, bias.dtype, bias.size, out);
+  }
+  return {out, head.softcap};
+}
+
+/// All memory comes from the arena, which may only measure: then take_all() alone may be called.
 template <class Types>
 class TileSchedule final : public SliceSchedule {
  public:
-  using Sum = typename Types::Sum;
+  using Logit = typename Types::Logit;
 
-  TileSchedule(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
-               planning::RunPlan run)
-      : run_(std::move(run)),
-        arena_(run_.plan.workspace_bytes),
-        loras_(arena_, problem, {*context.kernels, *run_.gemm, run_.plan.threads}),
-        pass_{context,
-              problem,
-              source::Source(problem, loras_),
-              run_,
-              {*context.kernels, problem, run_.grid.vocab_tile,
-               planning::head_shape<typename Types::Logit>(arena_, context.kernels, problem.head),
-               planning::teacher_shape<typename Types::Logit>(arena_, context.kernels, problem)}},
-        folds_({problem, &pass_.tiles, &pass_.source, run_.gemm, run_.chooses_segments ? &masses_ : nullptr}),
-        sinks_({*context.kernels, *run_.gemm, problem, pass_.source}, outputs, planning::sink_sizes(run_)),
-        wrote_rows_(static_cast<size_t>(problem.tokens)) {
-    for (sink::Sink<Sum>* sink : sinks_.all()) sink->take_lasting(arena_);
-    if (run_.logits_stay) pass_.chunk = planning::take_chunk<typename Types::Logit>(arena_, pass_.source, run_);
-    if (run_.expected_rows != planning::ExpectedRowsIn::kNone) expected_rows_.emplace(arena_, pass_, outputs);
-    if (run_.chooses_segments) {
-      masses_.take(arena_, problem, run_.plan.chunk_rows, run_.grid.vocab_size, run_.grid.vocab_tile);
-      segments_.emplace(pass_, outputs, masses_);
+  TileSchedule(core::Arena& arena, const Pass<Types>& pass) : arena_(arena), pass_(pass), ways_(ways_of(pass_)) {
+    const HeadMatrices* const teacher = pass_.problem.teacher ? &pass_.problem.teacher->head : nullptr;
+    const kernels::RowKernels& kernels = *pass_.context.kernels;
+    const auto head = head_shape<Logit>(arena_, kernels, pass_.problem.head);
+    const auto beside = teacher ? head_shape<Logit>(arena_, kernels, *teacher) : stats::HeadShape<Logit>();
+    if (!arena_.measures()) pass_.tiles.emplace(kernels, pass_.problem, run_.grid.vocab_tile, head, beside);
+    if (run_.logits_stay()) {
+      pass_.chunk = arena_.take<Logit>(pass_.source.sides() * run_.chunk_tile_rows * run_.grid.vocab_tiles() *
+                                       run_.grid.tile_stride);
     }
+    each_way([&](GradientWay<Types>& way) {
+      way.take_lasting(arena_);
+      if (way.walks()) walker_ = &way;
+      if (way.masses()) masses_ = way.masses();
+    });
     mark_ = arena_.mark();
+    folds_.emplace(fold::FoldInputs<Types>{pass_.problem, pass_.tiles ? &*pass_.tiles : nullptr, &pass_.source,
+                                           run_.gemm, masses_});
+  }
+
+  /// Takes the memory of every step of the run.
+  void take_all() {
+    if (run_.forward || masses_) {
+      take_walk(fold::Walk::kFirst);
+      if (!folds_->of(fold::Walk::kSecond).empty()) take_walk(fold::Walk::kSecond);
+    }
+    if (run_.backward) each_way([&](GradientWay<Types>& way) { take_gradients(way); });
   }
 
   int64_t chunks() const override { return run_.chunk_count(); }
   std::span<const int64_t> rows(int64_t chunk) const override { return run_.rows_of(chunk); }
 
   void fold(int64_t chunk, stats::Columns& columns) override {
-    fold::make_statistics(folds_.partials(), rows(chunk), 0, columns,
+    each_way([&](GradientWay<Types>& way) { way.begin_statistics(columns); });
+    fold::make_statistics(folds_->partials(), rows(chunk), 0, columns,
                           [&](fold::Walk walk) { this->walk(walk, chunk, columns); });
-    if (run_.expected_rows == planning::ExpectedRowsIn::kLeft) expected_rows_->leave(columns.stats);
+    each_way([&](GradientWay<Types>& way) { way.finish_statistics(columns.stats); });
   }
 
-  // The buffers of the two passes share memory: they are never used at the same time.
   void walk(fold::Walk walk, int64_t chunk, stats::Columns& columns) override {
-    if (walk == fold::Walk::kFirst && run_.sums_expected_rows()) {
-      arena_.rewind(mark_);
-      return expected_rows_->walk(arena_, folds_, columns);
-    }
-    if (walk == fold::Walk::kFirst || run_.sums_expected_rows()) {
-      arena_.rewind(mark_);
-      forward_.emplace(arena_, pass_.source, run_, folds_);
-    }
-    walk_tiles(pass_, *forward_, run_.blocks_of(chunk), folds_, walk, columns);
     walked_ = true;
+    take_walk(walk);
+    if (!walk_) return walker_->walk(*folds_, columns);
+    walk_->run(walk, run_.blocks_of(chunk), columns);
   }
 
-  const fold::CallPartials& partials() const override { return folds_.partials(); }
+  const fold::CallPartials& partials() const override { return folds_->partials(); }
 
   void gradients(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) override {
-    if (segments_ && !walked_) leave_masses(chunk, stats);
-    forward_.reset();
-    arena_.rewind(mark_);
-    if (segments_) {
-      if (segments_->choose(arena_, stats, grads)) {
-        segments_->make(arena_);
-        chosen_ = true;
-        return;
-      }
-      arena_.rewind(mark_);
+    if (masses_ && !walked_) walk_for_masses(chunk, stats);
+    for (const WayOfRun<Types>& way : ways_) {
+      if (!way) continue;
+      take_gradients(*way);
+      last_ = way.get();
+      if (way->make(chunk, stats, grads)) return;
     }
-    if (expected_rows_) {
-      expected_rows_->make_gradients(arena_, stats, grads);
-      if (sinks_.all().empty()) return;
-      arena_.rewind(mark_);
-    }
-    backward_.emplace(arena_, pass_.problem, pass_.source, run_);
-    for (sink::Sink<Sum>* sink : sinks_.all()) sink->take(arena_);
-    const auto c = static_cast<size_t>(chunk);
-    const ActiveBlocks active = active_blocks(pass_.problem, run_, run_.chunks[c], run_.chunks[c + 1], grads);
-    gradient_tiles(pass_, *backward_, sinks_.all(), active, !wrote_any_, stats, grads,
-                   chunk == chunks() - 1 ? sums_ : nullptr);
-    wrote_any_ |= !active.empty();
-    for (const int64_t row : active.blocks.order) wrote_rows_[static_cast<size_t>(row)] = true;
   }
 
   // Possible if rows of d_weight are vocabulary entries that are final in the output as soon as they are
   // computed, and if other threads compute while this one communicates.
   bool finishes_rows_early() const override {
     const bool row_by_row = !run_.weight_apart && !pass_.source.products().front().head.layout().is_hidden_vocab();
-    return row_by_row && !run_.chooses_segments && run_.plan.threads > 1;
+    return row_by_row && !run_.approximates && run_.plan.threads > 1;
   }
-  void follow(ranks::BatchSums& sums) override { sums_ = &sums; }
+  void follow(ranks::BatchSums& sums) override {
+    each_way([&](GradientWay<Types>& way) { way.follow(sums); });
+  }
 
   void finish_gradients() override {
-    if (chosen_) return;
-    for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish(wrote_rows_, wrote_any_);
+    if (last_) last_->finish();
   }
 
   void report(Plan& plan) const override {
-    if (segments_) segments_->report(plan);
+    each_way([&](const GradientWay<Types>& way) { way.report(plan); });
   }
 
  private:
-  // Repeats the walk for the masses only: in a backward call the statistics come from another call.
-  void leave_masses(int64_t chunk, const TokenStats& stats) {
+  using Ways = std::array<WayOfRun<Types>, kGradientWays.size()>;
+
+  static Ways ways_of(const Pass<Types>& pass) {
+    Ways out;
+    for (size_t w = 0; w < out.size(); ++w) out[w] = std::get<MakeWay<Types>>(kGradientWays[w]->make)(pass);
+    return out;
+  }
+  template <class Visit>
+  void each_way(const Visit& visit) const {
+    for (const WayOfRun<Types>& way : ways_) {
+      if (way) visit(*way);
+    }
+  }
+
+  // The buffers of walks and of gradients share memory: they are never used at the same time.
+  void take_walk(fold::Walk walk) {
+    const bool first = walk == fold::Walk::kFirst;
+    if (!first && walk_) return;
+    walk_.reset();
+    arena_.rewind(mark_);
+    if (first && walker_) return walker_->take_walk(arena_, *folds_);
+    walk_.emplace(arena_, pass_, *folds_);
+  }
+  void take_gradients(GradientWay<Types>& way) {
+    walk_.reset();
+    arena_.rewind(mark_);
+    way.take(arena_);
+  }
+
+  // Repeats the walks for the masses only: in a backward call the statistics come from another call.
+  void walk_for_masses(int64_t chunk, const TokenStats& stats) {
     stats::Columns columns;
     stats::make_stats(pass_.problem, columns);
     walk(fold::Walk::kFirst, chunk, columns);
@@ -135,31 +156,54 @@ class TileSchedule final : public SliceSchedule {
     walk(fold::Walk::kSecond, chunk, columns);
   }
 
-  const planning::RunPlan run_;
-  core::Arena arena_;
-  const source::LoraStates loras_;
+  core::Arena& arena_;
   Pass<Types> pass_;
-  fold::CallMasses masses_;
-  fold::CallFolds<Types> folds_;
-  const sink::CallSinks<Sum> sinks_;
-  std::optional<ExpectedRowSums<Types>> expected_rows_;
-  std::optional<SegmentGradients<Types>> segments_;
-  size_t mark_ = 0;  // end of the memory that lives as long as the call
-  std::optional<planning::ForwardBuffers<Types>> forward_;
-  std::optional<planning::BackwardBuffers<Types>> backward_;
-  ranks::BatchSums* sums_ = nullptr;  // notified when vocabulary entries are final; may be null
-  core::Array<bool> wrote_rows_;      // rows of hidden that have had gradients, over all chunks
-  bool wrote_any_ = false;
+  const planning::RunPlan& run_ = pass_.run;
+  const Ways ways_;
+  GradientWay<Types>* walker_ = nullptr;      // makes the first walk itself
+  const fold::CallMasses* masses_ = nullptr;  // filled by the walks
+  size_t mark_ = 0;                           // end of the memory that lives as long as the call
+  std::optional<fold::CallFolds<Types>> folds_;
+  std::optional<TileWalk<Types>> walk_;
+  GradientWay<Types>* last_ = nullptr;  // whose make() was called last
   bool walked_ = false;
-  bool chosen_ = false;  // gradients were computed from chosen segments
+};
+
+// A schedule with all that it refers to.
+template <class Types>
+struct OwnedSchedule {
+  const planning::RunPlan run;
+  core::Arena arena;
+  const source::LoraStates loras;
+  const source::Source source;
+  TileSchedule<Types> schedule;
+
+  OwnedSchedule(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
+                planning::RunPlan&& plan)
+      : run(std::move(plan)),
+        arena(run.plan.workspace_bytes),
+        loras(arena, problem, {*context.kernels, *run.gemm, run.plan.threads}),
+        source(problem, loras),
+        schedule(arena, {context, problem, source, outputs, run}) {}
 };
 
 }  // namespace
 
+size_t workspace_of_run(const detail::ContextState& context, const HiddenProblem& problem, const source::Source& source,
+                        const GradientMatrices& outputs, const planning::RunPlan& run) {
+  core::Arena arena;
+  stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) {
+    source::LoraStates(arena, problem, {*context.kernels, *run.gemm, run.plan.threads});
+    TileSchedule<decltype(types)>(arena, {context, problem, source, outputs, run}).take_all();
+  });
+  return arena.peak();
+}
+
 std::shared_ptr<SliceSchedule> tile_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                              const GradientMatrices& outputs, planning::RunPlan run) {
   return stats::with_gradient_types(problem, run.gradient_terms, [&](auto types) -> std::shared_ptr<SliceSchedule> {
-    return core::make_shared<TileSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
+    const auto owned = core::make_shared<OwnedSchedule<decltype(types)>>(context, problem, outputs, std::move(run));
+    return {owned, &owned->schedule};
   });
 }
 

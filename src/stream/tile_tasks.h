@@ -14,11 +14,11 @@
 #include "core/first_error.h"
 #include "core/parallel.h"
 #include "core/store.h"
-#include "planning/buffers.h"
 #include "ranks/batch_sums.h"
 #include "sink/sink.h"
 #include "stream/active_blocks.h"
 #include "stream/pass.h"
+#include "stream/tile_buffers.h"
 
 namespace logitless::stream {
 
@@ -35,9 +35,9 @@ inline constexpr int64_t kMostTilesAhead = 16;
 
 /// The tasks of one pass over the tiles of some row blocks. The derived class Steps defines the tasks:
 ///
-///     kInOrder                   whether there is a settle_tile()
+///     kInOrder                   whether there is a fold_tile()
 ///     make_tile(j, b, slot)      computes the gradients of vocabulary tile j for row block b
-///     settle_tile(j, b, slot)    does the work that must be in vocabulary order
+///     fold_tile(j, b, slot)    does the work that must be in vocabulary order
 ///     first(sink, j, b)          returns whether a sink has had no part before for these sums
 ///     part_of(j, b, slot)        returns the part for the sinks
 template <class Types, class Steps>
@@ -47,14 +47,14 @@ class TileTasks {
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
 
-  TileTasks(const Pass<Types>& pass, planning::BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
-            const ActiveBlocks& active, bool logits_stay, ranks::BatchSums* sums = nullptr)
+  TileTasks(const Pass<Types>& pass, BackwardBuffers<Types>& buffers, sink::Sinks<Sum> sinks,
+            const ActiveBlocks& active, ranks::BatchSums* sums = nullptr)
       : pass_(pass),
         grid_(pass.run.grid),
         buffers_(buffers),
         sinks_(sinks),
         active_(active),
-        logits_stay_(logits_stay),
+        logits_stay_(pass.run.logits_stay()),
         batch_sums_(sums) {}
 
   void run() {
@@ -65,7 +65,7 @@ class TileTasks {
     }
     const auto alone = pass_.run.gemm->single_threaded_region();
     // There is at least one slot per thread.
-    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.tiles.row_kernels(), pass_.run.plan.threads,
+    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.tiles->row_kernels(), pass_.run.plan.threads,
                          active_.blocks, active_.blocks.blocks,
                          [&](size_t thread) { return buffers_.slots[thread].gathered; });
     Dependences dependences(*this);
@@ -73,7 +73,7 @@ class TileTasks {
   }
 
  protected:
-  typename planning::BackwardBuffers<Types>::PerThread& scratch() const {
+  typename BackwardBuffers<Types>::PerThread& scratch() const {
     return buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
   }
 
@@ -112,7 +112,7 @@ class TileTasks {
   // Computes them from the column sizes that this thread has just found.
   void weigh_entries(int64_t j, int64_t b, int64_t slot) const {
     bfloat16* const weights = entry_weights(j, b, slot);
-    if (weights) pass_.tiles.row_kernels().round_bf16(scratch().sizes, grid_.entries(j), false, weights);
+    if (weights) pass_.tiles->row_kernels().round_bf16(scratch().sizes, grid_.entries(j), false, weights);
   }
 
   // Returns the copied states of a tile's rows; without memory if the rows are contiguous.
@@ -156,7 +156,7 @@ class TileTasks {
 
   const Pass<Types>& pass_;
   const planning::TileGrid& grid_;
-  planning::BackwardBuffers<Types>& buffers_;
+  BackwardBuffers<Types>& buffers_;
   const sink::Sinks<Sum> sinks_;
   const ActiveBlocks& active_;
   const bool logits_stay_;
@@ -201,7 +201,7 @@ class TileTasks {
     core::Array<char> follow;                  // [tiles]: sums over rows may continue
     std::optional<size_t> leader;              // in chains: the first sums over the vocabulary
     core::Array<std::atomic<int>> unfinished;  // [vocabulary tiles]: sinks that still sum a tile
-    core::Array<char> settled;                 // [row blocks]: settle_tile() is done, in vocabulary order
+    core::Array<char> folded;                  // [row blocks]: fold_tile() is done, in vocabulary order
     char finished = 0;                         // tiles of sums are passed on one at a time, in order
 
     explicit Dependences(const TileTasks& tasks)
@@ -222,7 +222,7 @@ class TileTasks {
       }
       chain_places.resize(static_cast<size_t>(places));
       entries.resize(static_cast<size_t>(grid.vocab_tiles()));
-      if constexpr (Steps::kInOrder) settled.resize(static_cast<size_t>(row_blocks));
+      if constexpr (Steps::kInOrder) folded.resize(static_cast<size_t>(row_blocks));
       const int64_t tiles_ahead = std::clamp<int64_t>(kVocabTilesAhead * row_blocks, 1, kMostTilesAhead);
       ahead.resize(static_cast<size_t>(tiles_ahead * tasks.pass_.run.plan.threads));
       if (kVocabTilesBehind * row_blocks < static_cast<int64_t>(ahead.size())) lead();
@@ -282,9 +282,9 @@ class TileTasks {
 #pragma omp task depend(inout : made[0]) depend(in : head_part[0], done[0])
         error->guard([&] { steps().make_tile(j, b, slot); });
         if constexpr (Steps::kInOrder) {
-          [[maybe_unused]] char* settled = &dependences.settled[static_cast<size_t>(b)];
-#pragma omp task depend(inout : made[0], settled[0]) depend(in : done[0])
-          error->guard([&] { steps().settle_tile(j, b, slot); });
+          [[maybe_unused]] char* folded = &dependences.folded[static_cast<size_t>(b)];
+#pragma omp task depend(inout : made[0], folded[0]) depend(in : done[0])
+          error->guard([&] { steps().fold_tile(j, b, slot); });
         }
         [[maybe_unused]] char* const followed = followed_sums(dependences, j, b, done);
         for (size_t s = 0; s < dependences.chains.size(); ++s) {
@@ -299,31 +299,8 @@ class TileTasks {
           }
         }
       }
-      for (size_t s = 0; s < dependences.chains.size(); ++s) {
-        sink::Sink<Sum>* const sink = dependences.chains[s].sink;
-        if (!sink->finishes_tiles()) continue;
-        [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
-        [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
-        if (sink->tiles_apart() == 0) {
-#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h])
-          error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
-          continue;
-        }
-#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : dependences.finished, head_part[0])
-        error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
-      }
-      if (!batch_sums_) continue;
-      for (size_t s = 0; s < dependences.chains.size(); ++s) {
-        if (!dependences.chains[s].sums_tiles()) continue;
-        [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
-        [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
-        std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
-        // Depends on the tile's last row block, so that this task does not fall behind for long.
-        [[maybe_unused]] char* done =
-            &dependences.ahead[(ahead + dependences.ahead.size() - 1) % dependences.ahead.size()];
-#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])
-        unfinished->fetch_sub(1, std::memory_order_release);
-      }
+      submit_ends(dependences, j, &dependences.ahead[(ahead + dependences.ahead.size() - 1) % dependences.ahead.size()],
+                  error);
     }
     // Waits for the remaining tiles one by one, so that finished sums are sent while others are computed.
     for (size_t left = batch_sums_ ? dependences.ahead.size() : 0; left > 0; --left) {
@@ -335,6 +312,30 @@ class TileTasks {
       tell_of_final_tiles(dependences, error, final_tiles);
     }
 #pragma omp taskwait
+  }
+
+  // Submits the tasks that follow the last part of vocabulary tile j, whose tasks end at `done`.
+  void submit_ends(Dependences& dependences, int64_t j, [[maybe_unused]] char* done, core::FirstError* error) {
+    for (size_t s = 0; s < dependences.chains.size(); ++s) {
+      const Chains& chains = dependences.chains[s];
+      sink::Sink<Sum>* const sink = chains.sink;
+      [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
+      [[maybe_unused]] const int splits = static_cast<int>(chains.splits);
+      if (sink->finishes_tiles()) {
+        // Tiles that are apart go to a callback in order, which may overwrite the part of the head. Others name
+        // their chain again.
+        const bool apart = sink->tiles_apart() > 0;
+        [[maybe_unused]] char* const order = apart ? &dependences.finished : chain;
+        [[maybe_unused]] char* const head = apart ? &dependences.entries[static_cast<size_t>(j)] : chain;
+#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : order[0], head[0])
+        error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
+      }
+      if (!batch_sums_ || !chains.sums_tiles()) continue;
+      std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
+// Depends on the tile's last row block, so that this task does not fall behind for long.
+#pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])
+      unfinished->fetch_sub(1, std::memory_order_release);
+    }
   }
 
   // Returns the address that the sums over a tile's rows wait for.

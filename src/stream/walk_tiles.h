@@ -2,21 +2,122 @@
 // The walk over tiles that a source computes.
 #pragma once
 
+#include <omp.h>
+
 #include <cstdint>
 #include <span>
 
+#include "core/arena.h"
+#include "core/parallel.h"
+#include "core/store.h"
 #include "fold/folds.h"
-#include "planning/buffers.h"
+#include "source/packed_states.h"
 #include "stream/pass.h"
+#include "stream/tile_buffers.h"
 
 namespace logitless::stream {
 
 /// Visits all tiles of one chunk's blocks, passes each to the folds of the walk, and combines their partials.
-/// If logits are stored, they are in pass.chunk after the first walk; if not, the second walk recomputes
-/// them.
+/// If logits are stored, they are in pass.chunk after the first walk; if not, the second walk recomputes them.
 template <class Types>
-void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffers,
-                std::span<const planning::RowBlock> blocks, const fold::CallFolds<Types>& folds, fold::Walk walk,
-                stats::Columns& columns);
+class TileWalk {
+ public:
+  using Logit = typename Types::Logit;
+  using Folds = fold::CallFolds<Types>;
+
+  /// Takes memory for the scratch of threads and for the partials of `folds`.
+  TileWalk(core::Arena& arena, const Pass<Types>& pass, Folds& folds) : pass_(pass), folds_(folds) {
+    const planning::RunPlan& run = pass.run;
+    const planning::TileGrid& grid = run.grid;
+    const size_t gemm_bytes = pass.source.most_of_logits(grid.tile_rows, grid.vocab_tile, scratch_of(*run.gemm));
+    threads_.resize(static_cast<size_t>(run.plan.threads));
+    for (PerThread& thread : threads_) {
+      if (!run.logits_stay()) thread.tile = arena.take<Logit>(pass.tile_elements());
+      if (run.gather) thread.gathered = pass.source.take_room(arena, grid.tile_rows);
+      thread.products = pass.source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
+      thread.row = arena.take<Logit>(pass.source.sides() * grid.vocab_tile);
+    }
+    folds.take(arena, run.plan.chunk_rows, grid.stretches, {run.plan.threads, grid.row_tile, grid.vocab_tile});
+    packed_ = source::PackedStates(arena, run.plan.packed_bytes);
+  }
+
+  void run(fold::Walk walk, std::span<const planning::RowBlock> blocks, stats::Columns& columns) {
+    if (blocks.empty()) return;
+    const planning::RunPlan& run = pass_.run;
+    const auto alone = run.gemm->single_threaded_region();
+    if (walk == fold::Walk::kFirst) {
+      packed_.pack(pass_.source, *run.gemm, pass_.tiles->row_kernels(), run.plan.threads, run.blocks, blocks,
+                   [&](size_t thread) { return threads_[thread].gathered; });
+    }
+    folds_.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
+    // Neighbouring tasks share a part of the head, so it is read from memory once. They share nothing else, so
+    // their order does not affect any bits.
+    const auto row_blocks = static_cast<int64_t>(blocks.size());
+    core::parallel_for(run.plan.threads, run.grid.stretches * row_blocks, [&](int64_t task) {
+      const int64_t b = task % row_blocks;
+      fold::FoldPart<Logit> part;
+      part.thread = omp_get_thread_num();
+      part.rows = run.blocks.rows(blocks[static_cast<size_t>(b)]);
+      part.place = blocks[static_cast<size_t>(b)].begin - blocks.front().begin;
+      part.stretch = task / row_blocks;
+      part.columns = &columns;
+      fold_stretch(walk, blocks, b, part);
+    });
+    combine(walk, blocks);
+  }
+
+ private:
+  struct PerThread {
+    Logit* tile = nullptr;  // [tile_rows, tile_stride]; null if the logits are stored
+    source::Room gathered;  // [tile_rows]
+    source::Scratch products;
+    Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
+  };
+
+  // Folds the tiles of one stretch of the vocabulary for row block b.
+  void fold_stretch(fold::Walk walk, std::span<const planning::RowBlock> blocks, int64_t b,
+                    fold::FoldPart<Logit>& part) {
+    const planning::RunPlan& run = pass_.run;
+    const planning::TileGrid& grid = run.grid;
+    const planning::RowBlock& block = blocks[static_cast<size_t>(b)];
+    PerThread& mine = threads_[static_cast<size_t>(part.thread)];
+    part.scratch = mine.row;
+    const bool made = walk == fold::Walk::kSecond && run.logits_stay();
+    const source::TileRows rows = {run.blocks, block, mine.gathered, packed_.of(b)};
+    for (const fold::Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
+    if (!made) pass_.source.gather(*run.gemm, rows);
+    for (int64_t j = grid.stretch_begin(part.stretch); j < grid.stretch_begin(part.stretch + 1); ++j) {
+      Logit* const data = run.logits_stay() ? pass_.chunk_tile(block, blocks.front().tile_begin, j) : mine.tile;
+      if (!made) {
+        pass_.source.make_tile(rows, grid.first_entry(j), grid.entries(j), data, grid.tile_stride,
+                               pass_.multiplier(mine.products));
+      }
+      // The folds get the block's rows without the padding of its tiles. No rows were dropped yet, so they are
+      // contiguous.
+      const auto tile = pass_.tile(data, block.tile_rows, run.blocks.first_place(block), block.count, j);
+      for (const fold::Fold<Types>* fold : folds_.of(walk)) fold->add(part, tile);
+    }
+  }
+
+  // Sorts the lists of the largest logits, which takes long enough to use a team.
+  void combine(fold::Walk walk, std::span<const planning::RowBlock> blocks) const {
+    const planning::RunPlan& run = pass_.run;
+    const bool lists = folds_.partials().top && walk == fold::Walk::kFirst;
+    if (run.grid.stretches < 2 && !lists) return;
+    const int64_t first = blocks.front().begin, rows = blocks.back().begin + blocks.back().count - first;
+    core::parallel_ranges(lists ? run.plan.threads : 1, rows, [&](int64_t begin, int64_t end) {
+      for (const fold::Partials* partials : folds_.partials().of(walk)) {
+        for (int64_t place = begin; place < end; ++place) {
+          partials->combine(run.blocks.order[static_cast<size_t>(first + place)], place);
+        }
+      }
+    });
+  }
+
+  const Pass<Types>& pass_;
+  const Folds& folds_;
+  core::Array<PerThread> threads_;
+  source::PackedStates packed_;  // of the chunk's blocks
+};
 
 }  // namespace logitless::stream
