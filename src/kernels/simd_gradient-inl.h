@@ -21,7 +21,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 // Returns the exact residual of rounding `value` to the bfloat16 with these bits, or 0 if that is not finite.
 template <class D>
@@ -155,7 +154,7 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
   T* const derivative = args.scratch;
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
-    const T* from = args.logits + args.source_rows[k] * shape.stride;
+    const T* from = args.logits + args.places[k] * shape.stride;
     const auto row = row_at(k);
     T* const capped = row.capped(args.scratch + shape.cols);
     if (std::isnan(g.max) || std::isnan(g.log_sum)) {

@@ -5,8 +5,8 @@
 
 namespace logitless::planning {
 
-size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
-  const auto bytes = [&](const source::ProductShape& p) { return gemm.packing_bytes(p.m, p.n, p.k, p.a, p.b); };
+size_t internal_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
+  const auto bytes = [&](const source::ProductShape& p) { return gemm.internal_bytes(p.m, p.n, p.k, p.a, p.b); };
   return std::max(source.most_of_logits(sizes.rows, sizes.entries, bytes),
                   source.most_of_gradients(sizes, gradient, bytes));
 }

@@ -20,7 +20,7 @@ int gradient_terms(const detail::ContextState& context, const Source& source);
 
 /// Estimates the memory that the backend itself allocates for one thread's logits of these sizes and for
 /// their gradient products.
-size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes);
+size_t internal_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes);
 
 /// Fills the plan's fields about its products; `terms` is gradient_terms().
 void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, Plan& plan);

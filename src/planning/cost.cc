@@ -26,7 +26,7 @@ bool keeping_pays(const source::Source& source, const GradientMatrices& outputs,
   }
   const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
   const double flops = 2 * times * logits * static_cast<double>(source.depth());
-  return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
+  return bytes * one.gemm->costs(source.states_type(), source.head_type()).flops_per_byte <= flops;
 }
 
 }  // namespace logitless::planning

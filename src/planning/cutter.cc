@@ -5,7 +5,6 @@
 
 #include "core/checks.h"
 #include "core/integers.h"
-#include "gemm/few_rows.h"
 #include "planning/arithmetic.h"
 #include "planning/buffers.h"
 #include "sink/weight_sink.h"
@@ -58,7 +57,7 @@ Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem
       work_(work),
       outputs_(outputs),
       rows_(rows_of(problem, work)),
-      gemm_(gemm::backend_for_rows(*context.gemm, rows(), source_.states_type(), source_.head_type())),
+      gemm_(context.gemm->for_rows(rows(), source_.states_type(), source_.head_type())),
       weight_apart_(stats::with_tile_types(
           problem, [&](auto types) { return sink::is_summed_apart<typename decltype(types)::Sum>(outputs); })) {
   const bool may_keep_logits = work.forward && work.backward && context.options.plan != PlanKind::kTwoPass;
@@ -147,7 +146,7 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   const TileGrid& grid = run.grid;
   const DType gradient = stats::with_gradient_types(
       problem_, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
-  plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, part_sizes(grid));
+  plan.blas_bytes = static_cast<size_t>(plan.threads) * internal_bytes(gemm_, source_, gradient, part_sizes(grid));
 }
 
 // Returns whether every block lies within one evenly spaced piece of d_hidden.

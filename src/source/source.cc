@@ -100,7 +100,7 @@ void Source::close_holes(const TileRows& rows) const {
 }
 
 size_t Source::packed_bytes(const gemm::Backend& gemm, const Product& p, int64_t rows) const {
-  return gemm.packed_rows_bytes(rows, p.states.cols(), p.states.dtype(), p.head.dtype());
+  return gemm.reordered_bytes(rows, p.states.cols(), p.states.dtype(), p.head.dtype());
 }
 
 size_t Source::packed_bytes(const gemm::Backend& gemm, int64_t rows) const {
@@ -115,7 +115,7 @@ void Source::pack(const gemm::Backend& gemm, const kernels::RowKernels& kernels,
     const size_t bytes = packed_bytes(gemm, p, rows.block.tile_rows);
     if (bytes == 0) continue;
     const gemm::Operand operand = p.states.tile_operand(rows.blocks, rows.block, p.rows_in(rows.gathered));
-    gemm.pack_rows(operand, p.head.dtype(), rows.block.tile_rows, p.states.cols(), kernels, to);
+    gemm.reorder_rows(operand, p.head.dtype(), rows.block.tile_rows, p.states.cols(), kernels, to);
     to += bytes;
   }
 }
@@ -161,7 +161,7 @@ void Source::make_tile(const TileRows& rows, int64_t first_entry, int64_t entrie
   const auto states = [&](const Product& p) {
     gemm::Operand operand = p.states.tile_operand(rows.blocks, rows.block, p.rows_in(rows.gathered));
     const size_t bytes = packed ? packed_bytes(multiply.gemm, p, product.m) : 0;
-    if (bytes > 0) operand.packed = packed;
+    if (bytes > 0) operand.reordered = packed;
     packed += bytes;
     return operand;
   };
