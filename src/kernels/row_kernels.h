@@ -30,8 +30,8 @@ using DoubleTiles = TileTypes<double>;
 using FloatTiles = TileTypes<float>;
 using BFloat16Tiles = TileTypes<float, float, bfloat16>;
 
-/// A tile of products x · w, row-major, and how a product becomes a capped logit:
-///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, if that is set
+/// A tile of dot products x · w, row-major, and how one becomes a capped logit:
+///   r = round(x · w + bias)        to the nearest value of `round_to`, ties to even, if that is set
 ///   c = softcap · tanh(r / softcap)
 /// The derivative of the rounding is taken as 1.
 template <class T>
@@ -43,7 +43,7 @@ struct TileShape {
   T softcap = 0;                  // 0: c = r
   std::optional<DType> round_to;  // kBFloat16 or kFloat16
 
-  /// Returns whether c equals the product.
+  /// Returns whether c equals x · w.
   bool plain() const { return !bias && !(softcap > 0) && !round_to; }
 };
 

@@ -26,33 +26,30 @@ namespace HWY_NAMESPACE {
 // two bits.
 constexpr double kNear = 0.5;
 
-// Computes the even and the odd part of φ(x) / x² = Σ x^k / (k + 2)!, the odd part divided by x, from z = x².
-// For |x| < 0.5 the first omitted term is below eps / 2 of the sum.
+struct Coefficients {
+  double of[16] = {};  // 1 / (k + 2)!
+
+  constexpr Coefficients() {
+    double factorial = 2;
+    for (int k = 0; k < 16; ++k) {
+      of[k] = 1 / factorial;
+      factorial *= k + 3;
+    }
+  }
+};
+
+// Computes the sums of the even and of the odd powers in φ(x) / x² = Σ x^k / (k + 2)!, the latter divided by
+// x, from z = x². For |x| < 0.5 the first omitted summand is below eps / 2 of the sum.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE void series(D d, V z, V& even, V& odd) {
   using T = hn::TFromD<D>;
-  constexpr double kCoefficients[] = {1.0 / 2,
-                                      1.0 / 6,
-                                      1.0 / 24,
-                                      1.0 / 120,
-                                      1.0 / 720,
-                                      1.0 / 5040,
-                                      1.0 / 40320,
-                                      1.0 / 362880,
-                                      1.0 / 3628800,
-                                      1.0 / 39916800,
-                                      1.0 / 479001600,
-                                      1.0 / 6227020800,
-                                      1.0 / 87178291200,
-                                      1.0 / 1307674368000,
-                                      1.0 / 20922789888000,
-                                      1.0 / 355687428096000};
+  constexpr Coefficients kCoefficients;
   constexpr int kCount = sizeof(T) == 4 ? 8 : 16;
-  even = hn::Set(d, static_cast<T>(kCoefficients[kCount - 2]));
-  odd = hn::Set(d, static_cast<T>(kCoefficients[kCount - 1]));
+  even = hn::Set(d, static_cast<T>(kCoefficients.of[kCount - 2]));
+  odd = hn::Set(d, static_cast<T>(kCoefficients.of[kCount - 1]));
   for (int k = kCount - 4; k >= 0; k -= 2) {
-    even = hn::MulAdd(even, z, hn::Set(d, static_cast<T>(kCoefficients[k])));
-    odd = hn::MulAdd(odd, z, hn::Set(d, static_cast<T>(kCoefficients[k + 1])));
+    even = hn::MulAdd(even, z, hn::Set(d, static_cast<T>(kCoefficients.of[k])));
+    odd = hn::MulAdd(odd, z, hn::Set(d, static_cast<T>(kCoefficients.of[k + 1])));
   }
 }
 
@@ -318,7 +315,7 @@ HWY_INLINE void gradient_columns(D d, const DivergenceGradientArgs<T, Gradient>&
   const int64_t lanes = static_cast<int64_t>(hn::Lanes(d));
   const RowDivergence<T>& g = args.divergences[k];
   const RowGradient<T>& softmax = args.base.gradients[k];
-  V left = hn::Zero(d);
+  V residuals = hn::Zero(d);
   for (int64_t v = begin; v < end; v += lanes) {
     V out = divergence_gradient<kForm>(d, args.rule, g, log_probability(d, g.pair.student, student + v),
                                        log_probability(d, g.pair.teacher, teacher + v));
@@ -328,9 +325,9 @@ HWY_INLINE void gradient_columns(D d, const DivergenceGradientArgs<T, Gradient>&
       out = hn::NegMulAdd(hn::Set(d, softmax.softmax_scale), exp_nonpositive(d, log_p), out);
     }
     if (derivative) out = hn::Mul(out, hn::LoadU(d, derivative + v));
-    row.store(d, out, v, left);
+    row.store(d, out, v, residuals);
   }
-  row.keep(hn::GetLane(hn::SumOfLanes(d, left)));
+  row.keep(hn::GetLane(hn::SumOfLanes(d, residuals)));
 }
 
 template <DivergenceForm kForm, class T, class Gradient, class RowAt>

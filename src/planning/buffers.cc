@@ -77,7 +77,7 @@ ForwardBuffers<Types>::ForwardBuffers(core::Arena& arena, const Source& source, 
     thread.row = arena.take<Logit>(source.sides() * grid.vocab_tile);
   }
   folds.take(arena, run.plan.chunk_rows, grid.stretches, {run.plan.threads, grid.row_tile, grid.vocab_tile});
-  packed = source::PackedStates(arena, run.plan.packed_bytes);
+  reordered = source::ReorderedStates(arena, run.plan.packed_bytes);
 }
 
 template <class Types>
@@ -100,7 +100,7 @@ BackwardBuffers<Types>::BackwardBuffers(core::Arena& arena, const problem::Token
       slot.tile = arena.take<Logit>(tile_elements(source, run));
       if (run.gather) slot.gathered = source.take_room(arena, grid.tile_rows);
     }
-    packed = source::PackedStates(arena, run.plan.packed_bytes);
+    reordered = source::ReorderedStates(arena, run.plan.packed_bytes);
   } else if (run.gather) {
     gathered = source.take_room(arena, run.plan.chunk_rows);
   }

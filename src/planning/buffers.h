@@ -22,7 +22,7 @@
 #include "sink/hidden_sink.h"
 #include "sink/lora_sink.h"
 #include "sink/sink.h"
-#include "source/packed_states.h"
+#include "source/reordered_states.h"
 #include "source/source.h"
 #include "stats/tile_kernels.h"
 
@@ -47,7 +47,7 @@ struct ForwardBuffers {
     Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
   };
   core::Array<PerThread> threads;
-  source::PackedStates packed;  // of the chunk's blocks
+  source::ReorderedStates reordered;  // of the chunk's blocks
 
   /// `folds` takes its partials for the rows of a chunk.
   ForwardBuffers(core::Arena& arena, const Source& source, const RunPlan& run, fold::CallFolds<Types>& folds);
@@ -71,8 +71,8 @@ struct BackwardBuffers {
   core::Array<PerThread> threads;
   // The tiles in memory, if the logits are recomputed.
   core::Array<Slot> slots;
-  source::PackedStates packed;  // blocks with gradients, if the logits are recomputed
-  source::Room gathered;        // [chunk_rows], if the logits are stored
+  source::ReorderedStates reordered;  // blocks with gradients, if the logits are recomputed
+  source::Room gathered;              // [chunk_rows], if the logits are stored
   // Per tile in memory, if residuals are summed: [tiles, row_tile], and twice [tiles, vocab_tile].
   float* row_residuals = nullptr;
   float* column_residuals = nullptr;

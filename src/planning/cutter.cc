@@ -8,7 +8,7 @@
 #include "planning/arithmetic.h"
 #include "planning/buffers.h"
 #include "sink/weight_sink.h"
-#include "source/packed_states.h"
+#include "source/reordered_states.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::planning {
@@ -171,10 +171,10 @@ bool Cutter::halve_tiles(TileCap& cap) const {
   return planning::halve_tiles(context_.options, grid, cap);
 }
 
-size_t Cutter::packed_bytes(const RunPlan& run) const {
+size_t Cutter::reordered_bytes(const RunPlan& run) const {
   size_t most = 0;
   for (int64_t c = 0; c < run.chunk_count(); ++c) {
-    most = std::max(most, source::PackedStates::bytes_of(source_, gemm_, run.blocks_of(c)));
+    most = std::max(most, source::ReorderedStates::bytes_of(source_, gemm_, run.blocks_of(c)));
   }
   return most;
 }

@@ -218,7 +218,7 @@ class Planner {
   }
 
   void pack_hidden_if_it_fits(RunPlan& run) const {
-    run.plan.packed_bytes = cutter_.packed_bytes(run);
+    run.plan.packed_bytes = cutter_.reordered_bytes(run);
     if (run.plan.packed_bytes == 0) return;
     cutter_.set_team(threads_, run.plan.tiles_alive, run);
     if (fits(run)) return;

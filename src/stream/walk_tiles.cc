@@ -16,8 +16,8 @@ class StretchTask {
   using Logit = typename Types::Logit;
 
   StretchTask(const Pass<Types>& pass, typename planning::ForwardBuffers<Types>::PerThread& scratch,
-              const planning::RowBlock& block, const std::byte* packed, int64_t chunk_begin)
-      : pass_(pass), scratch_(scratch), block_(block), packed_(packed), chunk_begin_(chunk_begin) {}
+              const planning::RowBlock& block, const std::byte* reordered, int64_t chunk_begin)
+      : pass_(pass), scratch_(scratch), block_(block), reordered_(reordered), chunk_begin_(chunk_begin) {}
 
   // `made`: the tiles are stored already.
   void run(std::span<fold::Fold<Types>* const> folds, const fold::FoldPart<Logit>& part, bool made) {
@@ -38,7 +38,7 @@ class StretchTask {
   }
 
  private:
-  source::TileRows tile_rows() const { return {pass_.run.blocks, block_, scratch_.gathered, packed_}; }
+  source::TileRows tile_rows() const { return {pass_.run.blocks, block_, scratch_.gathered, reordered_}; }
   Logit* data(int64_t j) const {
     return pass_.run.logits_stay ? pass_.chunk_tile(block_, chunk_begin_, j) : scratch_.tile;
   }
@@ -46,7 +46,7 @@ class StretchTask {
   const Pass<Types>& pass_;
   typename planning::ForwardBuffers<Types>::PerThread& scratch_;
   const planning::RowBlock& block_;
-  const std::byte* packed_;  // packed rows of the tiles; null if they are not packed
+  const std::byte* reordered_;  // rows of the tiles; null if they are not reordered
   int64_t chunk_begin_;
 };
 
@@ -76,8 +76,8 @@ void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffer
   const auto alone = pass.run.gemm->single_threaded_region();
   const bool first_walk = walk == fold::Walk::kFirst;
   if (first_walk) {
-    buffers.packed.pack(pass.source, *pass.run.gemm, pass.tiles.row_kernels(), pass.run.plan.threads, pass.run.blocks,
-                        blocks, [&](size_t thread) { return buffers.threads[thread].gathered; });
+    buffers.reordered.reorder(pass.source, *pass.run.gemm, pass.tiles.row_kernels(), pass.run.plan.threads,
+                              pass.run.blocks, blocks, [&](size_t thread) { return buffers.threads[thread].gathered; });
   }
   folds.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
   // Neighbouring tasks share a part of the head, so it is read from memory once.
@@ -93,7 +93,7 @@ void walk_tiles(const Pass<Types>& pass, planning::ForwardBuffers<Types>& buffer
     part.stretch = task / row_blocks;
     part.scratch = scratch.row;
     part.columns = &columns;
-    StretchTask<Types>(pass, scratch, block, buffers.packed.of(b), blocks.front().tile_begin)
+    StretchTask<Types>(pass, scratch, block, buffers.reordered.of(b), blocks.front().tile_begin)
         .run(folds.of(walk), part, !first_walk && pass.run.logits_stay);
   });
   combine(pass, blocks, folds, walk);
