@@ -80,8 +80,9 @@ LOGITLESS_TARGET_AVX512 inline void store_rows(const Pairs& pairs, uint16_t* to)
   for (int64_t i = 0; i < kTileRows; ++i) _mm512_store_si512(to + i * kStep, pairs.row[i]);
 }
 
-// Loads a step of `depth` rows of 32 elements, `stride` apart, of which `edges` exist, and interleaves rows 2p
-// and 2p + 1: row p of `low` has the pairs of elements 0 to 15, and row p of `high` those of 16 to 31.
+// Loads a step of `depth` rows of 32 elements, `stride` apart, of which `edges` exist, and interleaves
+// rows 2p and 2p + 1: row p of `low` has the pairs of elements 0 to 15, and row p of `high` those of 16 to
+// 31.
 LOGITLESS_TARGET_AVX512 inline void load_pairs(const uint16_t* from, int64_t stride, int64_t edges, int64_t depth,
                                                Pairs& low, Pairs& high) {
   const __mmask32 existing = first(edges);
@@ -132,7 +133,8 @@ void reorder_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) 
   reorder_along_edge<false>(view, edges, depth, panel);
 }
 
-// The tiles are registers of the CPU. The compiler must assume that an instruction reads or writes any memory.
+// The tiles are registers of the CPU. The compiler must assume that an instruction reads or writes any
+// memory.
 struct CpuTiles {
   template <int kTile>
   void load(const void* from, int64_t stride) {

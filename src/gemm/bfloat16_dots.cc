@@ -66,8 +66,8 @@ struct Block {
   float* c;
   int64_t c_stride;
   bool accumulate;
-  /// For a transposed B: elements of B that are `ahead` of the current ones are prefetched, `step` of them per
-  /// kStep. Past the end of B that is harmless.
+  /// For a transposed B: elements of B that are `ahead` of the current ones are prefetched, `step` of them
+  /// per kStep. Past the end of B that is harmless.
   int64_t ahead = 0;
   int64_t step = 0;
   /// For a B that is not transposed: the columns of kStep that exist.
@@ -104,8 +104,8 @@ LOGITLESS_TARGET_AVX512 inline void add_step(const Block& of, int64_t k, const _
   }
 }
 
-// Multiplies kRows rows of A with kCount rows of B. An element is the sum of its lanes, each of which is summed
-// over the steps.
+// Multiplies kRows rows of A with kCount rows of B. An element is the sum of its lanes, each of which is
+// summed over the steps.
 template <int kRows, int kCount>
 LOGITLESS_TARGET_AVX512 inline void dot_block(const Block& of) {
   static_assert(kRows * kCount <= kLanes);
@@ -146,8 +146,8 @@ LOGITLESS_TARGET_AVX512 inline void dot_rows(Block of, int64_t count) {
   for (; count > 0; --count, of.b += of.b_stride, ++of.c) dot_block<kRows, 1>(of);
 }
 
-// Each count of rows prefetches a share of the next entries. Single rows take one entry after the other, whose
-// next elements the CPU prefetches itself.
+// Each count of rows prefetches a share of the next entries. Single rows take one entry after the other,
+// whose next elements the CPU prefetches itself.
 LOGITLESS_TARGET_AVX512 void multiply_entries(const BFloat16Dots& dots) {
   const auto* const b = static_cast<const bfloat16*>(dots.b);
   const int64_t blocks = dots.rows / 8 + dots.rows % 8 / 4 + dots.rows % 4;
@@ -170,9 +170,9 @@ LOGITLESS_TARGET_AVX512 void multiply_entries(const BFloat16Dots& dots) {
   }
 }
 
-/// kStep columns of a block of B in the order of the instruction: for each two rows of B, the pairs of elements
-/// of columns 0 to 15, then of 16 to 31. They are contiguous, whatever B's stride, so that all rows of A read
-/// them from the nearest cache.
+/// kStep columns of a block of B in the order of the instruction: for each two rows of B, the pairs of
+/// elements of columns 0 to 15, then of 16 to 31. They are contiguous, whatever B's stride, so that all
+/// rows of A read them from the nearest cache.
 struct Strip {
   alignas(64) uint16_t pairs[kSummedDepth / 2][2][kStep];
 };

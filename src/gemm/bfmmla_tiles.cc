@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-// Functions with this attribute run only if cpu_unit() is not null. The rest of the library is compiled for any
-// CPU.
+// Functions with this attribute run only if cpu_unit() is not null. The rest of the library is compiled
+// for any CPU.
 #ifdef __clang__
 #define LOGITLESS_TARGET_BF16 __attribute__((target("bf16")))
 #else

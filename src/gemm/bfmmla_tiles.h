@@ -3,11 +3,12 @@
 // A panel holds 2 x 4 tiles, each of two rows of A or columns of B with four elements of the depth, as BFMMLA
 // reads them: the 16 tiles of one depth are contiguous. Both operands are reordered alike.
 //
-// The instruction adds two products to an element of C, twice. The sum of the products is rounded, and its sum
-// with C is rounded again, to odd (an inexact result gets an odd last bit). Operands and results below 2^-126
-// are zeros, and a NaN is the default one (BFMatMulAdd() and BFDotAdd() in the Arm Architecture Reference
-// Manual for A-profile; CPUs with FEAT_EBF16 do the same until a program sets FPCR.EBF). The error of an
-// element of depth k is at most (k + 2) u S with S = Σ |a_p b_p| and u = 2^-24, as of a float32 product.
+// The instruction adds two products to an element of C, twice. The sum of the products is rounded, and its
+// sum with C is rounded again, to odd (an inexact result gets an odd last bit). Operands and results below
+// 2^-126 are zeros, and a NaN is the default one (BFMatMulAdd() and BFDotAdd() in the Arm Architecture
+// Reference Manual for A-profile; CPUs with FEAT_EBF16 do the same until a program sets FPCR.EBF). The
+// error of an element of depth k is at most (k + 2) u S with S = Σ |a_p b_p| and u = 2^-24, as of a
+// float32 product.
 #pragma once
 
 #include "gemm/tile_unit.h"

@@ -29,8 +29,8 @@ extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char transa
 namespace logitless::gemm {
 namespace {
 
-// In other builds of the library (TBB, SYCL, the caller's thread pool) OpenMP's settings do not keep a product
-// on the calling thread.
+// In other builds of the library (TBB, SYCL, the caller's thread pool) OpenMP's settings do not keep a
+// product on the calling thread.
 bool stays_on_its_thread() {
   const unsigned runtime = dnnl_version()->cpu_runtime;
   return runtime == DNNL_RUNTIME_OMP || runtime == DNNL_RUNTIME_SEQ;
@@ -51,8 +51,8 @@ bool is_intel() {
 }
 
 // Below AVX512-BF16 the library widens operands itself, at a third of OpenBLAS's float32 rate. AMD's
-// AVX512-BF16 does twice the multiply-adds of its float32 units. Intel's does half of them (Emerald Rapids: 75
-// and 150 GFLOP/s per core), because Intel relies on AMX, which a virtual machine may hide.
+// AVX512-BF16 does twice the multiply-adds of its float32 units. Intel's does half of them (Emerald
+// Rapids: 75 and 150 GFLOP/s per core), because Intel relies on AMX, which a virtual machine may hide.
 bool multiplies_bfloat16() {
   if (dnnl_gemm_bf16bf16f32 == nullptr) return false;
   return may_use(dnnl_cpu_isa_avx512_core_amx) || (may_use(dnnl_cpu_isa_avx512_core_bf16) && !is_intel());
@@ -74,7 +74,8 @@ std::string library_version() {
 }
 
 // Estimates the copies of blocks of both operands that each call makes (versions 2.6.3 and 3.7.1): at most
-// 9984 columns and 384 rows, and 128 to `most_depth` of the depth. The 64 KiB are more than their rounding up.
+// 9984 columns and 384 rows, and 128 to `most_depth` of the depth. The 64 KiB are more than their rounding
+// up.
 size_t copied_bytes(int64_t m, int64_t n, int64_t k, int64_t most_depth, size_t element) {
   const int64_t edges = std::min<int64_t>(n, 9984) + std::min<int64_t>(m, 384);
   return static_cast<size_t>(edges * std::clamp<int64_t>(k, 128, most_depth)) * element + (size_t{64} << 10);

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// OpenBLAS calls a set of its kernels a core. An OpenBLAS that is older than the CPU may choose a core that is
-// narrower than the CPU: version 0.3.21 runs SSE kernels on Emerald Rapids, at a fifth of the speed.
+// OpenBLAS calls a set of its kernels a core. An OpenBLAS that is older than the CPU may choose a core
+// that is narrower than the CPU: version 0.3.21 runs SSE kernels on Emerald Rapids, at a fifth of the
+// speed.
 #pragma once
 
 #include <cstdint>

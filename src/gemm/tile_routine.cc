@@ -24,8 +24,8 @@ using tiles::kStep;
 using tiles::TileUnit;
 using tiles::View;
 
-// The most bfloat16 of each row of a panel: a panel of A and one of B (18 KiB each) stay in L1 with a block of
-// C.
+// The most bfloat16 of each row of a panel: a panel of A and one of B (18 KiB each) stay in L1 with a
+// block of C.
 constexpr int64_t kMostDepth = 288;
 // The most bfloat16 of B that are reordered together: three quarters of a MiB, which stay in L2 with a strip
 // of C.

@@ -28,8 +28,8 @@ struct View {
 struct TileUnit {
   bool emulated;
 
-  /// Reorder `edges` (at most kPanel) x `depth` elements into [div_up(depth, kStep), kStepElements], with zeros
-  /// in the rest. A panel begins at a cache line.
+  /// Reorder `edges` (at most kPanel) x `depth` elements into [div_up(depth, kStep), kStepElements], with
+  /// zeros in the rest. A panel begins at a cache line.
   void (*reorder_a)(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
   void (*reorder_b)(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
 
@@ -37,8 +37,8 @@ struct TileUnit {
   void (*begin)();
   void (*end)();
 
-  /// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself if `accumulate`. An element is the
-  /// sum of its steps in order, so its bits depend only on its row and column.
+  /// C [kPanel, kPanel] = A panel · B panel of `steps` steps, plus C itself if `accumulate`. An element is
+  /// the sum of its steps in order, so its bits depend only on its row and column.
   void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
 };
 

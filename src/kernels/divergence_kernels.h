@@ -113,8 +113,8 @@ struct PairMass {
 ///   logits, teacher_logits   [rows, cols] each, with separate shapes; read only.
 ///   rows     [shape.rows]; scratch [2 * cols], may hold anything on entry.
 ///   sums     [shape.rows]; merged into. A row that is not defined() becomes undefined().
-/// cols = 0 has no effect. Summation adds an error below (cols / lanes + 16) · eps of Σ |summand|; the summands
-/// carry the error of log s and log t: eps · max(1, |log s|, |log t|).
+/// cols = 0 has no effect. Summation adds an error below (cols / lanes + 16) · eps of Σ |summand|; the
+/// summands carry the error of log s and log t: eps · max(1, |log s|, |log t|).
 template <class T>
 struct DivergenceFoldArgs {
   DivergenceRule<T> rule;
@@ -163,10 +163,10 @@ struct RowDivergence {
   }
 };
 
-/// Computes gradients as `base` specifies, with another formula: the gradient of a column is the divergence's
-/// plus, if `softmax` is set, −softmax_scale · p of the row's RowGradient. In the columns of picks, the
-/// pick's gradient replaces the row's softmax gradient. There are no entropy and cross gradients. `softmax` must be set
-/// if some softmax_scale or pick gradient is not 0.
+/// Computes gradients as `base` specifies, with another formula: the gradient of a column is the
+/// divergence's plus, if `softmax` is set, −softmax_scale · p of the row's RowGradient. In the columns of
+/// picks, the pick's gradient replaces the row's softmax gradient. There are no entropy and cross
+/// gradients. `softmax` must be set if some softmax_scale or pick gradient is not 0.
 ///   base.logits, base.out   as in GradientArgs
 ///   base.scratch            [3 * cols]
 ///   teacher_logits          [shape.rows, cols] with base.shape.stride, read only; must not overlap `out`.

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The contracts of the row kernels, which do all work on a tile of logits between two GEMMs, and the table of
-// all kernels of an instruction set. T is float or double. A Context chooses a table once, never inside a loop.
+// The contracts of the row kernels, which do all work on a tile of logits between two GEMMs, and their table.
+// T is float or double. A Context chooses the table of an instruction set once, never inside a loop.
 #pragma once
 
 #include <algorithm>
@@ -196,8 +196,8 @@ struct Residuals {
 };
 
 /// Computes gradients of raw logits from raw logits. gradients[k] applies to the logits of tile row
-/// places[k] >= k and fills row k of the output. Places must increase; rows that are not named are dropped and
-/// later rows move up.
+/// places[k] >= k and fills row k of the output. Places must increase; rows that are not named are dropped
+/// and later rows move up.
 ///   logits  [shape.rows, cols]
 ///   out     [count, cols] with out_stride. Either separate memory, or in place: row k of `out` begins at
 ///           row k of the logits and ends before row k + 1.

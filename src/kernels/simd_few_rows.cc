@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Multiplies a few rows with a matrix that is read once, in its own order. Compiled once per Highway target, for
-// the tables of simd.cc.
+// Multiplies a few rows with a matrix that is read once, in its own order. Compiled once per Highway
+// target, for the tables of simd.cc.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_few_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -50,10 +50,10 @@ HWY_INLINE void put(bool accumulate, T sum, T* to) {
   *to = accumulate ? *to + sum : sum;
 }
 
-// If B is transposed, an element of C is the dot product of two rows in memory. It is summed in this order:
-// within each kFewRowsBlockDepth of the depth, full vectors lane by lane, then neighbouring lanes in pairs until
-// one is left, then the remaining elements one by one; the blocks are added in order. The order is the
-// same for any number of rows and vocabulary entries that are computed together.
+// If B is transposed, an element of C is the dot product of two rows in memory. It is summed in this
+// order: within each kFewRowsBlockDepth of the depth, full vectors lane by lane, then neighbouring lanes
+// in pairs until one is left, then the remaining elements one by one; the blocks are added in order. The
+// order is the same for any number of rows and vocabulary entries that are computed together.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V pair_sums([[maybe_unused]] D d, V a, [[maybe_unused]] V b) {
 #if HWY_TARGET == HWY_SCALAR
@@ -135,6 +135,13 @@ HWY_INLINE void add_row(D d, const Block<T, Stored>& of, int64_t k, std::index_s
   const auto entry = [&](size_t i) { return of.b + static_cast<int64_t>(i % kEntries) * of.b_stride + k; };
   ((sums = I / kEntries == kRow ? hn::MulAdd(row, load_as(d, entry(I)), sums) : sums), ...);
 }
+// The same for the only row, where a register for each entry's address saves instructions.
+template <size_t kEntries, class D, class T, class Stored, size_t... I, class... V>
+HWY_INLINE void add_only_row(D d, const T* row, const Stored* const (&entries)[kEntries], int64_t k, int64_t next,
+                             std::index_sequence<I...>, V&... sums) {
+  if constexpr (kEntries > 1) (__builtin_prefetch(entries[I] + next, /*write=*/0, /*locality=*/2), ...);
+  ((sums = hn::MulAdd(hn::LoadU(d, row + k), load_as(d, entries[I] + k), sums)), ...);
+}
 
 // Multiplies rows of A with vocabulary entries. Element i of C is that of row i / kEntries and entry i %
 // kEntries. The sums are parameters, because vectors of some instruction sets cannot be elements of an array.
@@ -145,12 +152,19 @@ HWY_INLINE void dot(D d, const Block<T, Stored>& of, std::index_sequence<Rows...
   const auto row = [](size_t i) { return static_cast<int64_t>(i / kEntries); };
   const auto entry = [](size_t i) { return static_cast<int64_t>(i % kEntries); };
   int64_t k = 0;
-  for (int64_t next = of.ahead; k + lanes <= of.depth; k += lanes, next += of.step) {
-    // Into the second nearest cache: the nearest one has room only for the data in use.
-    for (size_t e = 0; e < kEntries && sizeof...(I) > 1; ++e) {
-      __builtin_prefetch(of.b + entry(e) * of.b_stride + next, /*write=*/0, /*locality=*/2);
+  if constexpr (sizeof...(Rows) == 1) {
+    const Stored* const entries[] = {of.b + entry(I) * of.b_stride...};
+    for (int64_t next = of.ahead; k + lanes <= of.depth; k += lanes, next += of.step) {
+      add_only_row(d, of.a, entries, k, next, indices, sums...);
     }
-    (add_row<Rows, kEntries>(d, of, k, indices, sums...), ...);
+  } else {
+    for (int64_t next = of.ahead; k + lanes <= of.depth; k += lanes, next += of.step) {
+      // Into the second nearest cache: the nearest one has room only for the data in use.
+      for (size_t e = 0; e < kEntries; ++e) {
+        __builtin_prefetch(of.b + entry(e) * of.b_stride + next, /*write=*/0, /*locality=*/2);
+      }
+      (add_row<Rows, kEntries>(d, of, k, indices, sums...), ...);
+    }
   }
   if constexpr (sizeof...(I) > 1) {
     if (lanes >= 4) {
@@ -175,8 +189,9 @@ HWY_INLINE void dot(const Block<T, Stored>& of) {
   dot<kEntries>(of, std::make_index_sequence<kRows>(), std::make_index_sequence<kRows * kEntries>());
 }
 
-// 32 vector registers have room for the sums of eight rows by two entries and their operands; 16 registers, of
-// four rows by three. Four rows by two, and one row by four, have enough sums to hide the latency of MulAdd.
+// 32 vector registers have room for the sums of eight rows by two entries and their operands; 16
+// registers, of four rows by three. Four rows by two, and one row by four, have enough sums to hide the
+// latency of MulAdd.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
 // Multiplies all rows with `count` vocabulary entries, the first of which is at `all.b`. Each
@@ -258,38 +273,25 @@ HWY_NOINLINE void few_rows_by_entries(const FewRowsArgs<T>& args, const Stored* 
 
 // If B is not transposed, rows of C are sums of rows of B, added in the order of the depth. So the order of
 // an element's sum depends only on the depth.
-template <class T, class Stored>
-HWY_INLINE void add_4x1(const T* a, const Stored* b, int64_t b_stride, int64_t cols, bool adds, T* c) {
-  for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
-    auto sum = adds ? hn::LoadU(d, c + v) : hn::Zero(d);
-    sum = hn::MulAdd(hn::Set(d, a[0]), load_as(d, b + v), sum);
-    sum = hn::MulAdd(hn::Set(d, a[1]), load_as(d, b + b_stride + v), sum);
-    sum = hn::MulAdd(hn::Set(d, a[2]), load_as(d, b + 2 * b_stride + v), sum);
-    sum = hn::MulAdd(hn::Set(d, a[3]), load_as(d, b + 3 * b_stride + v), sum);
-    hn::StoreU(sum, d, c + v);
-  });
-}
 
-// The same for four rows of C.
-template <class T, class Stored>
-HWY_INLINE void add_4x4(const FewRowsArgs<T>& args, const T* a, const Stored* b, int64_t b_stride, int64_t cols,
-                        bool adds, T* c) {
-  const T *a0 = a, *a1 = a + args.a_stride, *a2 = a1 + args.a_stride, *a3 = a2 + args.a_stride;
-  T *c0 = c, *c1 = c + args.c_stride, *c2 = c1 + args.c_stride, *c3 = c2 + args.c_stride;
+// Adds the products with kFewRowsDepth rows of B to one vector of rows of C.
+template <class D, class T, class Stored, size_t... Rows, class... V>
+HWY_INLINE void add_vector(D d, const T* a, int64_t a_stride, const Stored* b, int64_t b_stride, T* c, int64_t c_stride,
+                           std::index_sequence<Rows...>, V... sums) {
+  for (int64_t k = 0; k < kFewRowsDepth; ++k) {
+    const auto x = load_as(d, b + k * b_stride);
+    ((sums = hn::MulAdd(hn::Set(d, a[static_cast<int64_t>(Rows) * a_stride + k]), x, sums)), ...);
+  }
+  (hn::StoreU(sums, d, c + static_cast<int64_t>(Rows) * c_stride), ...);
+}
+template <class T, class Stored, size_t... Rows>
+HWY_INLINE void add_rows(const FewRowsArgs<T>& args, int64_t row, int64_t k, const Stored* b, int64_t b_stride,
+                         int64_t cols, bool adds, T* c, std::index_sequence<Rows...> rows) {
+  const T* const a = args.a + row * args.a_stride + k;
+  c += row * args.c_stride;
   for_each_vector<T>(cols, [&](auto d, int64_t v) HWY_ATTR {
-    const auto begin = [&](const T* from) HWY_ATTR { return adds ? hn::LoadU(d, from + v) : hn::Zero(d); };
-    auto s0 = begin(c0), s1 = begin(c1), s2 = begin(c2), s3 = begin(c3);
-    for (int64_t k = 0; k < kFewRowsDepth; ++k) {
-      const auto x = load_as(d, b + k * b_stride + v);
-      s0 = hn::MulAdd(hn::Set(d, a0[k]), x, s0);
-      s1 = hn::MulAdd(hn::Set(d, a1[k]), x, s1);
-      s2 = hn::MulAdd(hn::Set(d, a2[k]), x, s2);
-      s3 = hn::MulAdd(hn::Set(d, a3[k]), x, s3);
-    }
-    hn::StoreU(s0, d, c0 + v);
-    hn::StoreU(s1, d, c1 + v);
-    hn::StoreU(s2, d, c2 + v);
-    hn::StoreU(s3, d, c3 + v);
+    add_vector(d, a, args.a_stride, b + v, b_stride, c + v, args.c_stride, rows,
+               (adds ? hn::LoadU(d, c + static_cast<int64_t>(Rows) * args.c_stride + v) : hn::Zero(d))...);
   });
 }
 
@@ -299,11 +301,9 @@ HWY_INLINE void rows_by_depth(const FewRowsArgs<T>& args, int64_t k, const Store
                               bool adds, T* c) {
   int64_t row = 0;
   for (; row + 4 <= args.rows; row += 4) {
-    add_4x4(args, args.a + row * args.a_stride + k, b, b_stride, cols, adds, c + row * args.c_stride);
+    add_rows(args, row, k, b, b_stride, cols, adds, c, std::make_index_sequence<4>());
   }
-  for (; row < args.rows; ++row) {
-    add_4x1(args.a + row * args.a_stride + k, b, b_stride, cols, adds, c + row * args.c_stride);
-  }
+  for (; row < args.rows; ++row) add_rows(args, row, k, b, b_stride, cols, adds, c, std::make_index_sequence<1>());
 }
 
 // Computes C = the sum over depths [begin, end), for some columns.

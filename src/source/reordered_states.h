@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The states of a pass's tiles in the order of the backend's products, reordered once for the whole vocabulary.
+// The states of a pass's tiles in the order of the backend's products, for the whole vocabulary.
 #pragma once
 
 #include <omp.h>
@@ -29,9 +29,9 @@ class ReorderedStates {
     return bytes;
   }
 
-  /// Reorders the tile rows of `blocks`, which belong to `all`, with at most `threads` threads. Rows of blocks
-  /// that are not contiguous are first gathered into gathered(thread). The memory was sized for the plan's
-  /// blocks, but dropping rows can change the blocks: those that no longer fit are multiplied as they are.
+  /// Reorders the tile rows of `blocks`, which belong to `all`, with at most `threads` threads. Rows that are
+  /// not contiguous are first gathered into gathered(thread). The memory was sized for the plan's blocks, but
+  /// dropping rows can change the blocks: those that do not fit any more are not reordered.
   template <class Gathered>
   void reorder(const Source& source, const gemm::Backend& gemm, const kernels::RowKernels& kernels, int threads,
                const RowBlocks& all, std::span<const RowBlock> blocks, const Gathered& gathered) {

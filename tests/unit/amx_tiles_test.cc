@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The emulated instruction, by cases worked out by hand, and the panels of the CPU's unit and of the emulated one,
-// byte by byte.
+// The emulated instruction, by cases worked out by hand, and the panels of the CPU's unit and of the
+// emulated one, byte by byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>

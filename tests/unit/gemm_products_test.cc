@@ -43,8 +43,8 @@ class Case {
     fill(b_);
   }
 
-  // Adds to `held`, or overwrites NaN if that is empty. `reordered` is the result of reordered_rows(), or null.
-  // Returns C, row by row.
+  // Adds to `held`, or overwrites NaN if that is empty. `reordered` is the result of reordered_rows(), or
+  // null. Returns C, row by row.
   std::vector<T> multiply(std::optional<T> held, const kernels::RowKernels& kernels = *kernels::find_kernels("auto"),
                           const void* reordered = nullptr) const {
     const int64_t stride = shape_.n + 1;

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstddef>
 
-#include "kernels/plain_tile.h"
 #include "kernels/packed_blocks.h"
+#include "kernels/plain_tile.h"
 #include "row_kernel_calls.h"
 
 namespace logitless::kernels {
