@@ -62,9 +62,9 @@ void run_rows(int64_t hidden, int repeat) {
   std::vector<double> picked(kRows);
   const kernels::PickGradient<float> pick = {7, 1};
   std::vector<int64_t> call_rows(kRows);
-  std::vector<int32_t> source_rows(kRows);
+  std::vector<int32_t> places(kRows);
   std::iota(call_rows.begin(), call_rows.end(), int64_t{0});
-  std::iota(source_rows.begin(), source_rows.end(), int32_t{0});
+  std::iota(places.begin(), places.end(), int32_t{0});
   std::vector<kernels::RowStats> stats(kRows);
   const std::vector<kernels::RowGradient<float>> gradients(
       kRows, {.max = 12, .log_sum = 3, .inverse_temperature = 1, .softmax_scale = 1, .pick_count = 1, .picks = &pick});
@@ -82,7 +82,7 @@ void run_rows(int64_t hidden, int repeat) {
   gradient.logits = gradient.out = logits.data();
   gradient.out_stride = kStride;
   gradient.count = kRows;
-  gradient.source_rows = source_rows.data();
+  gradient.places = places.data();
   gradient.gradients = gradients.data();
   gradient.scratch = scratch.data();
   const auto& kernels = detail::state_of(context).kernels->f32;

@@ -90,7 +90,7 @@ void SetRows<T>::gradient(int64_t row, const T* products, const TokenStats& stat
   args.out_stride = count;
   args.count = 1;
   args.gradients = &gradient;
-  args.source_rows = &place;
+  args.places = &place;
   args.scratch = scratch.capped;
   kernels_.typed<T>().gradient(args);
 }

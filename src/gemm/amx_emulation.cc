@@ -1,10 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A tile unit in plain C++ that gives the bits of TDPBF16PS as the Intel 64 and IA-32 Architectures Software
-// Developer's Manual, volume 2, states its operation. For each element of C
+// A tile unit in plain C++ with the bits of TDPBF16PS, as volume 2 of the Intel 64 and IA-32 Architectures
+// Software Developer's Manual defines it. For each element of C
 //   even = odd = 0;  for k = 0 .. 15:  even += a[2k] b[2k],  odd += a[2k + 1] b[2k + 1];  C += even + odd
-// where each += rounds once, to nearest even (the products are fused), operands below 2^-126 are zeros, and
-// so are results that would be below it once rounded. (Intel's Intrinsics Guide adds all products to C, one
-// after the other; docs/numerics.md bounds sums in any order.) The thread rounds to nearest, as threads do.
+// where each += rounds once, to nearest even (multiply-adds are fused). Operands below 2^-126 count as zeros,
+// and results that would be below it once rounded become zeros. (Intel's Intrinsics Guide adds all products
+// to C one after the other; docs/numerics.md bounds sums in any order.) The thread must round to nearest, the
+// default.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -15,27 +16,26 @@
 #include "gemm/amx_kernels-inl.h"
 #include "gemm/amx_tiles.h"
 
-namespace logitless::gemm::amx {
+namespace logitless::gemm::tiles::amx {
 namespace {
+
+using tiles::flushed;
 
 constexpr int64_t kPairs = 16;    // of a row of A
 constexpr int64_t kColumns = 16;  // of a tile of B or C
-constexpr float kLeastNormal = 0x1p-126f;
 
-float flushed(float x) { return std::abs(x) < kLeastNormal ? std::copysign(0.0f, x) : x; }
-
-// Returns c + a b, rounded once. A double holds the product, and the sum but for its last bits: where any are
-// lost, the last bit that is left says so, and decides what lies half way between two floats.
+// Returns c + a b, rounded once. A double holds the product exactly, and the sum except for its last bits. If
+// any are lost, the last bit of the double is made 1, which decides ties between two floats.
 float fused(float a, float b, float c) {
   const double product = static_cast<double>(a) * static_cast<double>(b);
   const double sum = product + static_cast<double>(c);
   if (!std::isfinite(sum)) return static_cast<float>(sum);
-  const double part = sum - product;
-  const double lost = (product - (sum - part)) + (static_cast<double>(c) - part);
+  const double addend = sum - product;
+  const double lost = (product - (sum - addend)) + (static_cast<double>(c) - addend);
   auto bits = std::bit_cast<uint64_t>(sum);
   if (lost != 0 && (bits & 1) == 0) bits += (lost > 0) == (sum > 0) ? uint64_t{1} : ~uint64_t{0};
   const double exact = std::bit_cast<double>(bits);
-  // What a float of any exponent would round to 2^-126 is not below it.
+  // A sum is not below 2^-126 if a float with more exponents would round it to that.
   if (std::abs(exact) < 0x1p-126 - 0x1p-151) return std::copysign(0.0f, static_cast<float>(exact));
   return static_cast<float>(exact);
 }
@@ -51,17 +51,17 @@ Floats flushed(Floats x) {
   return reinterpret_cast<Floats>(bits & ~(((bits & 0x7fffffff) < 0x00800000) & 0x7fffffff));
 }
 
-/// One number for each column.
+/// One number per column.
 struct Row {
-  Floats part[kVectors] = {};
+  Floats vectors[kVectors] = {};
 
-  float get(int64_t n) const { return part[n / kLanes][n % kLanes]; }
-  void set(int64_t n, float x) { part[n / kLanes][n % kLanes] = x; }
+  float get(int64_t n) const { return vectors[n / kLanes][n % kLanes]; }
+  void set(int64_t n, float x) { vectors[n / kLanes][n % kLanes] = x; }
 };
 
 int exponent(float x) { return static_cast<int>(std::bit_cast<uint32_t>(x) >> 23 & 0xff); }
 
-/// The same half of 16 pairs, and the exponents of those that are not zeros.
+/// The even or the odd numbers of 16 pairs, and the range of their exponents without those of zeros.
 struct Numbers {
   Row row;
   int least = 255, most = 0;
@@ -74,17 +74,17 @@ struct Numbers {
     most = std::max(most, exponent(x));
   }
 
-  // Returns whether every product with a is a normal float, which holds it exactly, or zero.
+  // Returns whether each product with a is zero or a normal float, and so exact.
   bool exact_with(float a) const {
     const int e = exponent(a);
     return e < 255 && most < 255 && (e == 0 || e + least >= 2 * 127 - 126) && e + most + 2 <= 2 * 127 + 128;
   }
 };
 
-// A sum of two floats that is below 2^-126 is exact: it is flushed wherever the unit would.
+// A sum of two floats below 2^-126 is exact, so it is flushed in the same cases as on the unit.
 void add_products(float a, const Numbers& b, Row& sums) {
   if (b.exact_with(a)) {
-    for (int64_t v = 0; v < kVectors; ++v) sums.part[v] = flushed(sums.part[v] + a * b.row.part[v]);
+    for (int64_t v = 0; v < kVectors; ++v) sums.vectors[v] = flushed(sums.vectors[v] + a * b.row.vectors[v]);
     return;
   }
   for (int64_t n = 0; n < kColumns; ++n) sums.set(n, fused(a, b.row.get(n), sums.get(n)));
@@ -153,26 +153,15 @@ struct EmulatedTiles {
   }
 };
 
-// Puts element (i, p) of a panel where place(i, p) says, within the tile of its step and half of the edge.
-template <class Place>
-void pack(const View& view, int64_t edges, int64_t depth, uint16_t* panel, const Place& place) {
-  for (int64_t step = 0; step < depth; step += kStep, panel += kStepElements) {
-    for (int64_t i = 0; i < kPanel; ++i) {
-      for (int64_t p = 0; p < kStep; ++p) {
-        const bool there = i < edges && step + p < depth;
-        panel[i / kTileRows * kTileElements + place(i % kTileRows, p)] =
-            there ? view.data[i * view.edge + (step + p) * view.depth] : uint16_t{0};
-      }
-    }
-  }
+// Element (i, p) is in the tile of its half of the edge.
+void reorder_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+  reorder(view, edges, depth, panel, [](int64_t i, int64_t p) { return i * kStep + p; });
 }
 
-void pack_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
-  pack(view, edges, depth, panel, [](int64_t i, int64_t p) { return i * kStep + p; });
-}
-
-void pack_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
-  pack(view, edges, depth, panel, [](int64_t i, int64_t p) { return p / 2 * 2 * kColumns + 2 * i + p % 2; });
+void reorder_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+  reorder(view, edges, depth, panel, [](int64_t i, int64_t p) {
+    return i / kColumns * kTileElements + p / 2 * 2 * kColumns + 2 * (i % kColumns) + p % 2;
+  });
 }
 
 void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate) {
@@ -183,19 +172,8 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
 }  // namespace
 
 const TileUnit& emulated_unit() {
-  static constexpr auto nothing = [] {};
-  static constexpr TileUnit unit = {.name = "AMX, emulated",
-                                    .variable = "LOGITLESS_AMX",
-                                    .emulated = true,
-                                    .flops_per_byte = kFlopsPerByte,
-                                    .few_rows = kFewRows,
-                                    .tile_entries = kTileEntries,
-                                    .pack_a = pack_a,
-                                    .pack_b = pack_b,
-                                    .begin = nothing,
-                                    .end = nothing,
-                                    .multiply = multiply};
+  static constexpr TileUnit unit = {true, reorder_a, reorder_b, nullptr, nullptr, multiply};
   return unit;
 }
 
-}  // namespace logitless::gemm::amx
+}  // namespace logitless::gemm::tiles::amx

@@ -1,4 +1,4 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Copyhigh 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/amx_tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)
@@ -13,7 +13,7 @@
 #include "gemm/avx512_bfloat16-inl.h"
 #include "gemm/cpu_bfloat16.h"
 
-namespace logitless::gemm::amx {
+namespace logitless::gemm::tiles::amx {
 namespace {
 
 bool cpu_has_amx() {
@@ -23,15 +23,12 @@ bool cpu_has_amx() {
   return (d & kAmx) == kAmx && system_saves(3u << 17);
 }
 
-// Linux gives a process the 8 KiB of tile data only when it asks (Documentation/arch/x86/xstate.rst).
+// Linux gives a process the 8 KiB of tile data only on request (Documentation/arch/x86/xstate.rst).
 bool system_permits_tiles() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
-
-// The first `count` of 32 elements.
-__mmask32 first(int64_t count) { return count >= 32 ? ~__mmask32{0} : (__mmask32{1} << count) - 1; }
 
 /// 16 x 16 pairs.
 struct Pairs {
@@ -65,16 +62,17 @@ LOGITLESS_TARGET_AVX512 inline void transpose(Pairs& pairs) {
   }
 }
 
-// Loads 16 rows of 32 elements, `stride` apart, of which `rows` are there and `columns` in each.
+// Loads 16 rows of 32 elements, `stride` apart. Only `rows` rows and `columns` elements of each exist; the
+// others are zeros.
 LOGITLESS_TARGET_AVX512 inline void load_rows(const uint16_t* from, int64_t stride, int64_t rows, int64_t columns,
                                               Pairs& out) {
   if (rows >= kTileRows && columns >= kStep) {
     for (int64_t i = 0; i < kTileRows; ++i) out.row[i] = _mm512_loadu_si512(from + i * stride);
     return;
   }
-  const __mmask32 there = first(std::max<int64_t>(columns, 0));
+  const __mmask32 existing = first(std::max<int64_t>(columns, 0));
   for (int64_t i = 0; i < kTileRows; ++i) {
-    out.row[i] = i < rows ? _mm512_maskz_loadu_epi16(there, from + i * stride) : _mm512_setzero_si512();
+    out.row[i] = i < rows ? _mm512_maskz_loadu_epi16(existing, from + i * stride) : _mm512_setzero_si512();
   }
 }
 
@@ -82,27 +80,24 @@ LOGITLESS_TARGET_AVX512 inline void store_rows(const Pairs& pairs, uint16_t* to)
   for (int64_t i = 0; i < kTileRows; ++i) _mm512_store_si512(to + i * kStep, pairs.row[i]);
 }
 
-// Loads a step of `depth` rows of 32 elements, `stride` apart, `edges` of which are there, and puts rows 2p
-// and 2p + 1 side by side: row p of `left` has the pairs of elements 0 to 15, and of `right` 16 to 31.
+// Loads a step of `depth` rows of 32 elements, `stride` apart, of which `edges` exist, and interleaves
+// rows 2p and 2p + 1: row p of `low` has the pairs of elements 0 to 15, and row p of `high` those of 16 to
+// 31.
 LOGITLESS_TARGET_AVX512 inline void load_pairs(const uint16_t* from, int64_t stride, int64_t edges, int64_t depth,
-                                               Pairs& left, Pairs& right) {
-  alignas(64) static constexpr uint16_t kLeft[32] = {0, 32, 1, 33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
-                                                     8, 40, 9, 41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const __m512i to_left = _mm512_load_si512(kLeft);
-  const __m512i to_right = _mm512_add_epi16(to_left, _mm512_set1_epi16(16));
-  const __mmask32 there = first(edges);
+                                               Pairs& low, Pairs& high) {
+  const __mmask32 existing = first(edges);
   for (int64_t p = 0; p < kTileRows; ++p) {
     const uint16_t* row = from + 2 * p * stride;
-    const __m512i even = 2 * p < depth ? _mm512_maskz_loadu_epi16(there, row) : _mm512_setzero_si512();
-    const __m512i odd = 2 * p + 1 < depth ? _mm512_maskz_loadu_epi16(there, row + stride) : _mm512_setzero_si512();
-    left.row[p] = _mm512_permutex2var_epi16(even, to_left, odd);
-    right.row[p] = _mm512_permutex2var_epi16(even, to_right, odd);
+    const __m512i even = _mm512_maskz_loadu_epi16(2 * p < depth ? existing : 0, row);
+    const __m512i odd = _mm512_maskz_loadu_epi16(2 * p + 1 < depth ? existing : 0, row + stride);
+    low.row[p] = pairs(even, odd, 0);
+    high.row[p] = pairs(even, odd, 16);
   }
 }
 
-// Packs rows that stand one after the other along the depth.
+// Reorders a matrix whose elements are contiguous along the depth.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_depth(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void reorder_along_depth(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep) {
     for (int64_t i = 0; i < kPanel; i += kTileRows, panel += kTileElements) {
       Pairs tile;
@@ -113,32 +108,33 @@ LOGITLESS_TARGET_AVX512 void pack_along_depth(const View& view, int64_t edges, i
   }
 }
 
-// Packs what stands one after the other along C's edge.
+// Reorders a matrix whose elements are contiguous along C's edge.
 template <bool kTranspose>
-LOGITLESS_TARGET_AVX512 void pack_along_edge(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+LOGITLESS_TARGET_AVX512 void reorder_along_edge(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep, panel += kStepElements) {
-    Pairs left, right;
-    load_pairs(view.data + p * view.depth, view.depth, edges, depth - p, left, right);
+    Pairs low, high;
+    load_pairs(view.data + p * view.depth, view.depth, edges, depth - p, low, high);
     if constexpr (kTranspose) {
-      transpose(left);
-      transpose(right);
+      transpose(low);
+      transpose(high);
     }
-    store_rows(left, panel);
-    store_rows(right, panel + kTileElements);
+    store_rows(low, panel);
+    store_rows(high, panel + kTileElements);
   }
 }
 
-void pack_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
-  if (view.depth == 1) return pack_along_depth<false>(view, edges, depth, panel);
-  pack_along_edge<true>(view, edges, depth, panel);
+void reorder_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+  if (view.depth == 1) return reorder_along_depth<false>(view, edges, depth, panel);
+  reorder_along_edge<true>(view, edges, depth, panel);
 }
 
-void pack_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
-  if (view.depth == 1) return pack_along_depth<true>(view, edges, depth, panel);
-  pack_along_edge<false>(view, edges, depth, panel);
+void reorder_b(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+  if (view.depth == 1) return reorder_along_depth<true>(view, edges, depth, panel);
+  reorder_along_edge<false>(view, edges, depth, panel);
 }
 
-// The tiles are registers of the CPU. Any memory may be what an instruction reads, or writes.
+// The tiles are registers of the CPU. The compiler must assume that an instruction reads or writes any
+// memory.
 struct CpuTiles {
   template <int kTile>
   void load(const void* from, int64_t stride) {
@@ -181,37 +177,21 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
 }  // namespace
 
 const TileUnit* cpu_unit() {
-  static constexpr TileUnit unit = {.name = "AMX",
-                                    .variable = "LOGITLESS_AMX",
-                                    .emulated = false,
-                                    .flops_per_byte = kFlopsPerByte,
-                                    .few_rows = kFewRows,
-                                    .tile_entries = kTileEntries,
-                                    .pack_a = pack_a,
-                                    .pack_b = pack_b,
-                                    .begin = begin,
-                                    .end = end,
-                                    .multiply = multiply};
+  static constexpr TileUnit unit = {false, reorder_a, reorder_b, begin, end, multiply};
   return &unit;
 }
 
-bool cpu_can_pack() { return cpu_has_avx512_bfloat16(); }
+bool is_cpu_unit_usable() { return cpu_has_avx512_bfloat16() && cpu_has_amx() && system_permits_tiles(); }
 
-bool cpu_unit_available() {
-  static const bool usable = cpu_has_avx512_bfloat16() && cpu_has_amx() && system_permits_tiles();
-  return usable;
-}
-
-}  // namespace logitless::gemm::amx
+}  // namespace logitless::gemm::tiles::amx
 
 #else
 
-namespace logitless::gemm::amx {
+namespace logitless::gemm::tiles::amx {
 
 const TileUnit* cpu_unit() { return nullptr; }
-bool cpu_can_pack() { return false; }
-bool cpu_unit_available() { return false; }
+bool is_cpu_unit_usable() { return false; }
 
-}  // namespace logitless::gemm::amx
+}  // namespace logitless::gemm::tiles::amx
 
 #endif  // x86-64 Linux

@@ -1,4 +1,4 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Copyhigh 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/bfmmla_tiles.h"
 
 #if defined(__aarch64__) && defined(__linux__)
@@ -9,19 +9,20 @@
 
 #include <algorithm>
 
-// These functions run on CPUs that cpu_unit() has found; the rest of the library is compiled for any.
+// Functions with this attribute run only if cpu_unit() is not null. The rest of the library is compiled
+// for any CPU.
 #ifdef __clang__
 #define LOGITLESS_TARGET_BF16 __attribute__((target("bf16")))
 #else
 #define LOGITLESS_TARGET_BF16 __attribute__((target("+bf16")))
 #endif
 
-namespace logitless::gemm::bfmmla {
+namespace logitless::gemm::tiles::bfmmla {
 namespace {
 
 constexpr int64_t kGroup = kTilesOfDepth * kTileElements;  // tiles of one depth
 
-// Eight edges at one depth, from each of which a tile takes its four elements: a pair of edges is a tile.
+// Eight edges with four elements of the depth each. Each pair of edges is a tile.
 struct Edges {
   uint16x8_t pair[4];
 };
@@ -30,8 +31,8 @@ void store_tiles(const Edges& tiles, uint16_t* to) {
   for (int64_t i = 0; i < 4; ++i) vst1q_u16(to + i * kTileElements, tiles.pair[i]);
 }
 
-// Packs a whole step whose elements stand one after the other along the depth.
-void pack_along_depth(const uint16_t* from, int64_t stride, uint16_t* step) {
+// Reorders a whole step whose elements are contiguous along the depth.
+void reorder_along_depth(const uint16_t* from, int64_t stride, uint16_t* step) {
   for (int64_t i = 0; i < kPanel; i += kTileEdge, from += kTileEdge * stride, step += kTileElements) {
     for (int64_t p = 0; p < kStep; p += 2 * kTileDepth) {
       const uint64x2_t even = vreinterpretq_u64_u16(vld1q_u16(from + p));
@@ -43,19 +44,19 @@ void pack_along_depth(const uint16_t* from, int64_t stride, uint16_t* step) {
   }
 }
 
-// Puts four elements of each of eight edges side by side.
+// Transposes four rows of eight edges: the result has the four elements of each edge side by side.
 Edges side_by_side(const uint16_t* from, int64_t stride) {
   const uint16x8_t one = vld1q_u16(from), two = vld1q_u16(from + stride);
   const uint16x8_t three = vld1q_u16(from + 2 * stride), four = vld1q_u16(from + 3 * stride);
-  const uint32x4_t left[2] = {vreinterpretq_u32_u16(vzip1q_u16(one, two)), vreinterpretq_u32_u16(vzip2q_u16(one, two))};
-  const uint32x4_t right[2] = {vreinterpretq_u32_u16(vzip1q_u16(three, four)),
-                               vreinterpretq_u32_u16(vzip2q_u16(three, four))};
-  return {{vreinterpretq_u16_u32(vzip1q_u32(left[0], right[0])), vreinterpretq_u16_u32(vzip2q_u32(left[0], right[0])),
-           vreinterpretq_u16_u32(vzip1q_u32(left[1], right[1])), vreinterpretq_u16_u32(vzip2q_u32(left[1], right[1]))}};
+  const uint32x4_t low[2] = {vreinterpretq_u32_u16(vzip1q_u16(one, two)), vreinterpretq_u32_u16(vzip2q_u16(one, two))};
+  const uint32x4_t high[2] = {vreinterpretq_u32_u16(vzip1q_u16(three, four)),
+                              vreinterpretq_u32_u16(vzip2q_u16(three, four))};
+  return {{vreinterpretq_u16_u32(vzip1q_u32(low[0], high[0])), vreinterpretq_u16_u32(vzip2q_u32(low[0], high[0])),
+           vreinterpretq_u16_u32(vzip1q_u32(low[1], high[1])), vreinterpretq_u16_u32(vzip2q_u32(low[1], high[1]))}};
 }
 
-// Packs a whole step whose elements stand one after the other along C's edge.
-void pack_along_edge(const uint16_t* from, int64_t stride, uint16_t* step) {
+// Reorders a whole step whose elements are contiguous along C's edge.
+void reorder_along_edge(const uint16_t* from, int64_t stride, uint16_t* step) {
   for (int64_t p = 0; p < kStep; p += kTileDepth, from += kTileDepth * stride, step += kGroup) {
     for (int64_t i = 0; i < kPanel; i += 8) {
       store_tiles(side_by_side(from + i, stride), step + i / kTileEdge * kTileElements);
@@ -63,25 +64,25 @@ void pack_along_edge(const uint16_t* from, int64_t stride, uint16_t* step) {
   }
 }
 
-void pack(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
+void reorder(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   for (int64_t p = 0; p < depth; p += kStep, panel += kStepElements) {
     const uint16_t* from = view.data + p * view.depth;
-    const int64_t there = std::min(kStep, depth - p);
-    if (edges < kPanel || there < kStep) {
+    const int64_t elements = std::min(kStep, depth - p);
+    if (edges < kPanel || elements < kStep) {
       uint16_t whole[kStepElements] = {};
       for (int64_t i = 0; i < edges; ++i) {
-        for (int64_t q = 0; q < there; ++q) whole[i * kStep + q] = from[i * view.edge + q * view.depth];
+        for (int64_t q = 0; q < elements; ++q) whole[i * kStep + q] = from[i * view.edge + q * view.depth];
       }
-      pack_along_depth(whole, kStep, panel);
+      reorder_along_depth(whole, kStep, panel);
     } else if (view.depth == 1) {
-      pack_along_depth(from, view.edge, panel);
+      reorder_along_depth(from, view.edge, panel);
     } else {
-      pack_along_edge(from, view.depth, panel);
+      reorder_along_edge(from, view.depth, panel);
     }
   }
 }
 
-// Four tiles of a pair of C's rows: a tile has its two elements of the first row, then those of the second.
+// Four tiles of a pair of C's rows. A tile has two elements of the first row, then two of the second.
 struct PairOfRows {
   float32x4_t tile[4];
 };
@@ -115,8 +116,8 @@ LOGITLESS_TARGET_BF16 inline void add_products(float32x4_t& c, uint16x8_t a, uin
   __asm__("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(c) : "w"(a), "w"(b));
 }
 
-LOGITLESS_TARGET_BF16 void multiply_part(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc,
-                                         bool accumulate) {
+LOGITLESS_TARGET_BF16 void multiply_block(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc,
+                                          bool accumulate) {
   Block block = {};
   if (accumulate) block.load(c, ldc);
   for (int64_t group = 0; group < steps * (kStep / kTileDepth); ++group, a += kGroup, b += kGroup) {
@@ -134,7 +135,7 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
   constexpr int64_t kEdge = 8, kTiles = kEdge / kTileEdge * kTileElements;
   for (int64_t j = 0; j < kPanel / kEdge; ++j) {
     for (int64_t i = 0; i < kPanel / kEdge; ++i) {
-      multiply_part(a + i * kTiles, b + j * kTiles, steps, c + i * kEdge * ldc + j * kEdge, ldc, accumulate);
+      multiply_block(a + i * kTiles, b + j * kTiles, steps, c + i * kEdge * ldc + j * kEdge, ldc, accumulate);
     }
   }
 }
@@ -142,29 +143,18 @@ void multiply(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int
 }  // namespace
 
 const TileUnit* cpu_unit() {
-  static constexpr auto nothing = [] {};
-  static constexpr TileUnit unit = {.name = "BFMMLA",
-                                    .variable = "LOGITLESS_BFMMLA",
-                                    .emulated = false,
-                                    .flops_per_byte = kFlopsPerByte,
-                                    .few_rows = kFewRows,
-                                    .tile_entries = kTileEntries,
-                                    .pack_a = pack,
-                                    .pack_b = pack,
-                                    .begin = nothing,
-                                    .end = nothing,
-                                    .multiply = multiply};
+  static constexpr TileUnit unit = {false, reorder, reorder, nullptr, nullptr, multiply};
   return (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0 ? &unit : nullptr;
 }
 
-}  // namespace logitless::gemm::bfmmla
+}  // namespace logitless::gemm::tiles::bfmmla
 
 #else
 
-namespace logitless::gemm::bfmmla {
+namespace logitless::gemm::tiles::bfmmla {
 
 const TileUnit* cpu_unit() { return nullptr; }
 
-}  // namespace logitless::gemm::bfmmla
+}  // namespace logitless::gemm::tiles::bfmmla
 
 #endif  // Arm Linux

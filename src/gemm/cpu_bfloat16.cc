@@ -7,12 +7,12 @@
 
 namespace logitless::gemm {
 
-bool system_saves(unsigned parts) {
+bool system_saves(unsigned registers) {
   unsigned a = 0, b = 0, c = 0, d = 0;
   if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & bit_OSXSAVE)) return false;
   unsigned low = 0, high = 0;
   __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-  return (low & parts) == parts;
+  return (low & registers) == registers;
 }
 
 bool cpu_has_avx512_bfloat16() {

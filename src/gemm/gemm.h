@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Matrix products stand behind one interface, so that a backend is a class here and one line in gemm.cc.
-// Products have float sums for float32, bfloat16 and float16 operands and double sums for float64 operands.
+// Matrix products, and the backends that compute them. Sums are float32 for float32, bfloat16 and float16
+// operands, and float64 for float64 operands.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,20 @@ struct RowKernels;
 
 namespace logitless::gemm {
 
-/// A row-major matrix as it stands in memory, and whether the product wants its transpose.
+/// A row-major matrix in memory, and whether the product uses its transpose.
 struct Operand {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
   int64_t stride = 0;
   bool transposed = false;
-  /// What Backend::pack_rows() has made of it, which is read instead of `data`; null where it has not.
-  const void* packed = nullptr;
+  /// The output of Backend::reorder_rows(), which is read instead of `data`; null: not reordered.
+  const void* reordered = nullptr;
 };
 
-/// C [m, n] = op(A) [m, k] · op(B) [k, n], plus C itself when `accumulate`. C is row-major with stride ldc >=
-/// n; when not accumulating it may hold anything, NaN too. k = 0 with accumulate = false writes zeros. C
-/// overlaps nothing. The bits depend on m, n, k, the operands' form and the backend alone: not on alignment,
-/// nor on who calls.
+/// C [m, n] = op(A) [m, k] · op(B) [k, n], plus C itself if `accumulate`. C is row-major with stride ldc >= n
+/// and overlaps nothing. Without `accumulate` it may hold anything on entry, even NaN; k = 0 then writes
+/// zeros. The bits depend only on m, n, k, the operands' types and transpositions, and the backend: not on
+/// alignment, nor on the calling thread.
 template <class T>
 struct Product {
   int64_t m = 0;
@@ -46,7 +46,7 @@ struct Product {
   bool accumulate = false;
 };
 
-/// Returns whether the product has nothing to multiply, and then writes the zeros that it asks for.
+/// Returns whether the product multiplies nothing; if so, writes its zeros.
 template <class T>
 bool write_empty(const Product<T>& p) {
   if (p.m == 0 || p.n == 0) return true;
@@ -55,23 +55,22 @@ bool write_empty(const Product<T>& p) {
   return true;
 }
 
-/// What a product must look like for the bits of one of its rows to depend on that row of A, on B, n,
-/// k and the row's class alone: neither on how many rows are multiplied with it nor on what they hold. It
-/// holds for products whose m is at least `least_rows` and a multiple of `row_step`, and at most what was
-/// asked about.
+/// The products in which the bits of a row of C depend only on its row of A, on B, n, k and the row's class,
+/// but not on how many other rows there are and what they hold: m is a multiple of `row_step`, at least
+/// `least_rows`, and at most the number for which the rule was requested.
 struct RowRule {
   int64_t row_step = 1;
   int64_t least_rows = 1;  // a multiple of row_step
-  /// Where it is not 0, the rows of a product are of two classes that take turns: row r is of class
-  /// (r / class_rows) % 2. A multiple of 2 * class_rows divides row_step then.
+  /// If not 0, there are two classes of rows: row r has class (r / class_rows) % 2, and row_step is a
+  /// multiple of 2 * class_rows.
   int64_t class_rows = 0;
 
-  /// Returns the number of rows to multiply where `rows` are wanted.
+  /// Returns the number of rows to multiply if `rows` are needed.
   int64_t padded(int64_t rows) const { return std::max(core::round_up(rows, row_step), least_rows); }
   int64_t class_of(int64_t row) const { return class_rows == 0 ? 0 : row / class_rows % 2; }
 };
 
-/// A family of products C [m, n] = A [m, k] · op(B) [k, n] that differ in m alone.
+/// Products C [m, n] = A [m, k] · op(B) [k, n] that differ only in m.
 struct RowFamily {
   int64_t n = 0;
   int64_t k = 0;
@@ -80,74 +79,100 @@ struct RowFamily {
   bool b_transposed = false;
 };
 
-/// What a backend says of itself.
+/// What plans assume of a backend's speed. These are constants of the kernels, never measured at run time.
+struct Costs {
+  /// Approximate FLOP of such products in the time in which the machine's memory moves one byte.
+  double flops_per_byte = 12;
+  /// Up to this many rows per call, kernels that read the head once are faster (Backend::for_rows()).
+  int64_t few_rows = 32;
+  /// Vocabulary entries in a tile of 512 rows. The products of wide tiles read and write d_hidden less often;
+  /// narrow tiles stay in caches.
+  int64_t tile_entries = 1024;
+  /// The same if gradients take the place of the tile's logits and no others are kept, so that narrow tiles
+  /// also save memory.
+  int64_t gradient_tile_entries = 1024;
+};
+
+/// Facts for the user.
 struct Description {
   std::string library;                // e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
-  std::string core;                   // whose kernels it runs, e.g. "Zen"
+  std::string core;                   // whose kernels OpenBLAS runs, e.g. "Zen"
   std::string threading;              // "openmp", "pthreads" or "sequential"
-  int max_threads = 0;                // that it was compiled for
+  int max_threads = 0;                // OpenBLAS's limit, set when it was compiled
   std::string float32;                // what multiplies float32, e.g. "oneDNN 2.6.3 (AVX2)"
-  std::string bf16;                   // what multiplies bfloat16 as it stands; empty where it is widened
-  std::vector<std::string> warnings;  // one line each: settings of the process that make it slow or odd
+  std::string bf16;                   // what multiplies bfloat16 directly; empty if it is widened
+  std::vector<std::string> warnings;  // one line each: settings of the process that are slow or unusual
 };
 
+class Routine;
+
+/// Chooses a routine for each pair of operand types: one for bfloat16 if the backend has it, else one for
+/// float32, to which 16-bit operands are widened, and OpenBLAS for float64.
 class Backend {
  public:
-  virtual ~Backend() = default;
-  virtual const char* name() const = 0;
-  virtual Description describe() const = 0;
+  /// `bfloat16` is null if bfloat16 is widened. `few_rows` is the backend that for_rows() returns for few
+  /// rows; null in that backend itself.
+  Backend(const char* name, const Routine& float32, const Routine* bfloat16, const Backend* few_rows)
+      : name_(name), float32_(float32), bfloat16_(bfloat16), few_rows_(few_rows) {}
+
+  const char* name() const { return name_; }
+  Description describe() const;
   /// Returns how many threads may call the backend at once.
-  virtual int max_threads() const = 0;
+  static int max_threads();
 
-  /// Returns whether it multiplies operands of these types as they stand. It widens others into scratch
-  /// first.
-  virtual bool reads(DType a, DType b) const = 0;
-  /// Names the library that multiplies operands of these types.
-  virtual const char* library_of(DType a, DType b) const = 0;
-
-  /// Returns how many FLOP of such products a machine does, roughly, in the time in which its memory moves a
-  /// byte: what plans count with. It is a constant of the kernels, never measured where they run.
-  virtual double flops_per_byte(DType a, DType b) const = 0;
-
-  /// Returns up to how many rows of a call kernels that read the head once are faster (few_rows.h).
-  virtual int64_t few_rows(DType a, DType b) const = 0;
-  /// Returns how many vocabulary entries a tile of 512 rows of logits has where gradients are made of it: the
-  /// more, the more seldom its products read and write d_hidden; fewer stay in caches, and where tiles do not
-  /// stay (one pass keeps them) fewer take less memory. It is a constant of the kernels, too.
-  virtual int64_t tile_entries(DType a, DType b, bool logits_stay) const = 0;
+  /// Returns whether operands of these types are multiplied directly; others are first widened into scratch.
+  bool reads(DType a, DType b) const;
+  /// Returns the name of the library that multiplies operands of these types.
+  const char* library_of(DType a, DType b) const;
+  Costs costs(DType a, DType b) const;
+  /// Returns the backend for calls with at most `rows` rows and operands of these types. If these are few
+  /// rows, its products of few rows read B once and directly, even 16-bit types, and their rows never depend
+  /// on each other; it computes all other products as this backend does. Else it is this backend.
+  const Backend& for_rows(int64_t rows, DType a, DType b) const {
+    return few_rows_ && rows <= costs(a, b).few_rows ? *few_rows_ : *this;
+  }
 
   /// Returns the rule of such products with at most `most_rows` rows (rounded up to the rule's step). Two
-  /// rules of one family agree only where `most_rows` is the same. class_rows does not depend on n, k and
-  /// `most_rows`; neither does row_step, but for operands that are packed first: of these a product with more
-  /// rows than are packed at once has that number as its step (OpenBLAS, 16-bit operands: 2016 rows).
-  virtual RowRule row_rule(const RowFamily& family, int64_t most_rows) const = 0;
+  /// rules of one family are only comparable if their `most_rows` are equal. class_rows does not depend on n,
+  /// k and `most_rows`. Neither does row_step, except for operands that are widened: a product with more rows
+  /// than are widened together (2016) has that number as its step.
+  RowRule row_rule(const RowFamily& family, int64_t most_rows) const;
 
-  /// Returns the bytes of scratch that a product whose sizes are at most m, n, k needs for what it packs.
-  virtual size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
-  /// A backend that packs or widens A does so again for each product, unless pack_rows() has for all of them.
-  /// Returns the bytes, in whole cache lines, that this writes for A [rows, depth], or 0 where products read
-  /// A as it stands. The bits of a product do not depend on it.
-  virtual size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const = 0;
-  /// Packs A [rows, depth], which is not transposed, into as many bytes; `to` begins at a cache line. The
-  /// product's other operand is of type b.
-  virtual void pack_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
-                         void* to) const = 0;
-  /// These multiply on the calling thread alone. `kernels` widens 16-bit operands into scratch where the
-  /// backend cannot read them.
-  virtual void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
-  virtual void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const = 0;
-  /// What this returns is alive while a team calls multiply(): it keeps the backend from using threads of its
-  /// own in the whole process, where it has no narrower switch.
-  virtual std::shared_ptr<void> single_threaded_region() const = 0;
-  /// Estimates what the backend allocates by itself for one thread's products of these sizes and types.
-  virtual size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const = 0;
+  /// Returns the scratch bytes of products with sizes of at most m, n and k.
+  size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const;
+  /// Returns the bytes that reorder_rows() writes for A [rows, depth], in whole cache lines, or 0 if products
+  /// read A directly.
+  size_t reordered_bytes(int64_t rows, int64_t depth, DType a, DType b) const;
+  /// Reorders or widens A [rows, depth], which is not transposed, for products with operands B of type b.
+  /// Products do this each time for operands that are not reordered; their bits are the same. `to` must begin
+  /// at a cache line.
+  void reorder_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
+                    void* to) const;
+  /// Multiply on the calling thread alone. `kernels` widen 16-bit operands and multiply few rows.
+  void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const;
+  void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const;
+  /// Hold the returned object while a team calls multiply(). It keeps OpenBLAS from using its own threads,
+  /// in the whole process if OpenBLAS has no narrower setting.
+  static std::shared_ptr<void> single_threaded_region();
+  /// Estimates what a library allocates internally for one thread's products of at most these sizes.
+  size_t internal_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const;
+
+ private:
+  bool is_native(DType a, DType b) const { return bfloat16_ && a == DType::kBFloat16 && b == DType::kBFloat16; }
+  // Returns whether the kernels for few rows compute the product. In d_weight's products A is transposed: its
+  // rows are vocabulary entries or components of hidden.
+  template <class T>
+  bool has_few_rows(const Product<T>& product) const;
+
+  const char* name_;
+  const Routine& float32_;
+  const Routine* bfloat16_;
+  const Backend* few_rows_;
 };
 
-/// Returns the names that find_backend() knows on this CPU, best first.
+/// Returns the names that find_backend() accepts on this CPU, best first.
 std::vector<std::string_view> backend_names();
-/// Finds "auto" or a name; returns null when there is none of that name.
+/// Returns the backend of this name, or the best one for "auto"; null if there is none.
 const Backend* find_backend(std::string_view name);
-/// Returns the backend with the fastest products of float32: OpenBLAS's or oneDNN's.
-const Backend& float32_backend();
 
 }  // namespace logitless::gemm

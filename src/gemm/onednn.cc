@@ -10,17 +10,16 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include "core/integers.h"
 #include "core/views.h"
-#include "gemm/delegating.h"
 #include "gemm/openblas.h"
 #include "gemm/openblas_core.h"
-#include "gemm/team.h"
-#include "gemm/widened.h"
+#include "kernels/row_kernels.h"
 
-// The library exports this beside dnnl_sgemm, from 2.x to 3.x, and declares it in its tests alone. The
-// reference is weak, so that a version without it gives no backend instead of no program.
+// Versions 2 and 3 export this function as they do dnnl_sgemm, but declare it only in their tests. The
+// reference is weak: without the function there is no routine, but the program still starts.
 extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char transa, char transb, dnnl_dim_t m,
                                                                      dnnl_dim_t n, dnnl_dim_t k, float alpha,
                                                                      const uint16_t* a, dnnl_dim_t lda,
@@ -30,14 +29,14 @@ extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char transa
 namespace logitless::gemm {
 namespace {
 
-// In other builds of the library (TBB, SYCL, a pool of the caller's) no OpenMP setting would keep a product
-// on the calling thread.
+// In other builds of the library (TBB, SYCL, the caller's thread pool) OpenMP's settings do not keep a
+// product on the calling thread.
 bool stays_on_its_thread() {
   const unsigned runtime = dnnl_version()->cpu_runtime;
   return runtime == DNNL_RUNTIME_OMP || runtime == DNNL_RUNTIME_SEQ;
 }
 
-// DNNL_MAX_CPU_ISA may keep the library from units that the CPU has.
+// DNNL_MAX_CPU_ISA may forbid instructions that the CPU has.
 bool may_use(dnnl_cpu_isa_t isa) {
   return (static_cast<unsigned>(dnnl_get_effective_cpu_isa()) & static_cast<unsigned>(isa)) ==
          static_cast<unsigned>(isa);
@@ -51,24 +50,35 @@ bool is_intel() {
 #endif
 }
 
-// Below AVX512-BF16 the library widens by itself, at a third of OpenBLAS's float32 rate. AMD's AVX512-BF16
-// does twice the multiply-adds of its float32 units. Intel's does half of them (Emerald Rapids: 75 against
-// 150 GFLOP/s per core), because Intel counts on AMX, which a virtual machine may hide.
+// Below AVX512-BF16 the library widens operands itself, at a third of OpenBLAS's float32 rate. AMD's
+// AVX512-BF16 does twice the multiply-adds of its float32 units. Intel's does half of them (Emerald
+// Rapids: 75 and 150 GFLOP/s per core), because Intel relies on AMX, which a virtual machine may hide.
 bool multiplies_bfloat16() {
   if (dnnl_gemm_bf16bf16f32 == nullptr) return false;
   return may_use(dnnl_cpu_isa_avx512_core_amx) || (may_use(dnnl_cpu_isa_avx512_core_bf16) && !is_intel());
 }
 
-// How wide the library's float32 kernels are; nothing where they are not wide enough to be of use.
-std::optional<VectorLevel> float32_level() {
-  if (may_use(dnnl_cpu_isa_avx512_core)) return VectorLevel::kAvx512;
-  if (may_use(dnnl_cpu_isa_avx2)) return VectorLevel::kAvx2;
+// Returns the width of the library's float32 kernels, or nothing if OpenBLAS's are as wide.
+std::optional<VectorLevel> useful_float32_level() {
+  for (const auto& [isa, level] :
+       {std::pair{dnnl_cpu_isa_avx512_core, VectorLevel::kAvx512}, std::pair{dnnl_cpu_isa_avx2, VectorLevel::kAvx2}}) {
+    if (may_use(isa)) return is_narrower(openblas_core(), level) ? std::optional(level) : std::nullopt;
+  }
   return std::nullopt;
 }
 
-bool multiplies_float32() {
-  const std::optional<VectorLevel> level = float32_level();
-  return level && is_narrower(openblas_description("").core, *level);
+std::string library_version() {
+  const dnnl_version_t& version = *dnnl_version();
+  return "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
+         std::to_string(version.patch);
+}
+
+// Estimates the copies of blocks of both operands that each call makes (versions 2.6.3 and 3.7.1): at most
+// 9984 columns and 384 rows, and 128 to `most_depth` of the depth. The 64 KiB are more than their rounding
+// up.
+size_t copied_bytes(int64_t m, int64_t n, int64_t k, int64_t most_depth, size_t element) {
+  const int64_t edges = std::min<int64_t>(n, 9984) + std::min<int64_t>(m, 384);
+  return static_cast<size_t>(edges * std::clamp<int64_t>(k, 128, most_depth)) * element + (size_t{64} << 10);
 }
 
 void check(dnnl_status_t status, const char* type) {
@@ -92,154 +102,103 @@ void multiply_float32(const Product<float>& p) {
         "float32");
 }
 
-// The library has two sets of float32 kernels: one packs its operands, the other reads them in place. It
-// chooses by the sizes and strides of a product, and each cuts the depth in its own way. A row would get
-// other bits in another product, were it not for the following two constants.
+// The library has two sets of float32 kernels: one reorders its operands, the other reads them directly. It
+// chooses by the sizes and strides of a product, and each set divides the depth in its own way. The following
+// two constants keep a row's bits the same in every product.
 
-// With AVX-512 either set sums this much of the depth in one chain of multiply-adds per element of C, in the
-// order of the depth. Products that are no deeper have the same bits in both, whatever their sizes and
-// strides.
+// With AVX-512 both sets sum up to this much of the depth in one chain of multiply-adds per element of C, in
+// the order of the depth. Products that are no deeper have the same bits in both.
 constexpr int64_t kChain = 384;
-// With AVX2 the sets differ in bits. Products of fewer than 264 rows are never packed, and 252 is the largest
-// multiple of 12 below that.
+// With AVX2 the sets have different bits. Operands of products with fewer than 264 rows are never reordered,
+// and 252 is the largest multiple of 12 below that.
 constexpr int64_t kMostRowsInPlace = 252;
 
-// Calls multiply_float32() for parts of the product, whose rows keep float32_rule().
-void multiply_float32_rows(const Product<float>& p, VectorLevel level) {
-  const int64_t parts = core::div_up(p.k, kChain);
-  const int64_t depth = core::round_up(core::div_up(p.k, parts), int64_t{16});
+// Calls multiply_float32() for blocks of the product, so that its rows keep float32_rule().
+void multiply_float32_blocks(const Product<float>& p, VectorLevel level) {
+  const int64_t blocks = core::div_up(p.k, kChain);
+  const int64_t depth = core::round_up(core::div_up(p.k, blocks), int64_t{16});
   const int64_t rows = level == VectorLevel::kAvx512 || p.a.transposed ? p.m : kMostRowsInPlace;
-  const auto part_of = [](const Operand& m, int64_t row, int64_t col) {
+  const auto block_of = [](const Operand& m, int64_t row, int64_t col) {
     const int64_t offset = m.transposed ? col * m.stride + row : row * m.stride + col;
     return Operand{core::element(m.data, m.dtype, offset), m.dtype, m.stride, m.transposed};
   };
   for (int64_t k = 0; k < p.k; k += depth) {
     for (int64_t row = 0; row < p.m; row += rows) {
-      multiply_float32({std::min(rows, p.m - row), p.n, std::min(depth, p.k - k), part_of(p.a, row, k),
-                        part_of(p.b, k, 0), p.c + row * p.ldc, p.ldc, p.accumulate || k > 0});
+      multiply_float32({std::min(rows, p.m - row), p.n, std::min(depth, p.k - k), block_of(p.a, row, k),
+                        block_of(p.b, k, 0), p.c + row * p.ldc, p.ldc, p.accumulate || k > 0});
     }
   }
 }
 
-// Found by multiplying equal rows and comparing bits, with version 2.6.3; what decides it in version 3.7.1 is
-// the same. gemm_rows_test asks the machine that it runs on.
+// Found by multiplying equal rows and comparing bits, with version 2.6.3; the relevant code of version 3.7.1
+// is the same. gemm_rows_test checks the machine that it runs on.
 RowRule float32_rule(VectorLevel level) {
-  RowRule rule;
-  if (level == VectorLevel::kAvx512) {
-    rule.least_rows = 17;  // up to 16 rows are multiplied as vectors, with several sums per element
-  } else {
-    rule.row_step = rule.least_rows = 12;  // kernels of 6 rows, in blocks whose halves are whole kernels
-  }
-  return rule;
+  // Up to 16 rows are multiplied as vectors, with several sums per element.
+  if (level == VectorLevel::kAvx512) return {.least_rows = 17};
+  return {.row_step = 12, .least_rows = 12};  // kernels of 6 rows, in blocks whose halves are whole kernels
 }
 
-class OneDnn final : public Delegating {
+class Float32 final : public Routine {
  public:
-  using Delegating::multiply;
+  explicit Float32(VectorLevel level) : level_(level) {}
 
-  OneDnn()
-      : Delegating(openblas_backend()),
-        bfloat16_(multiplies_bfloat16()),
-        float32_(multiplies_float32()),
-        amx_(may_use(dnnl_cpu_isa_avx512_core_amx)),
-        level_(float32_level().value_or(VectorLevel::kSse)) {}
-
-  bool multiplies(DType dtype) const {
-    return (bfloat16_ && dtype == DType::kBFloat16) || (float32_ && dtype == DType::kFloat32);
+  const char* library() const override { return "onednn"; }
+  std::string description() const override {
+    return library_version() + (level_ == VectorLevel::kAvx512 ? " (AVX-512)" : " (AVX2)");
   }
-
-  const char* name() const override { return "onednn"; }
-  Description describe() const override {
-    Description out = float32_ ? openblas_description("float64") : others_.describe();
-    const dnnl_version_t& version = *dnnl_version();
-    const std::string library = "oneDNN " + std::to_string(version.major) + "." + std::to_string(version.minor) + "." +
-                                std::to_string(version.patch);
-    if (float32_) out.float32 = library + (level_ == VectorLevel::kAvx512 ? " (AVX-512)" : " (AVX2)");
-    if (bfloat16_) out.bf16 = library + (amx_ ? " (AMX)" : " (AVX512-BF16)");
-    return out;
+  RowRule row_rule(int64_t, int64_t, bool, int64_t) const override { return float32_rule(level_); }
+  size_t internal_bytes(int64_t m, int64_t n, int64_t k) const override {
+    return copied_bytes(m, n, k, kChain, sizeof(float));
   }
-  bool reads(DType a, DType b) const override { return is_native(a, b) || others_.reads(a, b); }
-  const char* library_of(DType a, DType b) const override {
-    return is_native(a, b) || is_float32(a) ? name() : others_.library_of(a, b);
-  }
-
-  // With AMX, oneDNN is faster from 17 rows on. Without it, few_rows.cc is faster for all rows that it takes.
-  int64_t few_rows(DType a, DType b) const override { return is_native(a, b) && amx_ ? 16 : others_.few_rows(a, b); }
-  // On Zen 4 two pass takes the same time with 512 to 1,024 entries.
-  int64_t tile_entries(DType a, DType b, bool logits_stay) const override {
-    return is_native(a, b) && !logits_stay && !amx_ ? 640 : others_.tile_entries(a, b, logits_stay);
-  }
-  double flops_per_byte(DType a, DType b) const override {
-    if (!is_native(a, b)) return others_.flops_per_byte(a, b);
-    return amx_ ? 50 : 16;
-  }
-
-  // A product of one row of bfloat16 is a product of a matrix and a vector, which sums in another order. No
-  // other row was found to depend on its neighbours, with AVX512-BF16 in versions 2.6.3 and 3.7.2 and with
-  // AMX in 2.6.3; gemm_rows_test asks the machine that it runs on.
-  RowRule row_rule(const RowFamily& family, int64_t most_rows) const override {
-    if (is_native(family.a, family.b)) {
-      RowRule rule;
-      rule.least_rows = 2;
-      return rule;
-    }
-    if (!is_float32(family.a)) return others_.row_rule(family, most_rows);
-    return widened_rule(family, most_rows, [&](int64_t, int64_t) { return float32_rule(level_); });
-  }
-
-  size_t scratch_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
-    return is_native(a, b) ? 0 : others_.scratch_bytes(m, n, k, a, b);
-  }
-
-  size_t packed_rows_bytes(int64_t rows, int64_t depth, DType a, DType b) const override {
-    return is_native(a, b) ? 0 : others_.packed_rows_bytes(rows, depth, a, b);
-  }
-
-  void multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const override {
-    const bool native = is_native(p.a.dtype, p.b.dtype);
-    if (!native && !float32_) return others_.multiply(p, kernels, scratch);
-    if (write_empty(p)) return;
-    const OmpThreads alone(1);
-    if (native) return multiply_bfloat16(p);
-    multiply_widened(p, kernels, scratch, 1, [&](const Product<float>& part) { multiply_float32_rows(part, level_); });
-  }
-
-  // Each call packs a block of both operands (versions 2.6.3 and 3.7.1).
-  size_t packing_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const override {
-    const bool native = is_native(a, b);
-    if (!native && !is_float32(a)) return others_.packing_bytes(m, n, k, a, b);
-    // At most 9984 columns and 384 rows, and 128 to 768 of the depth, of float32 half of that. 64 KiB are
-    // more than what it rounds these up by.
-    const int64_t edges = std::min<int64_t>(n, 9984) + std::min<int64_t>(m, 384);
-    const int64_t depth = std::clamp<int64_t>(k, 128, native ? 768 : kChain);
-    return static_cast<size_t>(edges * depth) * (native ? sizeof(uint16_t) : sizeof(float)) + (size_t{64} << 10);
-  }
+  void multiply(const Product<float>& p, void* /*scratch*/) const override { multiply_float32_blocks(p, level_); }
 
  private:
-  // Whether it multiplies bfloat16 as it is.
-  bool is_native(DType a, DType b) const { return bfloat16_ && a == DType::kBFloat16 && b == DType::kBFloat16; }
-  // Whether it multiplies what is float32, or was widened to it.
-  bool is_float32(DType a) const { return float32_ && !core::sums_in_double(a); }
-
-  bool bfloat16_, float32_, amx_;
   VectorLevel level_;
 };
 
-const OneDnn* onednn() {
-  static const OneDnn* const usable = []() -> const OneDnn* {
+class BFloat16 final : public Routine {
+ public:
+  const char* library() const override { return "onednn"; }
+  std::string description() const override { return library_version() + (amx_ ? " (AMX)" : " (AVX512-BF16)"); }
+  // With AMX the library is faster from 17 rows on; without it, our kernels are faster for all few rows. On
+  // Zen 4 two pass takes the same time with 512 to 1,024 entries per tile.
+  Costs costs() const override { return amx_ ? Costs{50, 16} : Costs{16, kernels::kMostFewRows, 1024, 640}; }
+  // The library multiplies a single row as a vector, which it sums in another order. No other row was found
+  // to depend on its neighbours, with AVX512-BF16 in versions 2.6.3 and 3.7.2 and with AMX in 2.6.3;
+  // gemm_rows_test checks the machine that it runs on.
+  RowRule row_rule(int64_t, int64_t, bool, int64_t) const override { return {.least_rows = 2}; }
+  size_t internal_bytes(int64_t m, int64_t n, int64_t k) const override {
+    return copied_bytes(m, n, k, 768, sizeof(uint16_t));
+  }
+  void multiply(const Product<float>& p, void* /*scratch*/) const override { multiply_bfloat16(p); }
+
+ private:
+  const bool amx_ = may_use(dnnl_cpu_isa_avx512_core_amx);
+};
+
+bool is_usable() {
+  static const bool usable = [] {
     const char* setting = std::getenv("LOGITLESS_ONEDNN");
-    if ((setting && std::string_view(setting) == "0") || !stays_on_its_thread()) return nullptr;
-    static const OneDnn backend;
-    return backend.multiplies(DType::kBFloat16) || backend.multiplies(DType::kFloat32) ? &backend : nullptr;
+    return (!setting || std::string_view(setting) != "0") && stays_on_its_thread();
   }();
   return usable;
 }
 
 }  // namespace
 
-const Backend* onednn_backend() { return onednn(); }
+const Routine* onednn_float32() {
+  static const std::optional<VectorLevel> level = is_usable() ? useful_float32_level() : std::nullopt;
+  if (!level) return nullptr;
+  static const Float32 routine(*level);
+  return &routine;
+}
 
-bool onednn_multiplies(DType dtype) { return onednn() && onednn()->multiplies(dtype); }
+const Routine* onednn_bfloat16() {
+  static const bool useful = is_usable() && multiplies_bfloat16();
+  if (!useful) return nullptr;
+  static const BFloat16 routine;
+  return &routine;
+}
 
 void multiply_by_onednn(const Product<float>& p) {
   p.a.dtype == DType::kBFloat16 ? multiply_bfloat16(p) : multiply_float32(p);

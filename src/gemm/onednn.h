@@ -1,22 +1,24 @@
-// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 oneDNN multiplies bfloat16 with
-// the CPU's own bfloat16 units (AVX512-BF16, AMX), and float32 where the kernels of OpenBLAS are narrower
-// than the CPU. It is there where the build found the library.
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// oneDNN multiplies bfloat16 with the CPU's own bfloat16 units (AVX512-BF16, AMX), and float32 if the kernels
+// of OpenBLAS are narrower than the CPU.
 #pragma once
 
-#include "gemm/gemm.h"
+#include "gemm/routine.h"
 
 namespace logitless::gemm {
 
-/// Returns the backend "onednn", or null where oneDNN multiplies nothing faster than openblas_backend(), and
-/// where the environment variable LOGITLESS_ONEDNN is 0 when it is first asked for. Other products are
-/// OpenBLAS's.
-const Backend* onednn_backend();
+#ifdef LOGITLESS_ONEDNN
+/// Return null if another routine is at least as fast, and if the environment variable LOGITLESS_ONEDNN is 0
+/// at the first call.
+const Routine* onednn_float32();
+const Routine* onednn_bfloat16();
 
-/// Returns whether that backend multiplies bfloat16 or float32, as it is.
-bool onednn_multiplies(DType dtype);
-
-/// Computes a product, which is not empty, of operands that are both bfloat16 or both float32, on the threads
-/// that OpenMP is set to.
+/// Computes a product that is not empty, on the threads that OpenMP is set to. Both operands are float32 or
+/// both are bfloat16.
 void multiply_by_onednn(const Product<float>& product);
+#else
+inline const Routine* onednn_float32() { return nullptr; }
+inline const Routine* onednn_bfloat16() { return nullptr; }
+#endif
 
 }  // namespace logitless::gemm

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Libraries that multiply float32 and float64 alone get 16-bit operands widened, panel by panel.
+// Routines for float32 get 16-bit operands widened, panel by panel.
 #pragma once
 
 #include <algorithm>
@@ -12,17 +12,17 @@
 
 namespace logitless::gemm {
 
-// A panel is small enough to stay in L2 next to the tile, and deep enough that reading and writing C once per
-// panel costs little (256 multiply-adds an element).
+// A panel is small enough to stay in L2 beside the tile, and deep enough that reading and writing C once per
+// panel costs little (256 multiply-adds per element).
 inline constexpr int64_t kWidenDepth = 256;
-// A panel has at most 2 MiB of float32, and this is a multiple of every row step.
+// A panel has at most 2 MiB of float32. This is a multiple of every row step.
 inline constexpr int64_t kWidenBreadth = 2016;
 
-/// Returns whether elements of this type are read as they are; others are widened to float32.
+/// Returns whether routines read elements of this type directly; others are widened to float32.
 inline bool is_wide(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kFloat64; }
 
-/// Widens op(M)[row, row + rows) x [col, col + cols) into `scratch`, a dense float matrix of the same
-/// orientation. Returns an operand of it; for a wide M, one of M itself.
+/// Widens op(M)[row, row + rows) x [col, col + cols) into `scratch`, a dense float matrix with M's
+/// transposition, and returns that. If M is wide, returns the block of M itself.
 inline Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows, int64_t cols,
                        const kernels::RowKernels& kernels, float* scratch, int threads) {
   const int64_t stored_row = m.transposed ? col : row;
@@ -45,12 +45,12 @@ inline int64_t widened_elements(int64_t m, int64_t n, DType a, DType b) {
   return rows * kWidenDepth;
 }
 
-/// Computes the product by calls `call(part)` whose operands are all float32.
-template <class Call>
+/// Computes the product by calls multiply(block) with float32 operands.
+template <class Multiply>
 void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch, int threads,
-                      const Call& call) {
+                      const Multiply& multiply) {
   if (is_wide(p.a.dtype) && is_wide(p.b.dtype)) {
-    call(p);
+    multiply(p);
     return;
   }
   float* a_panel = static_cast<float*>(scratch);
@@ -63,19 +63,19 @@ void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernel
       for (int64_t m = 0; m < p.m; m += kWidenBreadth) {
         const int64_t m_size = std::min(kWidenBreadth, p.m - m);
         const Operand a =
-            p.a.packed ? Operand{static_cast<const float*>(p.a.packed) + m * p.k + k, DType::kFloat32, p.k, false}
-                       : widened(p.a, m, k, m_size, k_size, kernels, a_panel, threads);
-        call({m_size, n_size, k_size, a, b, p.c + m * p.ldc + n, p.ldc, p.accumulate || k > 0});
+            p.a.reordered ? Operand{static_cast<const float*>(p.a.reordered) + m * p.k + k, DType::kFloat32, p.k, false}
+                          : widened(p.a, m, k, m_size, k_size, kernels, a_panel, threads);
+        multiply({m_size, n_size, k_size, a, b, p.c + m * p.ldc + n, p.ldc, p.accumulate || k > 0});
       }
     }
   }
 }
 
-/// Returns a rule for such products: rule_of(n, k) is that of float32 products of these sizes.
+/// Returns the rule of multiply_widened(); rule_of(n, k) is the rule of float32 products of these sizes.
 template <class RuleOf>
 RowRule widened_rule(const RowFamily& family, int64_t most_rows, const RuleOf& rule_of) {
   if (is_wide(family.a) && is_wide(family.b)) return rule_of(family.n, family.k);
-  // Such a product is the sum of products of panels, and the rule has to hold for each of them.
+  // The product is a sum of products of panels, and the rule must hold for each of them.
   RowRule rule;
   for (const int64_t n : {std::min(family.n, kWidenBreadth), family.n % kWidenBreadth}) {
     for (const int64_t k : {std::min(family.k, kWidenDepth), family.k % kWidenDepth}) {
@@ -83,7 +83,7 @@ RowRule widened_rule(const RowFamily& family, int64_t most_rows, const RuleOf& r
       rule = {panel.row_step, std::max(rule.least_rows, panel.least_rows), panel.class_rows};
     }
   }
-  // No row may be in a panel of another height than its neighbours'.
+  // All rows must be in panels of the same height.
   if (rule.padded(most_rows) > kWidenBreadth) rule.row_step = rule.least_rows = kWidenBreadth;
   return rule;
 }

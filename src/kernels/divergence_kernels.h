@@ -14,8 +14,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <string_view>
-#include <vector>
 
 #include "kernels/row_kernels.h"
 
@@ -115,8 +113,8 @@ struct PairMass {
 ///   logits, teacher_logits   [rows, cols] each, with separate shapes; read only.
 ///   rows     [shape.rows]; scratch [2 * cols], may hold anything on entry.
 ///   sums     [shape.rows]; merged into. A row that is not defined() becomes undefined().
-/// cols = 0 has no effect. Summation adds an error below (cols / lanes + 16) · eps of Σ |term|; the terms
-/// carry the error of log s and log t: eps · max(1, |log s|, |log t|).
+/// cols = 0 has no effect. Summation adds an error below (cols / lanes + 16) · eps of Σ |summand|; the
+/// summands carry the error of log s and log t: eps · max(1, |log s|, |log t|).
 template <class T>
 struct DivergenceFoldArgs {
   DivergenceRule<T> rule;
@@ -165,15 +163,15 @@ struct RowDivergence {
   }
 };
 
-/// Computes gradients as `base` specifies, with another formula: the gradient of a column is the divergence's
-/// plus, if `softmax` is set, −softmax_scale · p of the row's RowGradient. In the columns of picks, the
-/// pick's gradient replaces that second term. There are no entropy and cross terms. `softmax` must be set if
-/// some softmax_scale or pick gradient is not 0.
+/// Computes gradients as `base` specifies, with another formula: the gradient of a column is the
+/// divergence's plus, if `softmax` is set, −softmax_scale · p of the row's RowGradient. In the columns of
+/// picks, the pick's gradient replaces the row's softmax gradient. There are no entropy and cross
+/// gradients. `softmax` must be set if some softmax_scale or pick gradient is not 0.
 ///   base.logits, base.out   as in GradientArgs
 ///   base.scratch            [3 * cols]
 ///   teacher_logits          [shape.rows, cols] with base.shape.stride, read only; must not overlap `out`.
-///                           Rows source_rows[k] are read.
-template <class Logit, class Gradient = Logit>
+///                           Rows places[k] are read.
+template <class Logit, class Gradient>
 struct DivergenceGradientArgs {
   GradientArgs<Logit, Gradient> base;
   DivergenceRule<Logit> rule;
@@ -182,36 +180,5 @@ struct DivergenceGradientArgs {
   TileShape<Logit> teacher_shape;
   const Logit* teacher_logits = nullptr;
 };
-
-template <class Logit, class Gradient = Logit>
-struct TypedDivergenceKernels {
-  void (*fold)(const DivergenceFoldArgs<Logit>&) = nullptr;
-  void (*gradient)(const DivergenceGradientArgs<Logit, Gradient>&) = nullptr;
-};
-
-struct DivergenceKernels {
-  const char* name = "";
-  TypedDivergenceKernels<float> f32;
-  TypedDivergenceKernels<double> f64;
-  TypedDivergenceKernels<float, bfloat16> bf16;
-
-  template <class Types>
-  const auto& of_tiles() const {
-    if constexpr (std::is_same_v<Types, DoubleTiles>) {
-      return f64;
-    } else if constexpr (std::is_same_v<Types, BFloat16Tiles>) {
-      return bf16;
-    } else {
-      return f32;
-    }
-  }
-};
-
-/// Returns the plain (scalar) kernels.
-const DivergenceKernels& plain_divergence_kernels();
-/// Returns the tables that this CPU supports, like simd_kernels().
-std::vector<const DivergenceKernels*> simd_divergence_kernels();
-/// Returns the table with the same name as `kernels`.
-const DivergenceKernels& divergence_kernels(const RowKernels& kernels);
 
 }  // namespace logitless::kernels

@@ -87,11 +87,6 @@ void top(const TopArgs<T>& args) {
   }
 }
 
-template <class T>
-void cap(const TileShape<T>& shape, const T* logits, T* to) {
-  for (int64_t v = 0; v < shape.cols; ++v) to[v] = capped(raw_logit(shape, logits, v), shape.softcap);
-}
-
 void widen_bf16(const bfloat16* from, int64_t count, float* to) {
   for (int64_t i = 0; i < count; ++i) to[i] = widened(from[i]);
 }
@@ -107,7 +102,7 @@ void gradient(const GradientArgs<T, Gradient>& args) {
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
     // The row's gradients may overwrite its logits.
-    const T* from = args.logits + args.source_rows[k] * shape.stride;
+    const T* from = args.logits + args.places[k] * shape.stride;
     std::copy_n(from, shape.cols, args.scratch);
     for (int64_t v = 0; v < shape.cols; ++v) {
       const T raw = raw_logit(shape, args.scratch, v);
@@ -195,36 +190,43 @@ void few_rows_of(const FewRowsArgs<T>& args) {
   }
 }
 
-void few_rows_f32(const FewRowsArgs<float>& args) {
+void few_rows(const FewRowsArgs<float>& args) {
   switch (args.b_dtype) {
     case DType::kFloat16:
       return few_rows_of<float, float16>(args);
     case DType::kBFloat16:
       return few_rows_of<float, bfloat16>(args);
-    case DType::kFloat32:
-      return few_rows_of<float, float>(args);
     default:
-      break;  // float64 products use few_rows_of<double, double>
+      return few_rows_of<float, float>(args);
   }
 }
-
-template <class T, class Gradient = T>
-constexpr TypedKernels<T, T, Gradient> kTyped = {
-    fold<T>, count_above<T>, gradient<T, Gradient>, add_column_sums<T, Gradient>, add<T>, add_scaled<T>};
+void few_rows(const FewRowsArgs<double>& args) { few_rows_of<double, double>(args); }
 
 }  // namespace
 
 const RowKernels& plain_kernels() {
-  static constexpr RowKernels kKernels = {"plain",        kTyped<float>,
-                                          kTyped<double>, kTyped<float, bfloat16>,
-                                          few_rows_f32,   few_rows_of<double, double>,
-                                          widen_bf16,     round_bf16,
-                                          widen_f16,      round_f16};
-  return kKernels;
-}
-
-const TopKernels& plain_top_kernels() {
-  static constexpr TopKernels kKernels = {"plain", {top<float>, cap<float>}, {top<double>, cap<double>}};
+  static const RowKernels kKernels = [] {
+    RowKernels kernels;
+    kernels.name = "plain";
+    kernels.for_each_type([]<class Sum, class Logit, class Gradient>(TypedKernels<Sum, Logit, Gradient>& typed) {
+      typed.fold = fold<Logit>;
+      typed.count_above = count_above<Logit>;
+      typed.top = top<Logit>;
+      typed.cap = cap<Logit>;
+      typed.gradient = gradient<Logit, Gradient>;
+      typed.add_column_sums = add_column_sums<Sum, Gradient>;
+      typed.add = add<Sum>;
+      typed.add_scaled = add_scaled<Sum>;
+      typed.few_rows = few_rows;
+    });
+    set_plain_divergences(kernels);
+    kernels.unpack = plain_unpack_kernels();
+    kernels.widen_bf16 = widen_bf16;
+    kernels.round_bf16 = round_bf16;
+    kernels.widen_f16 = widen_f16;
+    kernels.round_f16 = round_f16;
+    return kernels;
+  }();
   return kKernels;
 }
 

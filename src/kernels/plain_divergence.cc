@@ -14,10 +14,10 @@ namespace {
 template <class T>
 T phi(T x) {
   if (!(std::abs(x) < T{0.5})) return std::expm1(x) - x;
-  T term = x * x / 2, sum = 0;
-  for (int k = 3; std::abs(term) > std::numeric_limits<T>::epsilon() / 8 * std::abs(sum); ++k) {
-    sum += term;
-    term *= x / static_cast<T>(k);
+  T summand = x * x / 2, sum = 0;
+  for (int k = 3; std::abs(summand) > std::numeric_limits<T>::epsilon() / 8 * std::abs(sum); ++k) {
+    sum += summand;
+    summand *= x / static_cast<T>(k);
   }
   return sum;
 }
@@ -124,11 +124,6 @@ DivergenceSums row_sums(const DivergenceFoldArgs<T>& args, int64_t r, const T* s
 }
 
 template <class T>
-void cap(const TileShape<T>& shape, const T* logits, T* to) {
-  for (int64_t v = 0; v < shape.cols; ++v) to[v] = capped(raw_logit(shape, logits, v), shape.softcap);
-}
-
-template <class T>
 void fold(const DivergenceFoldArgs<T>& args) {
   const int64_t cols = args.shape.cols;
   if (cols == 0) return;
@@ -174,9 +169,9 @@ void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
     const RowDivergence<T>& g = args.divergences[k];
     const RowGradient<T>& softmax = base.gradients[k];
     // The row's gradients may overwrite its logits.
-    std::copy_n(base.logits + base.source_rows[k] * shape.stride, cols, raw);
+    std::copy_n(base.logits + base.places[k] * shape.stride, cols, raw);
     cap(shape, raw, student);
-    cap(args.teacher_shape, args.teacher_logits + base.source_rows[k] * shape.stride, teacher);
+    cap(args.teacher_shape, args.teacher_logits + base.places[k] * shape.stride, teacher);
     const bool defined =
         g.pair.defined() && !(args.softmax && (std::isnan(softmax.max) || std::isnan(softmax.log_sum)));
     for (int64_t v = 0; v < cols; ++v) {
@@ -197,12 +192,11 @@ void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
 
 }  // namespace
 
-const DivergenceKernels& plain_divergence_kernels() {
-  static constexpr DivergenceKernels kKernels = {"plain",
-                                                 {fold<float>, gradient<float, float>},
-                                                 {fold<double>, gradient<double, double>},
-                                                 {fold<float>, gradient<float, bfloat16>}};
-  return kKernels;
+void set_plain_divergences(RowKernels& kernels) {
+  kernels.for_each_type([]<class Sum, class Logit, class Gradient>(TypedKernels<Sum, Logit, Gradient>& typed) {
+    typed.divergence_fold = fold<Logit>;
+    typed.divergence_gradient = gradient<Logit, Gradient>;
+  });
 }
 
 }  // namespace logitless::kernels

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Shared by the plain kernels: capped logits, rounding, and how gradients are stored.
+// Shared by the plain kernels: capped logits, rounding, and how gradients are stored. plain.cc has the table.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,9 @@
 #include "kernels/row_kernels.h"
 
 namespace logitless::kernels {
+
+void set_plain_divergences(RowKernels& kernels);
+UnpackKernels plain_unpack_kernels();
 
 template <class T>
 T capped(T raw, T softcap) {
@@ -46,6 +49,11 @@ T raw_logit(const TileShape<T>& shape, const T* logits, int64_t v) {
   return shape.round_to ? static_cast<T>(nearest(raw, *shape.round_to)) : raw;
 }
 
+template <class T>
+void cap(const TileShape<T>& shape, const T* logits, T* to) {
+  for (int64_t v = 0; v < shape.cols; ++v) to[v] = capped(raw_logit(shape, logits, v), shape.softcap);
+}
+
 inline float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 
 // A normal number has an exponent biased by 112 less than float32's, and ten bits of mantissa; a subnormal is
@@ -75,16 +83,16 @@ void store_gradient(const GradientArgs<T, T>& args, int64_t k, int64_t v, T valu
 inline void store_gradient(const GradientArgs<float, bfloat16>& args, int64_t k, int64_t v, float value) {
   const bfloat16 high = rounded(value);
   std::memcpy(args.out + k * args.out_stride + v, &high, sizeof high);
-  float left = value - widened(high);
-  if (!std::isfinite(left)) left = 0;
+  float residual = value - widened(high);
+  if (!std::isfinite(residual)) residual = 0;
   if (args.residuals.rows) {
-    args.residuals.rows[k] += left;
-    if (args.residuals.columns) args.residuals.columns[v] += left;
+    args.residuals.rows[k] += residual;
+    if (args.residuals.columns) args.residuals.columns[v] += residual;
     if (args.residuals.sizes && std::isfinite(value)) args.residuals.sizes[v] += std::abs(value);
   }
   if (!args.low) return;
-  const bfloat16 rest = rounded(left);
-  std::memcpy(args.low + k * args.out_stride + v, &rest, sizeof rest);
+  const bfloat16 low = rounded(residual);
+  std::memcpy(args.low + k * args.out_stride + v, &low, sizeof low);
 }
 
 template <class T, class Gradient>

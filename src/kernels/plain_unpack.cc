@@ -2,7 +2,6 @@
 // The unpacking kernels as readable scalar code. Tests compare the SIMD kernels with these.
 #include "kernels/packed_blocks.h"
 #include "kernels/plain_tile.h"
-#include "kernels/unpack_kernels.h"
 
 namespace logitless::kernels {
 namespace {
@@ -85,11 +84,9 @@ void nf4(const PackedRow& row, int64_t first, int64_t count, float* to) {
 
 }  // namespace
 
-const UnpackKernels& plain_unpack_kernels() {
-  static constexpr UnpackKernels kKernels = {"plain",           int8_row,          int8_group,
-                                             unpack<Q4_0Block>, unpack<Q8_0Block>, unpack<Q4_KBlock>,
-                                             unpack<Q5_KBlock>, unpack<Q6_KBlock>, nf4};
-  return kKernels;
+UnpackKernels plain_unpack_kernels() {
+  return {int8_row,          int8_group,        unpack<Q4_0Block>, unpack<Q8_0Block>,
+          unpack<Q4_KBlock>, unpack<Q5_KBlock>, unpack<Q6_KBlock>, nf4};
 }
 
 }  // namespace logitless::kernels

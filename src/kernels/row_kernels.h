@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The contracts of the row kernels, which do all work on a tile of logits between two GEMMs. T is float or
-// double. A Context chooses a table of kernels once, never inside a loop.
+// The contracts of the row kernels, which do all work on a tile of logits between two GEMMs, and their table.
+// T is float or double. A Context chooses the table of an instruction set once, never inside a loop.
 #pragma once
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/row_stats.h"
+#include "kernels/unpack_kernels.h"
 #include "logitless/dtype.h"
 
 namespace logitless::kernels {
@@ -29,8 +30,8 @@ using DoubleTiles = TileTypes<double>;
 using FloatTiles = TileTypes<float>;
 using BFloat16Tiles = TileTypes<float, float, bfloat16>;
 
-/// A tile of products x · w, row-major, and how a product becomes a capped logit:
-///   r = round(product + bias)      to the nearest value of `round_to`, ties to even, if that is set
+/// A tile of dot products x · w, row-major, and how one becomes a capped logit:
+///   r = round(x · w + bias)        to the nearest value of `round_to`, ties to even, if that is set
 ///   c = softcap · tanh(r / softcap)
 /// The derivative of the rounding is taken as 1.
 template <class T>
@@ -42,7 +43,7 @@ struct TileShape {
   T softcap = 0;                  // 0: c = r
   std::optional<DType> round_to;  // kBFloat16 or kFloat16
 
-  /// Returns whether c equals the product.
+  /// Returns whether c equals x · w.
   bool plain() const { return !bias && !(softcap > 0) && !round_to; }
 };
 
@@ -195,8 +196,8 @@ struct Residuals {
 };
 
 /// Computes gradients of raw logits from raw logits. gradients[k] applies to the logits of tile row
-/// source_rows[k] >= k and fills row k of the output. Source rows must increase; rows that are not named are
-/// dropped and later rows move up.
+/// places[k] >= k and fills row k of the output. Places must increase; rows that are not named are dropped
+/// and later rows move up.
 ///   logits  [shape.rows, cols]
 ///   out     [count, cols] with out_stride. Either separate memory, or in place: row k of `out` begins at
 ///           row k of the logits and ends before row k + 1.
@@ -217,7 +218,7 @@ struct GradientArgs {
   Residuals residuals;
   int64_t count = 0;
   const RowGradient<Logit>* gradients = nullptr;  // [count]
-  const int32_t* source_rows = nullptr;           // [count]
+  const int32_t* places = nullptr;                // [count]
   int64_t first_column = 0;                       // vocabulary entry of column 0, for picks
   bool entropy = false;                           // some entropy_scale is not 0
   bool cross = false;                             // some cross_scale is not 0
@@ -231,26 +232,26 @@ struct GradientArgs {
 inline constexpr int64_t kMostFewRows = 64;
 inline constexpr int64_t kFewRowsTogether = 16;
 /// Block sizes for which B stays in the nearest caches while all rows of A use it. A transposed B is
-/// multiplied kFewRowsEntries vocabulary entries and kFewRowsStretch of the depth at a time, else
+/// multiplied kFewRowsEntries vocabulary entries and kFewRowsBlockDepth of the depth at a time, else
 /// kFewRowsDepth rows and kFewRowsCols columns.
 inline constexpr int64_t kFewRowsEntries = 8;
-inline constexpr int64_t kFewRowsStretch = 768;
+inline constexpr int64_t kFewRowsBlockDepth = 768;
 inline constexpr int64_t kFewRowsDepth = 4;
 inline constexpr int64_t kFewRowsCols = 1024;
-/// If B is not transposed, sums over its rows accumulate kFewRowsPart rows at a time: a multiple of
+/// If B is not transposed, sums over its rows accumulate kFewRowsSummed rows at a time: a multiple of
 /// kFewRowsDepth.
-inline constexpr int64_t kFewRowsPart = 256;
+inline constexpr int64_t kFewRowsSummed = 256;
 
 /// Computes C [rows, cols] (+)= A [rows, depth] · op(B). B is row-major, [depth, cols] or, if `b_transposed`,
 /// [cols, depth], and is read once. The order in which an element of C is summed depends only on depth and
 /// b_transposed. B is float64 for double, else float32, bfloat16 or float16.
 ///   scratch [scratch_elements()] if B is float16 and there are more than 4 rows; may hold anything on entry.
-template <class T>
+template <class T, class A = T>
 struct FewRowsArgs {
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t depth = 0;  // > 0
-  const T* a = nullptr;
+  const A* a = nullptr;
   int64_t a_stride = 0;
   const void* b = nullptr;
   DType b_dtype = DType::kFloat32;
@@ -266,11 +267,24 @@ struct FewRowsArgs {
   }
 };
 
+template <class T>
+struct TopArgs;  // top_kernels.h
+template <class T>
+struct DivergenceFoldArgs;  // divergence_kernels.h
+template <class Logit, class Gradient = Logit>
+struct DivergenceGradientArgs;
+
 template <class Sum, class Logit = Sum, class Gradient = Logit>
 struct TypedKernels {
   void (*fold)(const FoldArgs<Logit>&) = nullptr;
   void (*count_above)(const CountArgs<Logit>&) = nullptr;
+  void (*top)(const TopArgs<Logit>&) = nullptr;
+  /// Sets capped[0 .. shape.cols) to the capped logits of the row at `logits`, with the same bits as in fold.
+  /// `capped` may be `logits`.
+  void (*cap)(const TileShape<Logit>& shape, const Logit* logits, Logit* capped) = nullptr;
   void (*gradient)(const GradientArgs<Logit, Gradient>&) = nullptr;
+  void (*divergence_fold)(const DivergenceFoldArgs<Logit>&) = nullptr;
+  void (*divergence_gradient)(const DivergenceGradientArgs<Logit, Gradient>&) = nullptr;
   /// Computes sums[c] (+)= Σ_r tile[r, c] in row order, for a tile [rows, cols] with `stride`.
   void (*add_column_sums)(const Gradient* tile, int64_t stride, int64_t rows, int64_t cols, bool accumulate,
                           Sum* sums) = nullptr;
@@ -278,6 +292,7 @@ struct TypedKernels {
   void (*add)(const Sum* from, int64_t count, Sum* to) = nullptr;
   /// Computes to[i] += scale * from[i].
   void (*add_scaled)(const Sum* from, Sum scale, int64_t count, Sum* to) = nullptr;
+  void (*few_rows)(const FewRowsArgs<Sum>&) = nullptr;
 };
 
 struct RowKernels {
@@ -285,8 +300,7 @@ struct RowKernels {
   TypedKernels<float> f32;
   TypedKernels<double> f64;
   TypedKernels<float, float, bfloat16> bf16;  // for BFloat16Tiles
-  void (*few_rows_f32)(const FewRowsArgs<float>&) = nullptr;
-  void (*few_rows_f64)(const FewRowsArgs<double>&) = nullptr;
+  UnpackKernels unpack;
   /// Sets to[i] = from[i], exactly.
   void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
   /// Sets to[i] = from[i] (+ to[i] if `accumulate`), rounded to nearest even; a NaN is still a NaN.
@@ -335,6 +349,13 @@ struct RowKernels {
     }
   }
 
+  /// Calls set(kernels) for each of the typed kernels.
+  template <class Set>
+  void for_each_type(const Set& set) {
+    set(f32);
+    set(f64);
+    set(bf16);
+  }
   /// Returns the kernels for tiles of these types.
   template <class Types>
   const auto& of_tiles() const {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The row kernels, compiled once for every enabled Highway target of this architecture. They use no
+// The tables of row kernels, one for each enabled Highway target of this architecture. The kernels use no
 // intrinsics and no compiler flags, so support for a new instruction set requires only a newer Highway.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd.cc"
@@ -11,22 +11,25 @@
 
 #include "kernels/row_kernels.h"
 #include "kernels/simd_convert-inl.h"
-#include "kernels/simd_tables.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 
-void set_folds(RowKernels& kernels);      // simd_fold.cc
-void set_gradients(RowKernels& kernels);  // simd_gradient.cc
-void set_few_rows(RowKernels& kernels);   // simd_few_rows.cc
+void set_folds(RowKernels& kernels);        // simd_fold.cc
+void set_gradients(RowKernels& kernels);    // simd_gradient.cc
+void set_divergences(RowKernels& kernels);  // simd_divergence.cc
+void set_few_rows(RowKernels& kernels);     // simd_few_rows.cc
+void set_unpacks(RowKernels& kernels);      // simd_unpack.cc
 
 RowKernels make_table() {
   RowKernels kernels;
   kernels.name = hwy::TargetName(HWY_TARGET);
   set_folds(kernels);
   set_gradients(kernels);
+  set_divergences(kernels);
   set_few_rows(kernels);
+  set_unpacks(kernels);
   kernels.widen_bf16 = widen_bf16;
   kernels.round_bf16 = round_bf16;
   kernels.widen_f16 = widen_f16;
@@ -48,12 +51,14 @@ namespace logitless::kernels {
 
 HWY_EXPORT(table);
 
+// Highway's own dispatch makes one choice per process, but each Context chooses separately.
 std::vector<const RowKernels*> simd_kernels() {
   std::vector<const RowKernels*> out;
-  visit_tables(HWY_DISPATCH_TABLE(table), [&](const RowKernels& kernels) {
-    out.push_back(&kernels);
-    return false;
-  });
+  for (int64_t targets = hwy::SupportedTargets() & HWY_TARGETS; targets != 0; targets &= targets - 1) {
+    hwy::ChosenTarget chosen;
+    chosen.Update(targets & -targets);  // a lower bit is a better target
+    out.push_back(HWY_DISPATCH_TABLE(table)[chosen.GetIndex()]());
+  }
   return out;
 }
 

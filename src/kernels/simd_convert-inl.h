@@ -18,7 +18,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 inline void widen_bf16(const bfloat16* from, int64_t count, float* to) {
   for_each_vector<float>(count, [&](auto d, int64_t i) HWY_ATTR { hn::StoreU(load_bf16(d, from + i), d, to + i); });

@@ -21,19 +21,18 @@
 HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
 namespace HWY_NAMESPACE {
-namespace hn = hwy::HWY_NAMESPACE;
 
 // Returns the exact residual of rounding `value` to the bfloat16 with these bits, or 0 if that is not finite.
 template <class D>
-HWY_INLINE hn::Vec<D> left_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUnsigned<D>> bits) {
-  const auto left = hn::Sub(value, hn::BitCast(d, hn::ShiftLeft<16>(bits)));
-  return hn::IfThenElseZero(hn::IsFinite(left), left);
+HWY_INLINE hn::Vec<D> residual_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUnsigned<D>> bits) {
+  const auto residual = hn::Sub(value, hn::BitCast(d, hn::ShiftLeft<16>(bits)));
+  return hn::IfThenElseZero(hn::IsFinite(residual), residual);
 }
 
 // How a row's gradients are stored: in the type of the logits (WideRow), rounded to bfloat16 (BFloat16Row),
 // or as two terms of bfloat16 (SplitRow). capped() returns the memory for the row's capped logits: in WideRow
 // the output itself, else `apart`. KeptRow rounds to bfloat16 and sums the residuals by columns and over the
-// row: store() adds them to the lanes of `left`, whose sum keep() gets.
+// row: store() adds them to the lanes of `residuals`, whose sum keep() gets.
 struct NothingKept {
   static constexpr bool kKeeps = false;
   void keep(double) const {}
@@ -66,14 +65,14 @@ struct SplitRow : NothingKept {
   HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>&) const {
     const auto high = bf16_bits(d, value);
     store_bf16_bits(d, high, out + v);
-    store_bf16(d, left_of(d, value, high), low + v);
+    store_bf16(d, residual_of(d, value, high), low + v);
   }
 };
 template <int kSign, class D>
 HWY_INLINE void keep_columns(D d, hn::Vec<D> value, hn::Vec<D> here, int64_t v, float* columns, float* sizes) {
-  const auto put = [&](float* to, hn::Vec<D> term) HWY_ATTR {
+  const auto put = [&](float* to, hn::Vec<D> summand) HWY_ATTR {
     const auto sum = hn::LoadU(d, to + v);
-    hn::StoreU(kSign > 0 ? hn::Add(sum, term) : hn::Sub(sum, term), d, to + v);
+    hn::StoreU(kSign > 0 ? hn::Add(sum, summand) : hn::Sub(sum, summand), d, to + v);
   };
   if (columns) put(columns, here);
   if (sizes) put(sizes, hn::IfThenElseZero(hn::IsFinite(value), hn::Abs(value)));
@@ -84,13 +83,13 @@ struct KeptRow {
   Residuals kept;
   float* total;
   float* capped(float* apart) const { return apart; }
-  void keep(float left) const { *total += left; }
+  void keep(float residual) const { *total += residual; }
   template <class D>
-  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& left) const {
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& residuals) const {
     const auto bits = bf16_bits(d, value);
     store_bf16_bits(d, bits, out + v);
-    const auto here = left_of(d, value, bits);
-    left = hn::Add(left, here);
+    const auto here = residual_of(d, value, bits);
+    residuals = hn::Add(residuals, here);
     keep_columns<1>(d, value, here, v, kept.columns, kept.sizes);
   }
 };
@@ -98,20 +97,20 @@ struct KeptRow {
 struct TakenBackRow {
   Residuals kept;
   float* total;
-  void keep(float left) const { *total -= left; }
+  void keep(float residual) const { *total -= residual; }
   template <class D>
-  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& left) const {
-    const auto here = left_of(d, value, bf16_bits(d, value));
-    left = hn::Add(left, here);
+  HWY_INLINE void store(D d, hn::Vec<D> value, int64_t v, hn::Vec<D>& residuals) const {
+    const auto here = residual_of(d, value, bf16_bits(d, value));
+    residuals = hn::Add(residuals, here);
     keep_columns<-1>(d, value, here, v, kept.columns, kept.sizes);
   }
 };
 // Stores a single column.
 template <class D, class Row>
 HWY_INLINE void store_one(D narrow, const Row& row, hn::Vec<D> value, int64_t v) {
-  auto left = hn::Zero(narrow);
-  row.store(narrow, value, v, left);
-  row.keep(hn::GetLane(left));
+  auto residuals = hn::Zero(narrow);
+  row.store(narrow, value, v, residuals);
+  row.keep(hn::GetLane(residuals));
 }
 
 template <bool kEntropy, Cross kCross, bool kCap, class D, class T, class Weight, class Row>
@@ -123,7 +122,7 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
   const V scale = hn::Set(d, g.inverse_temperature);
   const V log_sum = hn::Set(d, g.log_sum);
   const V softmax_scale = hn::Set(d, -g.softmax_scale);
-  V left = hn::Zero(d);
+  V residuals = hn::Zero(d);
   for (int64_t v = begin; v < end; v += lanes) {
     const V log_p = hn::MulSub(hn::Sub(hn::LoadU(d, capped + v), max), scale, log_sum);
     const V p = exp_nonpositive(d, log_p);
@@ -140,9 +139,9 @@ HWY_INLINE void gradient_columns(D d, const RowGradient<T>& g, const T* capped, 
       out = hn::MulAdd(hn::Set(d, g.cross_scale), q, out);
     }
     if constexpr (kCap) out = hn::Mul(out, hn::LoadU(d, derivative + v));
-    row.store(d, out, v, left);
+    row.store(d, out, v, residuals);
   }
-  row.keep(hn::GetLane(hn::SumOfLanes(d, left)));
+  row.keep(hn::GetLane(hn::SumOfLanes(d, residuals)));
 }
 
 template <bool kEntropy, Cross kCross, bool kCap, class T, class Gradient, class RowAt>
@@ -155,7 +154,7 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
   T* const derivative = args.scratch;
   for (int64_t k = 0; k < args.count; ++k) {
     const RowGradient<T>& g = args.gradients[k];
-    const T* from = args.logits + args.source_rows[k] * shape.stride;
+    const T* from = args.logits + args.places[k] * shape.stride;
     const auto row = row_at(k);
     T* const capped = row.capped(args.scratch + shape.cols);
     if (std::isnan(g.max) || std::isnan(g.log_sum)) {

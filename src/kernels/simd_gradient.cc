@@ -13,17 +13,13 @@ HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 
-template <class Sum, class Logit, class Gradient>
-void set_gradients_of(TypedKernels<Sum, Logit, Gradient>& kernels) {
-  kernels.gradient = gradient<Logit, Gradient>;
-  kernels.add_column_sums = add_column_sums<Sum, Gradient>;
-  kernels.add = add<Sum>;
-  kernels.add_scaled = add_scaled<Sum>;
-}
 void set_gradients(RowKernels& kernels) {
-  set_gradients_of(kernels.f32);
-  set_gradients_of(kernels.f64);
-  set_gradients_of(kernels.bf16);
+  kernels.for_each_type([]<class Sum, class Logit, class Gradient>(TypedKernels<Sum, Logit, Gradient>& typed) {
+    typed.gradient = gradient<Logit, Gradient>;
+    typed.add_column_sums = add_column_sums<Sum, Gradient>;
+    typed.add = add<Sum>;
+    typed.add_scaled = add_scaled<Sum>;
+  });
 }
 
 }  // namespace HWY_NAMESPACE

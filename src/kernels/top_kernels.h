@@ -1,14 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The contracts of the kernels that keep the largest logits of a row. They are row kernels like the ones in
-// row_kernels.h, with a separate table and translation unit.
+// The contract of the row kernel that keeps the largest logits of a row.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
-#include <string_view>
-
-#include "kernels/row_kernels.h"
 
 namespace logitless::kernels {
 
@@ -79,34 +75,5 @@ struct TopArgs {
   int64_t first_column = 0;  // vocabulary entry of column 0: ids are first_column + column
   TopList list;
 };
-
-template <class T>
-struct TypedTopKernels {
-  void (*top)(const TopArgs<T>&) = nullptr;
-  /// Sets capped[0 .. shape.cols) to the capped logits of the row at `logits`, with the same bits as in
-  /// RowKernels' fold. `capped` may be `logits`.
-  void (*cap)(const TileShape<T>& shape, const T* logits, T* capped) = nullptr;
-};
-
-struct TopKernels {
-  const char* name = "";
-  TypedTopKernels<float> f32;
-  TypedTopKernels<double> f64;
-
-  template <class T>
-  const TypedTopKernels<T>& typed() const {
-    if constexpr (sizeof(T) == 4) {
-      return f32;
-    } else {
-      return f64;
-    }
-  }
-};
-
-/// Returns the plain (scalar) kernels.
-const TopKernels& plain_top_kernels();
-
-/// Returns the kernels for the instruction set of the RowKernels named `name`, or the plain ones.
-const TopKernels& top_kernels_of(std::string_view name);
 
 }  // namespace logitless::kernels

@@ -1,11 +1,10 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The contracts of the kernels that unpack rows. They have a separate table and translation unit.
+// The contract of the kernels that unpack rows.
 #pragma once
 
 #include <cstdint>
-#include <string_view>
 
-#include "kernels/packed_blocks.h"
+#include "logitless/packed.h"
 
 namespace logitless::kernels {
 
@@ -32,7 +31,6 @@ struct PackedRow {
 using UnpackRow = void (*)(const PackedRow& row, int64_t first, int64_t count, float* to);
 
 struct UnpackKernels {
-  const char* name = "";
   UnpackRow int8_row = nullptr;
   UnpackRow int8_group = nullptr;
   UnpackRow q4_0 = nullptr;
@@ -63,11 +61,5 @@ struct UnpackKernels {
     return nullptr;
   }
 };
-
-/// Returns the plain (scalar) kernels.
-const UnpackKernels& plain_unpack_kernels();
-
-/// Returns the kernels for the instruction set of the RowKernels named `name`, or the plain ones.
-const UnpackKernels& unpack_kernels_of(std::string_view name);
 
 }  // namespace logitless::kernels

@@ -5,9 +5,8 @@
 
 #include "core/checks.h"
 #include "core/integers.h"
-#include "gemm/few_rows.h"
 #include "sink/weight_sink.h"
-#include "source/packed_states.h"
+#include "source/reordered_states.h"
 #include "stats/tile_kernels.h"
 
 namespace logitless::planning {
@@ -42,8 +41,8 @@ void cut_chunks(const RowChunks& chunks, const RowBreaks& breaks, RunPlan& run) 
 
 // Estimates the memory that the backend itself allocates for one thread's logits of these sizes and for their
 // gradient products.
-size_t packing_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
-  const auto bytes = [&](const source::ProductShape& p) { return gemm.packing_bytes(p.m, p.n, p.k, p.a, p.b); };
+size_t internal_bytes(const gemm::Backend& gemm, const Source& source, DType gradient, const source::PartSizes& sizes) {
+  const auto bytes = [&](const source::ProductShape& p) { return gemm.internal_bytes(p.m, p.n, p.k, p.a, p.b); };
   return std::max(source.most_of_logits(sizes.rows, sizes.entries, bytes),
                   source.most_of_gradients(sizes, gradient, bytes));
 }
@@ -103,7 +102,7 @@ Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem
       work_(work),
       outputs_(outputs),
       rows_(rows_of(problem, work)),
-      gemm_(gemm::backend_for_rows(*context.gemm, rows(), source_.states_type(), source_.head_type())),
+      gemm_(context.gemm->for_rows(rows(), source_.states_type(), source_.head_type())),
       weight_apart_(stats::with_tile_types(
           problem, [&](auto types) { return sink::is_summed_apart<typename decltype(types)::Sum>(outputs); })) {
   const bool may_keep_logits = work.forward && work.backward && context.options.plan != PlanKind::kTwoPass;
@@ -186,7 +185,7 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   const TileGrid& grid = run.grid;
   const DType gradient = stats::with_gradient_types(
       problem_, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
-  plan.blas_bytes = static_cast<size_t>(plan.threads) * packing_bytes(gemm_, source_, gradient, grid.part_sizes());
+  plan.blas_bytes = static_cast<size_t>(plan.threads) * internal_bytes(gemm_, source_, gradient, grid.part_sizes());
 }
 
 // Returns whether every block lies within one evenly spaced piece of d_hidden.
@@ -211,10 +210,10 @@ bool Cutter::halve_tiles(TileCap& cap) const {
   return planning::halve_tiles(context_.options, grid, cap);
 }
 
-size_t Cutter::packed_bytes(const RunPlan& run) const {
+size_t Cutter::reordered_bytes(const RunPlan& run) const {
   size_t most = 0;
   for (int64_t c = 0; c < run.chunk_count(); ++c) {
-    most = std::max(most, source::PackedStates::bytes_of(source_, gemm_, run.blocks_of(c)));
+    most = std::max(most, source::ReorderedStates::bytes_of(source_, gemm_, run.blocks_of(c)));
   }
   return most;
 }

@@ -43,8 +43,8 @@ class Cutter {
   bool halve_tiles(TileCap& cap) const;
   /// Measures the run with a team of `team` threads, or fewer if there are fewer tiles.
   void set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const;
-  /// Returns the memory for the packed hidden states of the largest chunk, or 0 if the backend packs none.
-  size_t packed_bytes(const RunPlan& run) const;
+  /// Returns the memory for the reordered hidden states of the largest chunk, or 0 if none are reordered.
+  size_t reordered_bytes(const RunPlan& run) const;
 
  private:
   int64_t cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) const;

@@ -48,7 +48,7 @@ bool keeping_pays(const source::Source& source, const GradientMatrices& outputs,
   }
   const double bytes = 4 * sides * logit_bytes * logits + static_cast<double>(one.chunks.size() - 2) * chunk_bytes;
   const double flops = 2 * times * logits * static_cast<double>(source.depth());
-  return bytes * one.gemm->flops_per_byte(source.states_type(), source.head_type()) <= flops;
+  return bytes * one.gemm->costs(source.states_type(), source.head_type()).flops_per_byte <= flops;
 }
 
 // Searches the cuts of one call for the first that fits the budget.
@@ -237,7 +237,7 @@ class Planner {
   }
 
   void pack_hidden_if_it_fits(RunPlan& run) const {
-    run.plan.packed_bytes = cutter_.packed_bytes(run);
+    run.plan.packed_bytes = cutter_.reordered_bytes(run);
     if (run.plan.packed_bytes == 0) return;
     cutter_.set_team(threads_, run.plan.tiles_alive, run);
     if (fits(run)) return;

@@ -52,8 +52,10 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   const int64_t step = any_row_rule(gemm, source).row_step;
   const bool high = use == TileUse::kStatistics && rows >= kForwardRowTile;
   const int64_t table_rows = high ? kForwardRowTile : kRowTile;
-  const int64_t table_words =
-      high ? kForwardEntries : gemm.tile_entries(source.states_type(), source.head_type(), use != TileUse::kGradients);
+  const gemm::Costs costs = gemm.costs(source.states_type(), source.head_type());
+  const int64_t table_words = high                         ? kForwardEntries
+                              : use == TileUse::kGradients ? costs.gradient_tile_entries
+                                                           : costs.tile_entries;
   const int64_t most_rows = std::min(options.row_tile > 0 ? options.row_tile : round_up(table_rows, step), cap.rows);
   grid.row_tile = std::clamp<int64_t>(rows, 1, most_rows);
   if (grid.row_tile < all_rows && options.row_tile == 0 && most_rows >= step) {

@@ -89,7 +89,7 @@ void Source::gather(std::span<const int64_t> rows, int threads, const Room& room
 void Source::gather(const gemm::Backend& gemm, const TileRows& rows) const {
   if (rows.block.contiguous) return;
   for (const Product& p : products_) {
-    if (rows.packed && packed_bytes(gemm, p, rows.block.tile_rows) > 0) continue;
+    if (rows.reordered && reordered_bytes(gemm, p, rows.block.tile_rows) > 0) continue;
     p.states.gather_tile(rows.blocks, rows.block, p.rows_in(rows.gathered));
   }
 }
@@ -99,23 +99,23 @@ void Source::close_holes(const TileRows& rows) const {
   for (const Product& p : products_) p.states.close_holes(rows.blocks, rows.block, p.rows_in(rows.gathered));
 }
 
-size_t Source::packed_bytes(const gemm::Backend& gemm, const Product& p, int64_t rows) const {
-  return gemm.packed_rows_bytes(rows, p.states.cols(), p.states.dtype(), p.head.dtype());
+size_t Source::reordered_bytes(const gemm::Backend& gemm, const Product& p, int64_t rows) const {
+  return gemm.reordered_bytes(rows, p.states.cols(), p.states.dtype(), p.head.dtype());
 }
 
-size_t Source::packed_bytes(const gemm::Backend& gemm, int64_t rows) const {
+size_t Source::reordered_bytes(const gemm::Backend& gemm, int64_t rows) const {
   size_t bytes = 0;
-  for (const Product& p : products_) bytes += packed_bytes(gemm, p, rows);
+  for (const Product& p : products_) bytes += reordered_bytes(gemm, p, rows);
   return bytes;
 }
 
-void Source::pack(const gemm::Backend& gemm, const kernels::RowKernels& kernels, const TileRows& rows,
-                  std::byte* to) const {
+void Source::reorder(const gemm::Backend& gemm, const kernels::RowKernels& kernels, const TileRows& rows,
+                     std::byte* to) const {
   for (const Product& p : products_) {
-    const size_t bytes = packed_bytes(gemm, p, rows.block.tile_rows);
+    const size_t bytes = reordered_bytes(gemm, p, rows.block.tile_rows);
     if (bytes == 0) continue;
     const gemm::Operand operand = p.states.tile_operand(rows.blocks, rows.block, p.rows_in(rows.gathered));
-    gemm.pack_rows(operand, p.head.dtype(), rows.block.tile_rows, p.states.cols(), kernels, to);
+    gemm.reorder_rows(operand, p.head.dtype(), rows.block.tile_rows, p.states.cols(), kernels, to);
     to += bytes;
   }
 }
@@ -157,12 +157,12 @@ void Source::make_tile(const TileRows& rows, int64_t first_entry, int64_t entrie
   product.n = entries;
   product.c = tile;
   product.ldc = stride;
-  const std::byte* packed = rows.packed;
+  const std::byte* reordered = rows.reordered;
   const auto states = [&](const Product& p) {
     gemm::Operand operand = p.states.tile_operand(rows.blocks, rows.block, p.rows_in(rows.gathered));
-    const size_t bytes = packed ? packed_bytes(multiply.gemm, p, product.m) : 0;
-    if (bytes > 0) operand.packed = packed;
-    packed += bytes;
+    const size_t bytes = reordered ? reordered_bytes(multiply.gemm, p, product.m) : 0;
+    if (bytes > 0) operand.reordered = reordered;
+    reordered += bytes;
     return operand;
   };
   multiply_all(product, first_entry, states, multiply);

@@ -50,8 +50,8 @@ struct Product {
 struct TileRows {
   const RowBlocks& blocks;
   const RowBlock& block;
-  Room gathered;                      // memory for rows that are not contiguous
-  const std::byte* packed = nullptr;  // the rows as packed by Source::pack(), or null
+  Room gathered;                         // memory for rows that are not contiguous
+  const std::byte* reordered = nullptr;  // the rows as reordered by Source::reorder(), or null
 };
 
 /// Upper bounds on the sizes of the parts that a plan divides gradients into.
@@ -140,18 +140,19 @@ class Source {
 
   /// Copies `rows` into the room, consecutively, with at most `threads` threads.
   void gather(std::span<const int64_t> rows, int threads, const Room& room) const;
-  /// Gathers the rows of a tile, unless they are contiguous; products whose rows are packed are skipped.
+  /// Gathers the rows of a tile, unless they are contiguous; products whose rows are reordered are skipped.
   void gather(const gemm::Backend& gemm, const TileRows& rows) const;
   /// Moves the rows of a gathered tile together, to where gather(rows, threads, room) would put them.
   void close_holes(const TileRows& rows) const;
 
-  /// Returns the bytes that pack() writes, or 0 if the backend does not pack rows.
-  size_t packed_bytes(const gemm::Backend& gemm, int64_t rows) const;
-  /// Packs the rows of a tile with the backend. gather() must have been called for the rows.
-  void pack(const gemm::Backend& gemm, const kernels::RowKernels& kernels, const TileRows& rows, std::byte* to) const;
+  /// Returns the bytes that reorder() writes, or 0 if the backend does not reorder rows.
+  size_t reordered_bytes(const gemm::Backend& gemm, int64_t rows) const;
+  /// Reorders the rows of a tile for the backend. gather() must have been called for the rows.
+  void reorder(const gemm::Backend& gemm, const kernels::RowKernels& kernels, const TileRows& rows,
+               std::byte* to) const;
 
   /// Overwrites tile [sides, tile_rows, entries] with the raw logits (without bias) of vocabulary entries
-  /// [first_entry, first_entry + entries). gather() or pack() must have been called for the rows.
+  /// [first_entry, first_entry + entries). gather() or reorder() must have been called for the rows.
   template <class Logit>
   void make_tile(const TileRows& rows, int64_t first_entry, int64_t entries, Logit* tile, int64_t stride,
                  const Multiplier& multiply) const;
@@ -169,7 +170,7 @@ class Source {
   template <class Logit, class Operand>
   void multiply_all(gemm::Product<Logit> product, int64_t first_entry, const Operand& states,
                     const Multiplier& multiply) const;
-  size_t packed_bytes(const gemm::Backend& gemm, const Product& product, int64_t rows) const;
+  size_t reordered_bytes(const gemm::Backend& gemm, const Product& product, int64_t rows) const;
   // Copies given logits of the teacher to side 1, after the tile of side 0. rows[r] goes to tile row
   // place(r).
   template <class Logit, class Place>

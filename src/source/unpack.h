@@ -5,7 +5,6 @@
 
 #include "core/packed.h"
 #include "kernels/row_kernels.h"
-#include "kernels/unpack_kernels.h"
 
 namespace logitless::source {
 
@@ -15,7 +14,7 @@ class Unpacker {
   Unpacker(const kernels::RowKernels& kernels, const PackedMatrix& matrix)
       : matrix_(matrix),
         group_(matrix.group < matrix.cols ? matrix.group : 0),
-        unpack_(kernels::unpack_kernels_of(kernels.name).of(matrix.packing, group_)) {}
+        unpack_(kernels.unpack.of(matrix.packing, group_)) {}
 
   /// Unpacks numbers [first, first + count) of a row.
   void operator()(int64_t row, int64_t first, int64_t count, float* to) const {

@@ -89,9 +89,7 @@ class TileKernels {
         weights_masses_(sum_weights(problem, vocab_tile)),
         head_(head),
         teacher_(teacher) {
-    if (problem.request.top_k > 0) top_kernels_ = &kernels::top_kernels_of(kernels.name).typed<Logit>();
     if (!problem.divergence) return;
-    pair_kernels_ = &kernels::divergence_kernels(kernels);
     rule_ = divergence_rule<Logit>(*problem.divergence);
     pair_mass_ = pair_mass<Logit>(*problem.divergence);
   }
@@ -193,9 +191,8 @@ class TileKernels {
   /// Adds the tile's columns to the sums of the divergence. `row_scratch` is [2 * entries].
   void fold_divergence(const LogitsTile<Logit>& tile, const kernels::RowPair<Logit>* rows, Logit* row_scratch,
                        kernels::DivergenceSums* sums, const MassRows& masses = {}) const {
-    pair_kernels_->template of_tiles<Types>().fold({rule_, shape(tile), tile.data, teacher_shape(tile), tile.beside,
-                                                    rows, row_scratch, sums, pair_mass_, masses.masses,
-                                                    masses.masses_stride});
+    kernels_.divergence_fold({rule_, shape(tile), tile.data, teacher_shape(tile), tile.beside, rows, row_scratch, sums,
+                              pair_mass_, masses.masses, masses.masses_stride});
   }
 
   /// Adds to counts[r] the number of the tile's entries whose capped logit is larger than threshold[r].
@@ -209,12 +206,12 @@ class TileKernels {
     const Logit* logits = tile.data + r * tile.stride;
     const kernels::TileShape<Logit> of_tile = shape(tile);
     if (of_tile.plain()) return logits;
-    top_kernels_->cap(of_tile, logits, row_scratch);
+    kernels_.cap(of_tile, logits, row_scratch);
     return row_scratch;
   }
   /// Offers the capped logits of a row of the tile to the row's list.
   void top(const LogitsTile<Logit>& tile, const Logit* capped, const kernels::TopList& list) const {
-    top_kernels_->top({capped, tile.entries, tile.first_entry, list});
+    kernels_.top({capped, tile.entries, tile.first_entry, list});
   }
 
   /// Computes gradients of the tile's logits: row k of `out` gets the gradients of tile row places[k], from
@@ -232,7 +229,7 @@ class TileKernels {
     args.residuals = out.residuals;
     args.count = static_cast<int64_t>(places.size());
     args.gradients = gradients;
-    args.source_rows = places.data();
+    args.places = places.data();
     args.first_column = tile.first_entry;
     args.entropy = summands.entropy;
     args.cross = summands.cross;
@@ -240,9 +237,8 @@ class TileKernels {
     args.row_weights = problem_.cross.rows != nullptr;
     args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;
-    if (!pair_kernels_) return kernels_.gradient(args);
-    pair_kernels_->template of_tiles<Types>().gradient(
-        {args, rule_, summands.picks, divergences, teacher_shape(tile), tile.beside});
+    if (!problem_.divergence) return kernels_.gradient(args);
+    kernels_.divergence_gradient({args, rule_, summands.picks, divergences, teacher_shape(tile), tile.beside});
   }
 
  private:
@@ -276,13 +272,11 @@ class TileKernels {
 
   const kernels::RowKernels& row_kernels_;
   const Table& kernels_;
-  const kernels::TypedTopKernels<Logit>* top_kernels_ = nullptr;  // null without top lists
   const problem::TokenProblem& problem_;
   int64_t vocab_tile_;
   core::Array<double> weights_masses_;  // [vocabulary tiles]: Σ q of each; empty without weights
   HeadShape<Logit> head_;
   HeadShape<Logit> teacher_;
-  const kernels::DivergenceKernels* pair_kernels_ = nullptr;  // null without a divergence
   kernels::DivergenceRule<Logit> rule_;
   kernels::PairMass<Logit> pair_mass_;
 };

@@ -30,13 +30,6 @@ namespace {
 using planning::kSetEntries;
 using planning::kSetPart;
 
-void few_rows(const kernels::RowKernels& kernels, const kernels::FewRowsArgs<float>& args) {
-  kernels.few_rows_f32(args);
-}
-void few_rows(const kernels::RowKernels& kernels, const kernels::FewRowsArgs<double>& args) {
-  kernels.few_rows_f64(args);
-}
-
 template <class T>
 class SetSchedule final : public Schedule {
  public:
@@ -154,7 +147,7 @@ class SetSchedule final : public Schedule {
       for_each_part(product.head, row, mine, [&](int64_t first, int64_t count) {
         args.cols = count;
         args.c = mine.products + first;
-        few_rows(kernels_, args);
+        kernels_.typed<T>().few_rows(args);
       });
     }
   }
@@ -173,7 +166,7 @@ class SetSchedule final : public Schedule {
     args.c_stride = cols;
     args.c = sums;
     args.accumulate = !first;
-    few_rows(kernels_, args);
+    kernels_.typed<T>().few_rows(args);
   }
 
   // Computes sums = gradients · head of one row.

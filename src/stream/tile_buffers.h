@@ -12,7 +12,7 @@
 #include "core/store.h"
 #include "fold/folds.h"
 #include "sink/sink.h"
-#include "source/packed_states.h"
+#include "source/reordered_states.h"
 #include "source/source.h"
 #include "stream/pass.h"
 
@@ -74,8 +74,8 @@ struct BackwardBuffers {
   core::Array<PerThread> threads;
   // The tiles in memory, if the logits are recomputed.
   core::Array<Slot> slots;
-  source::PackedStates packed;  // blocks with gradients, if the logits are recomputed
-  source::Room gathered;        // [chunk_rows], if the logits are stored
+  source::ReorderedStates reordered;  // blocks with gradients, if the logits are recomputed
+  source::Room gathered;              // [chunk_rows], if the logits are stored
   // Per tile in memory, if residuals are summed: [tiles, row_tile], and twice [tiles, vocab_tile].
   float* row_residuals = nullptr;
   float* column_residuals = nullptr;
@@ -95,7 +95,7 @@ struct BackwardBuffers {
         slot.tile = arena.take<Logit>(pass.tile_elements());
         if (run.gather) slot.gathered = pass.source.take_room(arena, run.grid.tile_rows);
       }
-      packed = source::PackedStates(arena, run.plan.packed_bytes);
+      reordered = source::ReorderedStates(arena, run.plan.packed_bytes);
     }
     if (run.keeps_residuals()) take_residuals(arena, run);
     gradients = arena.take<kernels::RowGradient<Logit>>(run.plan.chunk_rows);

@@ -65,9 +65,9 @@ class TileTasks {
     }
     const auto alone = pass_.run.gemm->single_threaded_region();
     // There is at least one slot per thread.
-    buffers_.packed.pack(pass_.source, *pass_.run.gemm, pass_.tiles->row_kernels(), pass_.run.plan.threads,
-                         active_.blocks, active_.blocks.blocks,
-                         [&](size_t thread) { return buffers_.slots[thread].gathered; });
+    buffers_.reordered.reorder(pass_.source, *pass_.run.gemm, pass_.tiles->row_kernels(), pass_.run.plan.threads,
+                               active_.blocks, active_.blocks.blocks,
+                               [&](size_t thread) { return buffers_.slots[thread].gathered; });
     Dependences dependences(*this);
     core::parallel_tasks(pass_.run.plan.threads, [&](core::FirstError& error) { submit(dependences, &error); });
   }
@@ -124,9 +124,9 @@ class TileTasks {
   // Computes the logits of a tile in its slot.
   void make_logits(int64_t j, int64_t b, int64_t slot) const {
     source::TileRows tile = {active_.blocks, block(b), gathered(b, slot)};
-    // The sinks multiply the gathered states even if the backend has packed them for the logits.
+    // The sinks multiply the gathered states even if they were reordered for the logits.
     pass_.source.gather(*pass_.run.gemm, tile);
-    tile.packed = buffers_.packed.of(b);
+    tile.reordered = buffers_.reordered.of(b);
     pass_.source.make_tile(tile, grid_.first_entry(j), grid_.entries(j), logits(j, b, slot), grid_.tile_stride,
                            pass_.multiplier(scratch().products));
     // The gradients have no padding rows, so the states that they are multiplied with must not have any

@@ -11,7 +11,7 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "fold/folds.h"
-#include "source/packed_states.h"
+#include "source/reordered_states.h"
 #include "stream/pass.h"
 #include "stream/tile_buffers.h"
 
@@ -38,7 +38,7 @@ class TileWalk {
       thread.row = arena.take<Logit>(pass.source.sides() * grid.vocab_tile);
     }
     folds.take(arena, run.plan.chunk_rows, grid.stretches, {run.plan.threads, grid.row_tile, grid.vocab_tile});
-    packed_ = source::PackedStates(arena, run.plan.packed_bytes);
+    reordered_ = source::ReorderedStates(arena, run.plan.packed_bytes);
   }
 
   void run(fold::Walk walk, std::span<const planning::RowBlock> blocks, stats::Columns& columns) {
@@ -46,8 +46,8 @@ class TileWalk {
     const planning::RunPlan& run = pass_.run;
     const auto alone = run.gemm->single_threaded_region();
     if (walk == fold::Walk::kFirst) {
-      packed_.pack(pass_.source, *run.gemm, pass_.tiles->row_kernels(), run.plan.threads, run.blocks, blocks,
-                   [&](size_t thread) { return threads_[thread].gathered; });
+      reordered_.reorder(pass_.source, *run.gemm, pass_.tiles->row_kernels(), run.plan.threads, run.blocks, blocks,
+                         [&](size_t thread) { return threads_[thread].gathered; });
     }
     folds_.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
     // Neighbouring tasks share a part of the head, so it is read from memory once. They share nothing else, so
@@ -83,7 +83,7 @@ class TileWalk {
     PerThread& mine = threads_[static_cast<size_t>(part.thread)];
     part.scratch = mine.row;
     const bool made = walk == fold::Walk::kSecond && run.logits_stay();
-    const source::TileRows rows = {run.blocks, block, mine.gathered, packed_.of(b)};
+    const source::TileRows rows = {run.blocks, block, mine.gathered, reordered_.of(b)};
     for (const fold::Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
     if (!made) pass_.source.gather(*run.gemm, rows);
     for (int64_t j = grid.stretch_begin(part.stretch); j < grid.stretch_begin(part.stretch + 1); ++j) {
@@ -117,7 +117,7 @@ class TileWalk {
   const Pass<Types>& pass_;
   const Folds& folds_;
   core::Array<PerThread> threads_;
-  source::PackedStates packed_;  // of the chunk's blocks
+  source::ReorderedStates reordered_;  // of the chunk's blocks
 };
 
 }  // namespace logitless::stream

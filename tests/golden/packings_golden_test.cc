@@ -6,7 +6,6 @@
 
 #include "golden.h"
 #include "kernels/row_kernels.h"
-#include "kernels/unpack_kernels.h"
 
 namespace logitless::testing {
 namespace {
@@ -54,7 +53,8 @@ TEST_P(PackingsGoldenTest, RowsHaveTheSameBits) {
     for (const std::string& name : names) {
       SCOPED_TRACE(name);
       std::vector<float> got(want.size());
-      kernels::unpack_kernels_of(name).of(packing_, group)({bytes.data(), scales.data(), group}, 0, count, got.data());
+      kernels::find_kernels(name)->unpack.of(packing_, group)({bytes.data(), scales.data(), group}, 0, count,
+                                                              got.data());
       for (size_t i = 0; i < want.size(); ++i) {
         if (std::isnan(std::bit_cast<float>(want[i]))) {
           EXPECT_TRUE(std::isnan(got[i])) << i << ": " << got[i];

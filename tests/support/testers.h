@@ -49,7 +49,7 @@ class Tester {
     spec_.tokens = offsets.back();
     return input("packed", spec_.tokens, spec_.offsets, std::move(offsets));
   }
-  /// Where no tokens are given, 16-bit ones are more than are few (gemm/few_rows.h), as the default is of
+  /// Where no tokens are given, 16-bit ones are more than are few (Backend::for_rows()), as the default is of
   /// others.
   Self& dtype(DType type) {
     if (size_of(type) == 2 && spec_.tokens == InputSpec().tokens && spec_.offsets.empty()) tokens(67);

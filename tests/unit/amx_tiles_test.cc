@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What products on a tile unit are made of: the emulated instruction by cases worked out by hand, and the
-// packing of the CPU's unit and of the emulated one, byte by byte.
+// The emulated instruction, by cases worked out by hand, and the panels of the CPU's unit and of the
+// emulated one, byte by byte.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,16 +14,17 @@
 #include <vector>
 
 #include "gemm/amx_tiles.h"
+#include "gemm/cpu_bfloat16.h"
 
 namespace logitless::testing {
 namespace {
 
-using gemm::amx::kPanel;
-using gemm::amx::kStep;
-using gemm::amx::kStepElements;
-using gemm::amx::TileUnit;
-using gemm::amx::View;
-using gemm::amx::widened_bfloat16;
+using gemm::tiles::kPanel;
+using gemm::tiles::kStep;
+using gemm::tiles::kStepElements;
+using gemm::tiles::TileUnit;
+using gemm::tiles::View;
+using gemm::tiles::widened_bfloat16;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -39,10 +40,10 @@ float dot(float c, const std::vector<float>& a, const std::vector<float>& b) {
   std::vector<uint16_t> a_row(kStep), b_column(kStep);
   std::transform(a.begin(), a.end(), a_row.begin(), bfloat16_bits);
   std::transform(b.begin(), b.end(), b_column.begin(), bfloat16_bits);
-  const TileUnit& unit = gemm::amx::emulated_unit();
+  const TileUnit& unit = gemm::tiles::amx::emulated_unit();
   alignas(64) uint16_t a_panel[kStepElements], b_panel[kStepElements];
-  unit.pack_a({a_row.data(), kStep, 1}, 1, kStep, a_panel);
-  unit.pack_b({b_column.data(), kStep, 1}, 1, kStep, b_panel);
+  unit.reorder_a({a_row.data(), kStep, 1}, 1, kStep, a_panel);
+  unit.reorder_b({b_column.data(), kStep, 1}, 1, kStep, b_panel);
   std::vector<float> block(kPanel * kPanel, c);
   unit.multiply(a_panel, b_panel, 1, block.data(), kPanel, true);
   return block[0];
@@ -97,7 +98,7 @@ TEST(EmulatedTiles, PassInfinityAndNaNOn) {
 // The same by the CPU's fused multiply-add, element by element.
 TEST(EmulatedTiles, AreFusedMultiplyAddsThatFlush) {
   const auto flushed = [](float x) { return std::abs(x) < 0x1p-126f ? std::copysign(0.0f, x) : x; };
-  const TileUnit& unit = gemm::amx::emulated_unit();
+  const TileUnit& unit = gemm::tiles::amx::emulated_unit();
   std::mt19937_64 random(5);
   for (const int widest : {0, 20, 130}) {
     const auto draw = [&] {
@@ -130,13 +131,13 @@ TEST(EmulatedTiles, AreFusedMultiplyAddsThatFlush) {
 class PackingOfTheCpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!gemm::amx::cpu_can_pack()) GTEST_SKIP() << "this CPU lacks AVX-512 with bfloat16";
+    if (!gemm::cpu_has_avx512_bfloat16()) GTEST_SKIP() << "this CPU lacks AVX-512 with bfloat16";
   }
-  const TileUnit& emulated_ = gemm::amx::emulated_unit();
+  const TileUnit& emulated_ = gemm::tiles::amx::emulated_unit();
 };
 
 TEST_F(PackingOfTheCpu, WritesTheSameBytes) {
-  const TileUnit& cpu = *gemm::amx::cpu_unit();
+  const TileUnit& cpu = *gemm::tiles::amx::cpu_unit();
   constexpr int64_t kStride = 203;
   std::vector<uint16_t> data(kStride * kStride);
   std::mt19937_64 random(2);
@@ -146,14 +147,14 @@ TEST_F(PackingOfTheCpu, WritesTheSameBytes) {
   };
   const auto panels = std::make_unique<Panel[]>(2);
   for (const bool along_depth : {false, true}) {
-    for (const auto pack : {&TileUnit::pack_a, &TileUnit::pack_b}) {
+    for (const auto reorder : {&TileUnit::reorder_a, &TileUnit::reorder_b}) {
       for (const int64_t edges : {1, 2, 15, 16, 17, 31, 32}) {
         for (const int64_t depth : {1, 2, 31, 32, 33, 63, 64, 100, 128}) {
           const View view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
           const auto used = static_cast<size_t>((depth + kStep - 1) / kStep * kStepElements) * sizeof(uint16_t);
           std::memset(panels.get(), 0xcc, 2 * sizeof(Panel));
-          (cpu.*pack)(view, edges, depth, panels[0].at);
-          (emulated_.*pack)(view, edges, depth, panels[1].at);
+          (cpu.*reorder)(view, edges, depth, panels[0].at);
+          (emulated_.*reorder)(view, edges, depth, panels[1].at);
           ASSERT_EQ(0, std::memcmp(panels[0].at, panels[1].at, used)) << edges << " x " << depth;
           ASSERT_EQ(0, std::memcmp(&panels[0], &panels[1], sizeof(Panel))) << "written past its end";
         }

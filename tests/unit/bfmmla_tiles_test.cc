@@ -18,11 +18,11 @@
 namespace logitless::testing {
 namespace {
 
-using gemm::bfmmla::kPanel;
-using gemm::bfmmla::kStep;
-using gemm::bfmmla::kStepElements;
-using gemm::bfmmla::TileUnit;
-using gemm::bfmmla::View;
+using gemm::tiles::kPanel;
+using gemm::tiles::kStep;
+using gemm::tiles::kStepElements;
+using gemm::tiles::TileUnit;
+using gemm::tiles::View;
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
@@ -34,14 +34,16 @@ uint16_t bfloat16_bits(float x) {
   return static_cast<uint16_t>(bits_of(x) >> 16);
 }
 
-const TileUnit& emulated() { return gemm::bfmmla::emulated_unit(); }
+const TileUnit& emulated() { return gemm::tiles::bfmmla::emulated_unit(); }
 
 // The units that this machine has.
 std::vector<const TileUnit*> units() {
   std::vector<const TileUnit*> out = {&emulated()};
-  if (const TileUnit* cpu = gemm::bfmmla::cpu_unit()) out.push_back(cpu);
+  if (const TileUnit* cpu = gemm::tiles::bfmmla::cpu_unit()) out.push_back(cpu);
   return out;
 }
+
+const char* name_of(const TileUnit& unit) { return unit.emulated ? "emulated" : "CPU"; }
 
 // The element that a unit makes of c, a row of A and a column of B.
 float dot(const TileUnit& unit, float c, const std::vector<float>& a, const std::vector<float>& b) {
@@ -49,8 +51,8 @@ float dot(const TileUnit& unit, float c, const std::vector<float>& a, const std:
   std::transform(a.begin(), a.end(), a_row.begin(), bfloat16_bits);
   std::transform(b.begin(), b.end(), b_column.begin(), bfloat16_bits);
   alignas(64) uint16_t a_panel[kStepElements], b_panel[kStepElements];
-  unit.pack_a({a_row.data(), kStep, 1}, 1, kStep, a_panel);
-  unit.pack_b({b_column.data(), kStep, 1}, 1, kStep, b_panel);
+  unit.reorder_a({a_row.data(), kStep, 1}, 1, kStep, a_panel);
+  unit.reorder_b({b_column.data(), kStep, 1}, 1, kStep, b_panel);
   std::vector<float> block(kPanel * kPanel, c);
   unit.multiply(a_panel, b_panel, 1, block.data(), kPanel, true);
   return block[0];
@@ -58,7 +60,7 @@ float dot(const TileUnit& unit, float c, const std::vector<float>& a, const std:
 
 TEST(Bfmmla, AddsTwoProductsAndThenC) {
   for (const TileUnit* unit : units()) {
-    SCOPED_TRACE(unit->name);
+    SCOPED_TRACE(name_of(*unit));
     EXPECT_EQ(dot(*unit, 3, {2, 5}, {7, 11}), 3 + 2 * 7 + 5 * 11);
     EXPECT_EQ(dot(*unit, 3, {2, 5, 1, 1}, {7, 11, 4, 8}), 3 + 2 * 7 + 5 * 11 + 4 + 8);
     EXPECT_EQ(dot(*unit, 0x1p24f, {1, 1}, {1, 1}), 0x1p24f + 2);  // 1 alone would not be kept
@@ -68,7 +70,7 @@ TEST(Bfmmla, AddsTwoProductsAndThenC) {
 
 TEST(Bfmmla, RoundsToOdd) {
   for (const TileUnit* unit : units()) {
-    SCOPED_TRACE(unit->name);
+    SCOPED_TRACE(name_of(*unit));
     EXPECT_EQ(dot(*unit, 0x1p24f, {1}, {1}), 0x1p24f + 2);         // 2^24 + 1 has two neighbours
     EXPECT_EQ(dot(*unit, 0x1p24f + 2, {1}, {1}), 0x1p24f + 2);     // whose last bit is 1 already
     EXPECT_EQ(dot(*unit, 0x1p24f, {0x1p-60f}, {1}), 0x1p24f + 2);  // a little more is more
@@ -83,7 +85,7 @@ TEST(Bfmmla, RoundsToOdd) {
 
 TEST(Bfmmla, TakesSmallNumbersAsZeros) {
   for (const TileUnit* unit : units()) {
-    SCOPED_TRACE(unit->name);
+    SCOPED_TRACE(name_of(*unit));
     EXPECT_EQ(dot(*unit, 1, {0x1p-127f}, {0x1p100f}), 1);
     EXPECT_TRUE(std::isnan(dot(*unit, 1, {0x1p-127f}, {kInfinity})));
     EXPECT_EQ(dot(*unit, 0x1p-127f, {1}, {0x1p-126f}), 0x1p-126f);
@@ -94,7 +96,7 @@ TEST(Bfmmla, TakesSmallNumbersAsZeros) {
 
 TEST(Bfmmla, PassesInfinityOnAndMakesTheDefaultNaN) {
   for (const TileUnit* unit : units()) {
-    SCOPED_TRACE(unit->name);
+    SCOPED_TRACE(name_of(*unit));
     EXPECT_EQ(dot(*unit, 1, {kInfinity}, {2}), kInfinity);
     EXPECT_EQ(dot(*unit, -kInfinity, {1}, {2}), -kInfinity);
     EXPECT_EQ(bits_of(dot(*unit, 1, {kInfinity}, {0})), 0x7fc00000u);
@@ -132,19 +134,20 @@ TEST(Bfmmla, SumsAsIntegersDo) {
       }
       want = to_odd(want + to_odd(products));
     }
-    for (const TileUnit* unit : units()) ASSERT_EQ(dot(*unit, c, a, b), static_cast<float>(want)) << unit->name << i;
+    for (const TileUnit* unit : units())
+      ASSERT_EQ(dot(*unit, c, a, b), static_cast<float>(want)) << name_of(*unit) << i;
   }
 }
 
 class UnitOfTheCpu : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!gemm::bfmmla::cpu_unit()) GTEST_SKIP() << "this CPU has no BFMMLA";
+    if (!gemm::tiles::bfmmla::cpu_unit()) GTEST_SKIP() << "this CPU has no BFMMLA";
   }
 };
 
 TEST_F(UnitOfTheCpu, PacksTheSameBytes) {
-  const TileUnit& cpu = *gemm::bfmmla::cpu_unit();
+  const TileUnit& cpu = *gemm::tiles::bfmmla::cpu_unit();
   constexpr int64_t kStride = 203;
   std::vector<uint16_t> data(kStride * kStride);
   std::mt19937_64 random(2);
@@ -158,8 +161,8 @@ TEST_F(UnitOfTheCpu, PacksTheSameBytes) {
       for (const int64_t depth : {1, 2, 31, 32, 33, 63, 64, 100, 128}) {
         const View view = {data.data() + 1, along_depth ? kStride : 1, along_depth ? 1 : kStride};
         std::memset(panels.get(), 0xcc, 2 * sizeof(Panel));
-        cpu.pack_a(view, edges, depth, panels[0].at);
-        emulated().pack_a(view, edges, depth, panels[1].at);
+        cpu.reorder_a(view, edges, depth, panels[0].at);
+        emulated().reorder_a(view, edges, depth, panels[1].at);
         ASSERT_EQ(0, std::memcmp(&panels[0], &panels[1], sizeof(Panel))) << edges << " x " << depth;
       }
     }
@@ -183,7 +186,7 @@ TEST_F(UnitOfTheCpu, HasTheBitsOfTheEmulatedOne) {
       for (float& x : c) x = draw();
       for (const bool accumulate : {false, true}) {
         std::vector<float> got = c, want = c;
-        gemm::bfmmla::cpu_unit()->multiply(a.data(), b.data(), steps, got.data(), kPanel + 3, accumulate);
+        gemm::tiles::bfmmla::cpu_unit()->multiply(a.data(), b.data(), steps, got.data(), kPanel + 3, accumulate);
         emulated().multiply(a.data(), b.data(), steps, want.data(), kPanel + 3, accumulate);
         ASSERT_EQ(0, std::memcmp(got.data(), want.data(), got.size() * sizeof(float))) << widest << ", " << steps;
       }

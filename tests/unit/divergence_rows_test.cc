@@ -14,9 +14,6 @@
 
 namespace logitless::kernels {
 
-/// Names an instruction set in the list of tests, where an address must not stand.
-inline void PrintTo(const DivergenceKernels* kernels, std::ostream* out) { *out << kernels->name; }
-
 namespace {
 
 const DivergenceForm kForms[] = {DivergenceForm::kKl, DivergenceForm::kMixture, DivergenceForm::kOverlap};
@@ -64,7 +61,7 @@ TileShape<T> shape_of(const Tile<T>& tile, const Guarded<T>& bias) {
 
 // The sums of a fold, and the masses of segments where these are wanted.
 template <class T>
-std::vector<DivergenceSums> fold(const TypedDivergenceKernels<T>& kernels, const Pairs<T>& pairs, Flush flush,
+std::vector<DivergenceSums> fold(const TypedKernels<T>& kernels, const Pairs<T>& pairs, Flush flush,
                                  std::vector<float>* masses = nullptr) {
   const Guarded<T> student(pairs.student.logits, flush), teacher(pairs.teacher.logits, flush);
   const Guarded<T> bias(sequence<T>(pairs.student.cols, -1, 0.25), flush);
@@ -83,7 +80,7 @@ std::vector<DivergenceSums> fold(const TypedDivergenceKernels<T>& kernels, const
     args.masses = of_segments.data();
     args.masses_stride = segments;
   }
-  kernels.fold(args);
+  kernels.divergence_fold(args);
   if (masses) *masses = of_segments.values();
   EXPECT_EQ(student.values(), pairs.student.logits) << "the logits changed";
   EXPECT_EQ(teacher.values(), pairs.teacher.logits) << "the teacher's logits changed";
@@ -92,7 +89,7 @@ std::vector<DivergenceSums> fold(const TypedDivergenceKernels<T>& kernels, const
 
 // The rows 0 and 2 of the tile, in place.
 template <class T>
-std::vector<T> gradient(const TypedDivergenceKernels<T>& kernels, const Pairs<T>& pairs, Flush flush) {
+std::vector<T> gradient(const TypedKernels<T>& kernels, const Pairs<T>& pairs, Flush flush) {
   const std::vector<int32_t> kept = {0, 2};
   const Guarded<T> teacher(pairs.teacher.logits, flush);
   const Guarded<T> bias(sequence<T>(pairs.teacher.cols, -1, 0.25), flush);
@@ -116,7 +113,7 @@ std::vector<T> gradient(const TypedDivergenceKernels<T>& kernels, const Pairs<T>
   args.divergences = divergences.data();
   args.teacher_shape = shape_of(pairs.teacher, bias);
   args.teacher_logits = teacher.data();
-  kernels.gradient(args);
+  kernels.divergence_gradient(args);
   EXPECT_EQ(teacher.values(), pairs.teacher.logits) << "the teacher's logits changed";
   return inputs.logits.values();
 }
@@ -133,10 +130,10 @@ void expect_same_sums(const std::vector<DivergenceSums>& got, const std::vector<
   }
 }
 
-class DivergenceTargets : public ::testing::TestWithParam<const DivergenceKernels*> {};
+class DivergenceTargets : public ::testing::TestWithParam<const RowKernels*> {};
 
 template <class T>
-void compare(const TypedDivergenceKernels<T>& simd, const TypedDivergenceKernels<T>& plain) {
+void compare(const TypedKernels<T>& simd, const TypedKernels<T>& plain) {
   unsigned seed = 1;
   const double eps = std::numeric_limits<T>::epsilon();
   for (const int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 127, 200}) {
@@ -183,8 +180,8 @@ void compare(const TypedDivergenceKernels<T>& simd, const TypedDivergenceKernels
   }
 }
 
-TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat32) { compare(GetParam()->f32, plain_divergence_kernels().f32); }
-TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat64) { compare(GetParam()->f64, plain_divergence_kernels().f64); }
+TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat32) { compare(GetParam()->f32, plain_kernels().f32); }
+TEST_P(DivergenceTargets, MatchThePlainKernelsInFloat64) { compare(GetParam()->f64, plain_kernels().f64); }
 
 // The vector's every lane, and the tail behind it, must see what is special: an entry that one of the two, or
 // both, have masked.
@@ -199,7 +196,7 @@ TEST_P(DivergenceTargets, MaskedColumnsWeighAsTheirLimits) {
         if (who & 1) pairs.student.logits[static_cast<size_t>(at)] = -std::numeric_limits<float>::infinity();
         if (who & 2) pairs.teacher.logits[static_cast<size_t>(at)] = -std::numeric_limits<float>::infinity();
         const DivergenceSums got = fold(GetParam()->f32, pairs, Flush::kEnd)[0];
-        const DivergenceSums want = fold(plain_divergence_kernels().f32, pairs, Flush::kEnd)[0];
+        const DivergenceSums want = fold(plain_kernels().f32, pairs, Flush::kEnd)[0];
         SCOPED_TRACE("form " + std::to_string(static_cast<int>(form)) + " masked " + std::to_string(who));
         expect_close(got.forward, want.forward, 1e-4, "forward");
         expect_close(got.reverse, want.reverse, 1e-4, "reverse");
@@ -220,21 +217,14 @@ TEST_P(DivergenceTargets, ARowWithoutANumberHasNone) {
     std::vector<float> scratch(10);
     std::vector<DivergenceSums> sums(3);
     const Guarded<float> bias(sequence<float>(5, -1, 0.25), Flush::kEnd);
-    GetParam()->f32.fold({pairs.rule, shape_of(pairs.student, bias), pairs.student.logits.data(),
-                          shape_of(pairs.teacher, bias), pairs.teacher.logits.data(), rows.data(), scratch.data(),
-                          sums.data()});
+    GetParam()->f32.divergence_fold({pairs.rule, shape_of(pairs.student, bias), pairs.student.logits.data(),
+                                     shape_of(pairs.teacher, bias), pairs.teacher.logits.data(), rows.data(),
+                                     scratch.data(), sums.data()});
     for (size_t r = 0; r < 3; ++r) EXPECT_EQ(std::isnan(sums[r].distance), r == 1);
   }
 }
 
-TEST_P(DivergenceTargets, StandBesideTheRowKernelsOfTheirName) {
-  const RowKernels* kernels = find_kernels(GetParam()->name);
-  ASSERT_NE(kernels, nullptr);
-  EXPECT_EQ(&divergence_kernels(*kernels), GetParam());
-  EXPECT_EQ(&divergence_kernels(plain_kernels()), &plain_divergence_kernels());
-}
-
-INSTANTIATE_TEST_SUITE_P(AllTargets, DivergenceTargets, ::testing::ValuesIn(simd_divergence_kernels()),
+INSTANTIATE_TEST_SUITE_P(AllTargets, DivergenceTargets, ::testing::ValuesIn(simd_kernels()),
                          [](const auto& info) { return std::string(info.param->name); });
 
 TEST(DivergenceSumsMerge, JoinsInEveryGrouping) {
@@ -246,7 +236,7 @@ TEST(DivergenceSumsMerge, JoinsInEveryGrouping) {
       tile->bias = false;
       tile->logits.resize(30);
     }
-    const DivergenceSums whole = fold(plain_divergence_kernels().f64, pairs, Flush::kEnd)[0];
+    const DivergenceSums whole = fold(plain_kernels().f64, pairs, Flush::kEnd)[0];
     for (int64_t cut = 1; cut < 30; ++cut) {
       Pairs<double> left = pairs, right = pairs;
       for (auto member : {&Pairs<double>::student, &Pairs<double>::teacher}) {
@@ -255,8 +245,8 @@ TEST(DivergenceSumsMerge, JoinsInEveryGrouping) {
         (right.*member).cols = 30 - cut;
         (right.*member).logits.erase((right.*member).logits.begin(), (right.*member).logits.begin() + cut);
       }
-      const DivergenceSums joined = merge(fold(plain_divergence_kernels().f64, left, Flush::kEnd)[0],
-                                          fold(plain_divergence_kernels().f64, right, Flush::kEnd)[0]);
+      const DivergenceSums joined =
+          merge(fold(plain_kernels().f64, left, Flush::kEnd)[0], fold(plain_kernels().f64, right, Flush::kEnd)[0]);
       expect_close(joined.forward, whole.forward, 1e-12, "forward");
       expect_close(joined.overlap, whole.overlap, 1e-12, "overlap");
       expect_close(joined.most, whole.most, 0, "most");

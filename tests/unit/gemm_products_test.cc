@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "core/views.h"
-#include "gemm/few_rows.h"
 #include "gemm/gemm.h"
 #include "kernels/row_kernels.h"
 #include "support/host_tensor.h"
@@ -44,10 +43,10 @@ class Case {
     fill(b_);
   }
 
-  // Multiplies onto `held`, or with NaN in its place where that is none; `packed` is what packed_rows() has
-  // made of A, or null. Returns C, row by row.
+  // Adds to `held`, or overwrites NaN if that is empty. `reordered` is the result of reordered_rows(), or
+  // null. Returns C, row by row.
   std::vector<T> multiply(std::optional<T> held, const kernels::RowKernels& kernels = *kernels::find_kernels("auto"),
-                          const void* packed = nullptr) const {
+                          const void* reordered = nullptr) const {
     const int64_t stride = shape_.n + 1;
     std::vector<T> c(static_cast<size_t>(shape_.m * stride), held.value_or(std::numeric_limits<T>::quiet_NaN()));
     const DType a_type = a_.dtype(), b_type = b_.dtype();
@@ -55,7 +54,7 @@ class Case {
     gemm::Product<T> product{
         shape_.m, shape_.n, shape_.k,        operand(a_, a_transposed_), operand(b_, b_transposed_),
         c.data(), stride,   held.has_value()};
-    product.a.packed = packed;
+    product.a.reordered = reordered;
     backend_.multiply(product, kernels, scratch.data());
     for (int64_t row = 0; row + 1 < shape_.m; ++row) {
       const T between = c[static_cast<size_t>(row * stride + shape_.n)];
@@ -71,13 +70,13 @@ class Case {
   struct alignas(64) CacheLine {
     std::byte bytes[64];
   };
-  // Returns A as the backend packs it; nothing where it packs none.
-  std::vector<CacheLine> packed_rows() const {
-    const size_t bytes = backend_.packed_rows_bytes(shape_.m, shape_.k, a_.dtype(), b_.dtype());
+  // Returns A as the backend reorders it; empty if it does not.
+  std::vector<CacheLine> reordered_rows() const {
+    const size_t bytes = backend_.reordered_bytes(shape_.m, shape_.k, a_.dtype(), b_.dtype());
     EXPECT_EQ(bytes % sizeof(CacheLine), 0u);
     std::vector<CacheLine> out(bytes / sizeof(CacheLine));
     const auto& kernels = *kernels::find_kernels("auto");
-    if (!out.empty()) backend_.pack_rows(operand(a_, false), b_.dtype(), shape_.m, shape_.k, kernels, out.data());
+    if (!out.empty()) backend_.reorder_rows(operand(a_, false), b_.dtype(), shape_.m, shape_.k, kernels, out.data());
     return out;
   }
 
@@ -150,7 +149,7 @@ std::vector<const gemm::Backend*> named_backends() {
 std::vector<const gemm::Backend*> all_backends() {
   std::vector<const gemm::Backend*> out = named_backends();
   for (const gemm::Backend* backend : named_backends())
-    out.push_back(&gemm::backend_for_rows(*backend, 1, DType::kFloat32, DType::kFloat32));
+    out.push_back(&backend->for_rows(1, DType::kFloat32, DType::kFloat32));
   return out;
 }
 
@@ -186,7 +185,7 @@ TEST(Products, OfEveryTypeFormAndEdge) {
 
 template <class T>
 void multiplies_few_rows(const gemm::Backend& others, DType a, DType b) {
-  const gemm::Backend& backend = gemm::backend_for_rows(others, 1, a, b);
+  const gemm::Backend& backend = others.for_rows(1, a, b);
   std::vector<const kernels::RowKernels*> tables = kernels::simd_kernels();
   tables.push_back(&kernels::plain_kernels());
   for (const Shape& shape : {Shape{1, 21, 70}, Shape{3, 9, 5}, Shape{4, 2051, 9}, Shape{7, 30, 64}, Shape{15, 47, 301},
@@ -232,7 +231,7 @@ TEST(Products, OfFewRowsReadNothingBesideTheirOperands) {
         };
         const std::vector<uint16_t> a = field(kRows, depth), b = field(b_rows, b_cols);
         std::vector<float> c(kRows * kCols);
-        const gemm::Backend& backend = gemm::backend_for_rows(*others, 1, DType::kBFloat16, DType::kBFloat16);
+        const gemm::Backend& backend = others->for_rows(1, DType::kBFloat16, DType::kBFloat16);
         std::vector<std::byte> scratch(backend.scratch_bytes(kRows, kCols, depth, DType::kBFloat16, DType::kBFloat16));
         gemm::Product<float> product;
         product.m = kRows;
@@ -261,8 +260,7 @@ TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
   for (float& value : a) value = draw(random) / kDepth;
   for (float& value : b) value = draw(random);
   for (int64_t row = 0; row < kRows; ++row) a[static_cast<size_t>(row * kDepth)] = 1;
-  const gemm::Backend& backend =
-      gemm::backend_for_rows(*gemm::find_backend("openblas"), kRows, DType::kFloat32, DType::kFloat32);
+  const gemm::Backend& backend = gemm::find_backend("openblas")->for_rows(kRows, DType::kFloat32, DType::kFloat32);
   std::vector<std::byte> scratch(backend.scratch_bytes(kRows, kCols, kDepth, DType::kFloat32, DType::kFloat32));
   for (const kernels::RowKernels* kernels : kernels::simd_kernels()) {
     gemm::Product<float> product;
@@ -295,13 +293,13 @@ TEST(Products, OfFewRowsKeepTheDigitsOfLongSums) {
 TEST(Products, OfFewRowsAreTakenForFewRowsOnly) {
   for (const gemm::Backend* backend : named_backends()) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      const int64_t most = backend->few_rows(dtype, dtype);
+      const int64_t most = backend->costs(dtype, dtype).few_rows;
       EXPECT_GE(most, 1);
-      EXPECT_LE(most, gemm::kFewRows);
-      EXPECT_EQ(&gemm::backend_for_rows(*backend, most + 1, dtype, dtype), backend);
-      const gemm::Backend& few = gemm::backend_for_rows(*backend, most, dtype, dtype);
+      EXPECT_LE(most, kernels::kMostFewRows);
+      EXPECT_EQ(&backend->for_rows(most + 1, dtype, dtype), backend);
+      const gemm::Backend& few = backend->for_rows(most, dtype, dtype);
       EXPECT_NE(&few, backend);
-      EXPECT_EQ(&few, &gemm::backend_for_rows(*backend, 0, dtype, dtype));
+      EXPECT_EQ(&few, &backend->for_rows(0, dtype, dtype));
       EXPECT_STREQ(few.library_of(dtype, dtype), "logitless");
     }
   }
@@ -333,7 +331,7 @@ TEST(Products, HaveTheSameBitsWhoeverCalls) {
   }
 }
 
-TEST(Products, OfPackedRowsHaveTheSameBits) {
+TEST(Products, OfReorderedRowsHaveTheSameBits) {
   for (const gemm::Backend* backend : all_backends()) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       for (const Shape& shape : {Shape{1, 5, 7}, Shape{70, 33, 100}, Shape{64, 300, 900}, Shape{33, 400, 1100}}) {
@@ -341,23 +339,25 @@ TEST(Products, OfPackedRowsHaveTheSameBits) {
           SCOPED_TRACE(::testing::Message() << backend->name() << " " << name_of(dtype) << " " << shape.m << " x "
                                             << shape.n << " x " << shape.k);
           const Case<float> product(*backend, dtype, dtype, shape, false, b_transposed);
-          const auto packed = product.packed_rows();
+          const auto reordered = product.reordered_rows();
           const std::string_view library = backend->library_of(dtype, dtype);
           const bool widens = library != "logitless" && !backend->reads(dtype, dtype);
-          const bool packs = library == "amx" || library == "bfmmla" || widens;
-          EXPECT_EQ(packed.empty(), !packs);
-          if (packed.empty()) continue;
-          EXPECT_EQ(product.multiply(1.0f), product.multiply(1.0f, *kernels::find_kernels("auto"), packed.data()));
+          const bool reorders = library == "amx" || library == "bfmmla" || widens;
+          EXPECT_EQ(reordered.empty(), !reorders);
+          if (reordered.empty()) continue;
+          EXPECT_EQ(product.multiply(1.0f), product.multiply(1.0f, *kernels::find_kernels("auto"), reordered.data()));
         }
       }
     }
   }
 }
 
+// Every backend besides OpenBLAS multiplies float32 with the same library.
 TEST(Products, NameTheLibraryThatMultiplies) {
+  const char* const float32 = named_backends().front()->library_of(DType::kFloat32, DType::kFloat32);
   for (const gemm::Backend* backend : named_backends()) {
     const bool is_openblas = std::string_view(backend->name()) == "openblas";
-    const char* const widened = is_openblas ? "openblas" : gemm::float32_backend().name();
+    const char* const widened = is_openblas ? "openblas" : float32;
     EXPECT_STREQ(backend->library_of(DType::kFloat32, DType::kFloat32), widened);
     EXPECT_STREQ(backend->library_of(DType::kFloat16, DType::kFloat16), widened);
     EXPECT_STREQ(backend->library_of(DType::kBFloat16, DType::kFloat32), widened);

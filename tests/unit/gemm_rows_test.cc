@@ -11,9 +11,8 @@
 
 #include "core/integers.h"
 #include "core/views.h"
-#include "gemm/few_rows.h"
 #include "gemm/gemm.h"
-#include "gemm/openblas_row_rule.h"
+#include "gemm/openblas_core.h"
 #include "kernels/row_kernels.h"
 #include "logitless/dtype.h"
 
@@ -193,8 +192,8 @@ TEST(RowRules, OfFewRows) {
   for (const std::string_view name : gemm::backend_names()) {
     const gemm::Backend& backend = *gemm::find_backend(std::string(name));
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-      const int64_t most = backend.few_rows(dtype, dtype);
-      const gemm::Backend& few = gemm::backend_for_rows(backend, most, dtype, dtype);
+      const int64_t most = backend.costs(dtype, dtype).few_rows;
+      const gemm::Backend& few = backend.for_rows(most, dtype, dtype);
       EXPECT_EQ(few.row_rule({1024, 576, dtype, dtype, false}, most).least_rows, 1);
       for (const bool b_transposed : {false, true}) {
         for (const auto& [n, k] : {std::pair{1, 1}, {7, 33}, {100, 64}, {1000, 577}}) {

@@ -227,7 +227,7 @@ class GradientInputs {
     out.logits = logits.data();
     out.count = static_cast<int64_t>(gradients_.size());
     out.gradients = gradients_.data();
-    out.source_rows = kept_.data();
+    out.places = kept_.data();
     out.first_column = 100;
     out.entropy = tile_.entropy;
     out.cross = tile_.cross;

@@ -162,8 +162,8 @@ TEST_P(SimdTargets, ExponentialWithinTwoUlp) {
   args.out_stride = kCount;
   args.count = 1;
   args.gradients = &g;
-  const int32_t source_row = 0;
-  args.source_rows = &source_row;
+  const int32_t place = 0;
+  args.places = &place;
   args.scratch = scratch.data();
   GetParam()->f32.gradient(args);
   double worst = 0;
@@ -377,7 +377,7 @@ TEST_P(SimdTargets, GradientsInBFloat16KeepWhatIsNotFinite) {
       const PickGradient<float> pick = {5, static_cast<float>(special)};
       rows[0].picks = &pick;
       rows[0].pick_count = 1;
-      const int32_t source_row = 0;
+      const int32_t place = 0;
       std::vector<float> scratch(static_cast<size_t>(2 * tile.cols));
       std::vector<bfloat16> out(static_cast<size_t>(2 * tile.cols));
       GradientArgs<float, bfloat16> args;
@@ -388,7 +388,7 @@ TEST_P(SimdTargets, GradientsInBFloat16KeepWhatIsNotFinite) {
       args.low = terms == 2 ? out.data() + tile.cols : nullptr;
       args.count = 1;
       args.gradients = rows.data();
-      args.source_rows = &source_row;
+      args.places = &place;
       args.scratch = scratch.data();
       GetParam()->bf16.gradient(args);
       std::vector<float> got(out.size());

@@ -14,7 +14,7 @@
 #include "kernels/row_kernels.h"
 #include "sink/hidden_sink.h"
 #include "sink/weight_sink.h"
-#include "source/packed_states.h"
+#include "source/reordered_states.h"
 #include "source/source.h"
 #include "support/host_tensor.h"
 #include "support/views.h"
@@ -132,18 +132,18 @@ TEST(Source, LogitsAreTheSumOfTwoProducts) {
     blocks.place = {0, 1, 2, 0, 2, 3};
     blocks.blocks[1].tile_rows = 4;
     TileMemory tiles;
-    source::PackedStates packed;
+    source::ReorderedStates reordered;
     const Memory memory([&](core::Arena& arena) {
       tiles.take(arena, source, gemm, 4);
-      packed = source::PackedStates(arena, source::PackedStates::bytes_of(source, gemm, blocks.blocks));
+      reordered = source::ReorderedStates(arena, source::ReorderedStates::bytes_of(source, gemm, blocks.blocks));
     });
-    packed.pack(source, gemm, row_kernels(), 1, blocks, blocks.blocks, [&](size_t) { return tiles.room; });
+    reordered.reorder(source, gemm, row_kernels(), 1, blocks, blocks.blocks, [&](size_t) { return tiles.room; });
     constexpr int64_t kFirst = 2, kCount = 4, kStride = 6;
-    for (const bool use_packed : {false, true}) {
+    for (const bool use_reordered : {false, true}) {
       for (size_t b = 0; b < 2; ++b) {
         const source::RowBlock& block = blocks.blocks[b];
         const source::TileRows rows = {blocks, block, tiles.room,
-                                       use_packed ? packed.of(static_cast<int64_t>(b)) : nullptr};
+                                       use_reordered ? reordered.of(static_cast<int64_t>(b)) : nullptr};
         source.gather(gemm, rows);
         std::vector<float> tile(static_cast<size_t>(block.tile_rows * kStride), 99);
         source.make_tile(rows, kFirst, kCount, tile.data(), kStride, {gemm, row_kernels(), tiles.scratch});

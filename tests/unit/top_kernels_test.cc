@@ -38,7 +38,7 @@ std::vector<TopEntry> truth(const Row<T>& row, int64_t first_column) {
 
 // Hands the kernel parts of the row that end at `cuts`, in this order or from the last to the first.
 template <class T>
-std::vector<TopEntry> run(const TypedTopKernels<T>& kernels, const Row<T>& row, int64_t first_column,
+std::vector<TopEntry> run(const TypedKernels<T>& kernels, const Row<T>& row, int64_t first_column,
                           std::vector<size_t> cuts, bool backwards, Flush flush) {
   const Guarded<TopEntry> entries(std::vector<TopEntry>(static_cast<size_t>(top_capacity(row.count))), flush);
   TopState state;
@@ -66,7 +66,7 @@ std::vector<TopEntry> run(const TypedTopKernels<T>& kernels, const Row<T>& row, 
 }
 
 template <class T>
-void expect_truth(const TypedTopKernels<T>& kernels, const Row<T>& row) {
+void expect_truth(const TypedKernels<T>& kernels, const Row<T>& row) {
   const std::vector<TopEntry> want = truth(row, 100);
   for (const bool backwards : {false, true}) {
     for (const Flush flush : {Flush::kEnd, Flush::kBegin}) {
@@ -80,7 +80,7 @@ void expect_truth(const TypedTopKernels<T>& kernels, const Row<T>& row) {
 }
 
 template <class T>
-void compare(const TypedTopKernels<T>& kernels) {
+void compare(const TypedKernels<T>& kernels) {
   std::mt19937 random(1);
   std::normal_distribution<double> normal(0, 4);
   for (const int64_t cols : {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 127, 128, 200, 1000}) {
@@ -105,7 +105,7 @@ void compare(const TypedTopKernels<T>& kernels) {
 
 // The vector's every lane, and the scalar tail behind it, must see what is special.
 template <class T>
-void plant_special_values(const TypedTopKernels<T>& kernels) {
+void plant_special_values(const TypedKernels<T>& kernels) {
   for (const double special : {kNan, kInf, -kInf, 100.0}) {
     for (size_t at = 0; at < 150; ++at) {
       Row<T> row;
@@ -119,16 +119,13 @@ void plant_special_values(const TypedTopKernels<T>& kernels) {
 }
 
 TEST_P(SimdTargets, KeepWhatASortPutsFirst) {
-  const TopKernels& kernels = top_kernels_of(GetParam()->name);
-  EXPECT_STREQ(kernels.name, GetParam()->name);
-  compare(kernels.f32);
-  compare(kernels.f64);
+  compare(GetParam()->f32);
+  compare(GetParam()->f64);
 }
 
 TEST_P(SimdTargets, SeeASpecialLogitInEveryColumn) {
-  const TopKernels& kernels = top_kernels_of(GetParam()->name);
-  plant_special_values(kernels.f32);
-  plant_special_values(kernels.f64);
+  plant_special_values(GetParam()->f32);
+  plant_special_values(GetParam()->f64);
 }
 
 // A pick that fold() has looked up.
@@ -147,10 +144,8 @@ void compare_capped(const RowKernels& kernels) {
       const TilePicks picks(tile.rows, tile.cols);
       for (int64_t r = 0; r < tile.rows; ++r) {
         std::vector<T> capped(static_cast<size_t>(tile.cols));
-        top_kernels_of(kernels.name)
-            .template typed<T>()
-            .cap({1, tile.cols, tile.cols, bias.data(), softcap, round_to}, tile.logits.data() + r * tile.stride(),
-                 capped.data());
+        kernels.typed<T>().cap({1, tile.cols, tile.cols, bias.data(), softcap, round_to},
+                               tile.logits.data() + r * tile.stride(), capped.data());
         const auto at = picks.first_of(static_cast<size_t>(r));
         const int64_t column = picks.ids[at] - 100;
         if (column < 0 || column >= tile.cols) continue;

@@ -4,8 +4,8 @@
 #include <bit>
 #include <cstddef>
 
+#include "kernels/packed_blocks.h"
 #include "kernels/plain_tile.h"
-#include "kernels/unpack_kernels.h"
 #include "row_kernel_calls.h"
 
 namespace logitless::kernels {
@@ -105,8 +105,7 @@ void expect_same_bits(const float* got, const float* want, size_t count) {
 }
 
 TEST_P(SimdTargets, UnpackAnyRangeOfARow) {
-  const UnpackKernels& kernels = unpack_kernels_of(GetParam()->name);
-  EXPECT_STREQ(kernels.name, GetParam()->name);
+  const UnpackKernels& kernels = GetParam()->unpack;
   constexpr int64_t kNumbers = 1280;
   const std::vector<int64_t> edges = {0,   1,   15,  16,  17,  31,  32,  33,  63,  64,  65,  96,   127,  128,
                                       129, 192, 200, 255, 256, 257, 320, 448, 511, 512, 777, 1024, 1279, 1280};
@@ -115,7 +114,7 @@ TEST_P(SimdTargets, UnpackAnyRangeOfARow) {
     SCOPED_TRACE(std::string(name_of(form.packing)) + ", groups of " + std::to_string(form.group));
     Row row(form, kNumbers, seed++);
     row.set_usual_halves();
-    const std::vector<float> want = unpack(plain_unpack_kernels(), row, 0, kNumbers);
+    const std::vector<float> want = unpack(plain_kernels().unpack, row, 0, kNumbers);
     for (size_t a = 0; a < edges.size(); ++a) {
       for (size_t b = a + 1; b < edges.size(); ++b) {
         const int64_t first = edges[a], count = edges[b] - first;
@@ -124,7 +123,7 @@ TEST_P(SimdTargets, UnpackAnyRangeOfARow) {
           const std::vector<float> got = unpack_guarded(kernels, row, first, count, flush);
           expect_same_bits(got.data(), want.data() + first, got.size());
         }
-        const std::vector<float> plain = unpack(plain_unpack_kernels(), row, first, count);
+        const std::vector<float> plain = unpack(plain_kernels().unpack, row, first, count);
         expect_same_bits(plain.data(), want.data() + first, plain.size());
       }
     }
@@ -132,14 +131,14 @@ TEST_P(SimdTargets, UnpackAnyRangeOfARow) {
 }
 
 TEST_P(SimdTargets, UnpackRowsAtOddAddresses) {
-  const UnpackKernels& kernels = unpack_kernels_of(GetParam()->name);
+  const UnpackKernels& kernels = GetParam()->unpack;
   for (const Form form : all_forms()) {
     Row row(form, 512, 90);
-    const std::vector<float> want = unpack(plain_unpack_kernels(), row, 0, 512);
+    const std::vector<float> want = unpack(plain_kernels().unpack, row, 0, 512);
     std::vector<uint8_t> moved = row.bytes;
     moved.insert(moved.begin(), 1);
     const PackedRow odd = {moved.data() + 1, row.scales.data(), form.group};
-    for (const UnpackKernels* each : {&kernels, &plain_unpack_kernels()}) {
+    for (const UnpackKernels* each : {&kernels, &plain_kernels().unpack}) {
       std::vector<float> got(512);
       each->of(form.packing, form.group)(odd, 0, 512, got.data());
       expect_same_bits(got.data(), want.data(), got.size());
@@ -149,7 +148,7 @@ TEST_P(SimdTargets, UnpackRowsAtOddAddresses) {
 
 // Every float16 as each scale of a block, beside any others.
 TEST_P(SimdTargets, UnpackBlocksOfEveryScale) {
-  const UnpackKernels& kernels = unpack_kernels_of(GetParam()->name);
+  const UnpackKernels& kernels = GetParam()->unpack;
   constexpr int64_t kBlocks = 512;
   for (const Packing packing : kBlockPackings) {
     SCOPED_TRACE(name_of(packing));
@@ -159,7 +158,7 @@ TEST_P(SimdTargets, UnpackBlocksOfEveryScale) {
       for (int64_t half = 0; half < 65536; half += kBlocks) {
         for (int64_t b = 0; b < kBlocks; ++b) row.set_half(b, place, static_cast<uint16_t>(half + b));
         const std::vector<float> got = unpack(kernels, row, 0, numbers);
-        const std::vector<float> want = unpack(plain_unpack_kernels(), row, 0, numbers);
+        const std::vector<float> want = unpack(plain_kernels().unpack, row, 0, numbers);
         expect_same_bits(got.data(), want.data(), got.size());
       }
     }
@@ -168,7 +167,7 @@ TEST_P(SimdTargets, UnpackBlocksOfEveryScale) {
 
 // Every 8 bits of scales of Q4_K, Q5_K and Q6_K, and of quants, in every place.
 TEST_P(SimdTargets, UnpackEveryByteInEveryPlace) {
-  const UnpackKernels& kernels = unpack_kernels_of(GetParam()->name);
+  const UnpackKernels& kernels = GetParam()->unpack;
   for (const Packing packing : kBlockPackings) {
     SCOPED_TRACE(name_of(packing));
     const PackedBlock block = block_of(packing);
@@ -181,7 +180,7 @@ TEST_P(SimdTargets, UnpackEveryByteInEveryPlace) {
     }
     row.set_usual_halves();
     const std::vector<float> got = unpack(kernels, row, 0, numbers);
-    const std::vector<float> want = unpack(plain_unpack_kernels(), row, 0, numbers);
+    const std::vector<float> want = unpack(plain_kernels().unpack, row, 0, numbers);
     expect_same_bits(got.data(), want.data(), got.size());
   }
 }
@@ -196,7 +195,7 @@ TEST_P(SimdTargets, ScaleEveryInt8) {
   const std::vector<float> scales = many_scales();
   std::vector<uint8_t> bytes(256);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
-  for (const UnpackKernels* kernels : {&unpack_kernels_of(GetParam()->name), &plain_unpack_kernels()}) {
+  for (const UnpackKernels* kernels : {&GetParam()->unpack, &plain_kernels().unpack}) {
     for (const float scale : scales) {
       std::vector<float> want, got(256);
       for (int i = 0; i < 256; ++i) want.push_back(scale * static_cast<float>(i < 128 ? i : i - 256));
@@ -211,7 +210,7 @@ TEST_P(SimdTargets, ScaleEveryInt8) {
 TEST_P(SimdTargets, ScaleEveryPairOfNf4) {
   std::vector<uint8_t> bytes(256);
   for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<uint8_t>(i);
-  for (const UnpackKernels* kernels : {&unpack_kernels_of(GetParam()->name), &plain_unpack_kernels()}) {
+  for (const UnpackKernels* kernels : {&GetParam()->unpack, &plain_kernels().unpack}) {
     for (const float scale : many_scales()) {
       std::vector<float> want, got(512);
       for (const uint8_t byte : bytes) {
@@ -227,7 +226,7 @@ TEST_P(SimdTargets, ScaleEveryPairOfNf4) {
 }
 
 TEST_P(SimdTargets, UnpackNothing) {
-  for (const UnpackKernels* kernels : {&unpack_kernels_of(GetParam()->name), &plain_unpack_kernels()}) {
+  for (const UnpackKernels* kernels : {&GetParam()->unpack, &plain_kernels().unpack}) {
     for (const Form form : all_forms()) {
       for (const int64_t first : {0, 5, 64, 256}) {
         kernels->of(form.packing, form.group)({nullptr, nullptr, form.group}, first, 0, nullptr);
@@ -241,7 +240,7 @@ TEST(Unpack, KnownBlocks) {
   Row q4_0({Packing::kQ4_0, 0}, 32, 1);
   q4_0.set_half(0, 0, 0x4000);  // 2
   for (size_t i = 0; i < 16; ++i) q4_0.bytes[2 + i] = static_cast<uint8_t>(i | (15 - i) << 4);
-  const std::vector<float> got = unpack(plain_unpack_kernels(), q4_0, 0, 32);
+  const std::vector<float> got = unpack(plain_kernels().unpack, q4_0, 0, 32);
   for (int i = 0; i < 16; ++i) {
     EXPECT_EQ(got[static_cast<size_t>(i)], static_cast<float>(2 * (i - 8)));
     EXPECT_EQ(got[static_cast<size_t>(i) + 16], static_cast<float>(2 * (7 - i)));
@@ -252,7 +251,7 @@ TEST(Unpack, KnownCodes) {
   const uint8_t bytes[] = {0x0F, 0x70, 0xF7};
   const float scales[] = {3.0f, -2.0f, 8.0f};
   std::vector<float> got(6);
-  plain_unpack_kernels().nf4({bytes, scales, 2}, 0, 6, got.data());
+  plain_kernels().unpack.nf4({bytes, scales, 2}, 0, 6, got.data());
   EXPECT_EQ(got, (std::vector<float>{-3, 3, 0, 2, 8, 0}));
 }
 

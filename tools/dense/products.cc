@@ -99,11 +99,11 @@ void Products::operator()(const gemm::Product<T>& p) {
   if (library != "onednn" && library != "openblas") return multiply_parts(p);
   const Team team(threads_);
   if constexpr (std::is_same_v<T, float>) {
-    const auto multiply = [&](const gemm::Product<float>& part) {
+    const auto multiply = [&](const gemm::Product<float>& block) {
 #ifdef LOGITLESS_ONEDNN
-      if (library == "onednn") return gemm::multiply_by_onednn(part);
+      if (library == "onednn") return gemm::multiply_by_onednn(block);
 #endif
-      gemm::multiply_by_openblas(part);
+      gemm::multiply_by_openblas(block);
     };
     if (state.gemm->reads(a, b)) return multiply(p);
     void* const panels = scratch(static_cast<size_t>(gemm::widened_elements(p.m, p.n, a, b)) * sizeof(float));
