@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/check_fields.h"
-#include "loss/batch.h"
+#include "loss/math.h"
 
 namespace logitless::loss {
 StatsRequest stats_request(const CrossEntropy& options) {
@@ -15,14 +15,12 @@ problem::Cross cross(const CrossEntropy& options) { return {options.class_weight
 
 void check_options(const CrossEntropy& options) {
   core::check_fields(options);
-  if (options.num_items_in_batch && options.reduction != Reduction::kMean) {
-    core::fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
-  }
+  check_mean(mean_options(options));
 }
 
 CrossEntropyLoss::CrossEntropyLoss(const CrossEntropy& options, const problem::TokenProblem& problem,
                                    ranks::Totals totals)
-    : options_(options), problem_(problem), totals_(totals) {
+    : ReducedLoss(problem, options.reduction, totals), options_(options) {
   nll_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.z_loss > 0) z_ = nll_;
   if (options.reduction == Reduction::kMean) {
@@ -71,7 +69,7 @@ double CrossEntropyLoss::z_loss(int64_t row, const TokenStats& stats) const {
 void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double factor = this->factor(row, stats), upstream = factor * upstream_.of(i);
+    const double factor = this->factor(row, stats), upstream = factor * this->upstream(i);
     nll_[i] = weighted(factor, nll(row, stats));
     grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream;
     if (options_.label_smoothing > 0) grads.cross[i] = -cross_factor() * nll_scale_ * upstream;

@@ -45,6 +45,7 @@ class PairLoss final : public TokenLoss {
     double weight = 1;  // of WPO
   };
 
+  int64_t other_side(int64_t s) const { return s < batch_ ? s + batch_ : s - batch_; }
   bool averages_in_report() const;
   double likelihood_weight() const;
   Pair pair(int64_t index) const;

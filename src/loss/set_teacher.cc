@@ -2,13 +2,12 @@
 // Checks a teacher's sets and the options for them.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "core/check_fields.h"
 #include "core/views.h"
-#include "loss/batch.h"
 #include "loss/divergence_options.h"
+#include "loss/math.h"
 #include "loss/set_distillation.h"
 #include "problem/id_sets.h"
 
@@ -17,8 +16,6 @@ namespace {
 
 using core::fail;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
 // Log-probabilities in bfloat16 have a relative error of 2^-9, so a row may sum to slightly more than 1.
 constexpr double kMostMass = 1 + 0x1p-6;
 

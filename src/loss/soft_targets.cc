@@ -10,7 +10,7 @@
 #include "core/check_fields.h"
 #include "core/parallel.h"
 #include "core/views.h"
-#include "loss/batch.h"
+#include "loss/math.h"
 #include "problem/id_sets.h"
 
 namespace logitless::loss {
@@ -25,10 +25,7 @@ double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
        " must be finite and at least 0: it is a probability, and no logarithm");
 }
 
-bool is_sparse(const SoftTargets& targets) {
-  return targets.weights.given() || targets.sets.ids.given() || !targets.sets.offsets.empty() ||
-         !targets.sets.counts.empty();
-}
+bool is_sparse(const SoftTargets& targets) { return targets.weights.given() || problem::is_given(targets.sets); }
 
 // Reads a row's weights; the weights of one id add up.
 void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t row, bool wants_entropy,
@@ -68,9 +65,9 @@ SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, b
   return out;
 }
 
-// Checks one row and returns its sum, in eight partial sums of fixed order.
+// Returns the sum of a row, in eight partial sums of fixed order, or NaN if a weight is invalid.
 template <class T>
-double check_row(const T* weights, int64_t vocab, int64_t row) {
+double sum_row(const T* weights, int64_t vocab) {
   constexpr int64_t kChains = 8;
   std::array<double, kChains> sums = {};
   bool good = true;
@@ -86,38 +83,30 @@ double check_row(const T* weights, int64_t vocab, int64_t row) {
     good &= weights[v] >= 0 && weights[v] <= std::numeric_limits<T>::max();
     sums[0] += weights[v];
   }
-  for (v = 0; !good && v < vocab; ++v) {
-    if (!kNotNegative.holds(weights[v])) refuse_weight("targets.rows", row, "vocabulary entry", v, weights[v]);
-  }
   double sum = 0;
   for (const double part : sums) sum += part;
-  return sum;
+  return good ? sum : kNan;
 }
 
 template <class T>
 void read_rows(const ConstMatrix& given, std::span<const int64_t> rows, bool wants_entropy, int threads,
                SoftRows& out) {
-  // The error names the first invalid row, whichever thread finds one first.
-  core::Array<uint8_t> bad(rows.size(), 0);
+  const auto weights_of = [&](int64_t row) { return static_cast<const T*>(given.data) + row * given.stride; };
   core::parallel_for(threads, static_cast<int64_t>(rows.size()), [&](int64_t a) {
     const int64_t row = rows[static_cast<size_t>(a)];
-    const T* weights = static_cast<const T*>(given.data) + row * given.stride;
-    const auto r = static_cast<size_t>(row);
-    try {
-      out.masses[r] = check_row(weights, given.cols, row);
-    } catch (const InvalidInput&) {
-      bad[static_cast<size_t>(a)] = 1;
-      return;
-    }
+    const T* weights = weights_of(row);
+    out.masses[static_cast<size_t>(row)] = sum_row(weights, given.cols);
     if (!wants_entropy) return;
     double sum = 0;
     for (int64_t v = 0; v < given.cols; ++v) sum += times_log(weights[v]);
-    out.negentropy[r] = sum;
+    out.negentropy[static_cast<size_t>(row)] = sum;
   });
-  const auto first = std::find(bad.begin(), bad.end(), 1);
-  if (first == bad.end()) return;
-  const int64_t row = rows[static_cast<size_t>(first - bad.begin())];
-  check_row(static_cast<const T*>(given.data) + row * given.stride, given.cols, row);
+  for (const int64_t row : rows) {
+    for (int64_t v = 0; std::isnan(out.masses[static_cast<size_t>(row)]) && v < given.cols; ++v) {
+      const T weight = weights_of(row)[v];
+      if (!kNotNegative.holds(weight)) refuse_weight("targets.rows", row, "vocabulary entry", v, weight);
+    }
+  }
 }
 
 SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
@@ -157,9 +146,7 @@ SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bo
 void check_options(const SoftCrossEntropy& options) {
   core::check_fields(options);
   problem::check_no_targets(options.token, "soft targets stand where they are predicted");
-  if (options.num_items_in_batch && options.reduction != Reduction::kMean) {
-    fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
-  }
+  check_mean(mean_options(options));
 }
 
 core::Array<core::ByteRange> ranges_of(const SoftTargets& targets) {
@@ -183,13 +170,12 @@ SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& sh
 
 SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows,
                                            const problem::TokenProblem& problem, ranks::Totals totals)
-    : options_(options), rows_(std::move(rows)), problem_(problem), totals_(totals) {
+    : ReducedLoss(problem, options.reduction, totals), options_(options), rows_(std::move(rows)) {
   losses_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.reduction == Reduction::kMean) {
     double tokens = static_cast<double>(problem.active().size());
     totals_.sum({&tokens});
-    const double normaliser = options.num_items_in_batch.value_or(tokens);
-    scale_ = normaliser > 0 ? 1 / normaliser : 0;
+    scale_ = reciprocal_or_zero(options.num_items_in_batch.value_or(tokens));
   }
   scale_ *= options.loss_scale;
 }
@@ -218,7 +204,7 @@ void SoftCrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenSt
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     losses_[i] = cross_entropy(row, stats);
-    const double scale = scale_ * upstream_.of(i);
+    const double scale = scale_ * upstream(i);
     if (rows_.dense) {
       grads.cross[i] = -scale / problem_.logp_temperature(row);
       continue;
@@ -246,7 +232,7 @@ SoftCrossEntropyResult SoftCrossEntropyLoss::result(const TokenStats&, const Pla
     out.per_token_loss[i] = weighted(options_.loss_scale, loss);
   }
   totals_.sum({&tokens, &cross, &entropy, &kl, &out.loss});
-  const double share = tokens > 0 ? 1 / tokens : 0;
+  const double share = reciprocal_or_zero(tokens);
   out.metrics.tokens = static_cast<int64_t>(tokens);
   out.metrics.mean_cross_entropy = cross * share;
   if (subtracts) out.metrics.mean_target_entropy = entropy * share;
