@@ -2,7 +2,6 @@
 #include "loss/policy.h"
 
 #include <algorithm>
-#include <cmath>
 #include <string>
 
 #include "core/checks.h"
@@ -14,50 +13,10 @@ namespace {
 // Returns the option that makes a token's loss depend on all tokens of the batch, or "".
 std::string coupling_option(const PolicyLoss& options) {
   if (options.top_entropy_quantile < 1) return "top_entropy_quantile = " + text_of(options.top_entropy_quantile);
-  if (row_of(options.loss_type).covariance != CovarianceRule::kNone) {
+  if (row_of(options.loss_type).chooses_by_covariance) {
     return std::string("loss_type = ") + name_of(options.loss_type);
   }
   return options.m2_threshold ? "m2_threshold = " + text_of(options.m2_threshold) : "";
-}
-
-// Adds beta K to a token's loss, and returns K (docs/losses.md, 1.4).
-double add_kl(const PolicyToken& token, const PolicyLoss& options, PolicyTokenLoss& out) {
-  const double d = token.ref_logp - token.logp, c = options.log_ratio_clamp.value_or(kMostLogRatio);
-  const double bounded = std::clamp(d, -c, c);
-  const double k3 = std::expm1(bounded) - bounded;
-  WithSlope kl;  // by logp
-  switch (options.kl_estimator) {
-    case KlEstimator::kK1:
-      kl = {-d, 1};
-      break;
-    case KlEstimator::kK2:
-      kl = {d * d / 2, -d};
-      break;
-    case KlEstimator::kK3:
-      kl = {k3, d < -c || d > c ? 0 : -std::expm1(d)};
-      break;
-    case KlEstimator::kAbs:
-      kl = {std::abs(d), d > 0 ? -1 : d < 0 ? 1 : d};
-      break;
-    case KlEstimator::kK1Plus:
-      kl = {-d, -d};
-      break;
-    case KlEstimator::kK3Plus:
-      kl = {k3, -d};
-      break;
-  }
-  const double correction = options.use_bias_correction_kl ? token.ratio : 1;
-  out.loss += options.beta * kl.value * correction;
-  out.by_logp += options.beta * kl.slope * correction;
-  if (options.use_bias_correction_kl) out.by_ratio += options.beta * kl.value;
-  return kl.value * correction;
-}
-
-void add_sampler_penalty(const PolicyToken& token, const PolicyLoss& options, PolicyTokenLoss& out) {
-  if (options.sampler_penalty == 0 || std::isnan(token.sampling_logp)) return;
-  const double drift = token.logp - token.sampling_logp;
-  out.loss += options.sampler_penalty * drift * drift;
-  out.by_logp += 2 * options.sampler_penalty * drift;
 }
 
 // Returns the factors of tokens (1.6), from the numbers of tokens and of sequences of the whole batch.
@@ -103,7 +62,7 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
   ratio_.assign(size, 0);
   clips_.assign(size, Clip::kNone);
   if (options.beta != 0) kl_.assign(size, 0);
-  if (row_of(options.loss_type).covariance != CovarianceRule::kNone) chosen_.assign(size, false);
+  if (row_of(options.loss_type).chooses_by_covariance) chosen_.assign(size, false);
 
   const bool drops_by_policy = options.m2_threshold && batch_.old.empty();
   couples_batch_ = options.top_entropy_quantile < 1 || !chosen_.empty() || drops_by_policy;

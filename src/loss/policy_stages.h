@@ -2,11 +2,12 @@
 // The stages of a policy loss, in the order in which CompletionLoss (policy.h) takes a token through them. The
 // numbers are sections of docs/losses.md.
 //
-//     1.10        PolicyBatch          A, with the teacher's part               policy_batch.cc
-//     1.1         PolicyRatios         ρ, of the token or of its sequence       policy_ratios.cc
-//     1.2         policy_token_loss    ℓ                                        policy_variants.cc
-//     1.3, 1.5    PolicyWeights        keep · top · near · m2 · r               policy_weights.cc
-//     1.4, 1.6    the KL, the sampler penalty, the aggregation                  policy.cc
+//     1.10        PolicyBatch                    A, with the teacher's part            policy_batch.cc
+//     1.1         PolicyRatios                   ρ, of the token or of its sequence    policy_stages.cc
+//     1.2         policy_token_loss              ℓ                                     policy_variants.cc
+//     1.3, 1.5    PolicyWeights                  ℓ · keep · top · near · m2 · r        policy_stages.cc
+//     1.4         add_kl, add_sampler_penalty    ℓ + beta K + sampler_penalty (…)²     policy_stages.cc
+//     1.6         aggregation                    the factor of ℓ in the loss           policy.cc
 //
 // A stage that depends on other tokens gets these in add(), or in a list, before it sees the first token.
 #pragma once
@@ -135,9 +136,6 @@ enum class SequenceSum {
   kWeight,       ///< the terms of vespo's W; ρ is per token
 };
 
-/// The use of the covariance of a token's advantage and log-probability (1.12).
-enum class CovarianceRule { kNone, kDrop, kPenalise };
-
 struct PolicyVariantRow {
   PolicyLossType loss_type;
   PolicyTokenLoss (*token_loss)(const PolicyToken& token, const PolicyLoss& options);
@@ -146,9 +144,9 @@ struct PolicyVariantRow {
   bool has_loss_without_advantage = false;  ///< if false, the loss is 0 where A = 0
   bool reads_scores = false;
   TrustRegion trust_region = TrustRegion::kNone;  ///< if the option is kDefault
-  CovarianceRule covariance = CovarianceRule::kNone;
-  double default_epsilon_low = 0.2;   ///< if epsilon_low is unset
-  double default_epsilon_high = 0.3;  ///< if epsilon_high is unset
+  bool chooses_by_covariance = false;             ///< 1.12
+  double default_epsilon_low = 0.2;               ///< if epsilon_low is unset
+  double default_epsilon_high = 0.3;              ///< if epsilon_high is unset
 
   /// Returns whether the loss is −min(ρ A, clamp(ρ) A).
   bool is_clipped_surrogate() const;
@@ -213,5 +211,9 @@ class PolicyWeights {
   double least_entropy_ = kNothing;
   double top_tokens_ = 0;
 };
+
+/// Adds beta K to a token's loss, and returns K.
+double add_kl(const PolicyToken& token, const PolicyLoss& options, PolicyTokenLoss& out);
+void add_sampler_penalty(const PolicyToken& token, const PolicyLoss& options, PolicyTokenLoss& out);
 
 }  // namespace logitless::loss

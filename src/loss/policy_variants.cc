@@ -141,12 +141,12 @@ constexpr PolicyVariantRow kRows[] = {
     {.loss_type = kClipCov,
      .token_loss = dropped_where_chosen,
      .aggregation = kTokenMean,
-     .covariance = CovarianceRule::kDrop},
+     .chooses_by_covariance = true},
     {.loss_type = kKlCov,
      .token_loss = penalised_where_chosen,
      .aggregation = kTokenMean,
      .has_loss_without_advantage = true,
-     .covariance = CovarianceRule::kPenalise},
+     .chooses_by_covariance = true},
 };
 
 static_assert(has_row_per_loss(kRows));
@@ -200,7 +200,7 @@ void choose_by_covariance(std::span<const PolicyToken> tokens, const PolicyLoss&
   };
   const double mean_advantage = mean_of(&PolicyToken::advantage), mean_logp = mean_of(&PolicyToken::logp);
   if (!std::isfinite(mean_logp) || !std::isfinite(mean_advantage)) return;  // No covariance is a number.
-  const bool drops = row_of(options.loss_type).covariance == CovarianceRule::kDrop;
+  const bool drops = options.loss_type == PolicyLossType::kClipCov;
   struct Candidate {
     double covariance;
     uint64_t order;

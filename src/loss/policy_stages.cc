@@ -1,11 +1,64 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The factors of tokens' losses (docs/losses.md, 1.3 and 1.5).
+#include "loss/policy_stages.h"
+
 #include <algorithm>
 #include <cmath>
 
-#include "loss/policy_stages.h"
-
 namespace logitless::loss {
+namespace {
+
+SequenceSum sum_of(const PolicyLoss& options) {
+  if (options.importance_sampling_level == ImportanceLevel::kSequence) return SequenceSum::kMean;
+  return row_of(options.loss_type).sequence_sum;
+}
+
+}  // namespace
+
+PolicyRatios::PolicyRatios(const PolicyLoss& options, const SequenceTokens& tokens)
+    : options_(options), clamp_(options.log_ratio_clamp.value_or(kMostLogRatio)) {
+  if (sum_of(options) != SequenceSum::kNone) sums_.resize(tokens.counts.size());
+}
+
+bool PolicyRatios::are_shared() const { return !sums_.empty() && sum_of(options_) != SequenceSum::kWeight; }
+
+// Returns a token's summand, and its slope by δ.
+WithSlope PolicyRatios::term(const PolicyToken& token) const {
+  switch (sum_of(options_)) {
+    case SequenceSum::kClippedMean:
+      return clipped_log_ratio(token, options_);
+    case SequenceSum::kWeight:
+      return {std::clamp(token.log_ratio, -clamp_, clamp_), 0};
+    default:
+      return {token.log_ratio, 1};
+  }
+}
+
+void PolicyRatios::add(const PolicyToken& token) {
+  if (sums_.empty()) return;
+  double& terms = sums_[token.sequence].terms;
+  terms += term(token).value;
+  if (sum_of(options_) == SequenceSum::kWeight && options_.sampler_correction != SamplerCorrection::kNone) {
+    terms += bounded_log_weight(std::log(sampler_correction(options_, token.sampler_log_ratio)));
+  }
+}
+
+void PolicyRatios::set_ratio(PolicyToken& token) const {
+  if (!sums_.empty()) token.sequence_sum = sums_[token.sequence].terms;
+  double w = token.log_ratio;
+  if (are_shared()) {
+    w = token.sequence_sum;
+    if (sum_of(options_) != SequenceSum::kSum) w /= token.sequence_tokens;
+  }
+  const WithSlope ratio = bounded_exp(w, clamp_);
+  token.ratio = ratio.value;
+  token.ratio_slope = ratio.slope;
+}
+
+double PolicyRatios::shared_gradient(const PolicyToken& token) const {
+  if (term(token).slope == 0) return -0.0;  // which added to 0 keeps its sign
+  const double by_w = sums_[token.sequence].by_w;
+  return sum_of(options_) == SequenceSum::kSum ? by_w : by_w / token.sequence_tokens;
+}
 
 bool is_sequence_level(SamplerCorrection correction) {
   return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask ||
@@ -142,6 +195,45 @@ double PolicyWeights::of(const PolicyToken& t) const {
   }
   const double mean_log_ratio = sums_[t.sequence].sampler / t.sequence_tokens;
   return sampler_correction(options_, mean_log_ratio) == 0 ? 0 : bounded_exp(t.sampler_log_ratio, kMostLogRatio).value;
+}
+
+double add_kl(const PolicyToken& token, const PolicyLoss& options, PolicyTokenLoss& out) {
+  const double d = token.ref_logp - token.logp, c = options.log_ratio_clamp.value_or(kMostLogRatio);
+  const double bounded = std::clamp(d, -c, c);
+  const double k3 = std::expm1(bounded) - bounded;
+  WithSlope kl;  // by logp
+  switch (options.kl_estimator) {
+    case KlEstimator::kK1:
+      kl = {-d, 1};
+      break;
+    case KlEstimator::kK2:
+      kl = {d * d / 2, -d};
+      break;
+    case KlEstimator::kK3:
+      kl = {k3, d < -c || d > c ? 0 : -std::expm1(d)};
+      break;
+    case KlEstimator::kAbs:
+      kl = {std::abs(d), d > 0 ? -1 : d < 0 ? 1 : d};
+      break;
+    case KlEstimator::kK1Plus:
+      kl = {-d, -d};
+      break;
+    case KlEstimator::kK3Plus:
+      kl = {k3, -d};
+      break;
+  }
+  const double correction = options.use_bias_correction_kl ? token.ratio : 1;
+  out.loss += options.beta * kl.value * correction;
+  out.by_logp += options.beta * kl.slope * correction;
+  if (options.use_bias_correction_kl) out.by_ratio += options.beta * kl.value;
+  return kl.value * correction;
+}
+
+void add_sampler_penalty(const PolicyToken& token, const PolicyLoss& options, PolicyTokenLoss& out) {
+  if (options.sampler_penalty == 0 || std::isnan(token.sampling_logp)) return;
+  const double drift = token.logp - token.sampling_logp;
+  out.loss += options.sampler_penalty * drift * drift;
+  out.by_logp += 2 * options.sampler_penalty * drift;
 }
 
 }  // namespace logitless::loss
