@@ -35,9 +35,6 @@ class CrossEntropyLoss final : public ReducedLoss {
  private:
   double class_weight(int64_t row) const;
   double cross_factor() const;
-  double factor(int64_t row, const TokenStats& stats) const;
-  double nll(int64_t row, const TokenStats& stats) const;
-  double z_loss(int64_t row, const TokenStats& stats) const;
 
   const CrossEntropy& options_;
   double nll_scale_ = 1;     // factor of a token's nll

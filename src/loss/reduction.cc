@@ -11,13 +11,12 @@ TokenLoss::~TokenLoss() = default;
 namespace loss {
 
 using core::fail;
+using core::fail_if;
 
 void check_mean(const MeanOptions& options) {
   if (options.reduction == Reduction::kMean) return;
   if (options.num_items_in_batch) fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
-  if (options.mean_over != MeanOver::kTokens) {
-    fail("mean_over = ", name_of(options.mean_over), " needs reduction mean");
-  }
+  fail_if(options.mean_over != MeanOver::kTokens, "mean_over = ", name_of(options.mean_over), " needs reduction mean");
 }
 
 TokenMean token_mean(const MeanOptions& options, const SequenceTokens& tokens, const ranks::Totals& totals) {
@@ -37,10 +36,8 @@ void ReducedLoss::set_upstream(double value) {
 void ReducedLoss::set_upstream(std::span<const double> values) {
   const bool per_token = reduction_ == Reduction::kNone;
   const int64_t wanted = per_token ? problem_.tokens : 1;
-  if (static_cast<int64_t>(values.size()) != wanted) {
-    fail("upstream has ", values.size(), " entries but must have ", wanted,
-         per_token ? ": one per token under reduction none" : ": the loss is one value");
-  }
+  fail_if(static_cast<int64_t>(values.size()) != wanted, "upstream has ", values.size(), " entries but must have ",
+          wanted, per_token ? ": one per token under reduction none" : ": the loss is one value");
   core::check_aligned("upstream", values);
   if (!per_token) return set_upstream(values[0]);
   problem::check_finite_entries("upstream", values, problem_);

@@ -8,7 +8,7 @@
 
 namespace logitless::loss {
 
-using core::fail;
+using core::fail_if;
 using core::HasEntries;
 
 double SequenceTokens::total() const {
@@ -53,26 +53,25 @@ bool is_per_token(std::string_view name, EntriesPer per, int64_t size, const Seq
   }
   if (tokens.tokens() != tokens.sequences()) return size == tokens.tokens();
   for (size_t row = 0; row < tokens.sequence.size(); ++row) {
-    if (tokens.sequence[row] != static_cast<int64_t>(row)) {
-      fail(name, " has ", size, " entries, and there are as many sequences as tokens: set ", name,
-           "_per to say which of the two it has one for");
-    }
+    fail_if(tokens.sequence[row] != static_cast<int64_t>(row), name, " has ", size,
+            " entries, and there are as many sequences as tokens: set ", name,
+            "_per to say which of the two it has one for");
   }
   return false;
 }
 
 double finite_entry(std::string_view name, const ConstVector& values, int64_t i, bool nan_allowed) {
   const double value = core::read(values, i);
-  if (std::isfinite(value) || (nan_allowed && std::isnan(value))) return value;
-  fail(name, "[", i, "] = ", value, " must be finite");
+  const bool allowed = std::isfinite(value) || (nan_allowed && std::isnan(value));
+  fail_if(!allowed, name, "[", i, "] = ", value, " must be finite");
+  return value;
 }
 
 core::Array<double> token_values(std::string_view name, const ConstTensor& given, const SequenceTokens& tokens,
                                  std::string_view rows_name, bool nan_allowed) {
   const ConstVector values = core::vector_of(name, given);
-  if (values.size != 0 && values.size != tokens.tokens()) {
-    fail(name, " ", HasEntries(values.size), " but ", rows_name, " has ", tokens.tokens(), " rows");
-  }
+  fail_if(values.size != 0 && values.size != tokens.tokens(), name, " ", HasEntries(values.size), " but ", rows_name,
+          " has ", tokens.tokens(), " rows");
   core::Array<double> out(static_cast<size_t>(values.size), 0);
   for (size_t row = 0; row < out.size(); ++row) {
     if (tokens.takes_part(row)) out[row] = finite_entry(name, values, static_cast<int64_t>(row), nan_allowed);
@@ -83,9 +82,8 @@ core::Array<double> token_values(std::string_view name, const ConstTensor& given
 core::Array<double> sequence_values(std::string_view name, const ConstTensor& given, const SequenceTokens& tokens,
                                     std::string_view reader) {
   const ConstVector values = core::vector_of(name, given);
-  if (values.size != tokens.sequences()) {
-    fail(name, " ", HasEntries(values.size), " but ", reader, " needs one per sequence (", tokens.sequences(), ")");
-  }
+  fail_if(values.size != tokens.sequences(), name, " ", HasEntries(values.size), " but ", reader,
+          " needs one per sequence (", tokens.sequences(), ")");
   core::Array<double> out(tokens.counts.size(), 0);
   for (size_t s = 0; s < out.size(); ++s) {
     if (tokens.counts[s] != 0) out[s] = finite_entry(name, values, static_cast<int64_t>(s));

@@ -16,13 +16,13 @@
 namespace logitless::loss {
 namespace {
 
-using core::fail;
+using core::fail_if;
 
 double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
 
-[[noreturn]] void refuse_weight(std::string_view name, int64_t row, std::string_view of, int64_t at, double value) {
-  fail(name, " of row ", row, ", ", of, " ", at, ", = ", value,
-       " must be finite and at least 0: it is a probability, and no logarithm");
+void check_weight(std::string_view name, int64_t row, std::string_view of, int64_t at, double value) {
+  fail_if(!kNotNegative.holds(value), name, " of row ", row, ", ", of, " ", at, ", = ", value,
+          " must be finite and at least 0: it is a probability, and no logarithm");
 }
 
 bool is_sparse(const SoftTargets& targets) { return targets.weights.given() || problem::is_given(targets.sets); }
@@ -38,9 +38,7 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
   for (int64_t pick = first; pick < end; ++pick) {
     const auto k = static_cast<size_t>(pick);
     const double weight = core::read(given, picks.entries[k]);
-    if (!kNotNegative.holds(weight)) {
-      refuse_weight("targets.weights", row, "entry", picks.entries[k] - row_entry, weight);
-    }
+    check_weight("targets.weights", row, "entry", picks.entries[k] - row_entry, weight);
     out.weights[k] = weight;
     out.masses[r] += weight;
     of_id += weight;
@@ -53,9 +51,8 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
 SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy) {
   problem::SetPicks picks = problem::set_picks(targets.sets, shape, targets.mask);
   const ConstVector weights = core::vector_of("targets.weights", targets.weights, numbers("as sets.ids"));
-  if (weights.size != targets.sets.entries()) {
-    fail("targets.weights ", core::HasEntries(weights.size), " but targets.sets.ids has ", targets.sets.entries());
-  }
+  fail_if(weights.size != targets.sets.entries(), "targets.weights ", core::HasEntries(weights.size),
+          " but targets.sets.ids has ", targets.sets.entries());
   SoftRows out;
   out.weights.assign(picks.entries.size(), 0);
   out.masses.assign(static_cast<size_t>(shape.tokens), 0);
@@ -103,8 +100,7 @@ void read_rows(const ConstMatrix& given, std::span<const int64_t> rows, bool wan
   });
   for (const int64_t row : rows) {
     for (int64_t v = 0; std::isnan(out.masses[static_cast<size_t>(row)]) && v < given.cols; ++v) {
-      const T weight = weights_of(row)[v];
-      if (!kNotNegative.holds(weight)) refuse_weight("targets.rows", row, "vocabulary entry", v, weight);
+      check_weight("targets.rows", row, "vocabulary entry", v, weights_of(row)[v]);
     }
   }
 }
@@ -113,15 +109,12 @@ SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bo
   const ConstMatrix given = core::with_used_stride(core::matrix_of("targets.rows", targets.rows, "[N, V]"));
   problem::check_mask(targets.mask, shape.tokens, shape.rows_name);
   core::check_matrix("targets.rows", given.data, given.rows, given.cols, given.stride);
-  if (given.rows != shape.tokens || given.cols != shape.vocab_size) {
-    fail("targets.rows is [", given.rows, ", ", given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size,
-         "]: a row for each of ", shape.rows_name, ", with the whole vocabulary");
-  }
+  fail_if(given.rows != shape.tokens || given.cols != shape.vocab_size, "targets.rows is [", given.rows, ", ",
+          given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size, "]: a row for each of ", shape.rows_name,
+          ", with the whole vocabulary");
   const DType sums = shape.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  if (given.dtype != sums) {
-    fail("targets.rows is ", name_of(given.dtype), " but must be ", name_of(sums), " for ", shape.rows_name, " of ",
-         name_of(shape.dtype));
-  }
+  fail_if(given.dtype != sums, "targets.rows is ", name_of(given.dtype), " but must be ", name_of(sums), " for ",
+          shape.rows_name, " of ", name_of(shape.dtype));
   SoftRows out;
   out.dense = true;
   for (int64_t row = 0; row < shape.tokens; ++row) {
@@ -158,14 +151,11 @@ core::Array<core::ByteRange> ranges_of(const SoftTargets& targets) {
 }
 
 SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
-  if (is_sparse(targets) && targets.rows.given()) {
-    fail("targets.rows is set, and so are targets.sets or targets.weights: targets are dense or sparse");
-  }
-  if (!is_sparse(targets) && !targets.rows.given() && shape.tokens > 0) {
-    fail("targets is empty: it needs rows, or sets and weights");
-  }
-  return targets.rows.given() ? check_dense(targets, shape, wants_entropy, threads)
-                              : check_sparse(targets, shape, wants_entropy);
+  const bool dense = targets.rows.given(), sparse = is_sparse(targets);
+  fail_if(sparse && dense, "targets.rows is set, and so are targets.sets or targets.weights: targets are dense or ",
+          "sparse");
+  fail_if(!sparse && !dense && shape.tokens > 0, "targets is empty: it needs rows, or sets and weights");
+  return dense ? check_dense(targets, shape, wants_entropy, threads) : check_sparse(targets, shape, wants_entropy);
 }
 
 SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows,
