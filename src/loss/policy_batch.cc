@@ -125,10 +125,9 @@ void check_aggregation(const PolicyLoss& o) {
           ") divides by it");
 }
 
-}  // namespace
-
-// The order is that of the stages.
-void check_policy_options(const PolicyLoss& options) {
+// Throws InvalidInput for an option that is out of range, or that has no meaning with the other options or the
+// tensors. The order is that of the stages.
+void check_options(const PolicyLoss& options) {
   core::check_fields(options);
   check_tokens(options);
   check_teacher(options);
@@ -138,9 +137,11 @@ void check_policy_options(const PolicyLoss& options) {
   check_aggregation(options);
 }
 
+}  // namespace
+
 PolicyBatch::PolicyBatch(const PolicyLoss& options, std::span<const int64_t> offsets, int64_t vocab_size,
                          std::string_view rows_name) {
-  check_policy_options(options);
+  check_options(options);
   const int64_t n = offsets.back();
   const Targets given_ids = core::targets_of("chosen_ids", options.chosen_ids);
   core::check_targets("chosen_ids", given_ids, n, rows_name);

@@ -12,6 +12,21 @@ SequenceSum sum_of(const PolicyLoss& options) {
   return row_of(options.loss_type).sequence_sum;
 }
 
+// Returns r for the log ratio of a token or of a sequence.
+double sampler_correction(const PolicyLoss& options, double log_ratio) {
+  const double r = bounded_exp(log_ratio, kMostLogRatio).value;
+  const double low = options.sampler_clip_min.value_or(0);
+  const double high = options.sampler_clip_max.value_or(kInfinity);
+  switch (options.sampler_correction) {
+    case SamplerCorrection::kTokenMask:
+    case SamplerCorrection::kSequenceMask:
+    case SamplerCorrection::kGeometricMask:
+      return r < low || r > high ? 0 : r;
+    default:
+      return std::clamp(r, low, high);
+  }
+}
+
 }  // namespace
 
 PolicyRatios::PolicyRatios(const PolicyLoss& options, const SequenceTokens& tokens)
@@ -63,20 +78,6 @@ double PolicyRatios::shared_gradient(const PolicyToken& token) const {
 bool is_sequence_level(SamplerCorrection correction) {
   return correction == SamplerCorrection::kSequenceTruncate || correction == SamplerCorrection::kSequenceMask ||
          correction == SamplerCorrection::kGeometricMask;
-}
-
-double sampler_correction(const PolicyLoss& options, double log_ratio) {
-  const double r = bounded_exp(log_ratio, kMostLogRatio).value;
-  const double low = options.sampler_clip_min.value_or(0);
-  const double high = options.sampler_clip_max.value_or(kInfinity);
-  switch (options.sampler_correction) {
-    case SamplerCorrection::kTokenMask:
-    case SamplerCorrection::kSequenceMask:
-    case SamplerCorrection::kGeometricMask:
-      return r < low || r > high ? 0 : r;
-    default:
-      return std::clamp(r, low, high);
-  }
 }
 
 TrustRegion trust_region_of(const PolicyLoss& options) {

@@ -27,10 +27,6 @@
 
 namespace logitless::loss {
 
-/// Throws InvalidInput for an option that is out of range, or that has no meaning with the other options or
-/// the tensors.
-void check_policy_options(const PolicyLoss& options);
-
 /// A token that takes part, with the letters of docs/losses.md, section 1.
 struct PolicyToken {
   size_t row = 0;
@@ -169,8 +165,6 @@ PolicyTokenLoss policy_token_loss(const PolicyToken& token, const PolicyLoss& op
 /// Sets chosen[row] of the tokens that clip_cov drops or kl_cov penalises, from all tokens of the batch.
 void choose_by_covariance(std::span<const PolicyToken> tokens, const PolicyLoss& options, core::Array<bool>& chosen);
 
-/// Returns r for the log ratio of a token or of a sequence.
-double sampler_correction(const PolicyLoss& options, double log_ratio);
 /// Returns whether a correction uses the ratio of a whole sequence.
 bool is_sequence_level(SamplerCorrection correction);
 TrustRegion trust_region_of(const PolicyLoss& options);

@@ -59,6 +59,7 @@ void check_preference_options(const PreferenceLoss& o) {
 
 PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::Totals totals)
     : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2), totals_(totals) {
+  // A pair with an empty side takes no part.
   for (size_t i = 0; i < tokens_.targets.size(); ++i) {
     if (tokens_.count(other_side(tokens_.sequence[i])) == 0) tokens_.targets[i] = kNoTarget;
   }
@@ -90,8 +91,8 @@ void PairLoss::weigh_tails() {
   core::Array<int64_t> seen(tokens_.counts.size(), 0);
   for (size_t i = 0; i < tokens_.targets.size(); ++i) {
     if (!tokens_.takes_part(i)) continue;
-    const auto s = static_cast<size_t>(tokens_.sequence[i]);
-    if (++seen[s] > tokens_.counts[static_cast<size_t>(other_side(tokens_.sequence[i]))]) {
+    const int64_t s = tokens_.sequence[i], other = other_side(s);
+    if (++seen[static_cast<size_t>(s)] > tokens_.counts[static_cast<size_t>(other)]) {
       token_weights_[i] = *options_.ld_alpha;
     }
   }
@@ -116,34 +117,27 @@ double PairLoss::likelihood_weight() const {
 }
 
 PairLoss::Pair PairLoss::pair(int64_t index) const {
+  const auto side = [&](size_t s) {
+    return Side{sums_[s], reference_.empty() ? sums_[s] : sums_[s] - reference_[s], tokens_.count(s)};
+  };
   const auto c = static_cast<size_t>(index), r = static_cast<size_t>(batch_ + index);
-  Pair out;
-  out.chosen = sums_[c];
-  out.rejected = sums_[r];
-  out.chosen_ratio = reference_.empty() ? sums_[c] : sums_[c] - reference_[c];
-  out.rejected_ratio = reference_.empty() ? sums_[r] : sums_[r] - reference_[r];
-  out.chosen_count = tokens_.count(index);
-  out.rejected_count = tokens_.count(batch_ + index);
+  Pair out = {side(c), side(r)};
   if (!certainties_.empty()) {
-    out.weight =
-        bounded_exp(certainties_[c] / out.chosen_count + certainties_[r] / out.rejected_count, kMostExponent).value;
+    const double certainty = certainties_[c] / out.chosen.count + certainties_[r] / out.rejected.count;
+    out.weight = bounded_exp(certainty, kMostExponent).value;
   }
   return out;
 }
 
 PairValue PairLoss::value(const PairLossRow& row, const Pair& pair) const {
   const bool averages = options_.average_log_prob || row.averages;
-  const double chosen_scale = averages ? 1 / pair.chosen_count : 1;
-  const double rejected_scale = averages ? 1 / pair.rejected_count : 1;
-  const WithSlope a = divergence_score_of(pair.chosen_ratio, options_);
-  const WithSlope b = divergence_score_of(pair.rejected_ratio, options_);
-  const PairLogps logps = {.c = pair.chosen * chosen_scale,
-                           .r = pair.rejected * rejected_scale,
-                           .a = a.value * chosen_scale,
-                           .b = b.value * rejected_scale};
+  const double c = pair.chosen.scale(averages), r = pair.rejected.scale(averages);
+  const WithSlope a = divergence_score_of(pair.chosen.ratio, options_);
+  const WithSlope b = divergence_score_of(pair.rejected.ratio, options_);
+  const PairLogps logps = {.c = pair.chosen.logp * c, .r = pair.rejected.logp * r, .a = a.value * c, .b = b.value * r};
   const PairValue out = row.value(logps, options_);
-  return {pair.weight * out.loss, pair.weight * out.by_chosen * chosen_scale * a.slope,
-          pair.weight * out.by_rejected * rejected_scale * b.slope};
+  return {pair.weight * out.loss, pair.weight * out.by_chosen * c * a.slope,
+          pair.weight * out.by_rejected * r * b.slope};
 }
 
 void PairLoss::add(int64_t index, double scale, const PairValue& value) {
@@ -159,14 +153,14 @@ void PairLoss::add_sorted(PairKind kind, double scale, std::span<const int64_t> 
   core::Array<Pair> all(count);
   for (size_t k = 0; k < count; ++k) {
     Pair p = pair(pairs[k]);
-    if (!options_.average_log_prob) p.chosen_count = p.rejected_count = 1;
+    if (!options_.average_log_prob) p.chosen.count = p.rejected.count = 1;
     if (kind == PairKind::kSortedRatios) {
-      left[k] = p.chosen_ratio / p.chosen_count;
-      right[k] = p.rejected_ratio / p.rejected_count;
+      left[k] = p.chosen.ratio / p.chosen.count;
+      right[k] = p.rejected.ratio / p.rejected.count;
     } else {
-      left[k] = p.chosen / p.chosen_count - p.rejected / p.rejected_count;
-      right[k] = reference_[static_cast<size_t>(pairs[k])] / p.chosen_count -
-                 reference_[static_cast<size_t>(batch_ + pairs[k])] / p.rejected_count;
+      left[k] = p.chosen.logp / p.chosen.count - p.rejected.logp / p.rejected.count;
+      right[k] = reference_[static_cast<size_t>(pairs[k])] / p.chosen.count -
+                 reference_[static_cast<size_t>(batch_ + pairs[k])] / p.rejected.count;
     }
     all[k] = p;
   }
@@ -188,10 +182,10 @@ void PairLoss::add_sorted(PairKind kind, double scale, std::span<const int64_t> 
     const WithSlope logistic = smoothed_logistic(options_.beta * (left[i] - right[j]), options_.label_smoothing);
     const double slope = options_.beta * logistic.slope;
     if (kind == PairKind::kSortedMargins) {
-      add(pairs[i], scale, {logistic.value, slope / all[i].chosen_count, -slope / all[i].rejected_count});
+      add(pairs[i], scale, {logistic.value, slope / all[i].chosen.count, -slope / all[i].rejected.count});
     } else {
-      add(pairs[i], scale, {logistic.value, slope / all[i].chosen_count, 0});
-      add(pairs[j], scale, {0, 0, -slope / all[j].rejected_count});
+      add(pairs[i], scale, {logistic.value, slope / all[i].chosen.count, 0});
+      add(pairs[j], scale, {0, 0, -slope / all[j].rejected.count});
     }
   }
 }
@@ -242,16 +236,16 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
   for (int64_t index = 0; index < batch_; ++index) {
     if (tokens_.count(index) == 0) continue;
     const Pair p = pair(index);
-    const double chosen_scale = averages ? 1 / p.chosen_count : 1, rejected_scale = averages ? 1 / p.rejected_count : 1;
-    const auto reward = [&](double x) {
-      return options_.beta * (reference_.empty() ? reward_of(x, options_).value : x);
+    const auto reward = [&](const Side& side) {
+      const double ratio = side.ratio * side.scale(averages);
+      return options_.beta * (reference_.empty() ? reward_of(ratio, options_).value : ratio);
     };
-    const double win = reward(p.chosen_ratio * chosen_scale), lose = reward(p.rejected_ratio * rejected_scale);
+    const double win = reward(p.chosen), lose = reward(p.rejected);
     chosen_reward += win;
     rejected_reward += lose;
     correct += win > lose;
-    chosen += p.chosen * chosen_scale;
-    rejected += p.rejected * rejected_scale;
+    chosen += p.chosen.logp * p.chosen.scale(averages);
+    rejected += p.rejected.logp * p.rejected.scale(averages);
     likelihood -= likelihoods_[static_cast<size_t>(index)];
     out.loss += loss_[static_cast<size_t>(index)];
   }
