@@ -2,21 +2,18 @@
 #include "loss/policy.h"
 
 #include <algorithm>
-#include <string>
 
 #include "core/checks.h"
-#include "core/field_text.h"
 
 namespace logitless::loss {
 namespace {
 
-// Returns the option that makes a token's loss depend on all tokens of the batch, or "".
-std::string coupling_option(const PolicyLoss& options) {
-  if (options.top_entropy_quantile < 1) return "top_entropy_quantile = " + text_of(options.top_entropy_quantile);
-  if (row_of(options.loss_type).chooses_by_covariance) {
-    return std::string("loss_type = ") + name_of(options.loss_type);
-  }
-  return options.m2_threshold ? "m2_threshold = " + text_of(options.m2_threshold) : "";
+// Throws InvalidInput for an option that makes a token's loss depend on all tokens of the batch.
+void check_is_split(const PolicyLoss& o) {
+  constexpr const char* kRule = " is of a whole batch, and ranks.data splits it";
+  core::fail_if(o.top_entropy_quantile < 1, "top_entropy_quantile = ", o.top_entropy_quantile, kRule);
+  core::fail_if(row_of(o.loss_type).chooses_by_covariance, "loss_type = ", name_of(o.loss_type), kRule);
+  core::fail_if(o.m2_threshold.has_value(), "m2_threshold = ", o.m2_threshold.value_or(0), kRule);
 }
 
 // Returns the factors of tokens (1.6), from the numbers of tokens and of sequences of the whole batch.
@@ -47,9 +44,7 @@ CompletionLoss::CompletionLoss(const PolicyLoss& options, std::span<const int64_
       weights_(options, batch_) {
   const SequenceTokens& tokens = batch_.tokens;
   const size_t size = tokens.targets.size();
-  if (const std::string option = coupling_option(options); totals.are_shared() && !option.empty()) {
-    core::fail(option, " is of a whole batch, and ranks.data splits it");
-  }
+  if (totals.are_shared()) check_is_split(options);
   double sequences = 0;
   for (size_t s = 0; s < tokens.counts.size(); ++s) {
     tokens_ += tokens.count(s);
@@ -96,6 +91,7 @@ void CompletionLoss::evaluate(std::span<const int64_t> rows, const TokenStats& s
   if (!batch_.teacher.empty() && teacher_reads_policy(options_)) batch_.add_teacher(options_, rows, &stats);
   if (!groups_.empty()) couple(rows, stats);
   for (const int64_t row : rows) {
+    // The stages of ℓ.
     PolicyToken token = batch_.token(row, &stats);
     const size_t i = token.row;
     ratios_.set_ratio(token);
@@ -108,6 +104,7 @@ void CompletionLoss::evaluate(std::span<const int64_t> rows, const TokenStats& s
     ratio_[i] = token.ratio;
     clips_[i] = loss.clip;
 
+    // The gradients of the batch's loss.
     const double scale = mean_.factor(batch_.tokens, i) * options_.loss_scale;
     double& by_logp = grads.logp[batch_.pick(i)];
     by_logp = loss.by_logp * scale;

@@ -125,8 +125,8 @@ void check_aggregation(const PolicyLoss& o) {
           ") divides by it");
 }
 
-// Throws InvalidInput for an option that is out of range, or that has no meaning with the other options or the
-// tensors. The order is that of the stages.
+// Throws InvalidInput for an option that is out of range, or that has no meaning with the other options or
+// the tensors. The order is that of the stages.
 void check_options(const PolicyLoss& options) {
   core::check_fields(options);
   check_tokens(options);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The stages of a policy loss, in the order in which CompletionLoss (policy.h) takes a token through them. The
-// numbers are sections of docs/losses.md.
+// The stages of a policy loss, in the order in which CompletionLoss (policy.h) takes a token through them.
+// The numbers are sections of docs/losses.md.
 //
 //     1.10        PolicyBatch                    A, with the teacher's part            policy_batch.cc
 //     1.1         PolicyRatios                   ρ, of the token or of its sequence    policy_stages.cc
@@ -58,17 +58,17 @@ struct PolicyBatch {
   core::Array<double> advantages;  // [N]; the teacher's part is added once it is known
   bool advantage_per_token = false;
   core::Array<double> old, ref, sampling, teacher;  // [N] or empty
-  core::Array<double> teacher_kl;                   // [N] or empty: minus the teacher's log ratio, once it is known
+  core::Array<double> teacher_kl;                   // [N] or empty: minus the teacher's log ratio
   core::Array<uint8_t> good;                        // [B]: has a score above 0; empty without scores
-  core::Array<int64_t> picks;                       // [N]: the pick of each row's chosen id; empty: pick i of row i
+  core::Array<int64_t> picks;                       // [N]: of each row's chosen id; empty: row i has pick i
 
   size_t pick(size_t row) const { return picks.empty() ? row : static_cast<size_t>(picks[row]); }
   bool is_good(size_t row) const { return !good.empty() && good[static_cast<size_t>(tokens.sequence[row])]; }
   /// Returns the rows that take part.
   core::Array<int64_t> rows() const;
-  /// Adds the teacher's discounted log ratios to the advantages; `rows` are increasing, and whole sequences if
-  /// there is a discount. The constructor does so unless the teacher is compared with the policy. Null `stats`:
-  /// it is not.
+  /// Adds the teacher's discounted log ratios to the advantages. `rows` are increasing, and whole sequences
+  /// if there is a discount. Null `stats`: the teacher is not compared with the policy; then the constructor
+  /// has done it.
   void add_teacher(const PolicyLoss& options, std::span<const int64_t> rows, const TokenStats* stats);
   /// Returns the token of a row. Null `stats`: with a log-probability of 0.
   PolicyToken token(int64_t row, const TokenStats* stats) const;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The loss of each token under a policy loss type: one row per type. A new one needs a row (and an enumerator,
-// added last), and a function if no other type has its loss.
+// The loss of each token under a policy loss type: one row per type. A new one needs a row (and an
+// enumerator, added last), and a function if no other type has its loss.
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,8 @@ namespace {
 using Token = PolicyToken;
 using Options = PolicyLoss;
 
-// Below its lower bound a token is clipped if its advantage is negative, above the upper one if it is positive.
+// A ratio is clipped below the lower bound if the advantage is negative, above the upper one if it is
+// positive.
 Clip clip_of(double advantage, bool is_below, bool is_above) {
   if (is_below && advantage < 0) return Clip::kLow;
   return is_above && advantage > 0 ? Clip::kHigh : Clip::kNone;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How per-token losses become the loss of a batch, and the upstream gradient that a backward pass begins with.
+// How per-token losses become the loss of a batch, and the upstream gradient of a backward pass.
 #pragma once
 
 #include <cstdint>

@@ -43,8 +43,9 @@ bool is_per_token(std::string_view name, EntriesPer per, int64_t size, const Seq
 /// Returns values[i]. Throws InvalidInput with its name unless it is finite (or NaN, if `nan_allowed`).
 double finite_entry(std::string_view name, const ConstVector& values, int64_t i, bool nan_allowed = false);
 
-/// Returns the entries of a per-token vector, [N], with 0 for rows that take no part, which are not read; empty
-/// if it is not given. Throws InvalidInput for a wrong size or an entry that is not finite (or NaN).
+/// Returns the entries of a per-token vector, [N], with 0 for rows that take no part, which are not read;
+/// empty if it is not given. Throws InvalidInput for a wrong size or an entry that is not finite (or NaN, if
+/// `nan_allowed`).
 core::Array<double> token_values(std::string_view name, const ConstTensor& given, const SequenceTokens& tokens,
                                  std::string_view rows_name, bool nan_allowed = false);
 
