@@ -19,18 +19,18 @@ struct api::Steps<PolicyLoss> {
   loss::CompletionLoss make_loss(Call& call) const {
     const problem::Shape& shape = call.shape();
     loss::CompletionLoss loss(task, call.sequence_offsets(), shape.vocab_size, shape.rows_name, call.totals());
-    const bool over_kept = loss::has_kept(task);
-    problem::RowPicks picks = over_kept ? kept_picks(call, loss) : problem::target_picks(loss.targets());
+    const bool over_kept = problem::is_given(task.kept);
+    problem::RowPicks picks = over_kept ? kept_picks(call, loss) : problem::target_picks(loss.batch().tokens.targets);
     call.set_task({.options = task.token, .request = loss.needs(), .picks = std::move(picks), .over_picks = over_kept},
                   loss::batch_ranges(task));
     const problem::TokenProblem& problem = call.problem();
     call.state_tokens([&](ranks::Statement& statement) {
-      state_vector(statement, "advantages", problem, loss.advantages());
+      state_vector(statement, "advantages", problem, loss.batch().advantages);
       state_tensor(statement, "old_logps", problem, task.old_logps);
       state_tensor(statement, "ref_logps", problem, task.ref_logps);
       state_tensor(statement, "sampling_logps", problem, task.sampling_logps);
       state_tensor(statement, "teacher_logps", problem, task.teacher_logps);
-      statement.say_array("scores", std::span(loss.good_sequences()));
+      statement.say_array("scores", std::span(loss.batch().good));
     });
     return loss;
   }
@@ -48,16 +48,16 @@ struct api::Steps<PolicyLoss> {
     }
     const problem::Shape& shape = call.shape();
     core::Array<uint8_t> counts(static_cast<size_t>(shape.tokens));
-    for (size_t i = 0; i < counts.size(); ++i) counts[i] = loss.targets()[i] != problem::kNoTarget;
+    for (size_t i = 0; i < counts.size(); ++i) counts[i] = loss.batch().tokens.targets[i] != problem::kNoTarget;
     problem::RowPicks picks = problem::set_picks(task.kept, shape, counts, "kept").picks;
     core::Array<int64_t> chosen(counts.size(), -1);
     for (int64_t row = 0; row < shape.tokens; ++row) {
       const auto i = static_cast<size_t>(row);
       if (!counts[i]) continue;
       const auto begin = picks.ids.begin() + picks.offsets[i], end = picks.ids.begin() + picks.offsets[i + 1];
-      const auto found = std::lower_bound(begin, end, loss.targets()[i]);
-      if (found == end || *found != loss.targets()[i]) {
-        core::fail("kept of row ", row, " does not have chosen_ids[", row, "] = ", loss.targets()[i]);
+      const auto found = std::lower_bound(begin, end, loss.batch().tokens.targets[i]);
+      if (found == end || *found != loss.batch().tokens.targets[i]) {
+        core::fail("kept of row ", row, " does not have chosen_ids[", row, "] = ", loss.batch().tokens.targets[i]);
       }
       chosen[i] = found - picks.ids.begin();
     }

@@ -9,7 +9,7 @@
 #include "api/call.h"
 #include "core/store.h"
 #include "core/views.h"
-#include "loss/batch.h"
+#include "loss/math.h"
 
 namespace logitless::api {
 namespace {
@@ -73,7 +73,7 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
     for (const auto& [name, given] : parts_of_model(reference.model)) {
       if (given) fail("ref_logps and ", name, " are both set: one of the two is enough");
     }
-    loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
+    loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens);
   } else if (is_given(reference)) {
     const Logits& model = reference.model;
     if (model.is_given()) fail("reference is of finished logits: it is of hidden states and a head, or ref_logps");
@@ -94,8 +94,7 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
 
 bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
   const ConstVector& logps = reference.logps;
-  return logps.size != 0 &&
-         !loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens.sequence, tokens.sequences());
+  return logps.size != 0 && !loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens);
 }
 
 core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,

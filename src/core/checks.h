@@ -38,6 +38,12 @@ template <class... Parts>
   throw InvalidInput(message.str());
 }
 
+/// Calls fail() if `condition` holds.
+template <class... Parts>
+void fail_if(bool condition, const Parts&... parts) {
+  if (condition) fail(parts...);
+}
+
 /// The end of a message about a tensor with a wrong number of entries: "has 3 entries". A tensor without
 /// entries is called absent.
 struct HasEntries {

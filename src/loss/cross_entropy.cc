@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/check_fields.h"
-#include "loss/batch.h"
+#include "loss/math.h"
 
 namespace logitless::loss {
 StatsRequest stats_request(const CrossEntropy& options) {
@@ -15,14 +15,12 @@ problem::Cross cross(const CrossEntropy& options) { return {options.class_weight
 
 void check_options(const CrossEntropy& options) {
   core::check_fields(options);
-  if (options.num_items_in_batch && options.reduction != Reduction::kMean) {
-    core::fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
-  }
+  check_mean(mean_options(options));
 }
 
 CrossEntropyLoss::CrossEntropyLoss(const CrossEntropy& options, const problem::TokenProblem& problem,
                                    ranks::Totals totals)
-    : options_(options), problem_(problem), totals_(totals) {
+    : ReducedLoss(problem, options.reduction, totals), options_(options) {
   nll_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.z_loss > 0) z_ = nll_;
   if (options.reduction == Reduction::kMean) {
@@ -51,33 +49,23 @@ double CrossEntropyLoss::cross_factor() const {
   return options_.class_weights.empty() ? smoothing : smoothing / static_cast<double>(problem_.vocab_size);
 }
 
-// Returns the factor of both parts of a token's loss, and of their gradients.
-double CrossEntropyLoss::factor(int64_t row, const TokenStats& stats) const {
-  return options_.dft ? std::exp(stats.logp[static_cast<size_t>(row)]) : 1;
-}
-
-double CrossEntropyLoss::nll(int64_t row, const TokenStats& stats) const {
-  const auto i = static_cast<size_t>(row);
-  double nll = weighted((1 - options_.label_smoothing) * class_weight(row), -stats.logp[i]);
-  if (options_.label_smoothing > 0) nll += weighted(cross_factor(), -stats.cross[i]);
-  return nll;
-}
-
-double CrossEntropyLoss::z_loss(int64_t row, const TokenStats& stats) const {
-  const double lse = stats.lse[static_cast<size_t>(row)];
-  return options_.z_loss * lse * lse;
-}
-
 void CrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) {
+  const double smoothing = options_.label_smoothing;
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double factor = this->factor(row, stats), upstream = factor * upstream_.of(i);
-    nll_[i] = weighted(factor, nll(row, stats));
-    grads.logp[i] = -(1 - options_.label_smoothing) * class_weight(row) * nll_scale_ * upstream;
-    if (options_.label_smoothing > 0) grads.cross[i] = -cross_factor() * nll_scale_ * upstream;
+    const double factor = options_.dft ? std::exp(stats.logp[i]) : 1, upstream = factor * this->upstream(i);
+    const double weight = (1 - smoothing) * class_weight(row);
+    double nll = weighted(weight, -stats.logp[i]);
+    grads.logp[i] = -weight * nll_scale_ * upstream;
+    if (smoothing > 0) {
+      nll += weighted(cross_factor(), -stats.cross[i]);
+      grads.cross[i] = -cross_factor() * nll_scale_ * upstream;
+    }
+    nll_[i] = weighted(factor, nll);
     if (options_.z_loss > 0) {
-      z_[i] = weighted(factor, z_loss(row, stats));
-      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream, stats.lse[i]);
+      const double lse = stats.lse[i];
+      z_[i] = weighted(factor, options_.z_loss * lse * lse);
+      grads.lse[i] = weighted(2 * options_.z_loss * z_scale_ * upstream, lse);
     }
   }
 }

@@ -2,12 +2,10 @@
 // Cross-entropy as a function of token statistics.
 #pragma once
 
-#include <span>
-
 #include "core/store.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/token_stats.h"
-#include "loss/upstream.h"
+#include "loss/reduction.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -21,7 +19,7 @@ problem::Cross cross(const CrossEntropy& options);
 /// Throws InvalidInput for an option out of range.
 void check_options(const CrossEntropy& options);
 
-class CrossEntropyLoss final : public TokenLoss {
+class CrossEntropyLoss final : public ReducedLoss {
  public:
   CrossEntropyLoss(const CrossEntropy& options, const problem::TokenProblem& problem, ranks::Totals totals);
 
@@ -31,27 +29,14 @@ class CrossEntropyLoss final : public TokenLoss {
   bool may_drop_rows() const override { return !options_.class_weights.empty() || options_.dft; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  /// Sets ∂L/∂loss, by default 1: one value, which under kNone holds for every token; or a span, which under
-  /// kNone has one entry per token. The span must outlive evaluate(). Throws InvalidInput.
-  void set_upstream(double upstream) { upstream_.set(upstream); }
-  void set_upstream(std::span<const double> upstream) {
-    upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
-  }
-
   /// Returns the loss and metrics of all evaluated rows.
   CrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
   double class_weight(int64_t row) const;
   double cross_factor() const;
-  double factor(int64_t row, const TokenStats& stats) const;
-  double nll(int64_t row, const TokenStats& stats) const;
-  double z_loss(int64_t row, const TokenStats& stats) const;
 
   const CrossEntropy& options_;
-  const problem::TokenProblem& problem_;
-  ranks::Totals totals_;
-  Upstream upstream_;
   double nll_scale_ = 1;     // factor of a token's nll
   double z_scale_ = 1;       // factor of a token's z-loss
   core::Array<double> nll_;  // [N], before factor and reduction

@@ -1,12 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "loss/distillation.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "core/check_fields.h"
-#include "loss/batch.h"
 #include "loss/divergence_options.h"
+#include "loss/math.h"
 
 namespace logitless::loss {
 namespace {
@@ -22,9 +21,8 @@ bool shares_softmax(const Distillation& options) {
 void check_distillation_options(const Distillation& options, const ConstTensor& targets, int64_t tokens) {
   core::check_fields(options);
   check_divergence_options(options, targets, tokens);
-  if (options.hard_weight == 0 && options.hard_temperature != Distillation().hard_temperature) {
-    core::fail("hard_temperature = ", options.hard_temperature, " is set but hard_weight = 0");
-  }
+  core::fail_if(options.hard_weight == 0 && options.hard_temperature != Distillation().hard_temperature,
+                "hard_temperature = ", options.hard_temperature, " is set but hard_weight = 0");
 }
 
 problem::Task distillation_task(const Distillation& options) {
@@ -50,25 +48,16 @@ problem::Task distillation_task(const Distillation& options) {
 
 DistillationLoss::DistillationLoss(const Distillation& options, SequenceTokens tokens,
                                    const problem::TokenProblem& problem, ranks::Totals totals)
-    : options_(options),
+    : ReducedLoss(problem, options.reduction, totals),
+      options_(options),
       tokens_(std::move(tokens)),
-      problem_(problem),
-      totals_(totals),
-      mean_(mean_options(options), tokens_, totals) {}
-
-// Returns the factor of a row's divergence, without the mean and loss_scale.
-double DistillationLoss::divergence_weight(int64_t row) const {
-  if (!options_.temperature_squared) return options_.divergence_weight;
-  const TokenOptions& token = options_.token;
-  const double t = token.temperatures.empty() ? token.temperature : token.temperatures[static_cast<size_t>(row)];
-  return options_.divergence_weight * t * t;
-}
+      mean_(token_mean(mean_options(options), tokens_, totals)) {}
 
 void DistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats&, TokenGrads& grads) {
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
-    const double scale = mean_.factor(tokens_, row) * options_.loss_scale * upstream_.of(i);
-    grads.divergence[i] = divergence_weight(row) * scale;
+    const double scale = mean_.factor(tokens_, i) * options_.loss_scale * upstream(i);
+    grads.divergence[i] = divergence_weight(options_, row) * scale;
     grads.logp[i] = options_.hard_weight == 0 ? 0 : -options_.hard_weight * scale;
   }
 }
@@ -76,19 +65,17 @@ void DistillationLoss::evaluate(std::span<const int64_t> rows, const TokenStats&
 DistillationResult DistillationLoss::result(const TokenStats& stats, const Plan& plan) const {
   DistillationResult out;
   out.plan = plan;
-  const size_t n = tokens_.targets.size();
-  out.per_token_loss.assign(n, 0);
-  if (options_.want_agreement) out.per_token_agreement.assign(n, 0);
+  out.per_token_loss.assign(tokens_.targets.size(), 0);
+  if (options_.want_agreement) out.per_token_agreement.assign(tokens_.targets.size(), 0);
   DistillationMetrics& metrics = out.metrics;
   const bool hard = options_.hard_weight != 0;
   double tokens = 0, divergence = 0, acceptance = 0, nll = 0, agreement = 0, entropy = 0, teacher_entropy = 0;
-  for (size_t i = 0; i < n; ++i) {
-    if (tokens_.targets[i] == problem::kNoTarget) continue;
-    const auto row = static_cast<int64_t>(i);
-    double loss = weighted(divergence_weight(row), stats.divergence.value[i]);
+  for (const int64_t row : problem_.active()) {
+    const auto i = static_cast<size_t>(row);
+    double loss = weighted(divergence_weight(options_, row), stats.divergence.value[i]);
     if (hard) loss -= options_.hard_weight * stats.logp[i];
     out.per_token_loss[i] = weighted(options_.loss_scale, loss);
-    out.loss += weighted(mean_.factor(tokens_, row), out.per_token_loss[i]);
+    out.loss += weighted(mean_.factor(tokens_, i), out.per_token_loss[i]);
     ++tokens;
     divergence += stats.divergence.value[i];
     acceptance += stats.divergence.overlap[i];

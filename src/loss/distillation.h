@@ -8,9 +8,8 @@
 #include "core/store.h"
 #include "logitless/distillation.h"
 #include "logitless/token_stats.h"
+#include "loss/reduction.h"
 #include "loss/sequences.h"
-#include "loss/token_mean.h"
-#include "loss/upstream.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -23,7 +22,7 @@ void check_distillation_options(const Distillation& options, const ConstTensor& 
 /// Returns the task for these options, without its picks and the options that are the teacher's own.
 problem::Task distillation_task(const Distillation& options);
 
-class DistillationLoss final : public TokenLoss {
+class DistillationLoss final : public ReducedLoss {
  public:
   /// `tokens` are the sequences, and which of their rows take part. The arguments must outlive this object.
   DistillationLoss(const Distillation& options, SequenceTokens tokens, const problem::TokenProblem& problem,
@@ -34,23 +33,13 @@ class DistillationLoss final : public TokenLoss {
   bool may_drop_rows() const override { return false; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
 
-  void set_upstream(double upstream) { upstream_.set(upstream); }
-  void set_upstream(std::span<const double> upstream) {
-    upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
-  }
-
   /// Returns the loss and metrics of all evaluated rows.
   DistillationResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  double divergence_weight(int64_t row) const;
-
   const Distillation& options_;
   SequenceTokens tokens_;
-  const problem::TokenProblem& problem_;
-  ranks::Totals totals_;
   const TokenMean mean_;
-  Upstream upstream_;
 };
 
 }  // namespace logitless::loss

@@ -6,7 +6,7 @@
 #include "core/matrices.h"
 #include "logitless/cross_entropy.h"
 #include "logitless/divergence.h"
-#include "loss/token_mean.h"
+#include "loss/reduction.h"
 #include "problem/token_problem.h"
 
 namespace logitless::loss {
@@ -34,15 +34,23 @@ double divergence_parameter(const Options& options) {
   return 0;
 }
 
+/// Returns the factor of a row's divergence, without the mean and loss_scale.
+template <class Options>
+double divergence_weight(const Options& options, int64_t row) {
+  const problem::Temperatures student = {options.token.temperature, options.token.temperatures};
+  const double t = options.temperature_squared ? student.of(row) : 1;
+  return options.divergence_weight * t * t;
+}
+
 /// Throws InvalidInput for options that have no meaning with the divergence, its reduction, or missing
 /// targets; the call has `tokens` rows.
 template <class Options>
 void check_divergence_options(const Options& options, const ConstTensor& targets, int64_t tokens) {
-  using core::fail;
+  using core::fail_if;
   const Options defaults;
   const Divergence kind = options.loss_type;
   const auto check_meaning = [&](const char* name, double value, double unset, bool meant) {
-    if (value != unset && !meant) fail(name, " = ", value, " has no meaning for divergence ", name_of(kind));
+    fail_if(value != unset && !meant, name, " = ", value, " has no meaning for divergence ", name_of(kind));
   };
   check_meaning("beta", options.beta, defaults.beta, kind == Divergence::kJsd);
   check_meaning("skew", options.skew, defaults.skew, kind == Divergence::kSkewKl || kind == Divergence::kSkewReverseKl);
@@ -51,13 +59,13 @@ void check_divergence_options(const Options& options, const ConstTensor& targets
     check_meaning("acceptance_decay", options.acceptance_decay, defaults.acceptance_decay,
                   kind == Divergence::kLkHybrid);
   }
-  if (options.token.temperature_meaning != TemperatureMeaning::kScaleLogits) {
-    fail("token.temperature_meaning = ", name_of(options.token.temperature_meaning),
-         ": a divergence is of distributions, whose logits the temperature scales");
-  }
-  if (targets.count() == 0 && tokens > 0) problem::check_no_targets(options.token, "there are no targets");
-  if (options.hard_weight != 0 && targets.count() == 0 && tokens > 0) {
-    fail("hard_weight = ", options.hard_weight, " needs targets");
+  const TokenOptions& token = options.token;
+  fail_if(token.temperature_meaning != TemperatureMeaning::kScaleLogits,
+          "token.temperature_meaning = ", name_of(token.temperature_meaning),
+          ": a divergence is of distributions, whose logits the temperature scales");
+  if (targets.count() == 0 && tokens > 0) {
+    problem::check_no_targets(token, "there are no targets");
+    fail_if(options.hard_weight != 0, "hard_weight = ", options.hard_weight, " needs targets");
   }
   check_mean(mean_options(options));
 }

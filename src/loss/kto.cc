@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/check_fields.h"
-#include "loss/batch.h"
 
 namespace logitless::loss {
 
@@ -15,48 +14,33 @@ void check_kto_options(const KtoLoss& options) { core::check_fields(options); }
 SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::string_view rows_name,
                            ranks::Totals totals)
     : options_(options), tokens_(std::move(tokens)), totals_(totals) {
-  using core::fail;
-  const int64_t sequences = tokens_.sequences();
+  using core::fail_if;
+  const int64_t sequences = tokens_.sequences(), labels = static_cast<int64_t>(options.labels.size());
   const bool fits = options.loss_type == KtoLossType::kA2po;
-  if (static_cast<int64_t>(options.labels.size()) != sequences && !(fits && options.labels.empty())) {
-    fail("labels ", core::HasEntries(options.labels.size()), " but ", rows_name, " holds ", sequences, " sequences");
-  }
+  const char* loss_type = name_of(options.loss_type);
+  fail_if(labels != sequences && !(fits && labels == 0), "labels ", core::HasEntries(labels), " but ", rows_name,
+          " holds ", sequences, " sequences");
   core::check_flags("labels", options.labels);
   const ConstVector kl_logps = core::vector_of("kl_logps", options.kl_logps);
   const ConstVector kl_ref_logps = core::vector_of("kl_ref_logps", options.kl_ref_logps);
-  if (kl_logps.size != kl_ref_logps.size) {
-    fail("kl_logps ", core::HasEntries(kl_logps.size), " but kl_ref_logps has ", kl_ref_logps.size);
+  fail_if(kl_logps.size != kl_ref_logps.size, "kl_logps ", core::HasEntries(kl_logps.size), " but kl_ref_logps has ",
+          kl_ref_logps.size);
+  for (const auto& [name, weight] :
+       {std::pair("desirable_weight", options.desirable_weight), {"undesirable_weight", options.undesirable_weight}}) {
+    fail_if(labels == 0 && sequences > 0 && weight != 1, name, " = ", weight, " is set but labels is empty");
   }
-  if (options.labels.empty() && sequences > 0) {
-    for (const auto& [name, weight] : {std::pair("desirable_weight", options.desirable_weight),
-                                       {"undesirable_weight", options.undesirable_weight}}) {
-      if (weight != 1) fail(name, " = ", weight, " is set but labels is empty");
+  fail_if(kl_logps.size != 0 && options.loss_type != KtoLossType::kKto, "kl_logps is given but has no meaning for ",
+          loss_type);
+  fail_if(options.bco_delta != 0 && options.loss_type != KtoLossType::kBco, "bco_delta = ", options.bco_delta,
+          " has no meaning for ", loss_type);
+  fail_if(!fits && options.reward_targets.count() != 0, "reward_targets is given but has no meaning for ", loss_type);
+  if (options.sequence_weights.count() != 0) {
+    weights_ = sequence_values("sequence_weights", options.sequence_weights, tokens_, loss_type);
+    for (size_t s = 0; s < weights_.size(); ++s) {
+      fail_if(weights_[s] < 0, "sequence_weights[", s, "] = ", weights_[s], " must be at least 0");
     }
   }
-  if (kl_logps.size != 0 && options.loss_type != KtoLossType::kKto) {
-    fail("kl_logps is given but has no meaning for ", name_of(options.loss_type));
-  }
-  if (options.bco_delta != 0 && options.loss_type != KtoLossType::kBco) {
-    fail("bco_delta = ", options.bco_delta, " has no meaning for ", name_of(options.loss_type));
-  }
-  const auto take = [&](std::string_view name, const ConstTensor& given, core::Array<double>& to, bool is_weight) {
-    const ConstVector values = core::vector_of(name, given);
-    if (values.size != sequences)
-      fail(name, " ", core::HasEntries(values.size), " but ", name_of(options.loss_type), " needs one per sequence (",
-           sequences, ")");
-    to.assign(static_cast<size_t>(sequences), 0);
-    for (int64_t s = 0; s < sequences; ++s) {
-      if (tokens_.counts[static_cast<size_t>(s)] == 0) continue;
-      const double value = finite_entry(name, values, s);
-      if (is_weight && value < 0) fail(name, "[", s, "] = ", value, " must be at least 0");
-      to[static_cast<size_t>(s)] = value;
-    }
-  };
-  if (options.sequence_weights.count() != 0) take("sequence_weights", options.sequence_weights, weights_, true);
-  if (fits) take("reward_targets", options.reward_targets, targets_, false);
-  if (!fits && options.reward_targets.count() != 0) {
-    fail("reward_targets is given but has no meaning for ", name_of(options.loss_type));
-  }
+  if (fits) targets_ = sequence_values("reward_targets", options.reward_targets, tokens_, loss_type);
   for (int64_t j = 0; j < kl_logps.size; ++j) {
     kl_ += finite_entry("kl_logps", kl_logps, j) - finite_entry("kl_ref_logps", kl_ref_logps, j);
   }
@@ -71,11 +55,11 @@ SequenceLoss::SequenceLoss(const KtoLoss& options, SequenceTokens tokens, std::s
 }
 
 double SequenceLoss::scale(size_t s) const {
-  return options_.average_log_prob ? 1 / std::max(1.0, tokens_.count(static_cast<int64_t>(s))) : 1;
+  return options_.average_log_prob ? 1 / std::max(1.0, tokens_.count(s)) : 1;
 }
 
 // Returns the loss of a sequence (docs/losses.md, 2.2).
-SequenceLoss::Value SequenceLoss::value(size_t s) const {
+WithSlope SequenceLoss::value(size_t s) const {
   const double beta = options_.beta, sign = desirable_[s] ? 1 : -1;
   const double weight =
       (desirable_[s] ? options_.desirable_weight : options_.undesirable_weight) * (weights_.empty() ? 1 : weights_[s]);
@@ -106,8 +90,8 @@ void SequenceLoss::evaluate(std::span<const int64_t> rows, const TokenStats& sta
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     const auto s = static_cast<size_t>(tokens_.sequence[i]);
-    const Value of_sequence = value(s);
-    loss_[s] = of_sequence.loss;
+    const WithSlope of_sequence = value(s);
+    loss_[s] = of_sequence.value;
     grads.logp[i] = options_.loss_scale / active_ * of_sequence.slope * scale(s);
   }
 }
@@ -120,20 +104,15 @@ KtoResult SequenceLoss::result(const TokenStats& stats, const Plan& plan) const 
   out.per_token_logps = stats.logp;
   KtoMetrics& metrics = out.metrics;
   metrics.kl = kl_;
-  double reward[2] = {0, 0}, logp[2] = {0, 0}, count[2] = {0, 0}, entropy = 0, tokens = 0;
+  double reward[2] = {0, 0}, logp[2] = {0, 0}, count[2] = {0, 0}, tokens = tokens_.total();
+  double entropy = options_.want_entropy ? tokens_.sum(stats.entropy) : 0;
   for (size_t s = 0; s < sums_.size(); ++s) {
     out.sequence_logps[s] *= scale(s);
     if (tokens_.counts[s] == 0) continue;
-    tokens += static_cast<double>(tokens_.counts[s]);
     out.loss += loss_[s];
     count[desirable_[s]] += 1;
     reward[desirable_[s]] += options_.beta * log_ratio(s);
     logp[desirable_[s]] += out.sequence_logps[s];
-  }
-  if (options_.want_entropy) {
-    for (size_t i = 0; i < tokens_.targets.size(); ++i) {
-      if (tokens_.targets[i] != kNoTarget) entropy += stats.entropy[i];
-    }
   }
   totals_.sum({&tokens, &entropy, &reward[0], &reward[1], &logp[0], &logp[1], &count[0], &count[1], &out.loss});
   metrics.tokens = static_cast<int64_t>(tokens);

@@ -8,6 +8,7 @@
 
 #include "core/store.h"
 #include "logitless/preference.h"
+#include "loss/math.h"
 #include "loss/sequences.h"
 #include "ranks/totals.h"
 
@@ -34,18 +35,14 @@ class SequenceLoss final : public TokenLoss {
   KtoResult result(const TokenStats& stats, const Plan& plan) const;
 
  private:
-  struct Value {
-    double loss = 0;
-    double slope = 0;  // derivative by the log ratio
-  };
-  Value value(size_t s) const;
+  WithSlope value(size_t s) const;
   double log_ratio(size_t s) const { return (sums_[s] - reference_[s]) * scale(s); }
   double scale(size_t s) const;
 
   const KtoLoss& options_;
   SequenceTokens tokens_;
-  double kl_ = 0;
   ranks::Totals totals_;
+  double kl_ = 0;      // the baseline
   double active_ = 0;  // sequences of the whole batch that take part
   core::Array<bool> desirable_;
   core::Array<double> reference_;

@@ -7,8 +7,7 @@
 
 #include "core/check_fields.h"
 #include "core/store.h"
-#include "loss/batch.h"
-#include "loss/preference_losses.h"
+#include "loss/math.h"
 
 namespace logitless {
 namespace loss {
@@ -27,59 +26,50 @@ bool any_sorted(const PreferenceLoss& options) {
 }  // namespace
 
 void check_preference_options(const PreferenceLoss& o) {
-  using core::fail;
+  using core::fail_if;
   core::check_fields(o);
-  if (o.loss_type.empty()) fail("loss_type is empty: at least one is needed");
-  if (!o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size()) {
-    fail("loss_weights ", core::HasEntries(o.loss_weights.size()), " but loss_type has ", o.loss_type.size());
-  }
+  fail_if(o.loss_type.empty(), "loss_type is empty: at least one is needed");
+  fail_if(!o.loss_weights.empty() && o.loss_weights.size() != o.loss_type.size(), "loss_weights ",
+          core::HasEntries(o.loss_weights.size()), " but loss_type has ", o.loss_type.size());
   const double smoothing = o.label_smoothing;
+  const bool has_divergence = o.f_divergence != FDivergence::kReverseKl;
+  const auto no_divergence = [&](bool used, const char* by) {
+    fail_if(has_divergence && !used, "f_divergence = ", name_of(o.f_divergence), " has no meaning for ", by);
+  };
   for (const PreferenceLossType loss : o.loss_type) {
     const PairLossRow& row = row_of(loss);
-    if (smoothing >= row.smoothing_below) {
-      fail("label_smoothing = ", smoothing, " must be below ", row.smoothing_below, " for ", name_of(row.loss));
-    }
-    if (row.needs_smoothing && smoothing == 0) fail("label_smoothing = 0 must be above 0 for ", name_of(row.loss));
+    fail_if(smoothing >= row.smoothing_below, "label_smoothing = ", smoothing, " must be below ", row.smoothing_below,
+            " for ", name_of(loss));
+    fail_if(row.needs_smoothing && smoothing == 0, "label_smoothing = 0 must be above 0 for ", name_of(loss));
+    no_divergence(row.takes_f_divergence, name_of(loss));
+    fail_if(o.use_weighting && row.is_sorted(), "use_weighting has no meaning for ", name_of(loss));
   }
-  for (const PreferenceLossType loss : o.loss_type) {
-    const PairLossRow& row = row_of(loss);
-    if (o.f_divergence != FDivergence::kReverseKl && !row.takes_f_divergence) {
-      fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for ", name_of(loss));
-    }
-    if (o.use_weighting && row.is_sorted()) fail("use_weighting has no meaning for ", name_of(loss));
-  }
-  const bool looks_at_pairs = any_row(o, [](const PairLossRow& row) { return row.kind != PairKind::kLikelihood; });
-  if (!looks_at_pairs && o.use_weighting) fail("use_weighting has no meaning for sft alone");
-  if (!looks_at_pairs && o.f_divergence != FDivergence::kReverseKl) {
-    fail("f_divergence = ", name_of(o.f_divergence), " has no meaning for sft alone");
-  }
-  if (!looks_at_pairs && o.ld_alpha) fail("ld_alpha = ", *o.ld_alpha, " has no meaning for sft alone");
+  const bool has_pairs = any_row(o, [](const PairLossRow& row) { return row.kind != PairKind::kLikelihood; });
+  fail_if(!has_pairs && o.use_weighting, "use_weighting has no meaning for sft alone");
+  no_divergence(has_pairs, "sft alone");
+  fail_if(!has_pairs && o.ld_alpha, "ld_alpha = ", o.ld_alpha.value_or(0), " has no meaning for sft alone");
   constexpr double kDefaultAlpha = 0.5;  // Not PreferenceLoss(), which allocates.
-  if (o.f_alpha != kDefaultAlpha && o.f_divergence != FDivergence::kAlpha) {
-    fail("f_alpha = ", o.f_alpha, " is set but f_divergence = ", name_of(o.f_divergence));
-  }
-  if (o.reward_alpha != 0 && !any_row(o, [](const PairLossRow& row) { return row.takes_rewards; })) {
-    fail("reward_alpha = ", o.reward_alpha, " has no meaning for ", name_of(o.loss_type[0]));
-  }
-  if (smoothing != 0 && !any_row(o, [](const PairLossRow& row) { return row.smooths; })) {
-    fail("label_smoothing = ", smoothing, " has no meaning for ", name_of(o.loss_type[0]));
-  }
+  fail_if(o.f_alpha != kDefaultAlpha && o.f_divergence != FDivergence::kAlpha, "f_alpha = ", o.f_alpha,
+          " is set but f_divergence = ", name_of(o.f_divergence));
+  fail_if(o.reward_alpha != 0 && !any_row(o, [](const PairLossRow& row) { return row.takes_rewards; }),
+          "reward_alpha = ", o.reward_alpha, " has no meaning for ", name_of(o.loss_type[0]));
+  fail_if(smoothing != 0 && !any_row(o, [](const PairLossRow& row) { return row.smooths; }),
+          "label_smoothing = ", smoothing, " has no meaning for ", name_of(o.loss_type[0]));
 }
 
 PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::Totals totals)
     : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2), totals_(totals) {
-  for (int64_t p = 0; p < batch_; ++p) {
-    if (tokens_.count(p) > 0 && tokens_.count(batch_ + p) > 0) {
-      ++pairs_;
-      chosen_tokens_ += tokens_.count(p);
-    } else {
-      if (tokens_.count(p) > 0) tokens_.drop(p);
-      if (tokens_.count(batch_ + p) > 0) tokens_.drop(batch_ + p);
-    }
+  // A pair with an empty side takes no part.
+  for (size_t i = 0; i < tokens_.targets.size(); ++i) {
+    if (tokens_.count(other_side(tokens_.sequence[i])) == 0) tokens_.targets[i] = kNoTarget;
   }
-  if (any_sorted(options) && totals.are_shared()) {
-    core::fail("a loss of the aot kind sorts the whole batch, and ranks.data splits it");
+  for (size_t c = 0, r = static_cast<size_t>(batch_); c < static_cast<size_t>(batch_); ++c, ++r) {
+    if (tokens_.counts[c] == 0 || tokens_.counts[r] == 0) tokens_.counts[c] = tokens_.counts[r] = 0;
+    pairs_ += tokens_.counts[c] > 0;
+    chosen_tokens_ += tokens_.count(c);
   }
+  core::fail_if(any_sorted(options) && totals.are_shared(),
+                "a loss of the aot kind sorts the whole batch, and ranks.data splits it");
   totals_.sum({&pairs_, &chosen_tokens_});
   if (any_sorted(options)) {
     groups_.assign(tokens_.targets.size(), 0);
@@ -100,10 +90,11 @@ void PairLoss::weigh_tails() {
   token_weights_.assign(tokens_.targets.size(), 1);
   core::Array<int64_t> seen(tokens_.counts.size(), 0);
   for (size_t i = 0; i < tokens_.targets.size(); ++i) {
-    if (tokens_.targets[i] == kNoTarget) continue;
-    const int64_t s = tokens_.sequence[i];
-    const auto other = static_cast<size_t>(s < batch_ ? s + batch_ : s - batch_);
-    if (++seen[static_cast<size_t>(s)] > tokens_.counts[other]) token_weights_[i] = *options_.ld_alpha;
+    if (!tokens_.takes_part(i)) continue;
+    const int64_t s = tokens_.sequence[i], other = other_side(s);
+    if (++seen[static_cast<size_t>(s)] > tokens_.counts[static_cast<size_t>(other)]) {
+      token_weights_[i] = *options_.ld_alpha;
+    }
   }
 }
 
@@ -126,33 +117,27 @@ double PairLoss::likelihood_weight() const {
 }
 
 PairLoss::Pair PairLoss::pair(int64_t index) const {
+  const auto side = [&](size_t s) {
+    return Side{sums_[s], reference_.empty() ? sums_[s] : sums_[s] - reference_[s], tokens_.count(s)};
+  };
   const auto c = static_cast<size_t>(index), r = static_cast<size_t>(batch_ + index);
-  Pair out;
-  out.chosen = sums_[c];
-  out.rejected = sums_[r];
-  out.chosen_ratio = reference_.empty() ? sums_[c] : sums_[c] - reference_[c];
-  out.rejected_ratio = reference_.empty() ? sums_[r] : sums_[r] - reference_[r];
-  out.chosen_count = tokens_.count(index);
-  out.rejected_count = tokens_.count(batch_ + index);
+  Pair out = {side(c), side(r)};
   if (!certainties_.empty()) {
-    out.weight = bounded_exp(certainties_[c] / out.chosen_count + certainties_[r] / out.rejected_count, kMostExponent);
+    const double certainty = certainties_[c] / out.chosen.count + certainties_[r] / out.rejected.count;
+    out.weight = bounded_exp(certainty, kMostExponent).value;
   }
   return out;
 }
 
 PairValue PairLoss::value(const PairLossRow& row, const Pair& pair) const {
   const bool averages = options_.average_log_prob || row.averages;
-  const double chosen_scale = averages ? 1 / pair.chosen_count : 1;
-  const double rejected_scale = averages ? 1 / pair.rejected_count : 1;
-  const Replaced a = divergence_score_of(pair.chosen_ratio, options_),
-                 b = divergence_score_of(pair.rejected_ratio, options_);
-  const PairLogps logps = {.c = pair.chosen * chosen_scale,
-                           .r = pair.rejected * rejected_scale,
-                           .a = a.value * chosen_scale,
-                           .b = b.value * rejected_scale};
+  const double c = pair.chosen.scale(averages), r = pair.rejected.scale(averages);
+  const WithSlope a = divergence_score_of(pair.chosen.ratio, options_);
+  const WithSlope b = divergence_score_of(pair.rejected.ratio, options_);
+  const PairLogps logps = {.c = pair.chosen.logp * c, .r = pair.rejected.logp * r, .a = a.value * c, .b = b.value * r};
   const PairValue out = row.value(logps, options_);
-  return {pair.weight * out.loss, pair.weight * out.by_chosen * chosen_scale * a.slope,
-          pair.weight * out.by_rejected * rejected_scale * b.slope};
+  return {pair.weight * out.loss, pair.weight * out.by_chosen * c * a.slope,
+          pair.weight * out.by_rejected * r * b.slope};
 }
 
 void PairLoss::add(int64_t index, double scale, const PairValue& value) {
@@ -168,14 +153,14 @@ void PairLoss::add_sorted(PairKind kind, double scale, std::span<const int64_t> 
   core::Array<Pair> all(count);
   for (size_t k = 0; k < count; ++k) {
     Pair p = pair(pairs[k]);
-    if (!options_.average_log_prob) p.chosen_count = p.rejected_count = 1;
+    if (!options_.average_log_prob) p.chosen.count = p.rejected.count = 1;
     if (kind == PairKind::kSortedRatios) {
-      left[k] = p.chosen_ratio / p.chosen_count;
-      right[k] = p.rejected_ratio / p.rejected_count;
+      left[k] = p.chosen.ratio / p.chosen.count;
+      right[k] = p.rejected.ratio / p.rejected.count;
     } else {
-      left[k] = p.chosen / p.chosen_count - p.rejected / p.rejected_count;
-      right[k] = reference_[static_cast<size_t>(pairs[k])] / p.chosen_count -
-                 reference_[static_cast<size_t>(batch_ + pairs[k])] / p.rejected_count;
+      left[k] = p.chosen.logp / p.chosen.count - p.rejected.logp / p.rejected.count;
+      right[k] = reference_[static_cast<size_t>(pairs[k])] / p.chosen.count -
+                 reference_[static_cast<size_t>(batch_ + pairs[k])] / p.rejected.count;
     }
     all[k] = p;
   }
@@ -194,13 +179,13 @@ void PairLoss::add_sorted(PairKind kind, double scale, std::span<const int64_t> 
   const core::Array<size_t> left_order = sorted(left), right_order = sorted(right);
   for (size_t k = 0; k < count; ++k) {
     const size_t i = left_order[k], j = right_order[k];
-    const Logistic logistic = smoothed_logistic(options_.beta * (left[i] - right[j]), options_.label_smoothing);
+    const WithSlope logistic = smoothed_logistic(options_.beta * (left[i] - right[j]), options_.label_smoothing);
     const double slope = options_.beta * logistic.slope;
     if (kind == PairKind::kSortedMargins) {
-      add(pairs[i], scale, {logistic.loss, slope / all[i].chosen_count, -slope / all[i].rejected_count});
+      add(pairs[i], scale, {logistic.value, slope / all[i].chosen.count, -slope / all[i].rejected.count});
     } else {
-      add(pairs[i], scale, {logistic.loss, slope / all[i].chosen_count, 0});
-      add(pairs[j], scale, {0, 0, -slope / all[j].rejected_count});
+      add(pairs[i], scale, {logistic.value, slope / all[i].chosen.count, 0});
+      add(pairs[j], scale, {0, 0, -slope / all[j].rejected.count});
     }
   }
 }
@@ -243,36 +228,26 @@ PreferenceResult PairLoss::result(const TokenStats& stats, const Plan& plan) con
   out.per_token_logps = stats.logp;
   out.sequence_logps.assign(sums_.begin(), sums_.end());
   const bool averages = averages_in_report();
-  if (averages) {
-    for (size_t s = 0; s < sums_.size(); ++s) {
-      out.sequence_logps[s] /= std::max(1.0, tokens_.count(static_cast<int64_t>(s)));
-    }
-  }
+  for (size_t s = 0; averages && s < sums_.size(); ++s) out.sequence_logps[s] /= std::max(1.0, tokens_.count(s));
   PreferenceMetrics& metrics = out.metrics;
   metrics.pairs = static_cast<int64_t>(pairs_);
-  double tokens = 0;
-  for (const int64_t count : tokens_.counts) tokens += static_cast<double>(count);
-  double chosen_reward = 0, rejected_reward = 0, correct = 0, chosen = 0, rejected = 0, likelihood = 0, entropy = 0;
+  double tokens = tokens_.total(), entropy = options_.want_entropy ? tokens_.sum(stats.entropy) : 0;
+  double chosen_reward = 0, rejected_reward = 0, correct = 0, chosen = 0, rejected = 0, likelihood = 0;
   for (int64_t index = 0; index < batch_; ++index) {
     if (tokens_.count(index) == 0) continue;
     const Pair p = pair(index);
-    const double chosen_scale = averages ? 1 / p.chosen_count : 1, rejected_scale = averages ? 1 / p.rejected_count : 1;
-    const auto reward = [&](double x) {
-      return options_.beta * (reference_.empty() ? reward_of(x, options_).value : x);
+    const auto reward = [&](const Side& side) {
+      const double ratio = side.ratio * side.scale(averages);
+      return options_.beta * (reference_.empty() ? reward_of(ratio, options_).value : ratio);
     };
-    const double win = reward(p.chosen_ratio * chosen_scale), lose = reward(p.rejected_ratio * rejected_scale);
+    const double win = reward(p.chosen), lose = reward(p.rejected);
     chosen_reward += win;
     rejected_reward += lose;
     correct += win > lose;
-    chosen += p.chosen * chosen_scale;
-    rejected += p.rejected * rejected_scale;
+    chosen += p.chosen.logp * p.chosen.scale(averages);
+    rejected += p.rejected.logp * p.rejected.scale(averages);
     likelihood -= likelihoods_[static_cast<size_t>(index)];
     out.loss += loss_[static_cast<size_t>(index)];
-  }
-  if (options_.want_entropy) {
-    for (size_t i = 0; i < tokens_.targets.size(); ++i) {
-      if (tokens_.targets[i] != kNoTarget) entropy += stats.entropy[i];
-    }
   }
   totals_.sum(
       {&tokens, &chosen_reward, &rejected_reward, &correct, &chosen, &rejected, &likelihood, &entropy, &out.loss});

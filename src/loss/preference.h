@@ -38,13 +38,18 @@ class PairLoss final : public TokenLoss {
 
  private:
   // The input of the losses of a pair.
+  struct Side {
+    double logp = 0;   // Σ logp
+    double ratio = 0;  // Σ (logp − reference)
+    double count = 1;  // tokens
+    double scale(bool averages) const { return averages ? 1 / count : 1; }
+  };
   struct Pair {
-    double chosen = 0, rejected = 0;              // Σ logp
-    double chosen_ratio = 0, rejected_ratio = 0;  // Σ (logp − reference)
-    double chosen_count = 1, rejected_count = 1;
+    Side chosen, rejected;
     double weight = 1;  // of WPO
   };
 
+  int64_t other_side(int64_t s) const { return s < batch_ ? s + batch_ : s - batch_; }
   bool averages_in_report() const;
   double likelihood_weight() const;
   Pair pair(int64_t index) const;

@@ -5,11 +5,11 @@
 #include <cmath>
 #include <iterator>
 
-#include "loss/batch.h"
+#include "loss/math.h"
 
 namespace logitless::loss {
 
-Logistic smoothed_logistic(double z, double smoothing) {
+WithSlope smoothed_logistic(double z, double smoothing) {
   if (smoothing == 0) return {-log_sigmoid(z), -sigmoid(-z)};
   return {-(1 - smoothing) * log_sigmoid(z) - smoothing * log_sigmoid(-z),
           -(1 - smoothing) * sigmoid(-z) + smoothing * sigmoid(z)};
@@ -101,10 +101,10 @@ PairValue discopop(const PairLogps& p, const Options& o) {
   const double mix = sigmoid(x), rest = sigmoid(-x), mix_slope = rest / o.discopop_tau;
   // log(m e^{−z}); for z < 0 without subtracting terms that both grow with z.
   const double exponent = x < 0 ? weighted(1 / o.discopop_tau - 1, z) - std::log1p(std::exp(x)) : log_sigmoid(x) - z;
-  const double exponential = bounded_exp(exponent, kMostExponent);
-  const double slope = exponent < -kMostExponent || exponent > kMostExponent ? 0 : exponential * (mix_slope - 1);
-  return of_margin(weighted(-rest, log_sigmoid(z)) + exponential,
-                   weighted(mix_slope * mix, log_sigmoid(z)) - rest * sigmoid(-z) + slope, o);
+  const WithSlope exponential = bounded_exp(exponent, kMostExponent);
+  return of_margin(weighted(-rest, log_sigmoid(z)) + exponential.value,
+                   weighted(mix_slope * mix, log_sigmoid(z)) - rest * sigmoid(-z) + exponential.slope * (mix_slope - 1),
+                   o);
 }
 
 // Upper bound that keeps 1 − e^x away from 0; float32 logits cannot resolve smaller distances.
@@ -121,7 +121,7 @@ PairValue orpo(const PairLogps& p, const Options& o) {
 }
 
 // (e^(k x) − 1) / k, or x for k = 0. AlphaPO's reward with k = −α: Gupta et al. 2025.
-Replaced exponential_of(double x, double k) {
+WithSlope exponential_of(double x, double k) {
   if (k == 0) return {x, 1};
   const double exponent = k * x;
   if (exponent > kMostLogRatio) return {std::expm1(kMostLogRatio) / k, 0};
@@ -129,10 +129,10 @@ Replaced exponential_of(double x, double k) {
 }
 
 PairValue logistic_of_logps(const PairLogps& p, const Options& o, double gamma) {
-  const Replaced c = reward_of(p.c, o), r = reward_of(p.r, o);
-  const Logistic logistic = smoothed_logistic(o.beta * (c.value - r.value) - gamma, o.label_smoothing);
+  const WithSlope c = reward_of(p.c, o), r = reward_of(p.r, o);
+  const WithSlope logistic = smoothed_logistic(o.beta * (c.value - r.value) - gamma, o.label_smoothing);
   const double slope = o.beta * logistic.slope;
-  return {logistic.loss, slope * c.slope, -slope * r.slope};
+  return {logistic.value, slope * c.slope, -slope * r.slope};
 }
 
 // SimPO: Meng et al. 2024, eq. 6.
@@ -146,53 +146,47 @@ using enum PairKind;
 
 // In the order of the enumeration. AOT: Melnyk et al. 2024.
 constexpr PairLossRow kRows[] = {
-    {.loss = kSigmoid, .value = dpo, .takes_f_divergence = true},
-    {.loss = kHinge, .value = hinge, .takes_f_divergence = true},
-    {.loss = kIpo, .value = ipo, .averages = true, .takes_f_divergence = true},
-    {.loss = kExoPair, .value = exo_pair, .smooths = true, .needs_smoothing = true, .takes_f_divergence = true},
-    {.loss = kNcaPair, .value = nca_pair},
-    {.loss = kRobust, .value = robust, .smooths = true, .takes_f_divergence = true, .smoothing_below = 0.5},
-    {.loss = kBcoPair, .value = bco_pair},
-    {.loss = kSppoHard, .value = sppo_hard},
-    {.loss = kApoZero, .value = apo_zero},
-    {.loss = kApoDown, .value = apo_down},
-    {.loss = kAot, .kind = kSortedMargins, .smooths = true},
-    {.loss = kAotUnpaired, .kind = kSortedRatios, .smooths = true},
-    {.loss = kDiscopop, .value = discopop, .takes_f_divergence = true},
-    {.loss = kSft, .kind = kLikelihood, .needs_reference = false, .takes_f_divergence = true},
-    {.loss = kOrpo, .value = orpo, .needs_reference = false, .averages = true, .with_likelihood = true},
-    {.loss = kSimpo,
+    {.loss_type = kSigmoid, .value = dpo, .takes_f_divergence = true},
+    {.loss_type = kHinge, .value = hinge, .takes_f_divergence = true},
+    {.loss_type = kIpo, .value = ipo, .averages = true, .takes_f_divergence = true},
+    {.loss_type = kExoPair, .value = exo_pair, .smooths = true, .needs_smoothing = true, .takes_f_divergence = true},
+    {.loss_type = kNcaPair, .value = nca_pair},
+    {.loss_type = kRobust, .value = robust, .smooths = true, .takes_f_divergence = true, .smoothing_below = 0.5},
+    {.loss_type = kBcoPair, .value = bco_pair},
+    {.loss_type = kSppoHard, .value = sppo_hard},
+    {.loss_type = kApoZero, .value = apo_zero},
+    {.loss_type = kApoDown, .value = apo_down},
+    {.loss_type = kAot, .kind = kSortedMargins, .smooths = true},
+    {.loss_type = kAotUnpaired, .kind = kSortedRatios, .smooths = true},
+    {.loss_type = kDiscopop, .value = discopop, .takes_f_divergence = true},
+    {.loss_type = kSft, .kind = kLikelihood, .needs_reference = false, .takes_f_divergence = true},
+    {.loss_type = kOrpo, .value = orpo, .needs_reference = false, .averages = true, .with_likelihood = true},
+    {.loss_type = kSimpo,
      .value = simpo,
      .needs_reference = false,
      .averages = true,
      .smooths = true,
      .takes_rewards = true},
-    {.loss = kCpo,
+    {.loss_type = kCpo,
      .value = cpo,
      .needs_reference = false,
      .with_likelihood = true,
      .smooths = true,
      .takes_rewards = true},
-    {.loss = kSigmoidNorm, .value = dpo, .averages = true, .takes_f_divergence = true},
+    {.loss_type = kSigmoidNorm, .value = dpo, .averages = true, .takes_f_divergence = true},
 };
 
-static_assert(std::size(kRows) == kNamesOf<PreferenceLossType>.size(), "each has a row");
-static_assert(
-    [] {
-      for (size_t i = 0; i < std::size(kRows); ++i) {
-        if (static_cast<size_t>(kRows[i].loss) != i) return false;
-        if ((kRows[i].kind == kPair) != (kRows[i].value != nullptr)) return false;
-      }
-      return true;
-    }(),
-    "a row stands where its enumerator says, and has a function exactly when it is one of pairs");
+static_assert(has_row_per_loss(kRows));
+static_assert(std::all_of(std::begin(kRows), std::end(kRows),
+                          [](const PairLossRow& row) { return (row.kind == kPair) == (row.value != nullptr); }),
+              "a row has a function exactly when it is one of pairs");
 
 }  // namespace
 
 const PairLossRow& row_of(PreferenceLossType loss) { return kRows[static_cast<size_t>(loss)]; }
 
 // f-DPO: Wang et al. 2024, with s(0) = 0 as in TRL.
-Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options) {
+WithSlope divergence_score_of(double log_ratio, const PreferenceLoss& options) {
   switch (options.f_divergence) {
     case FDivergence::kReverseKl:
       break;
@@ -206,6 +200,6 @@ Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options) {
   return {log_ratio, 1};
 }
 
-Replaced reward_of(double logp, const PreferenceLoss& options) { return exponential_of(logp, -options.reward_alpha); }
+WithSlope reward_of(double logp, const PreferenceLoss& options) { return exponential_of(logp, -options.reward_alpha); }
 
 }  // namespace logitless::loss

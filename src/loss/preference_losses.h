@@ -3,6 +3,7 @@
 #pragma once
 
 #include "logitless/preference.h"
+#include "loss/math.h"
 
 namespace logitless::loss {
 
@@ -19,12 +20,8 @@ struct PairValue {
   double by_chosen = 0, by_rejected = 0;
 };
 
-/// −(1 − ε) log σ(z) − ε log σ(−z), and its derivative by z.
-struct Logistic {
-  double loss = 0;
-  double slope = 0;
-};
-Logistic smoothed_logistic(double z, double smoothing);
+/// Returns −(1 − ε) log σ(z) − ε log σ(−z), with its slope by z.
+WithSlope smoothed_logistic(double z, double smoothing);
 
 /// Bounds exponents that would overflow: e^700 is near the largest float64.
 inline constexpr double kMostExponent = 700;
@@ -38,7 +35,7 @@ enum class PairKind {
 };
 
 struct PairLossRow {
-  PreferenceLossType loss;
+  PreferenceLossType loss_type;
   PairValue (*value)(const PairLogps& pair, const PreferenceLoss& options) = nullptr;  ///< for kPair
   PairKind kind = PairKind::kPair;
   bool needs_reference = true;
@@ -55,13 +52,9 @@ struct PairLossRow {
 
 const PairLossRow& row_of(PreferenceLossType loss);
 
-/// The value of a function, and its slope.
-struct Replaced {
-  double value = 0, slope = 1;
-};
 /// Applies f_divergence to a pair's log ratio.
-Replaced divergence_score_of(double log_ratio, const PreferenceLoss& options);
+WithSlope divergence_score_of(double log_ratio, const PreferenceLoss& options);
 /// Applies reward_alpha to a sequence's log-probability.
-Replaced reward_of(double logp, const PreferenceLoss& options);
+WithSlope reward_of(double logp, const PreferenceLoss& options);
 
 }  // namespace logitless::loss

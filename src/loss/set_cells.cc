@@ -3,12 +3,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
+
+#include "loss/math.h"
 
 namespace logitless::loss {
 namespace {
-
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 // A cell's part of a divergence: x log(x / y), the −x + y of the generalised KL, and the derivatives of both
 // by log s.
@@ -26,8 +25,6 @@ double excess(double log_x, double log_y) {
   return std::exp(log_y) - x * (1 + apart);
 }
 
-double times(double mass, double log_ratio) { return mass == 0 ? 0 : mass * log_ratio; }
-
 // Returns log(v a + w b) for v + w = 1 and a >= b, accurate near log a if a and b are close.
 double log_mixture_of_larger(double log_a, double v, double log_b, double w) {
   const double change = w * std::expm1(log_b - log_a);
@@ -42,13 +39,13 @@ double log_mixture(double log_a, double log_b, double w) {
 
 Part forward_kl(double log_s, double log_t) {
   const double s = std::exp(log_s), t = std::exp(log_t);
-  return {times(t, log_t - log_s), s - t, -t, s, excess(log_t, log_s)};
+  return {weighted(t, log_t - log_s), s - t, -t, s, excess(log_t, log_s)};
 }
 Part reverse_kl(double log_s, double log_t) {
   const double s = std::exp(log_s), t = std::exp(log_t);
-  return {times(s, log_s - log_t), t - s, times(s, log_s - log_t + 1), -s, excess(log_s, log_t)};
+  return {weighted(s, log_s - log_t), t - s, weighted(s, log_s - log_t + 1), -s, excess(log_s, log_t)};
 }
-Part weighted(double w, const Part& part) {
+Part scaled(double w, const Part& part) {
   if (w == 0) return {};
   return {w * part.plain, w * part.extra, w * part.slope, w * part.extra_slope, w * part.whole};
 }
@@ -63,7 +60,7 @@ Part jsd(double log_s, double log_t, double beta) {
   Part out;
   out.whole = beta * excess(log_t, log_m) + (1 - beta) * excess(log_s, log_m);
   out.plain = out.whole;  // −β t − (1 − β) s + m = 0
-  out.slope = (1 - beta) * times(std::exp(log_s), log_s - log_m);
+  out.slope = (1 - beta) * weighted(std::exp(log_s), log_s - log_m);
   return out;
 }
 
@@ -71,15 +68,15 @@ Part skew_kl(double log_s, double log_t, double skew) {
   if (skew == 0) return forward_kl(log_s, log_t);
   if (skew == 1) return {};
   const double log_m = log_mixture(log_t, log_s, skew), s = std::exp(log_s), t = std::exp(log_t);
-  return {times(t, log_t - log_m), (1 - skew) * (s - t), -(1 - skew) * std::exp(log_t + log_s - log_m), (1 - skew) * s,
-          excess(log_t, log_m)};
+  return {weighted(t, log_t - log_m), (1 - skew) * (s - t), -(1 - skew) * std::exp(log_t + log_s - log_m),
+          (1 - skew) * s, excess(log_t, log_m)};
 }
 Part skew_reverse_kl(double log_s, double log_t, double skew) {
   if (skew == 0) return reverse_kl(log_s, log_t);
   if (skew == 1) return {};
   const double log_m = log_mixture(log_s, log_t, skew), s = std::exp(log_s), t = std::exp(log_t);
-  const double slope = times(s, log_s - log_m + 1 - skew * std::exp(log_s - log_m));
-  return {times(s, log_s - log_m), (1 - skew) * (t - s), slope, -(1 - skew) * s, excess(log_s, log_m)};
+  const double slope = weighted(s, log_s - log_m + 1 - skew * std::exp(log_s - log_m));
+  return {weighted(s, log_s - log_m), (1 - skew) * (t - s), slope, -(1 - skew) * s, excess(log_s, log_m)};
 }
 
 Part total_variation(double log_s, double log_t) {
@@ -105,7 +102,7 @@ Part part_of(const CellDivergence& divergence, double log_s, double log_t) {
     case Divergence::kTotalVariation:
       return total_variation(log_s, log_t);
     case Divergence::kMixedKl:
-      return sum(weighted(w, forward_kl(log_s, log_t)), weighted(1 - w, reverse_kl(log_s, log_t)));
+      return sum(scaled(w, forward_kl(log_s, log_t)), scaled(1 - w, reverse_kl(log_s, log_t)));
     case Divergence::kAcceptance:
     case Divergence::kLkHybrid:
       break;  // They are refused.

@@ -3,18 +3,13 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
-#include "core/check_fields.h"
-#include "core/views.h"
-#include "loss/batch.h"
 #include "loss/divergence_options.h"
+#include "loss/math.h"
 
 namespace logitless::loss {
 namespace {
-
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
 
 // Returns log(e^a + e^b).
 double log_sum(double a, double b) {
@@ -40,29 +35,16 @@ CellMasses cell_masses(OutsideSet outside) {
 
 SetDistillationLoss::SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
                                          const problem::TokenProblem& problem, ranks::Totals totals)
-    : options_(options),
+    : ReducedLoss(problem, options.reduction, totals),
+      options_(options),
       rows_(std::move(rows)),
       tokens_(std::move(tokens)),
-      problem_(problem),
-      totals_(totals),
-      mean_(mean_options(options), tokens_, totals) {
+      mean_(token_mean(mean_options(options), tokens_, totals)) {
   const auto cells = static_cast<size_t>(problem.most_picks() + 1);
   student_.reserve(cells);
   teacher_.reserve(cells);
   slopes_.resize(cells);
   divergences_.assign(static_cast<size_t>(problem.tokens), 0);
-}
-
-StatsRequest SetDistillationLoss::needs() const {
-  StatsRequest request;
-  request.outside = has_tail();
-  return request;
-}
-
-// Returns the factor of a row's divergence, without the mean and loss_scale.
-double SetDistillationLoss::divergence_weight(int64_t row) const {
-  const double t = options_.temperature_squared ? problem_.temperature(row) : 1;
-  return options_.divergence_weight * t * t;
 }
 
 double SetDistillationLoss::compare(int64_t row, const TokenStats& stats) {
@@ -97,24 +79,20 @@ void SetDistillationLoss::evaluate(std::span<const int64_t> rows, const TokenSta
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     divergences_[i] = compare(row, stats);
-    const double scale = mean_.factor(tokens_, row) * options_.loss_scale * upstream_.of(i);
-    const double weight = divergence_weight(row) * scale;
+    const double scale = mean_.factor(tokens_, i) * options_.loss_scale * upstream(i);
+    const double weight = divergence_weight(options_, row) * scale;
+    // The tail's gradient goes to its parts by their shares of its mass.
     const double tail_slope = has_tail() ? slopes_[student_.size() - 1] : 0;
-    const double tail = has_tail() ? student_.back() : 0;
+    const auto share_of_tail = [&](double logp) {
+      const double share = !has_tail() || logp == kNothing ? 0 : std::exp(logp - student_.back());
+      return weighted(weight, weighted(share, tail_slope));
+    };
     size_t cell = 0;
     for (int64_t pick = problem_.pick_begin(row); pick < problem_.pick_end(row); ++pick) {
       const auto k = static_cast<size_t>(pick);
-      if (!std::isnan(rows_.logps[k])) {
-        grads.logp[k] = weighted(weight, slopes_[cell++]);
-      } else {
-        const double share = stats.logp[k] == kNothing ? 0 : std::exp(stats.logp[k] - tail);
-        grads.logp[k] = has_tail() ? weighted(weight, share * tail_slope) : 0;
-      }
+      grads.logp[k] = std::isnan(rows_.logps[k]) ? share_of_tail(stats.logp[k]) : weighted(weight, slopes_[cell++]);
     }
-    if (has_tail()) {
-      const double share = stats.outside[i] == kNothing ? 0 : std::exp(stats.outside[i] - tail);
-      grads.outside[i] = weighted(weight, share == 0 ? 0 : share * tail_slope);
-    }
+    if (has_tail()) grads.outside[i] = share_of_tail(stats.outside[i]);
     if (options_.hard_weight != 0) grads.logp[static_cast<size_t>(rows_.target[i])] -= options_.hard_weight * scale;
   }
 }
@@ -128,14 +106,14 @@ SetDistillationResult SetDistillationLoss::result(const TokenStats& stats, const
   double tokens = 0, divergence = 0, teacher_mass = 0, student_mass = 0, nll = 0;
   for (const int64_t row : problem_.active()) {
     const auto i = static_cast<size_t>(row);
-    double loss = weighted(divergence_weight(row), divergences_[i]);
+    double loss = weighted(divergence_weight(options_, row), divergences_[i]);
     if (hard) {
       const double logp = stats.logp[static_cast<size_t>(rows_.target[i])];
       loss -= options_.hard_weight * logp;
       nll -= logp;
     }
     out.per_token_loss[i] = weighted(options_.loss_scale, loss);
-    out.loss += weighted(mean_.factor(tokens_, row), out.per_token_loss[i]);
+    out.loss += weighted(mean_.factor(tokens_, i), out.per_token_loss[i]);
     ++tokens;
     divergence += divergences_[i];
     teacher_mass += rows_.masses[i];
@@ -145,7 +123,7 @@ SetDistillationResult SetDistillationLoss::result(const TokenStats& stats, const
     }
   }
   totals_.sum({&tokens, &divergence, &teacher_mass, &student_mass, &nll, &out.loss});
-  const double share = tokens > 0 ? 1 / tokens : 0;
+  const double share = reciprocal_or_zero(tokens);
   out.metrics.tokens = static_cast<int64_t>(tokens);
   out.metrics.mean_divergence = divergence * share;
   out.metrics.mean_teacher_mass = teacher_mass * share;

@@ -8,10 +8,9 @@
 #include "core/store.h"
 #include "logitless/set_distillation.h"
 #include "logitless/token_stats.h"
+#include "loss/reduction.h"
 #include "loss/sequences.h"
 #include "loss/set_cells.h"
-#include "loss/token_mean.h"
-#include "loss/upstream.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -40,21 +39,16 @@ struct SetRows {
 SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
                           const SetDistillation& options);
 
-class SetDistillationLoss final : public TokenLoss {
+class SetDistillationLoss final : public ReducedLoss {
  public:
   /// `rows` without picks, which the problem already has; `tokens` are the sequences, and which of their rows
   /// take part. The arguments must outlive this object.
   SetDistillationLoss(const SetDistillation& options, SetRows rows, SequenceTokens tokens,
                       const problem::TokenProblem& problem, ranks::Totals totals);
 
-  StatsRequest needs() const override;
+  StatsRequest needs() const override { return {.outside = has_tail()}; }
   GradsFilled gradients() const override { return {.outside = has_tail()}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
-
-  void set_upstream(double upstream) { upstream_.set(upstream); }
-  void set_upstream(std::span<const double> upstream) {
-    upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
-  }
 
   /// Returns the loss and metrics of all evaluated rows.
   SetDistillationResult result(const TokenStats& stats, const Plan& plan) const;
@@ -63,17 +57,13 @@ class SetDistillationLoss final : public TokenLoss {
 
  private:
   bool has_tail() const { return options_.outside == OutsideSet::kTail; }
-  double divergence_weight(int64_t row) const;
   // Returns the divergence of a row, and sets slopes_ to its slopes by the set's picks and by the tail.
   double compare(int64_t row, const TokenStats& stats);
 
   const SetDistillation& options_;
   const SetRows rows_;
   const SequenceTokens tokens_;
-  const problem::TokenProblem& problem_;
-  ranks::Totals totals_;
   const TokenMean mean_;
-  Upstream upstream_;
   core::Array<double> student_, teacher_, slopes_;  // of the cells of one row
   core::Array<double> divergences_;                 // [N]
 };

@@ -2,23 +2,20 @@
 // Checks a teacher's sets and the options for them.
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <utility>
 
 #include "core/check_fields.h"
 #include "core/views.h"
-#include "loss/batch.h"
 #include "loss/divergence_options.h"
+#include "loss/math.h"
 #include "loss/set_distillation.h"
 #include "problem/id_sets.h"
 
 namespace logitless::loss {
 namespace {
 
-using core::fail;
+using core::fail_if;
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kNothing = -std::numeric_limits<double>::infinity();
 // Log-probabilities in bfloat16 have a relative error of 2^-9, so a row may sum to slightly more than 1.
 constexpr double kMostMass = 1 + 0x1p-6;
 
@@ -54,9 +51,9 @@ bool needs_teacher_mass(const SetDistillation& options) {
 
 double check_logp(const ConstVector& logps, int64_t row, int64_t entry, int64_t place) {
   const double logp = core::read(logps, place);
-  if (logp <= 0) return logp;
-  fail("teacher.logps of row ", row, ", entry ", entry, ", = ", logp,
-       " must be a log-probability: at most 0, and no probability");
+  fail_if(!(logp <= 0), "teacher.logps of row ", row, ", entry ", entry, ", = ", logp,
+          " must be a log-probability: at most 0, and no probability");
+  return logp;
 }
 
 // The teacher's vectors, in addition to its sets.
@@ -85,9 +82,8 @@ double add_row(const Vectors& teacher, const problem::SetPicks& sets, const Row&
   for (int64_t pick = of.begin; pick < of.end; ++pick) {
     const auto k = static_cast<size_t>(pick);
     const int64_t id = sets.picks.ids[k];
-    if (pick > of.begin && sets.picks.ids[k - 1] == id) {
-      fail("teacher.sets of row ", of.row, " has token id ", id, " twice: a teacher's set has each id once");
-    }
+    fail_if(pick > of.begin && sets.picks.ids[k - 1] == id, "teacher.sets of row ", of.row, " has token id ", id,
+            " twice: a teacher's set has each id once");
     if (wanted && of.target < id) add(of.target, kNan);
     wanted = wanted && of.target > id;
     add(id, check_logp(teacher.logps, of.row, sets.entries[k] - of.first_entry, sets.entries[k]));
@@ -105,50 +101,43 @@ void finish_row(const Vectors& teacher, const SetDistillation& options, const Ro
                 double log_mass, SetRows& out) {
   const auto r = static_cast<size_t>(of.row);
   const double mass = std::exp(log_mass);
-  if (mass > kMostMass) {
-    fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass, ", which is more than 1");
-  }
+  fail_if(mass > kMostMass, "teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
+          ", which is more than 1");
   out.masses[r] = mass;
   if (options.outside == OutsideSet::kRenormalised || options.outside == OutsideSet::kTeacherRenormalised) {
-    if (log_mass == kNothing) fail("teacher.logps of row ", of.row, " are all -inf: there is nothing to renormalise");
+    fail_if(log_mass == kNothing, "teacher.logps of row ", of.row, " are all -inf: there is nothing to renormalise");
     for (auto k = static_cast<size_t>(out.picks.offsets.back()); k < out.logps.size(); ++k) out.logps[k] -= log_mass;
   }
   if (options.outside != OutsideSet::kTail) return;
   double outside = mass < 1 ? std::log1p(-mass) : kNothing;
   if (teacher.outside_logps.size != 0) {
     outside = core::read(teacher.outside_logps, of.row);
-    if (!(outside <= 0))
-      fail("teacher.outside_logps[", of.row, "] = ", outside, " must be a log-probability: at most 0");
-    if (const double all = mass + std::exp(outside); all > kMostMass) {
-      fail("teacher.outside_logps[", of.row, "] = ", outside, " and teacher.logps of row ", of.row,
-           " are of probabilities that sum to ", all, ", which is more than 1");
-    }
+    fail_if(!(outside <= 0), "teacher.outside_logps[", of.row, "] = ", outside,
+            " must be a log-probability: at most 0");
+    const double all = mass + std::exp(outside);
+    fail_if(all > kMostMass, "teacher.outside_logps[", of.row, "] = ", outside, " and teacher.logps of row ", of.row,
+            " are of probabilities that sum to ", all, ", which is more than 1");
   }
   // If the set is the whole vocabulary, the student has no mass outside it either.
   const bool is_whole = of.end - of.begin == vocab_size;
   if (!is_whole) outside = std::max(outside, std::log(options.tail_floor));
-  if (outside == kNothing && !is_whole && needs_teacher_mass(options)) {
-    fail("teacher.logps of row ", of.row, " are of probabilities that sum to ", mass,
-         ": none is left for the tail, and loss_type = ", name_of(options.loss_type),
-         " would be infinite. Set tail_floor (TRL's is 1e-7), give teacher.outside_logps, or set outside = "
-         "renormalised");
-  }
+  fail_if(outside == kNothing && !is_whole && needs_teacher_mass(options), "teacher.logps of row ", of.row,
+          " are of probabilities that sum to ", mass,
+          ": none is left for the tail, and loss_type = ", name_of(options.loss_type),
+          " would be infinite. Set tail_floor (TRL's is 1e-7), give teacher.outside_logps, or set outside = "
+          "renormalised");
   out.outside[r] = outside;
 }
 
 Vectors check_vectors(const SetTeacher& teacher, const problem::Shape& shape, OutsideSet rule) {
   const ConstVector logps = core::vector_of("teacher.logps", teacher.logps, numbers("as teacher.sets.ids"));
-  if (logps.size != teacher.sets.entries()) {
-    fail("teacher.logps ", core::HasEntries(logps.size), " but teacher.sets.ids has ", teacher.sets.entries());
-  }
+  fail_if(logps.size != teacher.sets.entries(), "teacher.logps ", core::HasEntries(logps.size),
+          " but teacher.sets.ids has ", teacher.sets.entries());
   const ConstVector outside = core::vector_of("teacher.outside_logps", teacher.outside_logps);
-  if (outside.size != 0 && rule != OutsideSet::kTail) {
-    fail("teacher.outside_logps is given, but outside = ", name_of(rule), " does not read it");
-  }
-  if (outside.size != 0 && outside.size != shape.tokens) {
-    fail("teacher.outside_logps ", core::HasEntries(outside.size), " but ", shape.rows_name, " has ", shape.tokens,
-         " rows");
-  }
+  fail_if(outside.size != 0 && rule != OutsideSet::kTail,
+          "teacher.outside_logps is given, but outside = ", name_of(rule), " does not read it");
+  fail_if(outside.size != 0 && outside.size != shape.tokens, "teacher.outside_logps ", core::HasEntries(outside.size),
+          " but ", shape.rows_name, " has ", shape.tokens, " rows");
   return {logps, outside};
 }
 
@@ -157,22 +146,17 @@ Vectors check_vectors(const SetTeacher& teacher, const problem::Shape& shape, Ou
 void check_set_options(const SetDistillation& options, const ConstTensor& targets, int64_t tokens) {
   core::check_fields(options);
   const Divergence kind = options.loss_type;
-  if (kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid) {
-    fail("loss_type = ", name_of(kind), " is not a sum over token ids: it needs the teacher's head");
-  }
+  fail_if(kind == Divergence::kAcceptance || kind == Divergence::kLkHybrid, "loss_type = ", name_of(kind),
+          " is not a sum over token ids: it needs the teacher's head");
   check_divergence_options(options, targets, tokens);
-  if (options.tail_floor != 0 && options.outside != OutsideSet::kTail) {
-    fail("tail_floor = ", options.tail_floor, " has no meaning for outside = ", name_of(options.outside));
-  }
-  if (options.hard_weight == 0) return;
-  if (!options.token.temperatures.empty() || options.token.temperature != 1) {
-    fail("hard_weight = ", options.hard_weight, " needs a temperature of 1: it shares the student's softmax");
-  }
-  if (options.outside == OutsideSet::kRenormalised) {
-    fail(
-        "hard_weight = ", options.hard_weight,
-        " and outside = renormalised are both set: the cross-entropy is over the vocabulary, which then nothing walks");
-  }
+  fail_if(options.tail_floor != 0 && options.outside != OutsideSet::kTail, "tail_floor = ", options.tail_floor,
+          " has no meaning for outside = ", name_of(options.outside));
+  const bool hard = options.hard_weight != 0;
+  fail_if(hard && (!options.token.temperatures.empty() || options.token.temperature != 1),
+          "hard_weight = ", options.hard_weight, " needs a temperature of 1: it shares the student's softmax");
+  fail_if(hard && options.outside == OutsideSet::kRenormalised, "hard_weight = ", options.hard_weight,
+          " and outside = renormalised are both set: the cross-entropy is over the vocabulary, which then nothing ",
+          "walks");
 }
 
 core::Array<core::ByteRange> ranges_of(const SetTeacher& teacher) {

@@ -10,25 +10,22 @@
 #include "core/check_fields.h"
 #include "core/parallel.h"
 #include "core/views.h"
-#include "loss/batch.h"
+#include "loss/math.h"
 #include "problem/id_sets.h"
 
 namespace logitless::loss {
 namespace {
 
-using core::fail;
+using core::fail_if;
 
 double times_log(double q) { return q > 0 ? q * std::log(q) : 0; }
 
-[[noreturn]] void refuse_weight(std::string_view name, int64_t row, std::string_view of, int64_t at, double value) {
-  fail(name, " of row ", row, ", ", of, " ", at, ", = ", value,
-       " must be finite and at least 0: it is a probability, and no logarithm");
+void check_weight(std::string_view name, int64_t row, std::string_view of, int64_t at, double value) {
+  fail_if(!kNotNegative.holds(value), name, " of row ", row, ", ", of, " ", at, ", = ", value,
+          " must be finite and at least 0: it is a probability, and no logarithm");
 }
 
-bool is_sparse(const SoftTargets& targets) {
-  return targets.weights.given() || targets.sets.ids.given() || !targets.sets.offsets.empty() ||
-         !targets.sets.counts.empty();
-}
+bool is_sparse(const SoftTargets& targets) { return targets.weights.given() || problem::is_given(targets.sets); }
 
 // Reads a row's weights; the weights of one id add up.
 void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t row, bool wants_entropy,
@@ -41,9 +38,7 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
   for (int64_t pick = first; pick < end; ++pick) {
     const auto k = static_cast<size_t>(pick);
     const double weight = core::read(given, picks.entries[k]);
-    if (!kNotNegative.holds(weight)) {
-      refuse_weight("targets.weights", row, "entry", picks.entries[k] - row_entry, weight);
-    }
+    check_weight("targets.weights", row, "entry", picks.entries[k] - row_entry, weight);
     out.weights[k] = weight;
     out.masses[r] += weight;
     of_id += weight;
@@ -56,9 +51,8 @@ void read_row(const ConstVector& given, const problem::SetPicks& picks, int64_t 
 SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy) {
   problem::SetPicks picks = problem::set_picks(targets.sets, shape, targets.mask);
   const ConstVector weights = core::vector_of("targets.weights", targets.weights, numbers("as sets.ids"));
-  if (weights.size != targets.sets.entries()) {
-    fail("targets.weights ", core::HasEntries(weights.size), " but targets.sets.ids has ", targets.sets.entries());
-  }
+  fail_if(weights.size != targets.sets.entries(), "targets.weights ", core::HasEntries(weights.size),
+          " but targets.sets.ids has ", targets.sets.entries());
   SoftRows out;
   out.weights.assign(picks.entries.size(), 0);
   out.masses.assign(static_cast<size_t>(shape.tokens), 0);
@@ -68,9 +62,9 @@ SoftRows check_sparse(const SoftTargets& targets, const problem::Shape& shape, b
   return out;
 }
 
-// Checks one row and returns its sum, in eight partial sums of fixed order.
+// Returns the sum of a row, in eight partial sums of fixed order, or NaN if a weight is invalid.
 template <class T>
-double check_row(const T* weights, int64_t vocab, int64_t row) {
+double sum_row(const T* weights, int64_t vocab) {
   constexpr int64_t kChains = 8;
   std::array<double, kChains> sums = {};
   bool good = true;
@@ -86,53 +80,41 @@ double check_row(const T* weights, int64_t vocab, int64_t row) {
     good &= weights[v] >= 0 && weights[v] <= std::numeric_limits<T>::max();
     sums[0] += weights[v];
   }
-  for (v = 0; !good && v < vocab; ++v) {
-    if (!kNotNegative.holds(weights[v])) refuse_weight("targets.rows", row, "vocabulary entry", v, weights[v]);
-  }
   double sum = 0;
   for (const double part : sums) sum += part;
-  return sum;
+  return good ? sum : kNan;
 }
 
 template <class T>
 void read_rows(const ConstMatrix& given, std::span<const int64_t> rows, bool wants_entropy, int threads,
                SoftRows& out) {
-  // The error names the first invalid row, whichever thread finds one first.
-  core::Array<uint8_t> bad(rows.size(), 0);
+  const auto weights_of = [&](int64_t row) { return static_cast<const T*>(given.data) + row * given.stride; };
   core::parallel_for(threads, static_cast<int64_t>(rows.size()), [&](int64_t a) {
     const int64_t row = rows[static_cast<size_t>(a)];
-    const T* weights = static_cast<const T*>(given.data) + row * given.stride;
-    const auto r = static_cast<size_t>(row);
-    try {
-      out.masses[r] = check_row(weights, given.cols, row);
-    } catch (const InvalidInput&) {
-      bad[static_cast<size_t>(a)] = 1;
-      return;
-    }
+    const T* weights = weights_of(row);
+    out.masses[static_cast<size_t>(row)] = sum_row(weights, given.cols);
     if (!wants_entropy) return;
     double sum = 0;
     for (int64_t v = 0; v < given.cols; ++v) sum += times_log(weights[v]);
-    out.negentropy[r] = sum;
+    out.negentropy[static_cast<size_t>(row)] = sum;
   });
-  const auto first = std::find(bad.begin(), bad.end(), 1);
-  if (first == bad.end()) return;
-  const int64_t row = rows[static_cast<size_t>(first - bad.begin())];
-  check_row(static_cast<const T*>(given.data) + row * given.stride, given.cols, row);
+  for (const int64_t row : rows) {
+    for (int64_t v = 0; std::isnan(out.masses[static_cast<size_t>(row)]) && v < given.cols; ++v) {
+      check_weight("targets.rows", row, "vocabulary entry", v, weights_of(row)[v]);
+    }
+  }
 }
 
 SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
   const ConstMatrix given = core::with_used_stride(core::matrix_of("targets.rows", targets.rows, "[N, V]"));
   problem::check_mask(targets.mask, shape.tokens, shape.rows_name);
   core::check_matrix("targets.rows", given.data, given.rows, given.cols, given.stride);
-  if (given.rows != shape.tokens || given.cols != shape.vocab_size) {
-    fail("targets.rows is [", given.rows, ", ", given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size,
-         "]: a row for each of ", shape.rows_name, ", with the whole vocabulary");
-  }
+  fail_if(given.rows != shape.tokens || given.cols != shape.vocab_size, "targets.rows is [", given.rows, ", ",
+          given.cols, "] but must be [", shape.tokens, ", ", shape.vocab_size, "]: a row for each of ", shape.rows_name,
+          ", with the whole vocabulary");
   const DType sums = shape.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  if (given.dtype != sums) {
-    fail("targets.rows is ", name_of(given.dtype), " but must be ", name_of(sums), " for ", shape.rows_name, " of ",
-         name_of(shape.dtype));
-  }
+  fail_if(given.dtype != sums, "targets.rows is ", name_of(given.dtype), " but must be ", name_of(sums), " for ",
+          shape.rows_name, " of ", name_of(shape.dtype));
   SoftRows out;
   out.dense = true;
   for (int64_t row = 0; row < shape.tokens; ++row) {
@@ -157,9 +139,7 @@ SoftRows check_dense(const SoftTargets& targets, const problem::Shape& shape, bo
 void check_options(const SoftCrossEntropy& options) {
   core::check_fields(options);
   problem::check_no_targets(options.token, "soft targets stand where they are predicted");
-  if (options.num_items_in_batch && options.reduction != Reduction::kMean) {
-    fail("num_items_in_batch = ", *options.num_items_in_batch, " needs reduction mean");
-  }
+  check_mean(mean_options(options));
 }
 
 core::Array<core::ByteRange> ranges_of(const SoftTargets& targets) {
@@ -171,25 +151,21 @@ core::Array<core::ByteRange> ranges_of(const SoftTargets& targets) {
 }
 
 SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads) {
-  if (is_sparse(targets) && targets.rows.given()) {
-    fail("targets.rows is set, and so are targets.sets or targets.weights: targets are dense or sparse");
-  }
-  if (!is_sparse(targets) && !targets.rows.given() && shape.tokens > 0) {
-    fail("targets is empty: it needs rows, or sets and weights");
-  }
-  return targets.rows.given() ? check_dense(targets, shape, wants_entropy, threads)
-                              : check_sparse(targets, shape, wants_entropy);
+  const bool dense = targets.rows.given(), sparse = is_sparse(targets);
+  fail_if(sparse && dense, "targets.rows is set, and so are targets.sets or targets.weights: targets are dense or ",
+          "sparse");
+  fail_if(!sparse && !dense && shape.tokens > 0, "targets is empty: it needs rows, or sets and weights");
+  return dense ? check_dense(targets, shape, wants_entropy, threads) : check_sparse(targets, shape, wants_entropy);
 }
 
 SoftCrossEntropyLoss::SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows,
                                            const problem::TokenProblem& problem, ranks::Totals totals)
-    : options_(options), rows_(std::move(rows)), problem_(problem), totals_(totals) {
+    : ReducedLoss(problem, options.reduction, totals), options_(options), rows_(std::move(rows)) {
   losses_.assign(static_cast<size_t>(problem.tokens), 0);
   if (options.reduction == Reduction::kMean) {
     double tokens = static_cast<double>(problem.active().size());
     totals_.sum({&tokens});
-    const double normaliser = options.num_items_in_batch.value_or(tokens);
-    scale_ = normaliser > 0 ? 1 / normaliser : 0;
+    scale_ = reciprocal_or_zero(options.num_items_in_batch.value_or(tokens));
   }
   scale_ *= options.loss_scale;
 }
@@ -218,7 +194,7 @@ void SoftCrossEntropyLoss::evaluate(std::span<const int64_t> rows, const TokenSt
   for (const int64_t row : rows) {
     const auto i = static_cast<size_t>(row);
     losses_[i] = cross_entropy(row, stats);
-    const double scale = scale_ * upstream_.of(i);
+    const double scale = scale_ * upstream(i);
     if (rows_.dense) {
       grads.cross[i] = -scale / problem_.logp_temperature(row);
       continue;
@@ -246,7 +222,7 @@ SoftCrossEntropyResult SoftCrossEntropyLoss::result(const TokenStats&, const Pla
     out.per_token_loss[i] = weighted(options_.loss_scale, loss);
   }
   totals_.sum({&tokens, &cross, &entropy, &kl, &out.loss});
-  const double share = tokens > 0 ? 1 / tokens : 0;
+  const double share = reciprocal_or_zero(tokens);
   out.metrics.tokens = static_cast<int64_t>(tokens);
   out.metrics.mean_cross_entropy = cross * share;
   if (subtracts) out.metrics.mean_target_entropy = entropy * share;

@@ -8,7 +8,7 @@
 #include "core/store.h"
 #include "logitless/soft_targets.h"
 #include "logitless/token_stats.h"
-#include "loss/upstream.h"
+#include "loss/reduction.h"
 #include "problem/token_problem.h"
 #include "ranks/totals.h"
 
@@ -34,7 +34,7 @@ core::Array<core::ByteRange> ranges_of(const SoftTargets& targets);
 /// invalid targets.
 SoftRows check_soft_targets(const SoftTargets& targets, const problem::Shape& shape, bool wants_entropy, int threads);
 
-class SoftCrossEntropyLoss final : public TokenLoss {
+class SoftCrossEntropyLoss final : public ReducedLoss {
  public:
   /// `rows` without picks and cross, which the problem already has. The arguments must outlive this object.
   SoftCrossEntropyLoss(const SoftCrossEntropy& options, SoftRows rows, const problem::TokenProblem& problem,
@@ -43,13 +43,6 @@ class SoftCrossEntropyLoss final : public TokenLoss {
   StatsRequest needs() const override { return {.cross = rows_.dense}; }
   GradsFilled gradients() const override { return {.cross = rows_.dense}; }
   void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override;
-
-  /// Sets ∂L/∂loss, by default 1: one value, which under kNone holds for every token; or a span, which under
-  /// kNone has one entry per token. The span must outlive evaluate(). Throws InvalidInput.
-  void set_upstream(double upstream) { upstream_.set(upstream); }
-  void set_upstream(std::span<const double> upstream) {
-    upstream_.set(upstream, options_.reduction == Reduction::kNone, problem_);
-  }
 
   /// Returns the loss and metrics of all evaluated rows.
   SoftCrossEntropyResult result(const TokenStats& stats, const Plan& plan) const;
@@ -62,9 +55,6 @@ class SoftCrossEntropyLoss final : public TokenLoss {
 
   const SoftCrossEntropy& options_;
   const SoftRows rows_;
-  const problem::TokenProblem& problem_;
-  ranks::Totals totals_;
-  Upstream upstream_;
   double scale_ = 1;            // factor of a token's loss
   core::Array<double> losses_;  // [N]: ce, before factor and reduction
 };

@@ -29,6 +29,9 @@ SetPicks set_picks(const IdSets& sets, const Shape& shape, std::span<const uint8
 /// Throws InvalidInput unless the mask is empty or has an entry of 0 or 1 for each of the rows.
 void check_mask(std::span<const uint8_t> mask, int64_t rows, std::string_view rows_name);
 
+/// Returns whether any part of the sets is given.
+inline bool is_given(const IdSets& sets) { return sets.ids.given() || !sets.offsets.empty() || !sets.counts.empty(); }
+
 /// Returns the memory of the sets.
 core::Array<core::ByteRange> ranges_of(const IdSets& sets);
 

@@ -11,7 +11,6 @@
 #include <string>
 #include <vector>
 
-#include "loss/batch.h"
 #include "loss/sequences.h"
 #include "oracle/preference_oracle.h"
 #include "support/compare.h"

@@ -61,7 +61,7 @@ Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data, Calls 
   };
   for (size_t s = 0; s + 1 < data.offsets.size(); ++s) {
     for (int64_t i = data.offsets[s]; i < data.offsets[s + 1]; ++i) {
-      EXPECT_EQ(loss.targets()[i] >= 0, data.mask[i] != 0);
+      EXPECT_EQ(loss.batch().tokens.targets[i] >= 0, data.mask[i] != 0);
       if (!data.mask[i]) {
         stats.logp[i] = 0;  // as the engine has it
         if (!stats.entropy.empty()) stats.entropy[i] = 0;
