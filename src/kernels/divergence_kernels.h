@@ -171,7 +171,7 @@ struct RowDivergence {
 /// some softmax_scale or pick gradient is not 0.
 ///   base.logits, base.out   as in GradientArgs
 ///   base.scratch            [3 * cols]
-///   teacher_logits          [shape.rows, cols] with base.shape.stride, read only; must not overlap `out`.
+///   teacher_logits          [shape.rows, cols] with teacher_shape, read only; must not overlap `out`.
 ///                           Rows source_rows[k] are read.
 template <class Logit, class Gradient = Logit>
 struct DivergenceGradientArgs {

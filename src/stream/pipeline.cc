@@ -9,7 +9,6 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "planning/planner.h"
-#include "planning/set_plan.h"
 #include "ranks/batch_sums.h"
 #include "ranks/sliced_plan.h"
 #include "stats/row_gradients.h"
@@ -160,8 +159,8 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
                const Shared& shared, const planning::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
-    Plan plan = planning::set_plan(state, context.threads(), problem, work, outputs);
-    plan.least_workspace_bytes = planning::least_set_workspace(state, problem, work, outputs);
+    Plan plan = set_plan(state, context.threads(), problem, outputs, work);
+    plan.least_workspace_bytes = least_set_workspace(state, problem, outputs, work);
     return plan;
   }
   if (shared.cut) {
@@ -180,11 +179,6 @@ Plan plan_work(const Context& context, const HiddenProblem& problem, const Gradi
 Plan plan_work(const Context& context, const LogitsProblem& problem, const LogitsGradient&, const Shared&,
                const planning::Work& work) {
   const detail::ContextState& state = detail::state_of(context);
-  if (problem.over_picks) {
-    Plan plan = planning::set_plan(state, context.threads(), problem, work);
-    plan.least_workspace_bytes = planning::least_set_workspace(state, problem);
-    return plan;
-  }
   Plan plan = planning::choose_plan(state, context.threads(), problem, work).plan;
   plan.least_workspace_bytes = planning::least_workspace(state, problem, work);
   return plan;
@@ -195,7 +189,7 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const HiddenProb
                                         const planning::Work& work, Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
   if (problem.over_picks) {
-    plan = planning::set_plan(state, context.threads(), problem, work, outputs);
+    plan = set_plan(state, context.threads(), problem, outputs, work);
     return set_schedule(state, problem, outputs, work, plan);
   }
   if (shared.cut) {
@@ -213,10 +207,6 @@ std::shared_ptr<Schedule> make_schedule(const Context& context, const LogitsProb
                                         const LogitsGradient& outputs, const Shared&, const planning::Work& work,
                                         Plan& plan) {
   const detail::ContextState& state = detail::state_of(context);
-  if (problem.over_picks) {
-    plan = planning::set_plan(state, context.threads(), problem, work);
-    return set_logits_schedule(state, problem, outputs, plan);
-  }
   const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, work);
   plan = run.plan;
   return logits_schedule(state, problem, outputs, run);
