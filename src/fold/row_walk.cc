@@ -21,19 +21,24 @@ const typename RowWalk<Types>::Scratch& RowWalk<Types>::scratch() const {
 template <class Types>
 stats::LogitsTile<typename Types::Logit> RowWalk<Types>::tile(int64_t row, int64_t first,
                                                               const Scratch& scratch) const {
-  const kernels::RowKernels& kernels = tiles_->row_kernels();
+  if (problem_.over_picks) return set_tile(row, scratch);
   stats::LogitsTile<Logit> out;
   out.rows = 1;
-  if (problem_.over_picks) {
-    out.data = scratch.values;
-    out.entries = out.stride =
-        gather_ ? gather_(row, scratch.values) : logits_.gather(kernels, problem_, row, scratch.values);
-    return out;
-  }
   out.first_entry = out.head_entry = first;
   out.entries = out.stride = std::min(vocab_tile_, problem_.entries - first);
+  const kernels::RowKernels& kernels = tiles_->row_kernels();
   out.data = logits_.values(kernels, row, first, out.entries, scratch.values);
   if (teacher_.any()) out.beside = teacher_.values(kernels, row, first, out.entries, scratch.beside);
+  return out;
+}
+
+template <class Types>
+stats::LogitsTile<typename Types::Logit> RowWalk<Types>::set_tile(int64_t row, const Scratch& scratch) const {
+  stats::LogitsTile<Logit> out;
+  out.rows = 1;
+  out.data = scratch.values;
+  out.entries = out.stride =
+      gather_ ? gather_(row, scratch.values) : logits_.gather(tiles_->row_kernels(), problem_, row, scratch.values);
   return out;
 }
 
@@ -90,7 +95,7 @@ void RowWalk<Types>::set_gradient(int64_t row, const TokenStats& stats, const To
   const kernels::RowGradient<Logit> gradient = stats::row_gradient(problem_, stats, grads, row, mine.picks);
   if (tiles_->has_softcap()) {
     constexpr int32_t kPlace = 0;
-    const stats::LogitsTile<Logit> from = tile(row, 0, mine);
+    const stats::LogitsTile<Logit> from = set_tile(row, mine);
     return tiles_->gradient(from, {&kPlace, 1}, {}, &gradient, nullptr, mine.row, {out, from.entries});
   }
   // Every column is a pick, and without a softcap the gradients of picks are final.

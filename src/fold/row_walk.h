@@ -62,7 +62,7 @@ class RowWalk {
         folds_(inputs),
         scratch_(static_cast<size_t>(sizes.threads)) {
     folds_.take(arena, sizes.threads, 1, {.threads = sizes.threads, .entries = vocab_tile_});
-    const int64_t picks = problem_.most_picks();
+    const int64_t picks = problem_.over_picks ? vocab_tile_ : problem_.most_picks();
     for (Scratch& one : scratch_) {
       one.row = arena.take<Logit>((problem_.divergence ? 3 : 1) * vocab_tile_);
       if (sizes.narrow || problem_.over_picks) one.values = arena.take<Logit>(vocab_tile_);
@@ -83,6 +83,7 @@ class RowWalk {
  private:
   /// Returns columns [first, first + vocab_tile) of a row in the type of the sums.
   stats::LogitsTile<Logit> tile(int64_t row, int64_t first, const Scratch& scratch) const;
+  stats::LogitsTile<Logit> set_tile(int64_t row, const Scratch& scratch) const;
   const Scratch& scratch() const;
 
   const problem::TokenProblem& problem_;
@@ -91,7 +92,7 @@ class RowWalk {
   const source::GivenLogits teacher_;
   const Gather gather_;
   const int64_t vocab_tile_;
-  const int64_t entries_;         // all columns are in tiles that start before this one
+  const int64_t entries_;         // columns of a row; with sets, of the longest row
   CallFolds<Types> folds_;        // the place of a row's partials is its thread's number
   core::Array<Scratch> scratch_;  // one per thread
 };

@@ -32,10 +32,11 @@ class GivenLogits {
   template <class Logit>
   int64_t gather(const kernels::RowKernels& kernels, const problem::TokenProblem& problem, int64_t row,
                  Logit* to) const {
+    const void* const from = problem::logits_row(logits_, row);
     int64_t count = 0;
     problem::for_each_distinct(problem, row, [&](int64_t column, int64_t, int64_t, int64_t id) {
       Logit wide = 0;
-      to[column] = *values(kernels, row, id, 1, &wide);
+      to[column] = *kernels.values(core::element(from, logits_.dtype, id), logits_.dtype, 1, &wide);
       count = column + 1;
     });
     return count;

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <algorithm>
+#include <cstdint>
 
 #include "kernels/row_kernels.h"
 #include "logitless/token_stats.h"
@@ -23,8 +23,8 @@ GradientSummands gradient_summands(const TokenGrads& grads);
 /// Returns the summands of one row.
 template <class T>
 GradientSummands gradient_summands(const kernels::RowGradient<T>& row) {
-  const bool softmax = row.softmax_scale != 0 || std::any_of(row.picks, row.picks + row.pick_count,
-                                                             [](const auto& pick) { return pick.gradient != 0; });
+  bool softmax = row.softmax_scale != 0;
+  for (int32_t pick = 0; pick < row.pick_count && !softmax; ++pick) softmax = row.picks[pick].gradient != 0;
   return {row.entropy_scale != 0, row.cross_scale != 0, softmax};
 }
 

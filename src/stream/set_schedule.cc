@@ -29,10 +29,10 @@
 namespace logitless::stream {
 namespace {
 
-/// This many rows of a head, or of hidden states, are copied together and multiplied at a time: 96 KiB for
-/// 1,536 float32 components, which stay in L2. Sums accumulate kSetPart rows at a time.
+// This many rows of a head, or of hidden states, are copied together and multiplied at a time: 96 KiB for
+// 1,536 float32 components, which stay in L2. Sums accumulate kSetPart rows at a time.
 constexpr int64_t kSetPart = 16;
-/// A thread sums this many vocabulary entries of d_weight at a time; a callback gets as many at once.
+// A thread sums this many vocabulary entries of d_weight at a time; a callback gets as many at once.
 constexpr int64_t kSetEntries = 64;
 
 template <class Types>
@@ -45,11 +45,12 @@ class SetSchedule final : public Schedule {
         problem_(problem),
         outputs_(outputs),
         team_(team),
+        most_picks_(problem.most_picks()),
         arena_(workspace_bytes > 0 ? core::Arena(workspace_bytes) : core::Arena()),
         loras_(arena_, problem, {kernels_, *context.gemm, team_}),
         source_(problem, loras_),
-        tiles_(kernels_, problem, problem.most_picks(), {nullptr, problem.head.softcap}),
-        walk_({problem, &tiles_}, {}, {}, arena_, {.threads = team_, .vocab_tile = problem.most_picks()},
+        tiles_(kernels_, problem, most_picks_, {nullptr, problem.head.softcap}),
+        walk_({problem, &tiles_}, {}, {}, arena_, {.threads = team_, .vocab_tile = most_picks_},
               [this](int64_t row, T* to) { return make_logits(row, to); }),
         threads_(static_cast<size_t>(team)) {
     const bool sums_head = outputs.d_weight.data || outputs.weight_sink || outputs.d_lora_b.data;
@@ -177,7 +178,19 @@ class SetSchedule final : public Schedule {
     return columns;
   }
 
-  void multiply(const kernels::FewRowsArgs<T>& args) const {
+  // Computes c [cols] (+)= a [depth] · op(B).
+  void multiply(const T* a, int64_t depth, const gemm::Operand& b, int64_t cols, bool accumulate, T* c) const {
+    kernels::FewRowsArgs<T> args;
+    args.rows = 1;
+    args.cols = args.c_stride = cols;
+    args.depth = args.a_stride = depth;
+    args.a = a;
+    args.b = b.data;
+    args.b_dtype = b.dtype;
+    args.b_stride = b.stride;
+    args.b_transposed = b.transposed;
+    args.c = c;
+    args.accumulate = accumulate;
     if constexpr (std::is_same_v<T, double>) {
       kernels_.few_rows_f64(args);
     } else {
@@ -190,22 +203,12 @@ class SetSchedule final : public Schedule {
     const PerThread& mine = scratch();
     int64_t columns = 0;
     for (const Product& product : source_.products()) {
-      const int64_t cols = product.states.cols();
-      const gemm::Operand states = product.states.operand(std::span(&row, 1), nullptr);
-      kernels::FewRowsArgs<T> args;
-      args.rows = 1;
-      args.depth = cols;
-      args.a = kernels_.values(states.data, states.dtype, cols, mine.states);
-      args.a_stride = args.b_stride = cols;
-      args.b = mine.gathered;
-      args.b_dtype = product.head.dtype();
-      args.b_transposed = true;
-      args.c_stride = kSetPart;
-      args.accumulate = &product != &weight();
+      const int64_t depth = product.states.cols();
+      const gemm::Operand in_place = product.states.operand(std::span(&row, 1), nullptr);
+      const T* const states = kernels_.values(in_place.data, in_place.dtype, depth, mine.states);
       columns = for_each_part(product.head, row, [&](int64_t first, int64_t count) {
-        args.cols = count;
-        args.c = logits + first;
-        multiply(args);
+        const gemm::Operand head = {mine.gathered, product.head.dtype(), depth, true};
+        multiply(states, depth, head, count, &product != &weight(), logits + first);
       });
     }
     const ConstVector& bias = problem_.head.bias;
@@ -216,28 +219,11 @@ class SetSchedule final : public Schedule {
     return columns;
   }
 
-  // Computes sums (+)= Σ_k factors[k] rows[k], where rows [count, cols] have a stride.
-  void add_rows(const T* factors, int64_t count, const gemm::Operand& rows, int64_t cols, bool first, T* sums) const {
-    kernels::FewRowsArgs<T> args;
-    args.rows = 1;
-    args.cols = cols;
-    args.depth = count;
-    args.a = factors;
-    args.a_stride = count;
-    args.b = rows.data;
-    args.b_dtype = rows.dtype;
-    args.b_stride = rows.stride;
-    args.c_stride = cols;
-    args.c = sums;
-    args.accumulate = !first;
-    multiply(args);
-  }
-
   // Computes sums = gradients · head of one row.
   void multiply_by_head(const source::Head& head, int64_t row, const T* gradients, T* sums) const {
     const int64_t cols = head.components();
     for_each_part(head, row, [&](int64_t first, int64_t count) {
-      add_rows(gradients + first, count, {scratch().gathered, head.dtype(), cols}, cols, first == 0, sums);
+      multiply(gradients + first, count, {scratch().gathered, head.dtype(), cols}, cols, first > 0, sums);
     });
   }
 
@@ -248,7 +234,7 @@ class SetSchedule final : public Schedule {
     multiply_by_head(head, row, gradients, sums);
     if (d_states) {
       const ConstMatrix& a = problem_.head.lora.a;
-      add_rows(d_states, a.rows, {a.data, a.dtype, a.stride}, head.components(), /*first=*/false, sums);
+      multiply(d_states, a.rows, {a.data, a.dtype, a.stride}, head.components(), /*accumulate=*/true, sums);
     }
     sink::store_sums(kernels_, sums, head.components(), mode, to.place(row).data, to.dtype);
   }
@@ -282,7 +268,7 @@ class SetSchedule final : public Schedule {
         product.states.gather(std::span(&entry.row, 1), 1,
                               mine.gathered + static_cast<size_t>(k) * product.states.row_bytes());
       }
-      add_rows(mine.factors, count, {mine.gathered, product.states.dtype(), cols}, cols, first == begin, sums);
+      multiply(mine.factors, count, {mine.gathered, product.states.dtype(), cols}, cols, first > begin, sums);
     }
   }
 
@@ -354,6 +340,7 @@ class SetSchedule final : public Schedule {
   const HiddenProblem& problem_;
   const GradientMatrices& outputs_;
   const int team_;
+  const int64_t most_picks_;
   core::Arena arena_;
   const source::LoraStates loras_;
   const source::Source source_;
