@@ -169,7 +169,7 @@ struct RowDivergence {
 /// gradients. `softmax` must be set if some softmax_scale or pick gradient is not 0.
 ///   base.logits, base.out   as in GradientArgs
 ///   base.scratch            [3 * cols]
-///   teacher_logits          [shape.rows, cols] with base.shape.stride, read only; must not overlap `out`.
+///   teacher_logits          [shape.rows, cols] with teacher_shape, read only; must not overlap `out`.
 ///                           Rows places[k] are read.
 template <class Logit, class Gradient>
 struct DivergenceGradientArgs {

@@ -171,7 +171,7 @@ void gradient(const DivergenceGradientArgs<T, Gradient>& args) {
     // The row's gradients may overwrite its logits.
     std::copy_n(base.logits + base.places[k] * shape.stride, cols, raw);
     cap(shape, raw, student);
-    cap(args.teacher_shape, args.teacher_logits + base.places[k] * shape.stride, teacher);
+    cap(args.teacher_shape, args.teacher_logits + base.places[k] * args.teacher_shape.stride, teacher);
     const bool defined =
         g.pair.defined() && !(args.softmax && (std::isnan(softmax.max) || std::isnan(softmax.log_sum)));
     for (int64_t v = 0; v < cols; ++v) {

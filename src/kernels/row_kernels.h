@@ -111,6 +111,7 @@ struct FoldArgs {
   const T* inverse_temperature = nullptr;  // [rows]
   int64_t first_column = 0;                // vocabulary entry of column 0, for picks and stats.argmax
   Picks picks;
+  bool over_picks = false;             // the columns are the row's distinct picks, in order
   const int64_t* call_rows = nullptr;  // [rows]: row numbers in the call, if there are picks or row_weights
   double* picked = nullptr;
 
@@ -118,8 +119,16 @@ struct FoldArgs {
   template <class Visit>
   void for_each_pick(int64_t row, const Visit& visit) const {
     if (!picks.ids) return;
-    const int64_t call_row = call_rows[row];
-    kernels::for_each_pick(picks.ids + picks.begin(call_row), picks.ids + picks.end(call_row), first_column, shape.cols,
+    const int64_t begin = picks.begin(call_rows[row]), end = picks.end(call_rows[row]);
+    if (over_picks) {
+      int64_t column = 0;
+      for (int64_t pick = begin; pick < end; ++pick) {
+        if (pick > begin && picks.ids[pick] != picks.ids[pick - 1]) ++column;
+        visit(picked + pick, column);
+      }
+      return;
+    }
+    kernels::for_each_pick(picks.ids + begin, picks.ids + end, first_column, shape.cols,
                            [&](const int64_t& pick, int64_t column) { visit(picked + (&pick - picks.ids), column); });
   }
   bool entropy = false;                  // fill stats.weighted

@@ -355,8 +355,8 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
     } else {
       cap_row<T>(shape, logits, student, derivative);
     }
-    const T* teacher =
-        capped_row(args.teacher_shape, args.teacher_logits + base.places[k] * shape.stride, base.scratch + 2 * cols);
+    const T* teacher = capped_row(args.teacher_shape, args.teacher_logits + base.places[k] * args.teacher_shape.stride,
+                                  base.scratch + 2 * cols);
     const PickGradient<T>* const picks_end = softmax.picks + softmax.pick_count;
     if constexpr (decltype(row)::kKeeps) {
       // The pick's gradient replaces what the first pass stores in its column, so that residual must not be

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 
 #include "logitless/plan.h"
 #include "planning/context_state.h"
@@ -34,6 +35,11 @@ size_t least_workspace(const detail::ContextState& context, int threads, const H
 /// Plans `work` on finished logits, for `threads` threads or as many as the budget has scratch for. Throws
 /// InvalidInput if it has no scratch for one thread, or if plan one_pass was requested and cannot run.
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem, const Work& work);
+
+/// Does the same for hidden states whose rows are normalised over sets of token ids; measure(team) returns the
+/// workspace of a team. The caller sets Plan::vocab_tile.
+Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
+              const std::function<size_t(int)>& measure);
 
 /// Returns the smallest ContextOptions::workspace_bytes that choose_plan() accepts for the same call.
 size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work);

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The plan of the walk over finished logits, which has no products to cut.
+// The plans of calls that compute one row at a time: finished logits, and rows over sets of token ids.
 #include <algorithm>
+#include <string_view>
 
 #include "core/checks.h"
 #include "fold/row_walk.h"
@@ -14,8 +15,48 @@ namespace {
 // are read again for their gradients and should still be in the core's cache then.
 constexpr int64_t kSweepRows = 4;
 
-// Decides everything of a plan but how many threads work.
+// Gives a plan the largest team whose workspace, measure(team), is within the budget. `needs` are words of the
+// message if there is none.
+template <class Measure, class... Needs>
+void set_team(const detail::ContextState& context, int threads, Plan& plan, const Measure& measure,
+              const Needs&... needs) {
+  const size_t budget = context.options.workspace_bytes;
+  // The number of columns that a kernel gets at once affects bits, so only the team is reduced.
+  for (plan.threads = threads;; --plan.threads) {
+    plan.workspace_bytes = measure(plan.threads);
+    if (plan.workspace_bytes <= budget) return;
+    if (plan.threads == 1) break;
+  }
+  core::fail("workspace_bytes = ", budget, " is too small: ", needs..., " at least ", plan.workspace_bytes, " bytes");
+}
+constexpr std::string_view kSetsNeed = "probabilities over sets of token ids need";
+
+// Decides everything of a plan over sets except the team and the sizes of tiles.
+Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& problem, const Work& work) {
+  if (context.options.plan == PlanKind::kExpectedRow && work.forward && work.backward) {
+    core::fail("plan = expected_row cannot run: probabilities that sum to 1 over a set walk no vocabulary");
+  }
+  Plan plan;
+  plan.kind = !work.backward ? PlanKind::kForwardOnly : PlanKind::kTwoPass;
+  plan.tokens = problem.tokens;
+  plan.active_rows = plan.chunk_rows = static_cast<int64_t>(problem.active().size());
+  plan.vocab_size = problem.vocab_size;
+  plan.gradient_dtype = problem.sum_type();
+  plan.tiles_alive = 0;
+  return plan;
+}
+
+// Decides everything of a plan except the team.
 SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
+  SweepPlan run;
+  Plan& plan = run.plan;
+  if (problem.over_picks) {
+    plan = cut_sets(context, problem, work);
+    plan.row_block = 1;
+    plan.vocab_tile = problem.most_picks();
+    run.all_rows_at_once = true;
+    return run;
+  }
   const ContextOptions& options = context.options;
   const bool coupled = !work.groups.empty();
   check_one_pass(options, work);
@@ -25,9 +66,7 @@ SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& pr
   if (options.plan == PlanKind::kOnePass && coupled && work.backward) {
     core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
   }
-  SweepPlan run;
   run.all_rows_at_once = !work.forward || coupled || options.plan == PlanKind::kTwoPass;
-  Plan& plan = run.plan;
   plan.kind = !work.backward ? PlanKind::kForwardOnly : run.all_rows_at_once ? PlanKind::kTwoPass : PlanKind::kOnePass;
   plan.tokens = problem.tokens;
   plan.active_rows = static_cast<int64_t>(problem.active().size());
@@ -38,32 +77,39 @@ SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& pr
   return run;
 }
 
-void set_team(int threads, const LogitsProblem& problem, SweepPlan& run) {
-  run.plan.threads = threads;
-  run.plan.workspace_bytes = measure_sweep(problem, run);
+size_t measure_team(const LogitsProblem& problem, SweepPlan& run, int team) {
+  run.plan.threads = team;
+  return measure_sweep(problem, run);
 }
 
 }  // namespace
 
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
                       const Work& work) {
-  const size_t budget = context.options.workspace_bytes;
   SweepPlan run = cut_sweep(context, problem, work);
-  // How many vocabulary entries a kernel takes at once decides about bits, so that stays, and threads are
-  // left out.
-  for (int team = threads; team > 0; --team) {
-    set_team(team, problem, run);
-    if (run.plan.workspace_bytes <= budget) return run;
+  const auto measure = [&](int team) { return measure_team(problem, run, team); };
+  if (problem.over_picks) {
+    set_team(context, threads, run.plan, measure, kSetsNeed);
+  } else {
+    set_team(context, threads, run.plan, measure, "plan ", name_of(run.plan.kind), " of finished logits, ",
+             run.plan.vocab_tile, " vocabulary entries of a row at a time, needs");
   }
-  core::fail("workspace_bytes = ", budget, " is too small: plan ", name_of(run.plan.kind), " of finished logits, ",
-             run.plan.vocab_tile, " vocabulary entries of a row at a time, needs at least ", run.plan.workspace_bytes,
-             " bytes");
+  return run;
+}
+
+Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
+              const std::function<size_t(int)>& measure) {
+  Plan plan = cut_sets(context, problem, work);
+  plan.hidden_size = plan.hidden_block = problem.hidden_size;
+  plan.row_tile = 1;
+  plan.gemm_library = "logitless";
+  set_team(context, threads, plan, measure, kSetsNeed);
+  return plan;
 }
 
 size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
   SweepPlan run = cut_sweep(context, problem, work);
-  set_team(1, problem, run);
-  return run.plan.workspace_bytes;
+  return measure_team(problem, run, 1);
 }
 
 }  // namespace logitless::planning

@@ -44,7 +44,8 @@ GradientSummands gradient_summands(const TokenGrads& grads) {
   const auto any = [](const std::vector<double>& g) {
     return std::any_of(g.begin(), g.end(), [](double x) { return x != 0; });
   };
-  return {any(grads.entropy), any(grads.cross), any(grads.logp)};
+  const bool softmax = any(grads.logp) || any(grads.lse) || any(grads.cross) || any(grads.outside);
+  return {any(grads.entropy), any(grads.cross), softmax};
 }
 
 template <class T>
@@ -60,7 +61,8 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
   const auto g_logp = [&](int64_t pick) { return entry(grads.logp, pick) / problem.logp_temperature(row); };
 
   const int64_t begin = problem.pick_begin(row), end = problem.pick_end(row);
-  double all = 0;  // Σ g_logp
+  double all = 0;      // Σ g_logp
+  int64_t column = 0;  // number of distinct ids so far
   for (int64_t pick = begin; pick < end; ++pick) all += g_logp(pick);
   // A token id with several picks has one column, where their gradients are added.
   for (int64_t pick = begin, next = begin; pick < end; pick = next) {
@@ -75,7 +77,8 @@ kernels::RowGradient<T> row_gradient(const problem::TokenProblem& problem, const
     gradient += p * (g_lse - g_cross * problem.cross_mass(row) - g_outside - elsewhere);
     if (p > 0 && g_entropy != 0) gradient -= g_entropy * p * (log_p + entropy);
     std::fill(picks + (pick - begin), picks + (next - begin),
-              kernels::PickGradient<T>{id, static_cast<T>(gradient * scale)});
+              kernels::PickGradient<T>{problem.over_picks ? column : id, static_cast<T>(gradient * scale)});
+    ++column;
   }
 
   kernels::RowGradient<double> wide;

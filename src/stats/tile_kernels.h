@@ -95,6 +95,8 @@ class TileKernels {
   }
 
   const kernels::RowKernels& row_kernels() const { return row_kernels_; }
+  /// Returns whether logits have a softcap, whose derivative needs them.
+  bool has_softcap() const { return head_.softcap > 0; }
   /// Returns the bias of an entry, counted from the first entry of this rank's head.
   double bias(int64_t head_entry) const { return head_.bias ? static_cast<double>(head_.bias[head_entry]) : 0; }
 
@@ -117,6 +119,7 @@ class TileKernels {
     args.first_column = tile.first_entry;
     args.picks = {picks.ids.empty() ? nullptr : picks.ids.data(),
                   picks.offsets.empty() ? nullptr : picks.offsets.data()};
+    args.over_picks = problem_.over_picks;
     args.call_rows = rows.data();
     args.picked = picked;
     args.entropy = problem_.request.entropy;
@@ -238,7 +241,7 @@ class TileKernels {
     args.uniform_cross = uniform_cross();
     args.scratch = row_scratch;
     if (!problem_.divergence) return kernels_.gradient(args);
-    kernels_.divergence_gradient({args, rule_, summands.picks, divergences, teacher_shape(tile), tile.beside});
+    kernels_.divergence_gradient({args, rule_, summands.softmax, divergences, teacher_shape(tile), tile.beside});
   }
 
  private:

@@ -66,6 +66,7 @@ class SweepSchedule final : public Schedule {
 
   std::span<const int64_t> active(int64_t begin, int64_t end) const {
     const core::Array<int64_t>& rows = problem_.active();
+    if (static_cast<int64_t>(rows.size()) == problem_.tokens) return {rows.begin() + begin, rows.begin() + end};
     const auto first = std::lower_bound(rows.begin(), rows.end(), begin);
     return {first, std::lower_bound(first, rows.end(), end)};
   }

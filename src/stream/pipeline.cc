@@ -8,7 +8,6 @@
 #include "core/parallel.h"
 #include "core/store.h"
 #include "planning/planner.h"
-#include "planning/set_plan.h"
 #include "ranks/batch_sums.h"
 #include "ranks/sliced_plan.h"
 #include "stats/row_gradients.h"
@@ -128,9 +127,9 @@ Planned plan_work(const HiddenCall& call, const planning::Work& work, bool runs)
   const detail::ContextState& state = detail::state_of(context);
   const int threads = context.threads();
   if (problem.over_picks) {
-    Plan plan = planning::set_plan(state, threads, problem, work, outputs);
+    Plan plan = set_plan(state, threads, problem, outputs, work);
     if (runs) return {plan, set_schedule(state, problem, outputs, work, plan)};
-    plan.least_workspace_bytes = planning::least_set_workspace(state, problem, work, outputs);
+    plan.least_workspace_bytes = least_set_workspace(state, problem, outputs, work);
     return {plan};
   }
   if (shared.cut) {
@@ -150,12 +149,6 @@ Planned plan_work(const HiddenCall& call, const planning::Work& work, bool runs)
 Planned plan_work(const LogitsCall& call, const planning::Work& work, bool runs) {
   const auto& [context, problem, outputs, shared] = call;
   const detail::ContextState& state = detail::state_of(context);
-  if (problem.over_picks) {
-    Plan plan = planning::set_plan(state, context.threads(), problem, work);
-    if (runs) return {plan, set_logits_schedule(state, problem, outputs, plan)};
-    plan.least_workspace_bytes = planning::least_set_workspace(state, problem);
-    return {plan};
-  }
   const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, work);
   Plan plan = run.plan;
   if (runs) return {plan, logits_schedule(state, problem, outputs, run)};

@@ -74,10 +74,15 @@ std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, c
                                           const planning::RunPlan& run);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                           const LogitsGradient& dlogits, const planning::SweepPlan& run);
-/// These run planning::set_plan().
+/// Rows of hidden states that are normalised over sets of token ids, as planned by set_plan().
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                        const GradientMatrices& outputs, const planning::Work& work, const Plan& plan);
-std::shared_ptr<Schedule> set_logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                              const LogitsGradient& dlogits, const Plan& plan);
+/// Returns the plan for `threads` threads, or as many as the budget has scratch for. Throws InvalidInput if it
+/// has no scratch for one thread.
+Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+              const GradientMatrices& outputs, const planning::Work& work);
+/// Returns the smallest ContextOptions::workspace_bytes that set_plan() accepts.
+size_t least_set_workspace(const detail::ContextState& context, const HiddenProblem& problem,
+                           const GradientMatrices& outputs, const planning::Work& work);
 
 }  // namespace logitless::stream

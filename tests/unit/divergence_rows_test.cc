@@ -23,7 +23,7 @@ const std::pair<DivergenceForm, PairSlope> kFormsAndSlopes[] = {{DivergenceForm:
                                                                 {DivergenceForm::kMixture, PairSlope::kNone},
                                                                 {DivergenceForm::kOverlap, PairSlope::kNone}};
 
-// What one call works on: a student's tile and a teacher's, of one shape.
+// The input of one call: a student's tile and a teacher's, with the same rows and columns but another stride.
 template <class T>
 struct Pairs {
   Tile<T> student, teacher;
@@ -31,6 +31,7 @@ struct Pairs {
   bool softmax = true;
 
   Pairs(DivergenceForm form, int64_t cols, unsigned seed, bool capped, PairSlope slope = PairSlope::kLogRatio) {
+    teacher.padding = 5;
     for (Tile<T>* tile : {&student, &teacher}) {
       tile->cols = cols;
       tile->bias = capped;
@@ -38,8 +39,13 @@ struct Pairs {
       tile->seed(++seed * 7);
     }
     teacher.bias = true;
-    // The two agree in some columns, so that ties and the series near 0 have their turn.
-    for (size_t i = 0; i < student.logits.size(); i += 3) teacher.logits[i] = student.logits[i] * T(0.999);
+    // The two agree in some columns, which tests ties and the series near 0.
+    for (int64_t r = 0; r < student.rows; ++r) {
+      for (int64_t v = r; v < cols; v += 3) {
+        teacher.logits[static_cast<size_t>(r * teacher.stride() + v)] =
+            student.logits[static_cast<size_t>(r * student.stride() + v)] * T(0.999);
+      }
+    }
     rule = {form, slope, T(0.3), T(0.7), T(0.7), T(-0.2)};
   }
 
