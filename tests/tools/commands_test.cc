@@ -25,8 +25,8 @@ Inputs draw(std::vector<std::string> settings) {
 }
 
 template <class T>
-std::span<const T> values_of(const Inputs& inputs, TensorId id) {
-  return {inputs.job[id].as<T>(), inputs.job[id].bytes / sizeof(T)};
+std::span<const T> values_of(const Inputs& inputs, const char* name) {
+  return inputs.job[name].values<T>();
 }
 
 // `count` draws with the chance p hit p · count times, give or take 6 standard deviations: once in 10^9 seeds
@@ -39,7 +39,7 @@ void expect_share(int64_t hits, size_t count, double p) {
 TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
   for (const double fraction : {0.0, 0.25, 1.0}) {
     const Inputs inputs = draw({"ignored_fraction=" + std::to_string(fraction), "ignore_index=-7"});
-    const auto targets = values_of<int32_t>(inputs, TensorId::kTargets);
+    const auto targets = values_of<int32_t>(inputs, "targets");
     ASSERT_EQ(targets.size(), 20000u);
     expect_share(std::ranges::count(targets, -7), targets.size(), fraction);
     int64_t high = 0;
@@ -53,10 +53,10 @@ TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
 
 TEST(SeededInputs, ATaskWithAMaskIgnoresByIt) {
   const Inputs inputs = draw({"task=policy_loss", "policy_loss.on_policy=true", "ignored_fraction=0.25"});
-  const auto mask = values_of<uint8_t>(inputs, TensorId::kMask);
+  const auto mask = values_of<uint8_t>(inputs, "mask");
   ASSERT_EQ(mask.size(), 20000u);
   expect_share(std::ranges::count(mask, 0), mask.size(), 0.25);
-  EXPECT_EQ(std::ranges::count(values_of<int32_t>(inputs, TensorId::kTargets), -100), 0);
+  EXPECT_EQ(std::ranges::count(values_of<int32_t>(inputs, "targets"), -100), 0);
 }
 
 // Uniform from low to high: within the range, and with its mean and variance.
@@ -77,18 +77,18 @@ void expect_uniform(std::span<const T> values, double low, double high) {
 
 TEST(SeededInputs, ClassWeightsLieAroundOne) {
   const Inputs inputs = draw({"class_weights=true"});
-  const auto weights = values_of<float>(inputs, TensorId::kClassWeights);
+  const auto weights = values_of<float>(inputs, "class_weights");
   ASSERT_EQ(weights.size(), 5000u);
   expect_uniform(weights, 0.5, 1.5);
-  EXPECT_FALSE(draw({}).job.has(TensorId::kClassWeights));
+  EXPECT_FALSE(draw({}).job.has("class_weights"));
 }
 
 TEST(SeededInputs, TemperaturesFillTheirRange) {
   const Inputs inputs = draw({"temperature=[0.5, 2]"});
-  const auto temperatures = values_of<double>(inputs, TensorId::kTemperatures);
+  const auto temperatures = values_of<double>(inputs, "temperatures");
   ASSERT_EQ(temperatures.size(), 20000u);
   expect_uniform(temperatures, 0.5, 2);
-  EXPECT_FALSE(draw({"temperature=0.5"}).job.has(TensorId::kTemperatures));
+  EXPECT_FALSE(draw({"temperature=0.5"}).job.has("temperatures"));
 }
 
 TEST(RunApart, AFailureWithoutWordsIsAFailure) {

@@ -67,7 +67,8 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
   EXPECT_EQ(c.kernel.row_tile, 256);
   EXPECT_EQ(c.kernel.plan, PlanKind::kTwoPass);
   EXPECT_EQ(c.kernel.workspace_bytes, size_t{256} << 20);
-  EXPECT_EQ(c.tolerances.d_hidden_rel_l2, 2e-5);
+  EXPECT_EQ(c.tolerance("d_hidden_rel_l2", 1), 2e-5);
+  EXPECT_EQ(c.tolerance("losses_rel_l2", 1), 1) << "it is left out";
   EXPECT_TRUE(c.is_set("model.dtype"));
   EXPECT_FALSE(c.is_set("model.bias"));
   EXPECT_EQ(c.place_of("model.dtype"), path("c.yaml") + ":2: model.dtype");
@@ -117,12 +118,12 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.temperature.high, 2);
   EXPECT_EQ(c.kernel.plan, PlanKind::kExpectedRow);
   EXPECT_EQ(c.kernel.simd_target, "plain");
-  EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
-  EXPECT_EQ(c.tolerances.d_lora_a_rel_l2, 4);
-  EXPECT_EQ(c.tolerances.d_lora_b_rel_l2, 5);
+  EXPECT_EQ(c.tolerances.at("d_bias_rel_l2"), 3);
+  EXPECT_EQ(c.tolerances.at("d_lora_a_rel_l2"), 4);
+  EXPECT_EQ(c.tolerances.at("d_lora_b_rel_l2"), 5);
   EXPECT_EQ(set({"num_items_in_batch=12.5"}).of<CrossEntropy>().num_items_in_batch, 12.5);
   for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=policy_loss"}) {
-    EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
+    EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.at("losses_rel_l2"), 1);
   }
 }
 

@@ -157,7 +157,7 @@ struct Config {
   ParallelConfig parallel;
   GradientConfig gradients;
   BackwardOptions backward;
-  ToleranceConfig tolerances;
+  std::map<std::string, double> tolerances;  ///< by kToleranceNames; what is left out follows from the types
 
   /// Where each key was set: "qwen.yaml:7" or "--set model.dtype".
   std::map<std::string, std::string> places;
@@ -175,6 +175,10 @@ struct Config {
   }
   bool has_sets() const;
   bool is_set(const std::string& key) const { return places.contains(key); }
+  double tolerance(const std::string& name, double by_default) const {
+    const auto it = tolerances.find(name);
+    return it == tolerances.end() ? by_default : it->second;
+  }
   /// "qwen.yaml:7: model.dtype", or the key alone where it was not set.
   std::string place_of(const std::string& key) const;
   /// Whether the call works on the ids of each set alone: no plan then has the whole logits.

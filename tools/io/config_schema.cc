@@ -188,7 +188,6 @@ std::vector<KeyRule> build_schema() {
   using L = LoraConfig;
   using K = KernelConfig;
   using G = GradientConfig;
-  using T = ToleranceConfig;
   const auto root = section("");
   const auto model = section("model.", &C::model);
   const auto lora = section("model.lora.", &C::model, &M::lora);
@@ -198,7 +197,6 @@ std::vector<KeyRule> build_schema() {
   const auto kernel = section("kernel.", &C::kernel);
   const auto parallel = section("parallel.", &C::parallel);
   const auto gradients = section("gradients.", &C::gradients);
-  const auto tolerances = section("tolerances.", &C::tolerances);
   std::vector<std::pair<std::string, std::string>> tasks;
   for_each_task([&]<class Task> { tasks.emplace_back(Task::kName, Task::kName); });
   std::vector<KeyRule> rules = {
@@ -251,18 +249,12 @@ std::vector<KeyRule> build_schema() {
       gradients("d_lora_a", &G::d_lora_a, read_bool),
       gradients("d_lora_b", &G::d_lora_b, read_bool),
       gradients("dtype", &G::float32, choice<bool>({{"same", false}, {"float32", true}})),
-      tolerances("loss_atol", &T::loss_atol, number(kNotNegative)),
-      tolerances("losses_rel_l2", &T::losses_rel_l2, number(kNotNegative)),
-      tolerances("d_hidden_rel_l2", &T::d_hidden_rel_l2, number(kNotNegative)),
-      tolerances("d_weight_rel_l2", &T::d_weight_rel_l2, number(kNotNegative)),
-      tolerances("d_bias_rel_l2", &T::d_bias_rel_l2, number(kNotNegative)),
-      tolerances("d_lora_a_rel_l2", &T::d_lora_a_rel_l2, number(kNotNegative)),
-      tolerances("d_lora_b_rel_l2", &T::d_lora_b_rel_l2, number(kNotNegative)),
-      tolerances("dlogits_max_abs", &T::dlogits_max_abs, number(kNotNegative)),
-      tolerances("dlogits_max_rel", &T::dlogits_max_rel, number(kNotNegative)),
-      tolerances("dlogits_rel_l2", &T::dlogits_rel_l2, number(kNotNegative)),
-      tolerances("logp_max_abs", &T::logp_max_abs, number(kNotNegative)),
   };
+  for (const std::string name : kToleranceNames) {
+    rules.push_back({"tolerances." + name, [name](Config& config, const ConfigValue& value) {
+                       config.tolerances[name] = read_number(value, kNotNegative);
+                     }});
+  }
   add_fields<TokenOptions>(
       "", [](Config & config) -> auto& { return std::get<CrossEntropy>(config.tasks).token; }, rules);
   add_fields<BackwardOptions>(

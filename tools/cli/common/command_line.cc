@@ -23,9 +23,10 @@ constexpr const char* kFooter = R"(Examples:
 void add_tensors(CLI::App& command, TensorPaths& paths, bool of_head_alone, bool with_logits) {
   const auto option = [&](const char* name) { return command.get_option(name); };
   for (const TensorFlag& f : tensor_flags()) {
-    if (f.id == TensorId::kLogits ? !with_logits : of_head_alone && !f.of_head()) continue;
-    command.add_option(f.flag, paths[f.id], f.help_text())->type_name(f.names);
-    if (!f.of_head()) option(f.flag)->needs(option("--targets"));
+    if (f.name == "logits" ? !with_logits : of_head_alone && !f.of_head()) continue;
+    CLI::Option* const added = command.add_option(flag_of(f.name), paths.specs[f.name], f.help_text());
+    added->type_name(f.names);
+    if (!f.of_head()) added->needs(option("--targets"));
   }
   CLI::Option* hidden = option("--hidden");
   hidden->needs(option("--lm-head"))->needs(option("--targets"));

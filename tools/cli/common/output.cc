@@ -232,7 +232,7 @@ Json shape_json(const Job& job) {
                 {"vocab", job.vocab_size},
                 {"dtype", name_of(job.dtype)},
                 {"layout", name_of(job.layout)}};
-  if (job.head && job.head->packed.given()) shape["packing"] = name_of(job.head->packed.packing);
+  if (job.head && job.head->packing) shape["packing"] = name_of(*job.head->packing);
   if (job.lora_rank > 0) shape["lora_rank"] = job.lora_rank;
   if (job.teacher_size > 0) shape["teacher_hidden"] = job.teacher_size;
   return shape;
