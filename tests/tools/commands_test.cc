@@ -2,7 +2,6 @@
 // Parts of commands that no output shows by itself: the inputs that a config draws, and what becomes of a
 // process that measures.
 #include <gtest/gtest.h>
-#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -92,18 +91,17 @@ TEST(SeededInputs, TemperaturesFillTheirRange) {
 }
 
 TEST(RunApart, AFailureWithoutWordsIsAFailure) {
-  const Outcome outcome =
-      run_apart([](const OnTurn&) -> Json { throw std::runtime_error(""); }, [](const auto&, double) {});
+  const Outcome outcome = run_apart([](const OnTurn&) -> Json { throw std::runtime_error(""); }, [](const auto&) {});
   EXPECT_EQ(outcome.result, "");
   EXPECT_EQ(outcome.why, "failed without a message");
   EXPECT_FALSE(outcome.died || outcome.bad_input);
 }
 
 TEST(RunApart, AChildThatDiesIsToldApartFromOneThatFails) {
-  const auto nobody = [](const auto&, double) {};
+  const auto nobody = [](const auto&) {};
   const Outcome killed = run_apart(
       [](const OnTurn& on_turn) -> Json {
-        on_turn("dense", "dense, turn 1 of 2", 0);
+        on_turn("dense", "dense, turn 1 of 2");
         raise(SIGKILL);
         return {};
       },
@@ -115,31 +113,6 @@ TEST(RunApart, AChildThatDiesIsToldApartFromOneThatFails) {
   EXPECT_TRUE(refused.bad_input && !refused.died);
   EXPECT_EQ(refused.why, "no such file");
   EXPECT_EQ(run_apart([](const OnTurn&) { return Json{{"a", 1}}; }, nobody).result, "{\"a\":1}");
-}
-
-TEST(RunApart, AnInterruptInTheChildsFirstMomentIsNotLost) {
-  static bool interrupts = false;
-  ASSERT_EQ(pthread_atfork(nullptr, nullptr,
-                           [] {
-                             if (interrupts) raise(SIGINT);
-                           }),
-            0);
-  interrupts = true;
-  int signal = 0;
-  try {
-    run_apart([](const OnTurn&) { return Json{{"a", 1}}; }, [](const auto&, double) {});
-  } catch (const Interrupted& interrupted) {
-    signal = interrupted.signal;
-  }
-  interrupts = false;
-  EXPECT_EQ(signal, SIGINT);
-}
-
-TEST(Progress, TimeLeftIsToldInUnitsThatFit) {
-  EXPECT_EQ(time_left(80), "about 80 s left");
-  EXPECT_EQ(time_left(720), "about 12 min left");
-  EXPECT_EQ(time_left(3 * 3600 + 290), "about 3 h 5 min left");
-  EXPECT_EQ(time_left(100 * 3600), "about 100 h 0 min left");
 }
 
 TEST(Units, FiguresReadAsPeopleWriteThem) {

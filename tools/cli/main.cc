@@ -50,10 +50,6 @@ int run_and_report(int argc, char** argv) {
   } catch (const InvalidInput& e) {
     status = kBadInput;
     complain(e.what());
-  } catch (const Interrupted& interruption) {
-    // Ends as the signal would have ended it, so that a shell loop around this command stops as well.
-    signal(interruption.signal, SIG_DFL);
-    raise(interruption.signal);
   } catch (const std::bad_alloc&) {
     complain("out of memory");
   } catch (const std::exception& e) {

@@ -25,6 +25,12 @@ std::string text_of(const YAML::Node& node) {
   return out.c_str();
 }
 
+YAML::Node parse_value(const std::string& place, const std::string& text) try {
+  return parse_yaml(text);
+} catch (const YamlProblem& e) {
+  throw Error(place + ": the value " + e.what());
+}
+
 // Returns the key that an older name stands for, and any other key as it is.
 std::string name_today(const std::string& key) {
   if (key == "kernel.time_block") return "kernel.row_tile";
@@ -64,13 +70,7 @@ void ConfigReader::read_assignment(const std::string& flag, const std::string& a
   }
   const std::string key = assignment.substr(0, equals);
   set_place_ = flag + " " + key;
-  YAML::Node node;
-  try {
-    node = parse_yaml(assignment.substr(equals + 1));
-  } catch (const YamlProblem& e) {
-    throw Error(set_place_ + ": the value " + e.what());
-  }
-  apply(key, set_place_, node);
+  apply(key, set_place_, parse_value(set_place_, assignment.substr(equals + 1)));
 }
 
 void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& section) {
@@ -266,6 +266,12 @@ Config load_config(const std::optional<std::string>& path, std::span<const std::
   for (const std::string& assignment : swept) ConfigReader(config).read_assignment("--sweep", assignment);
   check_together(config);
   return config;
+}
+
+std::vector<std::string> list_in(const std::string& place, const std::string& list) {
+  std::vector<std::string> texts;
+  for (const auto& value : parse_value(place, "[" + list + "]")) texts.push_back(value.IsNull() ? "" : text_of(value));
+  return texts;
 }
 
 void set_key(Config& config, const std::string& source, const std::string& assignment) {

@@ -192,6 +192,10 @@ struct Config {
 Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments,
                    std::span<const std::string> swept = {});
 
+/// Returns the texts of the values of a list such as "8, {a: 1}, [0.5, 2]"; that of a missing one is empty.
+/// Throws Error, which begins with `place`.
+std::vector<std::string> list_in(const std::string& place, const std::string& list);
+
 /// Sets one more key ("kernel.plan=two_pass") of a config that has been read; `source` serves the messages.
 /// Throws Error.
 void set_key(Config& config, const std::string& source, const std::string& assignment);

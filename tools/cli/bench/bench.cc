@@ -82,8 +82,7 @@ class Bench {
       progress_.log(format("%zu of %zu points are in ", there, plan_.points.size()) + options_.output_path +
                     " already");
     }
-    left_ = plan_.points.size() - there;
-    if (left_ > 0) print(machine_text(environment_) + "\n" + warnings_text(environment_));
+    if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
     for (size_t i = 0; i < plan_.points.size(); ++i) {
       if (!is_there(plan_.points[i])) measure(i);
     }
@@ -104,11 +103,9 @@ class Bench {
     progress_.log(name);
     const auto values = options_.inputs == "zeros" ? SeededValues::kZeros : SeededValues::kRandom;
     TurnsRequest request{planned.config.settings, planned.contenders, options_.warmup, options_.iters, values};
-    const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
-      progress_.phase(name + ", " + step, (static_cast<double>(done_) + share) / static_cast<double>(left_));
-    });
+    const Json measured =
+        measure_turns(std::move(request), [&](const std::string& step) { progress_.phase(name + ", " + step); });
     const io::Point& point = file_.append(point_json(plan_, planned, measured));
-    ++done_;
     std::string text = "\n";
     text.append(planned.name).append("\n");
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
@@ -122,7 +119,6 @@ class Bench {
   const Environment& environment_;
   BenchFile file_;
   Progress progress_;
-  size_t left_ = 0, done_ = 0;  // of the points that were not there
 };
 
 void check_paths(const BenchOptions& options) {
@@ -137,7 +133,7 @@ bool has_result(const io::Point& point) {
 }
 
 // Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no
-// contender ran. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
+// contender ran. Throws io::Error, InvalidInput, ChildFailure.
 int run_bench(const BenchOptions& options) {
   check_paths(options);
   const BenchPlan plan = plan_bench(options);

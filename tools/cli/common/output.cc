@@ -151,22 +151,12 @@ std::string TextTable::text() const {
   return text;
 }
 
-std::string time_left(double seconds) {
-  if (seconds < 90) return format("about %.0f s left", seconds);
-  const auto minutes = std::llround(seconds / 60);
-  if (minutes < 90) return format("about %lld min left", minutes);
-  return format("about %lld h %lld min left", minutes / 60, minutes % 60);
-}
-
 Progress::Progress(bool wanted) : wanted_(wanted), drawing_(wanted && isatty(STDERR_FILENO)) {}
 
-void Progress::phase(const std::string& name, double share) {
+void Progress::phase(const std::string& name) {
   const auto now = std::chrono::steady_clock::now();
   if (!drawing_ || (drawn_ && now - drawn_at_ < kRedraw)) return;
-  const std::chrono::duration<double> gone = now - start_;
-  std::fprintf(
-      stderr, "\r\033[K%s",
-      fitted(printable(name) + (share > 0 ? ", " + time_left(gone.count() / share * (1 - share)) : "")).c_str());
+  std::fprintf(stderr, "\r\033[K%s", fitted(printable(name)).c_str());
   std::fflush(stderr);
   drawn_ = true;
   drawn_at_ = now;

@@ -70,9 +70,6 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// "about 80 s left", "about 12 min left", "about 3 h 5 min left"
-std::string time_left(double seconds);
-
 /// One line on standard error that says what runs, only where standard error is a terminal.
 class Progress {
  public:
@@ -81,9 +78,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Names what runs from here on; `share` of all is done, and the rest takes time in proportion. 0: nobody
-  /// knows.
-  void phase(const std::string& name, double share = 0);
+  /// Names what runs from here on.
+  void phase(const std::string& name);
   /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
   void log(const std::string& line);
   /// `text` to standard output, apart from the drawn line. Throws io::Error where it cannot be written.
@@ -94,7 +90,6 @@ class Progress {
  private:
   const bool wanted_, drawing_;
   bool drawn_ = false;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_at_{};
 };
 

@@ -123,8 +123,8 @@ int run_on_rank(const CompareOptions& options, const io::Config& config) try {
     if (grid->is_root()) check_outputs_of(options);
   });
   Progress progress(grid->is_root() && !options.quiet);
-  const Json report = compare_contenders(
-      options, config, *grid, [&](const std::string&, const std::string& step, double) { progress.phase(step); });
+  const Json report = compare_contenders(options, config, *grid,
+                                         [&](const std::string&, const std::string& step) { progress.phase(step); });
   int status = 0;
   grid->together([&] {
     if (grid->is_root()) status = tell(options, config, report, progress);
@@ -134,7 +134,7 @@ int run_on_rank(const CompareOptions& options, const io::Config& config) try {
   return 0;
 }
 
-// Returns the exit status. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
+// Returns the exit status. Throws io::Error, InvalidInput, ChildFailure.
 int run_compare(const CompareOptions& options) {
   const io::Config config = options.config.load_with_ranks();
   if (config.level == io::Level::kLogits) {
@@ -150,7 +150,7 @@ int run_compare(const CompareOptions& options) {
   RankGrid one_process;
   const Outcome outcome =
       run_apart([&](const OnTurn& on_turn) { return compare_contenders(options, config, one_process, on_turn); },
-                [&](const std::string& step, double) { progress.phase(step); });
+                [&](const std::string& step) { progress.phase(step); });
   if (outcome.bad_input) throw io::Error(outcome.why);
   if (outcome.result.empty()) {
     const std::string who = outcome.contender.empty() ? "the" : "the " + outcome.contender;

@@ -59,7 +59,7 @@ class Comparison {
         });
       }
     }
-    on_turn_("", "comparing", 1);
+    on_turn_("", "comparing");
     if (over_ranks()) gather_results();
     std::string line;
     if (over_ranks()) grid_.together([&] { line = line_of(rank_json()); });
@@ -76,7 +76,7 @@ class Comparison {
 
   // Every rank draws or reads all, and keeps its part; rank 0 keeps all.
   void read() {
-    on_turn_("", options_.tensors.given() ? "reading the tensors" : "drawing the inputs", 0);
+    on_turn_("", options_.tensors.given() ? "reading the tensors" : "drawing the inputs");
     const HeadFiles heads = over_ranks() ? HeadFiles::kSafetensors : HeadFiles::kSafetensorsOrGguf;
     whole_ = read_inputs(config_, options_.tensors, SeededValues::kRandom, heads);
     if (!over_ranks()) return;
@@ -118,7 +118,7 @@ class Comparison {
   }
 
   void run_turn(Runner& runner, int turn) {
-    on_turn_(runner.name(), turn_text(runner.name(), turn, options_.repeat), 0);
+    on_turn_(runner.name(), turn_text(runner.name(), turn, options_.repeat));
     runner.run(true);
   }
 
