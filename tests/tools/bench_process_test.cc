@@ -79,17 +79,6 @@ TEST_F(BenchProcessTest, OneRunAtATimeWritesAFile) {
   expect_gone(point);
 }
 
-TEST_F(BenchProcessTest, APointEndsWithTheCommand) {
-  const pid_t command = start(sweep_);
-  const pid_t point = wait_for_last_point(command);
-  ASSERT_GT(point, 0);
-  wait_for_work(point);
-  ASSERT_EQ(kill(point, SIGSTOP), 0);
-  ASSERT_EQ(kill(command, SIGKILL), 0);
-  finish(command);
-  expect_gone(point);
-}
-
 TEST_F(BenchProcessTest, AnInterruptThatReachesThePointAloneEndsTheCommandToo) {
   // Ctrl-C goes to all processes of a terminal, and the point may die before the command has seen it.
   const pid_t command = start(sweep_);

@@ -11,7 +11,7 @@
 #include <stdexcept>
 
 #include "cli/common/inputs.h"
-#include "cli/common/units.h"
+#include "cli/common/output.h"
 #include "cli/measure/process.h"
 #include "io/error.h"
 

@@ -104,7 +104,7 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.of<CrossEntropy>().token.temperature_meaning, TemperatureMeaning::kScaleLogp);
   EXPECT_EQ(c.of<CrossEntropy>().token.shift, 1);
   EXPECT_EQ(c.ignored_fraction, 0.5);
-  EXPECT_EQ(c.threads, 3);
+  EXPECT_EQ(c.kernel.threads, 3);
   EXPECT_FALSE(c.gradients.d_hidden || c.gradients.d_weight || c.gradients.d_bias);
   EXPECT_FALSE(c.gradients.d_lora_a || c.gradients.d_lora_b);
   EXPECT_EQ(c.model.lora.rank, 16);
@@ -148,10 +148,10 @@ TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
   EXPECT_EQ(c.of<CrossEntropy>().reduction, Reduction::kMean);
   EXPECT_TRUE(c.gradients.d_hidden && c.gradients.d_weight);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kBFloat16);
-  EXPECT_FALSE(c.kernel.workspace_bytes.has_value());
+  EXPECT_EQ(c.kernel.workspace_bytes, ContextOptions().workspace_bytes);
   const Config autos = set({"kernel={vocab_tile: auto, row_tile: auto, plan: auto, workspace: auto}", "threads=auto"});
   EXPECT_EQ(autos.kernel.vocab_tile, 0);
-  EXPECT_EQ(autos.threads, 0);
+  EXPECT_EQ(autos.kernel.threads, 0);
 }
 
 TEST_F(ConfigTest, ALaterSettingWins) {

@@ -16,6 +16,7 @@
 #include "core/matrices.h"
 #include "io/error.h"
 #include "io/tolerances.h"
+#include "logitless/context.h"
 #include "logitless/dtype.h"
 #include "logitless/gradients.h"
 #include "logitless/packed.h"
@@ -68,17 +69,6 @@ struct ModelConfig {
   std::optional<Packing> packing;  ///< of the seeded head; empty: it is a matrix of dtype
   std::vector<int64_t> vocab_ids;  ///< the entries of the head, and of a teacher's, that calls are over; empty: all
   LoraConfig lora;
-};
-
-struct KernelConfig {
-  int64_t row_tile = 0;    ///< rows of a logits tile; 0: auto
-  int64_t vocab_tile = 0;  ///< columns of a logits tile; 0: auto
-  PlanKind plan = PlanKind::kAuto;
-  bool in_place = false;                  ///< level logits: the gradient replaces the logits
-  std::optional<size_t> workspace_bytes;  ///< empty: the library's default
-  std::string gemm_backend = "auto";
-  GradientPrecision gradient_precision = GradientPrecision::kNative;
-  std::string simd_target = "auto";
 };
 
 struct GradientConfig {
@@ -138,7 +128,6 @@ struct Config {
   int64_t batch_size = 1;
   int64_t seq_len = 2048;
   uint64_t seed = 0;
-  int threads = 0;  ///< 0: what OpenMP gives
 
   double ignored_fraction = 0;  ///< share of the seeded targets that are ignore_index
   TemperatureConfig temperature;
@@ -153,7 +142,8 @@ struct Config {
   TeacherConfig teacher;
   SetsConfig sets;
 
-  KernelConfig kernel;
+  ContextOptions kernel;  ///< with `threads`
+  bool in_place = false;  ///< level logits: the gradient replaces the logits
   ParallelConfig parallel;
   GradientConfig gradients;
   BackwardOptions backward;

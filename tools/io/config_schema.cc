@@ -94,8 +94,8 @@ auto list_of(const Read& read, const char* text) {
   };
 }
 
-std::optional<size_t> read_workspace(const ConfigValue& value) {
-  return is_auto(value) ? std::nullopt : std::optional(read_bytes(value));
+size_t read_workspace(const ConfigValue& value) {
+  return is_auto(value) ? ContextOptions().workspace_bytes : read_bytes(value);
 }
 
 TemperatureConfig read_temperature(const ConfigValue& value) {
@@ -186,7 +186,7 @@ std::vector<KeyRule> build_schema() {
   using C = Config;
   using M = ModelConfig;
   using L = LoraConfig;
-  using K = KernelConfig;
+  using K = ContextOptions;
   using G = GradientConfig;
   const auto root = section("");
   const auto model = section("model.", &C::model);
@@ -217,7 +217,7 @@ std::vector<KeyRule> build_schema() {
       root("batch_size", &C::batch_size, integer(1, kMaxSize)),
       root("seq_len", &C::seq_len, integer(0, kMaxSize)),
       root("seed", &C::seed, integer(0)),
-      root("threads", &C::threads, auto_or<int>(integer(1, 4096))),
+      section("", &C::kernel)("threads", &K::threads, auto_or<int>(integer(1, 4096))),
       root("ignored_fraction", &C::ignored_fraction, number(kShare)),
       root("class_weights", &C::class_weights, read_bool),
       root("top_k", &C::top_k, integer(0, kMostTopK)),
@@ -237,7 +237,7 @@ std::vector<KeyRule> build_schema() {
       kernel("plan", &K::plan,
              named<PlanKind>({PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow})),
       kernel("workspace", &K::workspace_bytes, read_workspace),
-      kernel("in_place", &K::in_place, read_bool),
+      section("kernel.")("in_place", &C::in_place, read_bool),
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),
       kernel("gradient_precision", &K::gradient_precision, named<GradientPrecision>(all_of<GradientPrecision>())),
       kernel("simd_target", &K::simd_target, offered(simd_targets())),
@@ -302,24 +302,19 @@ bool is_section(const std::string& name) {
                      [&](const KeyRule& r) { return r.key.starts_with(name + "."); });
 }
 
-std::string suggestion_for(const std::string& key) {
+std::string suggestion_among(const std::vector<std::string>& names, const std::string& word) {
   constexpr size_t kLongestSlip = 100;
-  if (key.size() > kLongestSlip) return "";  // The distance below takes time in proportion.
-  std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
-  const auto consider = [&](const std::string& known) {
+  if (word.size() > kLongestSlip) return "";  // The distance below takes time in proportion.
+  const std::string* best = nullptr;
+  size_t best_distance = std::max<size_t>(2, word.size() / 4) + 1;
+  for (const std::string& name : names) {
     // The right word in the wrong section is as good as a small slip.
-    const size_t distance = last_part(known) == last_part(key) ? 1 : edit_distance(key, known);
-    if (distance < best_distance) {
-      best = known;
-      best_distance = distance;
-    }
-  };
-  for (const KeyRule& r : config_schema()) {
-    consider(r.key);
-    if (r.key.find('.') != std::string::npos) consider(r.key.substr(0, r.key.find('.')));
+    const size_t distance = last_part(name) == last_part(word) ? 1 : edit_distance(word, name);
+    if (distance >= best_distance) continue;
+    best = &name;
+    best_distance = distance;
   }
-  return best_distance <= std::max<size_t>(2, key.size() / 4) ? "; did you mean " + best + "?" : "";
+  return best ? "; did you mean " + *best + "?" : "";
 }
 
 }  // namespace logitless::io

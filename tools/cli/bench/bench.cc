@@ -158,26 +158,49 @@ int run_bench(const BenchOptions& options) {
   return comparison.worse ? 1 : 0;
 }
 
-void add_flags(Command& bench, BenchOptions& options) {
+// CLI11's own range takes NaN.
+std::string is_margin(const std::string& text) {
+  double number = 0;
+  const bool inside = CLI::detail::lexical_cast(text, number) && number >= 0 && number <= 1e6;
+  return inside ? "" : "must be a number from 0 to 1e+06, not " + text;
+}
+
+void add_flags(CLI::App& bench, BenchOptions& options) {
   options.config.add_to(bench);
-  bench.values("--sweep", options.sweep, "KEY=VALUE,VALUE...", "values that a key takes in turn; repeatable");
-  bench.values("--contenders", options.contenders, "NAME,NAME...", "who takes turns", true);
-  bench.value("--warmup", options.warmup, "N", "turns that are not timed, 1 by default").within(0, 1000000);
-  bench.value("--iters", options.iters, "N", "timed turns, 5 by default").within(1, 1000000);
-  bench.value("--inputs", options.inputs, "KIND", "random (by default) or zeros").one_of({"random", "zeros"});
-  const Flag output =
-      bench.value("-o,--output", options.output_path, "FILE", "writes JSON Lines; - is standard output");
-  bench.flag("--overwrite", options.overwrite, "starts FILE anew, whatever it holds").needs(output);
-  const Flag against =
-      bench.value("--against", options.against_path, "FILE", "an earlier run's file to hold this run against");
-  bench.value("--margin", options.margin, "MARGIN", "how much may grow beyond the spreads, 0.05 by default")
-      .within(0.0, 1e6)
-      .needs(against);
-  bench.flag("--quiet", options.quiet, "prints no tables and no progress");
+  bench.add_option("--sweep", options.sweep, "values that a key takes in turn; repeatable")
+      ->type_name("KEY=VALUE,VALUE...")
+      ->allow_extra_args(false);
+  bench.add_option("--contenders", options.contenders, "who takes turns")
+      ->type_name("NAME,NAME...")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  bench.add_option("--warmup", options.warmup, "turns that are not timed, 1 by default")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000));
+  bench.add_option("--iters", options.iters, "timed turns, 5 by default")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
+  bench.add_option("--inputs", options.inputs, "random (by default) or zeros")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"random", "zeros"}));
+  CLI::Option* const output =
+      bench.add_option("-o,--output", options.output_path, "writes JSON Lines; - is standard output")
+          ->type_name("FILE");
+  bench.add_flag("--overwrite", options.overwrite, "starts FILE anew, whatever it holds")->needs(output);
+  CLI::Option* const against =
+      bench.add_option("--against", options.against_path, "an earlier run's file to hold this run against")
+          ->type_name("FILE");
+  bench.add_option("--margin", options.margin, "how much may grow beyond the spreads, 0.05 by default")
+      ->type_name("MARGIN")
+      ->check(is_margin)
+      ->needs(against);
+  bench.add_flag("--quiet", options.quiet, "prints no tables and no progress");
 }
 
 }  // namespace
 
-void add_bench(CommandLine& line) { line.add("bench", kBenchHelp, kBenchFooter, add_flags, run_bench); }
+void add_bench(CLI::App& app, int& status) {
+  add_command(app, "bench", kBenchHelp, kBenchFooter, add_flags, run_bench, status);
+}
 
 }  // namespace logitless::cli

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cli/common/job.h"
-#include "cli/common/units.h"
 #include "io/bench_run.h"
 #include "logitless/environment.h"
 
@@ -98,6 +97,19 @@ std::string measurements_text(std::span<const io::Measurement> measurements, con
 
 /// printf into a string, cut at 1 KiB.
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);
+
+// Figures as people read them: plain ASCII but for "µ×∞", the same in every locale.
+
+/// "512 B", "9.3 MiB", "1.16 GiB"
+std::string human_bytes(int64_t bytes);
+/// Three digits: "85.7 ms", "7.64 s", "123 s"
+std::string human_seconds(double seconds);
+/// "1.01×", "0.98×", "0.012×": hundredths, far below 1 thousandths
+std::string time_ratio(double ratio);
+/// `digits` after the point.
+std::string fixed(double value, int digits);
+/// "a, b"
+std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
 /// {tokens, hidden, vocab, dtype, layout}
 Json shape_json(const Job& job);

@@ -87,7 +87,7 @@ TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
     source =
         Logits::of(offsets.empty() ? in_sequences(hidden, job.sequences) : hidden, model_head(config, job), offsets);
   } else {
-    const bool in_place = config.kernel.in_place && job.has("d_logits");
+    const bool in_place = config.in_place && job.has("d_logits");
     source.finished = in_sequences(job[in_place ? "d_logits" : "logits"].view, job.sequences);
     if (in_place) kept_logits_ = job["logits"].as_bytes();
   }
@@ -212,15 +212,8 @@ std::vector<double> TaskRun::token_logps(const Context& context) const {
 }
 
 ContextOptions context_options_of(const io::Config& config) {
-  ContextOptions options;
-  options.threads = config.threads;
-  if (config.kernel.workspace_bytes) options.workspace_bytes = *config.kernel.workspace_bytes;
-  options.plan = config.kernel.plan;
-  options.row_tile = options.row_block = config.kernel.row_tile;
-  options.vocab_tile = config.kernel.vocab_tile;
-  options.gemm_backend = config.kernel.gemm_backend;
-  options.gradient_precision = config.kernel.gradient_precision;
-  options.simd_target = config.kernel.simd_target;
+  ContextOptions options = config.kernel;
+  options.row_block = options.row_tile;
   return options;
 }
 

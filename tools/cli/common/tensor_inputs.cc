@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "cli/common/inputs.h"
-#include "cli/common/units.h"
 #include "core/fields.h"
 #include "io/peft_lora.h"
 
@@ -73,10 +72,14 @@ DType dtype_of(const std::optional<DType>& said, const std::string& key, const i
 }
 
 // What a config says about the shape must be what the tensors have: a config for another model is a mistake.
-void check_size(const Config& config, const char* key, int64_t said, int64_t found, const char* what) {
+void check_said(const Config& config, const char* key, double said, double found, const char* what) {
   if (!config.is_set(key) || said == found) return;
-  throw Error(config.place_of(key) + " is " + std::to_string(said) + ", but the tensors have " + std::to_string(found) +
-              " " + what + "; correct it with --set " + key + "=" + std::to_string(found));
+  throw Error(config.place_of(key) + format(" is %.17g, but the tensors have %.17g %s; correct it with --set %s=%.17g",
+                                            said, found, what, key, found));
+}
+// The same of numbers below 2^53.
+void check_size(const Config& config, const char* key, int64_t said, int64_t found, const char* what) {
+  check_said(config, key, static_cast<double>(said), static_cast<double>(found), what);
 }
 
 void check_shape(const Config& config, const Job& job) {
@@ -92,9 +95,8 @@ int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
     throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " +
                 std::to_string(handle.tensor->rows()) + " tokens are no multiple of it");
   }
-  if (!config.is_set("batch_size") || config.batch_size == shape[0]) return shape[0];
-  throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " + shape_of(handle) +
-              " holds " + std::to_string(shape[0]) + " sequences");
+  check_size(config, "batch_size", config.batch_size, shape[0], "sequences");
+  return shape[0];
 }
 
 // An entry a token, as [N] or in the same [B, T] as what they belong to.
@@ -168,13 +170,8 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
   const io::PeftLora lora =
       io::of_option("--lora", [&] { return io::read_peft_lora(spec, job.stored_entries, job.hidden_size); });
-  const auto check = [&](const char* key, double said, double found) {
-    if (!config.is_set(key) || said == found) return;
-    throw Error(config.place_of(key) + " is " + format("%.17g", said) + ", but the adapter of --lora has " +
-                format("%.17g", found));
-  };
-  check("model.lora.rank", static_cast<double>(config.model.lora.rank), static_cast<double>(lora.rank()));
-  check("model.lora.scale", config.model.lora.scale, lora.scale);
+  check_size(config, "model.lora.rank", config.model.lora.rank, lora.rank(), "rows of lora_A");
+  check_said(config, "model.lora.scale", config.model.lora.scale, lora.scale, "as the LoRA's scale");
   job.lora_rank = lora.rank();
   job.lora_scale = lora.scale;
   job.lora_dtype = config.model.lora.dtype.value_or(lora.dtype(job.dtype));
@@ -211,10 +208,7 @@ void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs
   const io::TensorHandle weight = open_floats(paths, "teacher_lm_head", 2, false, inputs);
   check_rows(hidden, job);
   job.teacher_size = hidden.tensor->shape.back();
-  if (config.is_set("teacher.hidden_size") && config.teacher.hidden_size != job.teacher_size) {
-    throw Error(config.place_of("teacher.hidden_size") + " is " + std::to_string(config.teacher.hidden_size) +
-                ", but " + shape_of(hidden) + " has " + std::to_string(job.teacher_size) + " columns");
-  }
+  check_size(config, "teacher.hidden_size", config.teacher.hidden_size, job.teacher_size, "columns of teacher_hidden");
   std::vector<int64_t> shape = {job.stored_entries, job.teacher_size};
   const bool wide = job.layout == HeadLayout::kHiddenVocab;
   if (wide) std::swap(shape[0], shape[1]);
@@ -250,10 +244,7 @@ void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) 
   if (ids != values) {
     throw Error("--set-values has " + std::to_string(values) + " entries, but --set-ids has " + std::to_string(ids));
   }
-  if (config.is_set("sets.ids") && config.sets.ids * job.tokens != ids) {
-    throw Error(config.place_of("sets.ids") + " is " + std::to_string(config.sets.ids) + ", but --set-ids has " +
-                std::to_string(ids) + " entries for " + std::to_string(job.tokens) + " tokens");
-  }
+  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids a token");
   if (job.has("set_counts") || job.tokens == 0) return;
   inputs.add_values("set_counts", "N", std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
 }

@@ -8,7 +8,6 @@
 
 #include "cli/common/gates.h"
 #include "cli/common/task_call.h"
-#include "cli/common/units.h"
 #include "cli/compare/comparison.h"
 #include "cli/measure/one_call.h"
 
@@ -159,20 +158,25 @@ int run_compare(const CompareOptions& options) {
   return tell(options, config, Json::parse(outcome.result), progress);
 }
 
-void add_flags(Command& compare, CompareOptions& options) {
+void add_flags(CLI::App& compare, CompareOptions& options) {
   options.config.add_to(compare);
-  compare.tensor_flags(options.tensors, false);
-  compare.value("-o,--output", options.output_path, "FILE",
-                "writes loss and gradients of the fused path, or of the ranks");
-  compare.value("--dense-output", options.dense_path, "FILE", "writes those of the dense path, or of the one process");
-  compare.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
-  compare.value("--repeat", options.repeat, "N", "runs each contender N times, alternating, and reports medians")
-      .within(1, 1000000);
-  compare.flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+  add_tensor_flags(compare, options.tensors, TensorFlags::kOfHeadAndTask);
+  compare
+      .add_option("-o,--output", options.output_path, "writes loss and gradients of the fused path, or of the ranks")
+      ->type_name("FILE");
+  compare.add_option("--dense-output", options.dense_path, "writes those of the dense path, or of the one process")
+      ->type_name("FILE");
+  add_json_flag(compare, options.json_path, "report");
+  compare.add_option("--repeat", options.repeat, "runs each contender N times, alternating, and reports medians")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
+  compare.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
 }
 
 }  // namespace
 
-void add_compare(CommandLine& line) { line.add("compare", kCompareHelp, kCompareFooter, add_flags, run_compare); }
+void add_compare(CLI::App& app, int& status) {
+  add_command(app, "compare", kCompareHelp, kCompareFooter, add_flags, run_compare, status);
+}
 
 }  // namespace logitless::cli

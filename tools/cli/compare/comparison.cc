@@ -27,7 +27,7 @@ namespace {
 // Where nobody says how many threads a rank has, those of one machine share its cores, unless mpirun has
 // bound each to its own.
 int threads_of_a_rank(const io::Config& config, const RankGrid& grid) {
-  if (config.threads > 0) return config.threads;
+  if (config.kernel.threads > 0) return config.kernel.threads;
   if (std::getenv("OMP_NUM_THREADS")) return omp_get_max_threads();
   const int own = omp_get_num_procs();
   const bool bound = own < sysconf(_SC_NPROCESSORS_ONLN);
@@ -81,7 +81,7 @@ class Comparison {
     whole_ = read_inputs(config_, options_.tensors, SeededValues::kRandom, heads);
     if (!over_ranks()) return;
     threads_ = threads_of_a_rank(config_, grid_);
-    if (config_.threads == 0) io::set_key(config_, "mpirun", "threads=" + std::to_string(threads_));
+    if (config_.kernel.threads == 0) io::set_key(config_, "mpirun", "threads=" + std::to_string(threads_));
     part_ = part_of(config_, whole_.job, grid_.place());
     own_ = inputs_of(whole_.job, part_);
     if (!grid_.is_root()) whole_ = {};

@@ -250,28 +250,40 @@ int run_compare_models(const Options& options) {
   return 0;
 }
 
-void add_flags(Command& command, Options& options) {
-  command.value("--hidden", options.model.hidden, "FILE[:TENSOR]", "hidden states of the model, [N, H]").required();
-  command.value("--lm-head", options.model.head, "FILE[:TENSOR]", "its LM head, [V, H] or [H, V]").required();
-  command.value("--bias", options.model.bias, "FILE[:TENSOR]", "its head's bias, [V]");
-  command.value("--lora", options.model.lora, "FILE[:MODULE]", "its head's LoRA as PEFT saves it");
-  command.value("--softcap", options.model.softcap, "X", "of its logits; 0: none");
-  command.value("--base-hidden", options.base.hidden, "FILE[:TENSOR]", "the same of the base").required();
-  command.value("--base-lm-head", options.base.head, "FILE[:TENSOR]", "the same of the base").required();
-  command.value("--base-bias", options.base.bias, "FILE[:TENSOR]", "the same of the base");
-  command.value("--base-lora", options.base.lora, "FILE[:MODULE]", "the same of the base");
-  command.value("--base-softcap", options.base.softcap, "X", "the same of the base");
-  command.value("--targets", options.targets, "FILE[:TENSOR]", "the next tokens, [N]; rows with -100 take no part");
-  command.value("--threads", options.threads, "N", "threads; 0: as many as there are cores").within(0, 4096);
-  command.value("-o,--output", options.output_path, "FILE", "writes kl, same_top, logp and base_logp of each token");
-  command.value("--json", options.json_path, "FILE", "writes the summary as one JSON object; - is standard output");
-  command.flag("--quiet", options.quiet, "prints no summary");
+void add_flags(CLI::App& command, Options& options) {
+  command.add_option("--hidden", options.model.hidden, "hidden states of the model, [N, H]")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--lm-head", options.model.head, "its LM head, [V, H] or [H, V]")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--bias", options.model.bias, "its head's bias, [V]")->type_name("FILE[:TENSOR]");
+  command.add_option("--lora", options.model.lora, "its head's LoRA as PEFT saves it")->type_name("FILE[:MODULE]");
+  command.add_option("--softcap", options.model.softcap, "of its logits; 0: none")->type_name("X");
+  command.add_option("--base-hidden", options.base.hidden, "the same of the base")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--base-lm-head", options.base.head, "the same of the base")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--base-bias", options.base.bias, "the same of the base")->type_name("FILE[:TENSOR]");
+  command.add_option("--base-lora", options.base.lora, "the same of the base")->type_name("FILE[:MODULE]");
+  command.add_option("--base-softcap", options.base.softcap, "the same of the base")->type_name("X");
+  command.add_option("--targets", options.targets, "the next tokens, [N]; rows with -100 take no part")
+      ->type_name("FILE[:TENSOR]");
+  command.add_option("--threads", options.threads, "threads; 0: as many as there are cores")
+      ->type_name("N")
+      ->check(CLI::Range(0, 4096));
+  command.add_option("-o,--output", options.output_path, "writes kl, same_top, logp and base_logp of each token")
+      ->type_name("FILE");
+  add_json_flag(command, options.json_path, "summary");
+  command.add_flag("--quiet", options.quiet, "prints no summary");
 }
 
 }  // namespace
 
-void add_compare_models(CommandLine& line) {
-  line.add("compare-models", kHelp, kFooter, add_flags, run_compare_models);
+void add_compare_models(CLI::App& app, int& status) {
+  add_command(app, "compare-models", kHelp, kFooter, add_flags, run_compare_models, status);
 }
 
 }  // namespace logitless::cli

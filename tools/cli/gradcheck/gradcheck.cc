@@ -8,6 +8,7 @@
 #include <span>
 
 #include "cli/common/command_line.h"
+#include "cli/common/failure.h"
 #include "cli/common/gates.h"
 #include "cli/common/output.h"
 #include "cli/gradcheck/mean_gradients.h"
@@ -15,7 +16,6 @@
 #include "cli/measure/one_call.h"
 #include "cli/measure/runner.h"
 #include "core/tensors.h"
-#include "logitless/error.h"
 #include "oracle/deviation.h"
 
 namespace logitless::cli {
@@ -308,10 +308,10 @@ int run_gradcheck(const GradcheckOptions& options) {
     std::string error;
     try {
       check = options.tensors.naming_flags([&] { return run_check(options, names[i], configs[i], progress); });
-    } catch (const io::Error& e) {
-      error = e.what();
-    } catch (const InvalidInput& e) {
-      error = e.what();
+    } catch (const std::exception&) {
+      const Failure failure = current_failure();
+      if (!failure.bad_input) throw;
+      error = failure.what;
     }
     progress.erase();
     if (error.empty()) {
@@ -331,18 +331,19 @@ int run_gradcheck(const GradcheckOptions& options) {
   return status;
 }
 
-void add_flags(Command& gradcheck, GradcheckOptions& options) {
-  gradcheck.arguments("CONFIG,--config", options.config_paths, "FILE", "YAML configs, each a check of its own");
-  gradcheck.set_flag(options.assignments);
-  gradcheck.tensor_flags(options.tensors, true);
-  gradcheck.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
-  gradcheck.flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+void add_flags(CLI::App& gradcheck, GradcheckOptions& options) {
+  gradcheck.add_option("CONFIG,--config", options.config_paths, "YAML configs, each a check of its own")
+      ->type_name("FILE");
+  add_set_flag(gradcheck, options.assignments);
+  add_tensor_flags(gradcheck, options.tensors, TensorFlags::kOfAll);
+  add_json_flag(gradcheck, options.json_path, "report");
+  gradcheck.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
 }
 
 }  // namespace
 
-void add_gradcheck(CommandLine& line) {
-  line.add("gradcheck", kGradcheckHelp, kGradcheckFooter, add_flags, run_gradcheck);
+void add_gradcheck(CLI::App& app, int& status) {
+  add_command(app, "gradcheck", kGradcheckHelp, kGradcheckFooter, add_flags, run_gradcheck, status);
 }
 
 }  // namespace logitless::cli

@@ -15,9 +15,8 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
+#include "cli/common/failure.h"
 #include "cli/measure/one_call.h"
-#include "io/error.h"
-#include "logitless/error.h"
 
 namespace logitless::cli {
 namespace {
@@ -46,14 +45,9 @@ void do_work(const std::function<Json(const OnTurn&)>& work) try {
     send({{"contender", contender}, {"step", step}});
   };
   send({{"result", work(on_turn)}});
-} catch (const std::bad_alloc&) {
-  send_message(kOutOfMemory, false);
-} catch (const io::Error& e) {
-  send_message(e.what(), true);
-} catch (const InvalidInput& e) {
-  send_message(e.what(), true);
-} catch (const std::exception& e) {
-  send_message(e.what(), false);
+} catch (const std::exception&) {
+  const Failure failure = current_failure();
+  send_message(failure.what, failure.bad_input);
 }
 
 [[noreturn]] void live_as_child(pid_t parent, const std::function<Json(const OnTurn&)>& work) {

@@ -39,6 +39,4 @@ Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& 
 /// status 2, where the system would kill it without a word: somebody has cut the file short meanwhile.
 void explain_bus_errors(void (*tell)(const std::string& line));
 
-inline constexpr const char* kOutOfMemory = "out of memory (an allocation failed)";
-
 }  // namespace logitless::cli

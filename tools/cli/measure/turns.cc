@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/common/failure.h"
 #include "dense/large_gemm.h"
 #include "timing/statistics.h"
 
@@ -13,14 +14,8 @@ namespace logitless::cli {
 namespace {
 
 // What a contender throws is its result.
-void run_turn(Runner& runner, bool timed) {
-  try {
-    runner.run(timed);
-  } catch (const std::bad_alloc&) {
-    runner.fail(kOutOfMemory);
-  } catch (const std::exception& e) {
-    runner.fail(e.what());
-  }
+void run_turn(Runner& runner, bool timed) try { runner.run(timed); } catch (const std::exception&) {
+  runner.fail(current_failure().what);
 }
 
 Json take_turns(const TurnsRequest& request, const OnTurn& on_turn) {

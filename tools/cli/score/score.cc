@@ -305,20 +305,23 @@ int run_score(const ScoreOptions& options) {
   return 0;
 }
 
-void add_flags(Command& score, ScoreOptions& options) {
+void add_flags(CLI::App& score, ScoreOptions& options) {
   options.config.add_to(score);
-  score.head_flags(options.tensors);
-  score.value("-o,--output", options.output_path, "FILE", "the safetensors file to write").required();
-  score.value("--json", options.json_path, "FILE", "writes the summary as one JSON object; - is standard output");
-  score.flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
-  score.flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
-  score.value("--top-k", options.top_k, "K", "writes the K largest logits of each row too, 1 to 256: ids and logps")
-      .within(1, static_cast<int>(kMostTopK));
-  score.flag("--quiet", options.quiet, "prints no summary and no progress");
+  add_tensor_flags(score, options.tensors, TensorFlags::kOfHead);
+  score.add_option("-o,--output", options.output_path, "the safetensors file to write")->type_name("FILE")->required();
+  add_json_flag(score, options.json_path, "summary");
+  score.add_flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
+  score.add_flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
+  score.add_option("--top-k", options.top_k, "writes the K largest logits of each row too, 1 to 256: ids and logps")
+      ->type_name("K")
+      ->check(CLI::Range(1, static_cast<int>(kMostTopK)));
+  score.add_flag("--quiet", options.quiet, "prints no summary and no progress");
 }
 
 }  // namespace
 
-void add_score(CommandLine& line) { line.add("score", kScoreHelp, kScoreFooter, add_flags, run_score); }
+void add_score(CLI::App& app, int& status) {
+  add_command(app, "score", kScoreHelp, kScoreFooter, add_flags, run_score, status);
+}
 
 }  // namespace logitless::cli
