@@ -97,7 +97,7 @@ TEST_F(BenchFileTest, AnotherBenchmarkIsNotContinued) {
   write_lines("run.jsonl", lines);
   EXPECT_TRUE(has(again({}).err, "cpu is Example CPU there and "));
   write("run.jsonl", before + "{}\n");
-  EXPECT_TRUE(has(again({}).err, "run.jsonl:4: type must be \"point\""));
+  EXPECT_TRUE(has(again({}).err, "run.jsonl:4: type is left out"));
 
   const Finished anew = again({"--overwrite"});
   EXPECT_EQ(anew.exit_code(), 0);

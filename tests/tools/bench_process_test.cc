@@ -20,15 +20,6 @@ class BenchProcessTest : public BenchTest {
     while (lines() < 3 && !has_ended(command)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return wait_for_child(command);
   }
-  void expect_gone(pid_t process) const {
-    // Whoever adopted it may take a moment to bury it.
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (is_alive(process) && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
-    EXPECT_FALSE(is_alive(process));
-    kill(process, SIGKILL);
-  }
 };
 
 TEST_F(BenchProcessTest, AnInterruptedRunIsCompletedByTheNextOne) {
@@ -85,17 +76,6 @@ TEST_F(BenchProcessTest, OneRunAtATimeWritesAFile) {
   EXPECT_EQ(read("run.jsonl"), before);
   ASSERT_EQ(kill(first, SIGKILL), 0);
   finish(first);
-  expect_gone(point);
-}
-
-TEST_F(BenchProcessTest, APointEndsWithTheCommand) {
-  const pid_t command = start(sweep_);
-  const pid_t point = wait_for_last_point(command);
-  ASSERT_GT(point, 0);
-  wait_for_work(point);
-  ASSERT_EQ(kill(point, SIGSTOP), 0);
-  ASSERT_EQ(kill(command, SIGKILL), 0);
-  finish(command);
   expect_gone(point);
 }
 

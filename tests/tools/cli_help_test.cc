@@ -102,6 +102,20 @@ TEST_F(HelpTest, AnOptionThatDoesNotExistIsNamed) {
   }
 }
 
+TEST_F(HelpTest, AMisspeltOptionIsToldTheNearOne) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"compare", kTiny, "--tolerance", "1"}, ""},
+      {{"compare", kTiny, "--repaet", "2"}, "; did you mean --repeat?"},
+      {{"score", kTiny, "-o", "none", "--target=x"}, "; did you mean --targets?"},
+      {{"bench", kTiny, "--contender", "auto"}, "; did you mean --contenders?"}};
+  for (const auto& [words, near] : cases) {
+    const Finished result = run(words);
+    EXPECT_EQ(result.exit_code(), 2);
+    EXPECT_TRUE(has(result.err, near + "; see logitless --help")) << result.err;
+    EXPECT_EQ(static_cast<bool>(has(result.err, "did you mean")), !near.empty()) << result.err;
+  }
+}
+
 TEST_F(HelpTest, AnOptionWithoutItsValueIsNamed) {
   int options_seen = 0;
   for (const std::string& command : commands()) {

@@ -28,7 +28,7 @@ TEST_F(CliTest, AnInterruptEndsTheContenderAndLeavesNothing) {
     const Finished result = finish(command);
     ASSERT_TRUE(WIFSIGNALED(result.status)) << result.status;
     EXPECT_EQ(WTERMSIG(result.status), signal);
-    EXPECT_NE(kill(contender, 0), 0);
+    expect_gone(contender);
     EXPECT_EQ(result.out, "");
     EXPECT_FALSE(std::filesystem::exists(path("report.json")));
   }
@@ -43,13 +43,7 @@ TEST_F(CliTest, AContenderDoesNotOutliveAKilledCommand) {
   ASSERT_EQ(kill(contender, SIGSTOP), 0);
   ASSERT_EQ(kill(command, SIGKILL), 0);
   finish(command);
-  // Whoever adopted it may take a moment to bury it.
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (is_alive(contender) && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  EXPECT_FALSE(is_alive(contender));
-  kill(contender, SIGKILL);
+  expect_gone(contender);
 }
 
 }  // namespace

@@ -299,15 +299,5 @@ TEST_F(CliTest, InfoNamesWhatRuns) {
   EXPECT_TRUE(e["warnings"].is_array());
 }
 
-TEST_F(CliTest, HelpAndVersionExitWithZero) {
-  EXPECT_EQ(run({"--version"}).out, "logitless " LOGITLESS_VERSION_STRING "\n");
-  for (const std::vector<std::string>& arguments :
-       {std::vector<std::string>{"--help"}, {"compare", "--help"}, {"info", "--help"}}) {
-    const Finished result = run(arguments);
-    EXPECT_EQ(result.exit_code(), 0);
-    EXPECT_TRUE(has(result.out, "Example"));
-  }
-}
-
 }  // namespace
 }  // namespace logitless::testing

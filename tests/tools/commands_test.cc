@@ -2,7 +2,6 @@
 // Parts of commands that no output shows by itself: the inputs that a config draws, and what becomes of a
 // process that measures.
 #include <gtest/gtest.h>
-#include <pthread.h>
 #include <signal.h>
 
 #include <algorithm>
@@ -12,7 +11,7 @@
 #include <stdexcept>
 
 #include "cli/common/inputs.h"
-#include "cli/common/units.h"
+#include "cli/common/output.h"
 #include "cli/measure/process.h"
 #include "io/error.h"
 
@@ -25,8 +24,8 @@ Inputs draw(std::vector<std::string> settings) {
 }
 
 template <class T>
-std::span<const T> values_of(const Inputs& inputs, TensorId id) {
-  return {inputs.job[id].as<T>(), inputs.job[id].bytes / sizeof(T)};
+std::span<const T> values_of(const Inputs& inputs, const char* name) {
+  return inputs.job[name].values<T>();
 }
 
 // `count` draws with the chance p hit p · count times, give or take 6 standard deviations: once in 10^9 seeds
@@ -39,7 +38,7 @@ void expect_share(int64_t hits, size_t count, double p) {
 TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
   for (const double fraction : {0.0, 0.25, 1.0}) {
     const Inputs inputs = draw({"ignored_fraction=" + std::to_string(fraction), "ignore_index=-7"});
-    const auto targets = values_of<int32_t>(inputs, TensorId::kTargets);
+    const auto targets = values_of<int32_t>(inputs, "targets");
     ASSERT_EQ(targets.size(), 20000u);
     expect_share(std::ranges::count(targets, -7), targets.size(), fraction);
     int64_t high = 0;
@@ -53,10 +52,10 @@ TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
 
 TEST(SeededInputs, ATaskWithAMaskIgnoresByIt) {
   const Inputs inputs = draw({"task=policy_loss", "policy_loss.on_policy=true", "ignored_fraction=0.25"});
-  const auto mask = values_of<uint8_t>(inputs, TensorId::kMask);
+  const auto mask = values_of<uint8_t>(inputs, "mask");
   ASSERT_EQ(mask.size(), 20000u);
   expect_share(std::ranges::count(mask, 0), mask.size(), 0.25);
-  EXPECT_EQ(std::ranges::count(values_of<int32_t>(inputs, TensorId::kTargets), -100), 0);
+  EXPECT_EQ(std::ranges::count(values_of<int32_t>(inputs, "targets"), -100), 0);
 }
 
 // Uniform from low to high: within the range, and with its mean and variance.
@@ -77,33 +76,32 @@ void expect_uniform(std::span<const T> values, double low, double high) {
 
 TEST(SeededInputs, ClassWeightsLieAroundOne) {
   const Inputs inputs = draw({"class_weights=true"});
-  const auto weights = values_of<float>(inputs, TensorId::kClassWeights);
+  const auto weights = values_of<float>(inputs, "class_weights");
   ASSERT_EQ(weights.size(), 5000u);
   expect_uniform(weights, 0.5, 1.5);
-  EXPECT_FALSE(draw({}).job.has(TensorId::kClassWeights));
+  EXPECT_FALSE(draw({}).job.has("class_weights"));
 }
 
 TEST(SeededInputs, TemperaturesFillTheirRange) {
   const Inputs inputs = draw({"temperature=[0.5, 2]"});
-  const auto temperatures = values_of<double>(inputs, TensorId::kTemperatures);
+  const auto temperatures = values_of<double>(inputs, "temperatures");
   ASSERT_EQ(temperatures.size(), 20000u);
   expect_uniform(temperatures, 0.5, 2);
-  EXPECT_FALSE(draw({"temperature=0.5"}).job.has(TensorId::kTemperatures));
+  EXPECT_FALSE(draw({"temperature=0.5"}).job.has("temperatures"));
 }
 
 TEST(RunApart, AFailureWithoutWordsIsAFailure) {
-  const Outcome outcome =
-      run_apart([](const OnTurn&) -> Json { throw std::runtime_error(""); }, [](const auto&, double) {});
+  const Outcome outcome = run_apart([](const OnTurn&) -> Json { throw std::runtime_error(""); }, [](const auto&) {});
   EXPECT_EQ(outcome.result, "");
   EXPECT_EQ(outcome.why, "failed without a message");
   EXPECT_FALSE(outcome.died || outcome.bad_input);
 }
 
 TEST(RunApart, AChildThatDiesIsToldApartFromOneThatFails) {
-  const auto nobody = [](const auto&, double) {};
+  const auto nobody = [](const auto&) {};
   const Outcome killed = run_apart(
       [](const OnTurn& on_turn) -> Json {
-        on_turn("dense", "dense, turn 1 of 2", 0);
+        on_turn("dense", "dense, turn 1 of 2");
         raise(SIGKILL);
         return {};
       },
@@ -115,31 +113,6 @@ TEST(RunApart, AChildThatDiesIsToldApartFromOneThatFails) {
   EXPECT_TRUE(refused.bad_input && !refused.died);
   EXPECT_EQ(refused.why, "no such file");
   EXPECT_EQ(run_apart([](const OnTurn&) { return Json{{"a", 1}}; }, nobody).result, "{\"a\":1}");
-}
-
-TEST(RunApart, AnInterruptInTheChildsFirstMomentIsNotLost) {
-  static bool interrupts = false;
-  ASSERT_EQ(pthread_atfork(nullptr, nullptr,
-                           [] {
-                             if (interrupts) raise(SIGINT);
-                           }),
-            0);
-  interrupts = true;
-  int signal = 0;
-  try {
-    run_apart([](const OnTurn&) { return Json{{"a", 1}}; }, [](const auto&, double) {});
-  } catch (const Interrupted& interrupted) {
-    signal = interrupted.signal;
-  }
-  interrupts = false;
-  EXPECT_EQ(signal, SIGINT);
-}
-
-TEST(Progress, TimeLeftIsToldInUnitsThatFit) {
-  EXPECT_EQ(time_left(80), "about 80 s left");
-  EXPECT_EQ(time_left(720), "about 12 min left");
-  EXPECT_EQ(time_left(3 * 3600 + 290), "about 3 h 5 min left");
-  EXPECT_EQ(time_left(100 * 3600), "about 100 h 0 min left");
 }
 
 TEST(Units, FiguresReadAsPeopleWriteThem) {

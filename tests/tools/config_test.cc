@@ -67,7 +67,8 @@ tolerances: {loss_atol: 1.0e-5, dlogits_max_abs: 1.0e-6, dlogits_max_rel: 1.0e-2
   EXPECT_EQ(c.kernel.row_tile, 256);
   EXPECT_EQ(c.kernel.plan, PlanKind::kTwoPass);
   EXPECT_EQ(c.kernel.workspace_bytes, size_t{256} << 20);
-  EXPECT_EQ(c.tolerances.d_hidden_rel_l2, 2e-5);
+  EXPECT_EQ(c.tolerance("d_hidden_rel_l2", 1), 2e-5);
+  EXPECT_EQ(c.tolerance("losses_rel_l2", 1), 1) << "it is left out";
   EXPECT_TRUE(c.is_set("model.dtype"));
   EXPECT_FALSE(c.is_set("model.bias"));
   EXPECT_EQ(c.place_of("model.dtype"), path("c.yaml") + ":2: model.dtype");
@@ -103,7 +104,7 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.of<CrossEntropy>().token.temperature_meaning, TemperatureMeaning::kScaleLogp);
   EXPECT_EQ(c.of<CrossEntropy>().token.shift, 1);
   EXPECT_EQ(c.ignored_fraction, 0.5);
-  EXPECT_EQ(c.threads, 3);
+  EXPECT_EQ(c.kernel.threads, 3);
   EXPECT_FALSE(c.gradients.d_hidden || c.gradients.d_weight || c.gradients.d_bias);
   EXPECT_FALSE(c.gradients.d_lora_a || c.gradients.d_lora_b);
   EXPECT_EQ(c.model.lora.rank, 16);
@@ -117,12 +118,12 @@ TEST_F(ConfigTest, EveryOtherKeyReachesItsPlace) {
   EXPECT_EQ(c.temperature.high, 2);
   EXPECT_EQ(c.kernel.plan, PlanKind::kExpectedRow);
   EXPECT_EQ(c.kernel.simd_target, "plain");
-  EXPECT_EQ(c.tolerances.d_bias_rel_l2, 3);
-  EXPECT_EQ(c.tolerances.d_lora_a_rel_l2, 4);
-  EXPECT_EQ(c.tolerances.d_lora_b_rel_l2, 5);
+  EXPECT_EQ(c.tolerances.at("d_bias_rel_l2"), 3);
+  EXPECT_EQ(c.tolerances.at("d_lora_a_rel_l2"), 4);
+  EXPECT_EQ(c.tolerances.at("d_lora_b_rel_l2"), 5);
   EXPECT_EQ(set({"num_items_in_batch=12.5"}).of<CrossEntropy>().num_items_in_batch, 12.5);
   for (const char* per_token : {"reduction=mean", "reduction=none", "level=logits", "task=policy_loss"}) {
-    EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.losses_rel_l2, 1);
+    EXPECT_EQ(set({per_token, "tolerances.losses_rel_l2=1"}).tolerances.at("losses_rel_l2"), 1);
   }
 }
 
@@ -147,10 +148,10 @@ TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
   EXPECT_EQ(c.of<CrossEntropy>().reduction, Reduction::kMean);
   EXPECT_TRUE(c.gradients.d_hidden && c.gradients.d_weight);
   EXPECT_EQ(c.gradient_dtype(DType::kBFloat16), DType::kBFloat16);
-  EXPECT_FALSE(c.kernel.workspace_bytes.has_value());
+  EXPECT_EQ(c.kernel.workspace_bytes, ContextOptions().workspace_bytes);
   const Config autos = set({"kernel={vocab_tile: auto, row_tile: auto, plan: auto, workspace: auto}", "threads=auto"});
   EXPECT_EQ(autos.kernel.vocab_tile, 0);
-  EXPECT_EQ(autos.threads, 0);
+  EXPECT_EQ(autos.kernel.threads, 0);
 }
 
 TEST_F(ConfigTest, ALaterSettingWins) {

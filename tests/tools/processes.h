@@ -2,6 +2,8 @@
 // Looks at processes from outside.
 #pragma once
 
+#include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/types.h>
 #include <sys/wait.h>
 
@@ -78,6 +80,16 @@ inline void wait_for_work(pid_t child) {
     return resident > kPages;
   };
   while (!is_at_work() && is_alive(child)) std::this_thread::yield();
+}
+
+// Expects that a process ends soon: whoever adopted it may take a moment to bury it.
+inline void expect_gone(pid_t process) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (is_alive(process) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  EXPECT_FALSE(is_alive(process));
+  kill(process, SIGKILL);
 }
 
 }  // namespace logitless::testing

@@ -20,8 +20,9 @@ io::Config config_of(std::vector<std::string> settings) {
 }
 
 template <class T>
-std::vector<T> values_of(const Job& job, TensorId id) {
-  return {job[id].as<T>(), job[id].as<T>() + job[id].count(sizeof(T))};
+std::vector<T> values_of(const Job& job, const char* name) {
+  const std::span<const T> values = job[name].values<T>();
+  return {values.begin(), values.end()};
 }
 
 template <class T>
@@ -51,8 +52,7 @@ TEST(RankPart, EntriesAreCutInEitherLayout) {
   for (const char* layout : {"vocab_hidden", "hidden_vocab"}) {
     const io::Config config = config_of({"parallel.vocab=3", std::string("model.layout=") + layout});
     const Inputs whole = make_seeded_inputs(config);
-    const auto weight = values_of<float>(whole.job, TensorId::kWeight),
-               bias = values_of<float>(whole.job, TensorId::kBias);
+    const auto weight = values_of<float>(whole.job, "lm_head"), bias = values_of<float>(whole.job, "bias");
     const bool tall = whole.job.layout == HeadLayout::kVocabHidden;
     int64_t next = 0;
     for (int rank = 0; rank < 3; ++rank) {
@@ -62,14 +62,12 @@ TEST(RankPart, EntriesAreCutInEitherLayout) {
       const Inputs own = inputs_of(whole.job, part);
       EXPECT_EQ(own.job.vocab_size, part.entries);
       EXPECT_EQ(own.job.tokens, whole.job.tokens);
-      EXPECT_EQ(values_of<float>(own.job, TensorId::kHidden), values_of<float>(whole.job, TensorId::kHidden));
-      EXPECT_EQ(values_of<float>(own.job, TensorId::kLoraA), values_of<float>(whole.job, TensorId::kLoraA));
+      EXPECT_EQ(values_of<float>(own.job, "hidden"), values_of<float>(whole.job, "hidden"));
+      EXPECT_EQ(values_of<float>(own.job, "lora_a"), values_of<float>(whole.job, "lora_a"));
       std::vector<int64_t> entries(static_cast<size_t>(part.entries));
       std::iota(entries.begin(), entries.end(), part.first_entry);
-      EXPECT_EQ(values_of<float>(own.job, TensorId::kLoraB),
-                picked(values_of<float>(whole.job, TensorId::kLoraB), entries, 2));
-      const auto own_weight = values_of<float>(own.job, TensorId::kWeight),
-                 own_bias = values_of<float>(own.job, TensorId::kBias);
+      EXPECT_EQ(values_of<float>(own.job, "lora_b"), picked(values_of<float>(whole.job, "lora_b"), entries, 2));
+      const auto own_weight = values_of<float>(own.job, "lm_head"), own_bias = values_of<float>(own.job, "bias");
       ASSERT_EQ(own_weight.size(), static_cast<size_t>(3 * part.entries));
       for (int64_t entry = 0; entry < part.entries; ++entry) {
         EXPECT_EQ(own_bias[static_cast<size_t>(entry)], bias[static_cast<size_t>(part.first_entry + entry)]);
@@ -93,12 +91,10 @@ TEST(RankPart, TokensThatNothingCouplesAreCutAnywhere) {
     EXPECT_GE(part.tokens.size(), 7u);
     const Inputs own = inputs_of(whole.job, part);
     EXPECT_EQ(own.job.sequences, 1);
-    EXPECT_EQ(values_of<int32_t>(own.job, TensorId::kTargets),
-              picked(values_of<int32_t>(whole.job, TensorId::kTargets), part.tokens));
-    EXPECT_EQ(values_of<double>(own.job, TensorId::kTemperatures),
-              picked(values_of<double>(whole.job, TensorId::kTemperatures), part.tokens));
-    EXPECT_EQ(values_of<float>(own.job, TensorId::kHidden),
-              picked(values_of<float>(whole.job, TensorId::kHidden), part.tokens, 3));
+    EXPECT_EQ(values_of<int32_t>(own.job, "targets"), picked(values_of<int32_t>(whole.job, "targets"), part.tokens));
+    EXPECT_EQ(values_of<double>(own.job, "temperatures"),
+              picked(values_of<double>(whole.job, "temperatures"), part.tokens));
+    EXPECT_EQ(values_of<float>(own.job, "hidden"), picked(values_of<float>(whole.job, "hidden"), part.tokens, 3));
   }
 }
 
@@ -112,14 +108,13 @@ TEST(RankPart, SequencesStayWhole) {
     for (const RankPart& part : parts) {
       const Inputs own = inputs_of(whole.job, part);
       EXPECT_EQ(own.job.tokens, 5 * own.job.sequences);
-      const auto own_advantages = values_of<double>(own.job, TensorId::kAdvantages);
-      EXPECT_EQ(own_advantages, picked(values_of<double>(whole.job, TensorId::kAdvantages),
-                                       *advantages == 't' ? part.tokens : part.sequences));
-      for (const TensorId id : {TensorId::kOldLogps, TensorId::kRefLogps}) {
-        EXPECT_EQ(values_of<double>(own.job, id), picked(values_of<double>(whole.job, id), part.tokens));
+      const auto own_advantages = values_of<double>(own.job, "advantages");
+      EXPECT_EQ(own_advantages,
+                picked(values_of<double>(whole.job, "advantages"), *advantages == 't' ? part.tokens : part.sequences));
+      for (const char* name : {"old_logps", "ref_logps"}) {
+        EXPECT_EQ(values_of<double>(own.job, name), picked(values_of<double>(whole.job, name), part.tokens));
       }
-      EXPECT_EQ(values_of<uint8_t>(own.job, TensorId::kMask),
-                picked(values_of<uint8_t>(whole.job, TensorId::kMask), part.tokens));
+      EXPECT_EQ(values_of<uint8_t>(own.job, "mask"), picked(values_of<uint8_t>(whole.job, "mask"), part.tokens));
     }
   }
 }
@@ -140,23 +135,22 @@ TEST(RankPart, MismatchedCompletionsAreShared) {
   std::vector<uint8_t> labels;
   for (const RankPart& part : parts_of(config, whole.job)) {
     const Inputs own = inputs_of(whole.job, part);
-    for (const double value : values_of<double>(own.job, TensorId::kKlLogps)) kl.push_back(value);
-    for (const uint8_t label : values_of<uint8_t>(own.job, TensorId::kLabels)) labels.push_back(label);
+    for (const double value : values_of<double>(own.job, "kl_logps")) kl.push_back(value);
+    for (const uint8_t label : values_of<uint8_t>(own.job, "labels")) labels.push_back(label);
   }
-  EXPECT_EQ(kl, values_of<double>(whole.job, TensorId::kKlLogps));
-  EXPECT_EQ(labels, values_of<uint8_t>(whole.job, TensorId::kLabels));
+  EXPECT_EQ(kl, values_of<double>(whole.job, "kl_logps"));
+  EXPECT_EQ(labels, values_of<uint8_t>(whole.job, "labels"));
 }
 
 TEST(RankPart, PackedSequencesKeepTheirLengths) {
   const io::Config config = config_of({"parallel.data=2", "shift=true"});
   Inputs whole = make_seeded_inputs(config);
   whole.job.sequences = 3;
-  whole.add_values(TensorId::kOffsets, "offsets", std::vector<int64_t>{0, 4, 21, 30});
+  whole.add_values("offsets", "S", std::vector<int64_t>{0, 4, 21, 30});
   const std::vector<RankPart> parts = parts_of(config, whole.job);
   expect_each_token_once(parts, 30);
-  EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[0]).job, TensorId::kOffsets), (std::vector<int64_t>{0, 4}));
-  EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[1]).job, TensorId::kOffsets),
-            (std::vector<int64_t>{0, 17, 26}));
+  EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[0]).job, "offsets"), (std::vector<int64_t>{0, 4}));
+  EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[1]).job, "offsets"), (std::vector<int64_t>{0, 17, 26}));
 }
 
 TEST(RankPart, OutputsComeBackToTheirPlaces) {
@@ -171,20 +165,20 @@ TEST(RankPart, OutputsComeBackToTheirPlaces) {
     for (int rank = 0; rank < 4; ++rank) {
       const RankPart part = part_of(config, whole, {rank % 2, rank / 2});
       const Inputs own = inputs_of(inputs.job, part);
-      const auto put = [&](TensorId id, TensorId from) {
-        put_output(id, part, {own.job[from].data, own.job[from].bytes}, whole);
+      const auto put = [&](const char* name, const char* from) {
+        put_output(name, part, own.job[from].as_bytes(), whole);
       };
-      put(TensorId::kDHidden, TensorId::kHidden);
-      put(TensorId::kDWeight, TensorId::kWeight);
-      put(TensorId::kDBias, TensorId::kBias);
-      put(TensorId::kDLoraA, TensorId::kLoraA);
-      put(TensorId::kDLoraB, TensorId::kLoraB);
+      put("d_hidden", "hidden");
+      put("d_weight", "lm_head");
+      put("d_bias", "bias");
+      put("d_lora_a", "lora_a");
+      put("d_lora_b", "lora_b");
     }
-    EXPECT_EQ(values_of<float>(whole, TensorId::kDHidden), values_of<float>(inputs.job, TensorId::kHidden));
-    EXPECT_EQ(values_of<float>(whole, TensorId::kDWeight), values_of<float>(inputs.job, TensorId::kWeight));
-    EXPECT_EQ(values_of<float>(whole, TensorId::kDBias), values_of<float>(inputs.job, TensorId::kBias));
-    EXPECT_EQ(values_of<float>(whole, TensorId::kDLoraA), values_of<float>(inputs.job, TensorId::kLoraA));
-    EXPECT_EQ(values_of<float>(whole, TensorId::kDLoraB), values_of<float>(inputs.job, TensorId::kLoraB));
+    EXPECT_EQ(values_of<float>(whole, "d_hidden"), values_of<float>(inputs.job, "hidden"));
+    EXPECT_EQ(values_of<float>(whole, "d_weight"), values_of<float>(inputs.job, "lm_head"));
+    EXPECT_EQ(values_of<float>(whole, "d_bias"), values_of<float>(inputs.job, "bias"));
+    EXPECT_EQ(values_of<float>(whole, "d_lora_a"), values_of<float>(inputs.job, "lora_a"));
+    EXPECT_EQ(values_of<float>(whole, "d_lora_b"), values_of<float>(inputs.job, "lora_b"));
   }
 }
 

@@ -398,13 +398,6 @@ TEST_F(ScoreTest, AnOutputThatCannotHoldTheScoresIsAnError) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/full"));
 }
 
-TEST_F(ScoreTest, HelpHasAnExample) {
-  const Finished result = run({"score", "--help"});
-  EXPECT_EQ(result.exit_code(), 0);
-  EXPECT_TRUE(has(result.out, "Examples:\n  logitless score --hidden"));
-  EXPECT_TRUE(has(run({"--help"}).out, "logitless score configs/tiny.yaml -o scores.safetensors"));
-}
-
 TEST_F(ScoreTest, AHeadOfAGgufFileIsReadAsItStands) {
   constexpr int64_t kTokens = 6, kVocab = 7, kHidden = 32;
   const GgufQ8Head head(kVocab);

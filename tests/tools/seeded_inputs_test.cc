@@ -17,7 +17,7 @@ namespace {
 
 std::vector<float> seeded_head(HeadLayout layout, int64_t hidden, int64_t vocab, uint64_t seed = 5) {
   std::vector<float> head(static_cast<size_t>(hidden * vocab));
-  SeededNumbers(seed, SeededTensor::kHead)
+  SeededNumbers(seed, "lm_head")
       .fill(DType::kFloat32, 4, vocab, hidden, head.data(), layout == HeadLayout::kHiddenVocab);
   return head;
 }
@@ -52,9 +52,9 @@ TEST(SeededInputs, DependOnTheSeedAndRoundToTheirType) {
   std::vector<float> narrow(64);
   std::vector<bfloat16> rounded(64);
   std::vector<double> wide(64);
-  SeededNumbers(1, SeededTensor::kHidden).fill(DType::kFloat32, 1, 8, 8, narrow.data());
-  SeededNumbers(1, SeededTensor::kHidden).fill(DType::kBFloat16, 1, 8, 8, rounded.data());
-  SeededNumbers(1, SeededTensor::kHidden).fill(DType::kFloat64, 1, 8, 8, wide.data());
+  SeededNumbers(1, "hidden").fill(DType::kFloat32, 1, 8, 8, narrow.data());
+  SeededNumbers(1, "hidden").fill(DType::kBFloat16, 1, 8, 8, rounded.data());
+  SeededNumbers(1, "hidden").fill(DType::kFloat64, 1, 8, 8, wide.data());
   for (size_t i = 0; i < narrow.size(); ++i) {
     EXPECT_EQ(rounded[i].bits, to_bfloat16(narrow[i]).bits);
     EXPECT_EQ(wide[i], narrow[i]);
@@ -66,7 +66,7 @@ TEST(SeededInputs, HaveTheMomentsTheyPromise) {
   // allowed.
   constexpr int64_t kTokens = 500, kSize = 1000;
   std::vector<float> hidden(kTokens * kSize);
-  SeededNumbers(0, SeededTensor::kHidden).fill(DType::kFloat32, 1, kTokens, kSize, hidden.data());
+  SeededNumbers(0, "hidden").fill(DType::kFloat32, 1, kTokens, kSize, hidden.data());
   double sum = 0, squares = 0;
   for (const float x : hidden) {
     sum += x;
@@ -78,7 +78,7 @@ TEST(SeededInputs, HaveTheMomentsTheyPromise) {
 }
 
 TEST(SeededInputs, NumbersBelowABoundCoverIt) {
-  const SeededNumbers numbers(3, SeededTensor::kTargets);
+  const SeededNumbers numbers(3, "targets");
   std::vector<int> counts(7);
   for (int64_t i = 0; i < 30000; ++i) {
     const int64_t number = numbers.below(i, 7);
@@ -91,7 +91,7 @@ TEST(SeededInputs, NumbersBelowABoundCoverIt) {
 }
 
 TEST(SeededInputs, UniformNumbersHaveTheirShares) {
-  const SeededNumbers numbers(3, SeededTensor::kIgnored);
+  const SeededNumbers numbers(3, "ignored");
   int low = 0;
   for (int64_t i = 0; i < 40000; ++i) {
     const double number = numbers.uniform(i);
@@ -101,7 +101,7 @@ TEST(SeededInputs, UniformNumbersHaveTheirShares) {
   // The deviation is 87: five are allowed.
   EXPECT_NEAR(low, 10000, 435);
   EXPECT_NE(numbers.uniform(0), numbers.uniform(1));
-  EXPECT_NE(numbers.uniform(0), SeededNumbers(3, SeededTensor::kMask).uniform(0));
+  EXPECT_NE(numbers.uniform(0), SeededNumbers(3, "mask").uniform(0));
 }
 
 }  // namespace

@@ -11,24 +11,20 @@ namespace logitless::io {
 namespace {
 
 TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
-  const Tolerances single = resolve({}, DType::kFloat32, DType::kFloat32);
+  const Tolerances single = tolerances_of(DType::kFloat32, DType::kFloat32);
   EXPECT_EQ(single.loss_atol, 1e-5);
   EXPECT_EQ(single.d_hidden_rel_l2, 1e-5);
-  EXPECT_EQ(single.d_weight_rel_l2, 1e-5);
+  EXPECT_EQ(single.of_head_rel_l2, 1e-5);
 
-  const Tolerances widened = resolve({}, DType::kBFloat16, DType::kFloat32);
-  EXPECT_EQ(widened.d_weight_rel_l2, 1e-5);
-  const Tolerances rounded = resolve({}, DType::kBFloat16, DType::kBFloat16);
+  const Tolerances widened = tolerances_of(DType::kBFloat16, DType::kFloat32);
+  EXPECT_EQ(widened.of_head_rel_l2, 1e-5);
+  const Tolerances rounded = tolerances_of(DType::kBFloat16, DType::kBFloat16);
   EXPECT_EQ(rounded.loss_atol, 1e-5);
-  EXPECT_NEAR(rounded.d_weight_rel_l2, std::sqrt(1e-5 / 128), 1e-6);
+  EXPECT_NEAR(rounded.of_head_rel_l2, std::sqrt(1e-5 / 128), 1e-6);
 
-  const Tolerances wide = resolve({}, DType::kFloat64, DType::kFloat64);
+  const Tolerances wide = tolerances_of(DType::kFloat64, DType::kFloat64);
   EXPECT_LT(wide.loss_atol, single.loss_atol / 1e6);
   EXPECT_LT(wide.d_hidden_rel_l2, single.d_hidden_rel_l2 / 1e6);
-
-  ToleranceConfig config;
-  config.d_weight_rel_l2 = 0.25;
-  EXPECT_EQ(resolve(config, DType::kBFloat16, DType::kBFloat16).d_weight_rel_l2, 0.25);
 }
 
 TEST(Tolerances, OfExpectedRowsHoldBothRoundingsOfDHidden) {
@@ -39,22 +35,19 @@ TEST(Tolerances, OfExpectedRowsHoldBothRoundingsOfDHidden) {
   EXPECT_EQ(term_spacing(gradients, gradients).hidden_apart, 0);
   EXPECT_EQ(term_spacing(expected, expected).hidden_apart, 0);
   EXPECT_EQ(term_spacing(gradients, expected).hidden_apart, 0x1p-7);
-  const Tolerances limits = resolve({}, DType::kBFloat16, DType::kFloat32, term_spacing(gradients, expected));
+  const Tolerances limits = tolerances_of(DType::kBFloat16, DType::kFloat32, term_spacing(gradients, expected));
   EXPECT_GT(limits.d_hidden_rel_l2, 0x1p-7);
-  EXPECT_LT(limits.d_weight_rel_l2, 0x1p-8);
+  EXPECT_LT(limits.of_head_rel_l2, 0x1p-8);
   gradients.gradient_dtype = expected.gradient_dtype = DType::kFloat32;
   EXPECT_EQ(term_spacing(gradients, expected).hidden_apart, 0);
 }
 
 TEST(Tolerances, OfSumsOfPartsThatWereStoredHoldTheirRounding) {
-  const auto limits = [](DType stored, bool of_parts) { return resolve({}, DType::kBFloat16, stored, {}, of_parts); };
+  const auto limits = [](DType stored, bool of_parts) { return tolerances_of(DType::kBFloat16, stored, {}, of_parts); };
   // Half a spacing of the parts, and what storing makes of that.
-  EXPECT_NEAR(limits(DType::kBFloat16, true).d_weight_rel_l2, std::sqrt(0x1p-7 * 0x1p-8 + 0x1p-16), 2e-5);
-  EXPECT_EQ(limits(DType::kBFloat16, true).d_bias_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
-  EXPECT_EQ(limits(DType::kBFloat16, true).d_lora_a_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
-  EXPECT_EQ(limits(DType::kBFloat16, true).d_lora_b_rel_l2, limits(DType::kBFloat16, true).d_weight_rel_l2);
+  EXPECT_NEAR(limits(DType::kBFloat16, true).of_head_rel_l2, std::sqrt(0x1p-7 * 0x1p-8 + 0x1p-16), 2e-5);
   EXPECT_EQ(limits(DType::kBFloat16, true).d_hidden_rel_l2, limits(DType::kBFloat16, false).d_hidden_rel_l2);
-  EXPECT_EQ(limits(DType::kFloat32, true).d_weight_rel_l2, limits(DType::kFloat32, false).d_weight_rel_l2);
+  EXPECT_EQ(limits(DType::kFloat32, true).of_head_rel_l2, limits(DType::kFloat32, false).of_head_rel_l2);
 }
 
 TEST(Tolerances, GrowWithTheRoundingOfTheGradientsThatAreSummed) {
@@ -68,12 +61,12 @@ TEST(Tolerances, GrowWithTheRoundingOfTheGradientsThatAreSummed) {
   EXPECT_EQ(split, 0x1p-16);
 
   const auto weight_limit = [](DType stored, double spacing) {
-    return resolve({}, DType::kBFloat16, stored, {.terms = spacing}).d_weight_rel_l2;
+    return tolerances_of(DType::kBFloat16, stored, {.terms = spacing}).of_head_rel_l2;
   };
   EXPECT_NEAR(weight_limit(DType::kFloat32, native), std::sqrt(1e-5 / 128), 1e-6);
   EXPECT_LT(weight_limit(DType::kFloat32, split), 2e-5);
   EXPECT_NEAR(weight_limit(DType::kBFloat16, native), std::sqrt(std::sqrt(1e-5 / 128) / 128), 1e-4);
-  EXPECT_EQ(resolve({}, DType::kBFloat16, DType::kFloat32, {.terms = native}).losses_rel_l2, 1e-5)
+  EXPECT_EQ(tolerances_of(DType::kBFloat16, DType::kFloat32, {.terms = native}).losses_rel_l2, 1e-5)
       << "no gradient is in a loss";
   const TensorSize size{.largest = 2, .norm = 8, .count = 100};
   EXPECT_DOUBLE_EQ(tolerances_of_exact(DType::kBFloat16, DType::kFloat32, size, 1, native).rel_l2, 1e-5 + 0x1p-8);

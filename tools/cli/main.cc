@@ -9,27 +9,15 @@
 #include <string>
 
 #include "cli/common/command_line.h"
+#include "cli/common/failure.h"
 #include "cli/common/output.h"
 #include "cli/measure/process.h"
-#include "io/error.h"
-#include "logitless/error.h"
 
 namespace logitless::cli {
 namespace {
 
 constexpr int kBadInput = 2;
 constexpr int kFailure = 3;
-
-int run(int argc, char** argv) {
-  CommandLine line;
-  add_bench(line);
-  add_compare(line);
-  add_compare_models(line);
-  add_gradcheck(line);
-  add_score(line);
-  add_info(line);
-  return line.run(argc, argv, kBadInput);
-}
 
 // A file that is opened while a standard stream is closed would get its number, and what is meant for the
 // stream would be written into the file. Writing to what stands there now fails, as it does to a closed
@@ -40,26 +28,12 @@ void open_standard_streams() {
   }
 }
 
-int run_and_report(int argc, char** argv) {
-  int status = kFailure;
-  try {
-    return run(argc, argv);
-  } catch (const io::Error& e) {
-    status = kBadInput;
-    complain(e.what());
-  } catch (const InvalidInput& e) {
-    status = kBadInput;
-    complain(e.what());
-  } catch (const Interrupted& interruption) {
-    // Ends as the signal would have ended it, so that a shell loop around this command stops as well.
-    signal(interruption.signal, SIG_DFL);
-    raise(interruption.signal);
-  } catch (const std::bad_alloc&) {
-    complain("out of memory");
-  } catch (const std::exception& e) {
-    complain(e.what());
-  }
-  return status;
+int run_and_report(int argc, char** argv) try {
+  return run_command_line(argc, argv, kBadInput);
+} catch (const std::exception&) {
+  const Failure failure = current_failure();
+  complain(failure.what);
+  return failure.bad_input ? kBadInput : kFailure;
 }
 
 }  // namespace

@@ -1,242 +1,128 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "io/bench_run.h"
 
-#include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "io/error.h"
 #include "io/files.h"
+#include "io/json_text.h"
 
 namespace logitless::io {
 namespace {
 
 using Json = nlohmann::ordered_json;  // Keeps the environment in the order that bench wrote.
 
-constexpr int64_t kSchema = 1;
-constexpr int64_t kMostBytes = int64_t{1} << 60;
-// Times and rates lie between these or are 0, so that quotients of any two are finite.
-constexpr double kLeastSize = 1e-12, kMostSize = 1e24;
-constexpr size_t kMostMessage = 400;
 constexpr size_t kMostTextBytes = 1 << 30;  // A million turns take 20 MB a contender.
 
-// One JSON object and where it stands, for messages such as "run.jsonl:3: contenders[0].median_s must be
-// ...".
-class Fields {
- public:
-  Fields(const Json& object, std::string place, std::string prefix = "")
-      : object_(object), place_(std::move(place)), prefix_(std::move(prefix)) {
-    if (!object.is_object()) fail((prefix_.empty() ? "the line" : prefix_) + " is not an object");
-  }
+[[noreturn]] void fail(const std::string& key) {
+  throw Error(one_line(key, 60) + " is left out, or is not what bench writes");
+}
 
-  // The message may quote the file.
-  [[noreturn]] void fail(const std::string& message) const {
-    throw Error(place_ + ": " + one_line(message, kMostMessage));
-  }
-  [[noreturn]] void reject(const std::string& key, const std::string& rule) const {
-    std::string shown = object_.contains(key) ? object_[key].dump(-1, ' ', true) : "left out";
-    if (shown.size() > 60) shown = shown.substr(0, 57) + "...";
-    fail(path_of(key) + " must be " + rule + ", not " + shown);
-  }
-  const Json& json() const { return object_; }
-  bool has(const std::string& key) const { return object_.contains(key) && !object_[key].is_null(); }
+// Returns a member of an object. Throws Error that names it.
+template <class T>
+T get(const Json& object, const std::string& key) try {
+  return object.at(key).get<T>();
+} catch (const nlohmann::json::exception&) {
+  fail(key);
+}
 
-  const std::string& text(const std::string& key) const {
-    return value(key, &Json::is_string, "a text").get_ref<const std::string&>();
-  }
-  int64_t count(const std::string& key, int64_t least = 0) const {
-    const std::string rule = "an integer of at least " + std::to_string(least);
-    // is_number_integer() holds for unsigned values above int64 too; these turn negative in get().
-    const int64_t count = value(key, &Json::is_number_integer, rule).get<int64_t>();
-    if (count < least) reject(key, rule);
-    return count;
-  }
-  double number(const std::string& key, double least = 0) const {
-    const std::string rule =
-        "a number" + (std::isfinite(least) ? " of at least " + std::to_string(static_cast<int64_t>(least)) : "");
-    const double number = value(key, &Json::is_number, rule).get<double>();
-    if (!(number >= least)) reject(key, rule);
-    return number;
-  }
-  /// 0, or from `least` to kMostSize.
-  double size(const std::string& key, double least = kLeastSize) const {
-    const double value = number(key);
-    if (value > kMostSize || (value > 0 && value < least)) reject(key, "0 or a number from 1e-12 to 1e24");
-    return value;
-  }
-  int64_t bytes(const std::string& key) const {
-    const int64_t bytes = count(key);
-    if (bytes > kMostBytes) reject(key, "an integer of at most 2^60");
-    return bytes;
-  }
-  std::vector<std::string> texts(const std::string& key) const {
-    const Json& list = value(key, &Json::is_array, "a list");
-    if (!std::ranges::all_of(list, &Json::is_string)) reject(key, "a list of texts");
-    return list;
-  }
-  Fields object(const std::string& key) const {
-    return {has(key) ? object_[key] : value(key, &Json::is_object, "an object"), place_, path_of(key)};
-  }
-  std::vector<Fields> objects(const std::string& key) const {
-    std::vector<Fields> list;
-    for (const Json& item : value(key, &Json::is_array, "a list")) {
-      list.emplace_back(item, place_, path_of(key) + "[" + std::to_string(list.size()) + "]");
-    }
-    return list;
-  }
+// The same of seconds or bytes, whose sums and differences stay numbers.
+double size(const Json& object, const std::string& key) {
+  const auto value = get<double>(object, key);
+  if (value >= 0 && value <= 0x1p60) return value;
+  throw Error(key + " is not from 0 to 2^60");
+}
+int64_t bytes(const Json& object, const std::string& key) { return static_cast<int64_t>(size(object, key)); }
 
- private:
-  const Json& value(const std::string& key, bool (Json::*is)() const noexcept, const std::string& rule) const {
-    if (!has(key) || !(object_[key].*is)()) reject(key, rule);
-    return object_[key];
-  }
-  std::string path_of(const std::string& key) const { return prefix_.empty() ? key : prefix_ + "." + key; }
+bool has(const Json& object, const char* key) { return object.contains(key) && !object[key].is_null(); }
 
-  const Json& object_;
-  std::string place_;
-  std::string prefix_;
-};
+void check_type(const Json& line, const std::string& type) {
+  if (get<std::string>(line, "type") != type) throw Error("type is not \"" + type + "\"");
+}
 
-void read_header(const Fields& header, BenchRun& run) {
-  if (!header.has("type") || header.text("type") != "header") header.reject("type", "\"header\" on the first line");
-  if (header.count("schema") != kSchema) header.reject("schema", std::to_string(kSchema));
-  header.text("version");
-  header.text("started");
-  run.settings = header.texts("settings");
-  for (const Fields& swept : header.objects("sweep")) {
-    run.sweep.push_back({swept.text("key"), swept.texts("values")});
-    if (run.sweep.back().values.empty()) swept.reject("values", "a list of at least one value");
+void read_header(const Json& header, BenchRun& run) {
+  check_type(header, "header");
+  if (get<int64_t>(header, "schema") != 1) throw Error("schema is not 1");
+  run.settings = get<std::vector<std::string>>(header, "settings");
+  for (const Json& swept : get<std::vector<Json>>(header, "sweep")) {
+    run.sweep.push_back({get<std::string>(swept, "key"), get<std::vector<std::string>>(swept, "values")});
   }
-  run.iters = header.count("iters", 1);
-  run.warmup = header.count("warmup");
-  run.inputs = header.text("inputs");
-  run.contenders = header.texts("contenders");
-  const Fields environment = header.object("environment");
-  if (environment.has("warnings")) environment.texts("warnings");
-  for (const auto& [key, value] : environment.json().items()) {
+  run.iters = get<int64_t>(header, "iters");
+  run.warmup = get<int64_t>(header, "warmup");
+  run.inputs = get<std::string>(header, "inputs");
+  run.contenders = get<std::vector<std::string>>(header, "contenders");
+  const auto environment = get<Json>(header, "environment");
+  if (!environment.is_object()) fail("environment");
+  for (const auto& [key, value] : environment.items()) {
     if (key == "warnings") continue;
     run.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', true));
   }
 }
 
-Measurement read_measurement(const Fields& fields) {
-  Measurement measurement;
-  measurement.contender = fields.text("name");
-  const std::string& status = fields.text("status");
-  if (status == "error") {
-    measurement.error = fields.text("message");
-    if (measurement.error.empty()) measurement.error = "it failed without a message";
-    return measurement;
+Measurement read_measurement(const Json& fields) {
+  Measurement m;
+  m.contender = get<std::string>(fields, "name");
+  if (get<std::string>(fields, "status") != "ok") {
+    m.error = get<std::string>(fields, "message");
+    if (m.error.empty()) m.error = "it failed without a message";
+    return m;
   }
-  if (status != "ok") fields.reject("status", "\"ok\" or \"error\"");
-  // A loss that is not finite is null: JSON has no NaN.
-  if (fields.has("loss")) measurement.loss = fields.number("loss", -std::numeric_limits<double>::infinity());
-  measurement.first_s = fields.size("first_s");
-  measurement.median_s = fields.size("median_s");
-  measurement.spread_s = fields.size("spread_s", 0);
-  if (fields.has("gemm_efficiency")) measurement.gemm_efficiency = fields.size("gemm_efficiency");
-  measurement.extra_peak_bytes = fields.bytes("extra_peak_bytes");
-  if (fields.has("extra_peak_spread_bytes")) {
-    measurement.extra_peak_spread_bytes = fields.bytes("extra_peak_spread_bytes");
-  }
-  measurement.workspace_bytes = fields.bytes("workspace_bytes");
-  measurement.plan = fields.text("plan");
-  return measurement;
+  m.first_s = size(fields, "first_s");
+  m.median_s = size(fields, "median_s");
+  m.spread_s = size(fields, "spread_s");
+  if (has(fields, "gemm_efficiency")) m.gemm_efficiency = size(fields, "gemm_efficiency");
+  m.extra_peak_bytes = bytes(fields, "extra_peak_bytes");
+  if (has(fields, "extra_peak_spread_bytes")) m.extra_peak_spread_bytes = bytes(fields, "extra_peak_spread_bytes");
+  m.workspace_bytes = bytes(fields, "workspace_bytes");
+  m.plan = get<std::string>(fields, "plan");
+  return m;
 }
 
-// The values of the swept keys, each one that the header announced.
-std::vector<std::string> read_place(const Fields& point, const BenchRun& run) {
-  const Fields at = point.object("at");
-  std::vector<std::string> values;
-  for (const SweptKey& swept : run.sweep) {
-    const std::string& value = at.text(swept.key);
-    if (std::find(swept.values.begin(), swept.values.end(), value) == swept.values.end()) {
-      at.reject(swept.key, "a value of the header's sweep");
-    }
-    values.push_back(value);
-  }
-  if (at.json().size() != run.sweep.size()) point.fail("at names a key that the header does not sweep");
-  for (const Point& earlier : run.points) {
-    if (earlier.at == values) point.fail("this point stands in the file already");
-  }
-  return values;
-}
-
-Point read_point(const Fields& fields, const BenchRun& run) {
-  if (!fields.has("type") || fields.text("type") != "point") fields.reject("type", "\"point\" after the first line");
+Point read_point(const Json& fields, const BenchRun& run) {
+  check_type(fields, "point");
   Point point;
-  point.at = read_place(fields, run);
-  point.task = fields.text("task");
-  point.level = fields.text("level");
-  const Fields shape = fields.object("shape");
-  point.shape = {shape.count("tokens"), shape.count("hidden"), shape.count("vocab"), shape.text("dtype"),
-                 shape.text("layout")};
-  if (fields.has("gemm_rate_flops")) point.gemm_rate_flops = fields.size("gemm_rate_flops");
-  for (const Fields& contender : fields.objects("contenders")) {
-    Measurement measurement = read_measurement(contender);
-    if (point.find(measurement.contender)) fields.fail("contender " + measurement.contender + " stands there twice");
-    point.measurements.push_back(std::move(measurement));
+  const auto at = get<Json>(fields, "at");
+  for (const SweptKey& swept : run.sweep) point.at.push_back(get<std::string>(at, swept.key));
+  point.task = get<std::string>(fields, "task");
+  point.level = get<std::string>(fields, "level");
+  point.layout = get<std::string>(get<Json>(fields, "shape"), "layout");
+  if (has(fields, "gemm_rate_flops")) point.gemm_rate_flops = size(fields, "gemm_rate_flops");
+  for (const Json& contender : get<std::vector<Json>>(fields, "contenders")) {
+    point.measurements.push_back(read_measurement(contender));
   }
   return point;
-}
-
-Json parse_json(std::string_view line, const std::string& place) {
-  if (json_depth(line) > kMostJsonDepth) {
-    throw Error(place + ": is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
-  }
-  try {
-    return Json::parse(line);
-  } catch (const nlohmann::json::parse_error& e) {
-    throw Error(place + ": is not JSON from byte " + std::to_string(e.byte) + " of the line on");
-  } catch (const nlohmann::json::exception&) {
-    throw Error(place + ": holds a number that is too large");
-  }
-}
-
-void add_contenders_of_points(BenchRun& run) {
-  for (const Point& point : run.points) {
-    for (const Measurement& measurement : point.measurements) {
-      auto& names = run.contenders;
-      if (std::find(names.begin(), names.end(), measurement.contender) == names.end()) {
-        names.push_back(measurement.contender);
-      }
-    }
-  }
 }
 
 }  // namespace
 
 void parse_line(const std::string& path, int64_t number, std::string_view line, BenchRun& run) {
-  const std::string place = path + ":" + std::to_string(number);
-  const Json json = parse_json(line, place);
-  const Fields fields(json, place);
-  if (number == 1) {
+  const std::string place = path + ":" + std::to_string(number) + ": ";
+  const Json fields = parse_json(line, place);
+  try {
+    if (number > 1) return run.points.push_back(read_point(fields, run));
     run.name = std::filesystem::path(path).filename().string();
     read_header(fields, run);
-  } else {
-    run.points.push_back(read_point(fields, run));
+  } catch (const Error& e) {
+    throw Error(place + e.what());
   }
 }
 
 BenchRun parse_run(const std::string& path, std::string_view text) {
   BenchRun run;
-  int64_t line_number = 0;
-  while (!text.empty()) {
-    const size_t end = text.find('\n');
-    if (++line_number == 1 && end == std::string_view::npos) {
-      throw Error(path + ":1: is not a line of `logitless bench`: it does not end");
-    }
-    if (end == std::string_view::npos) break;
-    parse_line(path, line_number, text.substr(0, end), run);
+  int64_t number = 0;
+  for (size_t end = text.find('\n'); end != std::string_view::npos; end = text.find('\n')) {
+    parse_line(path, ++number, text.substr(0, end), run);
     text.remove_prefix(end + 1);
   }
-  if (line_number == 0) throw Error(path + ":1: the file is empty; `logitless bench` starts one with a header");
-  if (run.points.empty()) throw Error(path + ":2: there is no point after the header");
-  add_contenders_of_points(run);
+  if (number == 0) throw Error(path + ":1: is not a file of bench: it has no whole line");
   return run;
 }
 
-BenchRun read_run(const std::string& path) { return parse_run(path, read_text_file(path, kMostTextBytes)); }
+BenchRun read_run(const std::string& path) {
+  BenchRun run = parse_run(path, read_text_file(path, kMostTextBytes));
+  if (run.points.empty()) throw Error(path + ":2: there is no point after the header");
+  return run;
+}
 
 }  // namespace logitless::io

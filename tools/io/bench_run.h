@@ -1,11 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What one run of `logitless bench` measured: its JSON Lines file, read and checked.
+// What one run of `logitless bench` measured: what `bench` itself needs of its JSON Lines file.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -16,11 +14,10 @@ namespace logitless::io {
 
 inline constexpr const char* kDense = "dense";  ///< the contender that the others are held against
 
-/// A contender at one point. Where it failed, `error` says why and no figure counts.
+/// A contender at one point. If it failed, `error` says why and no figure counts.
 struct Measurement {
   std::string contender;
   std::string error;  ///< empty: it ran
-  double loss = std::numeric_limits<double>::quiet_NaN();
   double first_s = 0;
   double median_s = 0;
   double spread_s = 0;  ///< half the distance between the quartiles
@@ -33,28 +30,20 @@ struct Measurement {
   bool ok() const { return error.empty(); }
 };
 
-struct Shape {
-  int64_t tokens = 0;
-  int64_t hidden = 0;
-  int64_t vocab = 0;
-  std::string dtype;
-  std::string layout;
-};
-
 struct Point {
   std::vector<std::string> at;  ///< a value for each key of BenchRun::sweep, in its order
   std::string task;
   std::string level;
-  Shape shape;
+  std::string layout;  ///< of the head
   std::optional<double> gemm_rate_flops;
   std::vector<Measurement> measurements;
 
-  /// Null where the contender did not take part.
+  /// Null if the contender did not take part.
   const Measurement* find(const std::string& contender) const {
     const auto it = std::ranges::find(measurements, contender, &Measurement::contender);
     return it == measurements.end() ? nullptr : &*it;
   }
-  /// Null where the contender did not take part or failed.
+  /// Null if the contender did not take part or failed.
   const Measurement* find_ok(const std::string& contender) const {
     const Measurement* measurement = find(contender);
     return measurement && measurement->ok() ? measurement : nullptr;
@@ -73,20 +62,20 @@ struct BenchRun {
   int64_t iters = 0;
   int64_t warmup = 0;
   std::string inputs;
-  std::vector<std::string> contenders;                           ///< the header's, then those that only a point names
-  std::vector<std::pair<std::string, std::string>> environment;  ///< but for its warnings
-  std::vector<Point> points;                                     ///< at least one
+  std::vector<std::string> contenders;
+  std::vector<std::pair<std::string, std::string>> environment;  ///< without its warnings
+  std::vector<Point> points;
 };
 
-/// Reads the JSON Lines that `logitless bench` writes (schema 1). A last line without its newline was torn by
-/// an interruption: it is left out. Throws Error, one line that names file and line, for
-/// anything else that breaks the schema.
+/// Reads the JSON Lines that `logitless bench` writes (schema 1); there is at least one point. A last line
+/// without its newline was torn by an interruption: it is left out. Throws Error, one line that names file and
+/// line, if a figure is missing or no number.
 BenchRun read_run(const std::string& path);
 
-/// The same for a text at hand; `path` serves messages and the run's name.
+/// The same for a text at hand, which may have no point; `path` serves messages and the run's name.
 BenchRun parse_run(const std::string& path, std::string_view text);
 
-/// The same for one line, without its newline; number 1 is the header. A run needs no point here.
+/// The same for one line, without its newline; number 1 is the header.
 void parse_line(const std::string& path, int64_t number, std::string_view line, BenchRun& run);
 
 }  // namespace logitless::io

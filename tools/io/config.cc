@@ -25,6 +25,12 @@ std::string text_of(const YAML::Node& node) {
   return out.c_str();
 }
 
+YAML::Node parse_value(const std::string& place, const std::string& text) try {
+  return parse_yaml(text);
+} catch (const YamlProblem& e) {
+  throw Error(place + ": the value " + e.what());
+}
+
 // Returns the key that an older name stands for, and any other key as it is.
 std::string name_today(const std::string& key) {
   if (key == "kernel.time_block") return "kernel.row_tile";
@@ -64,13 +70,7 @@ void ConfigReader::read_assignment(const std::string& flag, const std::string& a
   }
   const std::string key = assignment.substr(0, equals);
   set_place_ = flag + " " + key;
-  YAML::Node node;
-  try {
-    node = parse_yaml(assignment.substr(equals + 1));
-  } catch (const YamlProblem& e) {
-    throw Error(set_place_ + ": the value " + e.what());
-  }
-  apply(key, set_place_, node);
+  apply(key, set_place_, parse_value(set_place_, assignment.substr(equals + 1)));
 }
 
 void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& section) {
@@ -98,7 +98,12 @@ void ConfigReader::apply(const std::string& given, const std::string& place, con
   const auto it = std::find_if(schema.begin(), schema.end(), [&](const KeyRule& r) { return r.key == key; });
   if (it == schema.end()) {
     const std::string where = place.ends_with(" " + key) ? place : place + ": " + one_line(key);
-    throw Error(where + " is not a known key" + suggestion_for(key));
+    std::vector<std::string> names;
+    for (const KeyRule& rule : schema) {
+      names.push_back(rule.key);
+      if (const size_t dot = rule.key.find('.'); dot != std::string::npos) names.push_back(rule.key.substr(0, dot));
+    }
+    throw Error(where + " is not a known key" + suggestion_among(names, key));
   }
   it->apply(config_, {key, place, node});
   config_.places[key] = place;
@@ -200,7 +205,7 @@ void check_no_head(const Config& config) {
   check("gradients.d_bias", gradients.d_bias, all.d_bias);
   check("gradients.d_lora_a", gradients.d_lora_a, all.d_lora_a);
   check("gradients.d_lora_b", gradients.d_lora_b, all.d_lora_b);
-  const KernelConfig &kernel = config.kernel, &usual = defaults.kernel;
+  const ContextOptions &kernel = config.kernel, &usual = defaults.kernel;
   check("kernel.gemm_backend", kernel.gemm_backend, usual.gemm_backend);
   check("kernel.gradient_precision", kernel.gradient_precision, usual.gradient_precision);
 }
@@ -218,7 +223,7 @@ void check_level(const Config& config) {
   if (config.model.bias) reject(config, "model.bias", "needs level fused: logits are final");
   if (config.model.packing) reject(config, "model.packing", "needs level fused: logits are final");
   if (config.model.lora.rank != 0) reject(config, "model.lora.rank", "needs level fused: logits are final");
-  if (config.kernel.in_place && config.gradients.float32 && size_of(config.model.dtype) == 2) {
+  if (config.in_place && config.gradients.float32 && size_of(config.model.dtype) == 2) {
     reject(config, "kernel.in_place", "needs gradients.dtype same: the gradient replaces the logits");
   }
 }
@@ -266,6 +271,12 @@ Config load_config(const std::optional<std::string>& path, std::span<const std::
   for (const std::string& assignment : swept) ConfigReader(config).read_assignment("--sweep", assignment);
   check_together(config);
   return config;
+}
+
+std::vector<std::string> list_in(const std::string& place, const std::string& list) {
+  std::vector<std::string> texts;
+  for (const auto& value : parse_value(place, "[" + list + "]")) texts.push_back(value.IsNull() ? "" : text_of(value));
+  return texts;
 }
 
 void set_key(Config& config, const std::string& source, const std::string& assignment) {

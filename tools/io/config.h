@@ -16,6 +16,7 @@
 #include "core/matrices.h"
 #include "io/error.h"
 #include "io/tolerances.h"
+#include "logitless/context.h"
 #include "logitless/dtype.h"
 #include "logitless/gradients.h"
 #include "logitless/packed.h"
@@ -68,17 +69,6 @@ struct ModelConfig {
   std::optional<Packing> packing;  ///< of the seeded head; empty: it is a matrix of dtype
   std::vector<int64_t> vocab_ids;  ///< the entries of the head, and of a teacher's, that calls are over; empty: all
   LoraConfig lora;
-};
-
-struct KernelConfig {
-  int64_t row_tile = 0;    ///< rows of a logits tile; 0: auto
-  int64_t vocab_tile = 0;  ///< columns of a logits tile; 0: auto
-  PlanKind plan = PlanKind::kAuto;
-  bool in_place = false;                  ///< level logits: the gradient replaces the logits
-  std::optional<size_t> workspace_bytes;  ///< empty: the library's default
-  std::string gemm_backend = "auto";
-  GradientPrecision gradient_precision = GradientPrecision::kNative;
-  std::string simd_target = "auto";
 };
 
 struct GradientConfig {
@@ -138,7 +128,6 @@ struct Config {
   int64_t batch_size = 1;
   int64_t seq_len = 2048;
   uint64_t seed = 0;
-  int threads = 0;  ///< 0: what OpenMP gives
 
   double ignored_fraction = 0;  ///< share of the seeded targets that are ignore_index
   TemperatureConfig temperature;
@@ -153,11 +142,12 @@ struct Config {
   TeacherConfig teacher;
   SetsConfig sets;
 
-  KernelConfig kernel;
+  ContextOptions kernel;  ///< with `threads`
+  bool in_place = false;  ///< level logits: the gradient replaces the logits
   ParallelConfig parallel;
   GradientConfig gradients;
   BackwardOptions backward;
-  ToleranceConfig tolerances;
+  std::map<std::string, double> tolerances;  ///< by kToleranceNames; what is left out follows from the types
 
   /// Where each key was set: "qwen.yaml:7" or "--set model.dtype".
   std::map<std::string, std::string> places;
@@ -175,6 +165,10 @@ struct Config {
   }
   bool has_sets() const;
   bool is_set(const std::string& key) const { return places.contains(key); }
+  double tolerance(const std::string& name, double by_default) const {
+    const auto it = tolerances.find(name);
+    return it == tolerances.end() ? by_default : it->second;
+  }
   /// "qwen.yaml:7: model.dtype", or the key alone where it was not set.
   std::string place_of(const std::string& key) const;
   /// Whether the call works on the ids of each set alone: no plan then has the whole logits.
@@ -187,6 +181,10 @@ struct Config {
 /// those of --sweep in order. Throws Error that names file and line, or the flag, and the key, with the rule.
 Config load_config(const std::optional<std::string>& path, std::span<const std::string> assignments,
                    std::span<const std::string> swept = {});
+
+/// Returns the texts of the values of a list such as "8, {a: 1}, [0.5, 2]"; that of a missing one is empty.
+/// Throws Error, which begins with `place`.
+std::vector<std::string> list_in(const std::string& place, const std::string& list);
 
 /// Sets one more key ("kernel.plan=two_pass") of a config that has been read; `source` serves the messages.
 /// Throws Error.

@@ -94,8 +94,8 @@ auto list_of(const Read& read, const char* text) {
   };
 }
 
-std::optional<size_t> read_workspace(const ConfigValue& value) {
-  return is_auto(value) ? std::nullopt : std::optional(read_bytes(value));
+size_t read_workspace(const ConfigValue& value) {
+  return is_auto(value) ? ContextOptions().workspace_bytes : read_bytes(value);
 }
 
 TemperatureConfig read_temperature(const ConfigValue& value) {
@@ -186,9 +186,8 @@ std::vector<KeyRule> build_schema() {
   using C = Config;
   using M = ModelConfig;
   using L = LoraConfig;
-  using K = KernelConfig;
+  using K = ContextOptions;
   using G = GradientConfig;
-  using T = ToleranceConfig;
   const auto root = section("");
   const auto model = section("model.", &C::model);
   const auto lora = section("model.lora.", &C::model, &M::lora);
@@ -198,7 +197,6 @@ std::vector<KeyRule> build_schema() {
   const auto kernel = section("kernel.", &C::kernel);
   const auto parallel = section("parallel.", &C::parallel);
   const auto gradients = section("gradients.", &C::gradients);
-  const auto tolerances = section("tolerances.", &C::tolerances);
   std::vector<std::pair<std::string, std::string>> tasks;
   for_each_task([&]<class Task> { tasks.emplace_back(Task::kName, Task::kName); });
   std::vector<KeyRule> rules = {
@@ -219,7 +217,7 @@ std::vector<KeyRule> build_schema() {
       root("batch_size", &C::batch_size, integer(1, kMaxSize)),
       root("seq_len", &C::seq_len, integer(0, kMaxSize)),
       root("seed", &C::seed, integer(0)),
-      root("threads", &C::threads, auto_or<int>(integer(1, 4096))),
+      section("", &C::kernel)("threads", &K::threads, auto_or<int>(integer(1, 4096))),
       root("ignored_fraction", &C::ignored_fraction, number(kShare)),
       root("class_weights", &C::class_weights, read_bool),
       root("top_k", &C::top_k, integer(0, kMostTopK)),
@@ -239,7 +237,7 @@ std::vector<KeyRule> build_schema() {
       kernel("plan", &K::plan,
              named<PlanKind>({PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow})),
       kernel("workspace", &K::workspace_bytes, read_workspace),
-      kernel("in_place", &K::in_place, read_bool),
+      section("kernel.")("in_place", &C::in_place, read_bool),
       kernel("gemm_backend", &K::gemm_backend, offered(gemm_backends())),
       kernel("gradient_precision", &K::gradient_precision, named<GradientPrecision>(all_of<GradientPrecision>())),
       kernel("simd_target", &K::simd_target, offered(simd_targets())),
@@ -251,18 +249,12 @@ std::vector<KeyRule> build_schema() {
       gradients("d_lora_a", &G::d_lora_a, read_bool),
       gradients("d_lora_b", &G::d_lora_b, read_bool),
       gradients("dtype", &G::float32, choice<bool>({{"same", false}, {"float32", true}})),
-      tolerances("loss_atol", &T::loss_atol, number(kNotNegative)),
-      tolerances("losses_rel_l2", &T::losses_rel_l2, number(kNotNegative)),
-      tolerances("d_hidden_rel_l2", &T::d_hidden_rel_l2, number(kNotNegative)),
-      tolerances("d_weight_rel_l2", &T::d_weight_rel_l2, number(kNotNegative)),
-      tolerances("d_bias_rel_l2", &T::d_bias_rel_l2, number(kNotNegative)),
-      tolerances("d_lora_a_rel_l2", &T::d_lora_a_rel_l2, number(kNotNegative)),
-      tolerances("d_lora_b_rel_l2", &T::d_lora_b_rel_l2, number(kNotNegative)),
-      tolerances("dlogits_max_abs", &T::dlogits_max_abs, number(kNotNegative)),
-      tolerances("dlogits_max_rel", &T::dlogits_max_rel, number(kNotNegative)),
-      tolerances("dlogits_rel_l2", &T::dlogits_rel_l2, number(kNotNegative)),
-      tolerances("logp_max_abs", &T::logp_max_abs, number(kNotNegative)),
   };
+  for (const std::string name : kToleranceNames) {
+    rules.push_back({"tolerances." + name, [name](Config& config, const ConfigValue& value) {
+                       config.tolerances[name] = read_number(value, kNotNegative);
+                     }});
+  }
   add_fields<TokenOptions>(
       "", [](Config & config) -> auto& { return std::get<CrossEntropy>(config.tasks).token; }, rules);
   add_fields<BackwardOptions>(
@@ -310,24 +302,19 @@ bool is_section(const std::string& name) {
                      [&](const KeyRule& r) { return r.key.starts_with(name + "."); });
 }
 
-std::string suggestion_for(const std::string& key) {
+std::string suggestion_among(const std::vector<std::string>& names, const std::string& word) {
   constexpr size_t kLongestSlip = 100;
-  if (key.size() > kLongestSlip) return "";  // The distance below takes time in proportion.
-  std::string best;
-  size_t best_distance = std::numeric_limits<size_t>::max();
-  const auto consider = [&](const std::string& known) {
+  if (word.size() > kLongestSlip) return "";  // The distance below takes time in proportion.
+  const std::string* best = nullptr;
+  size_t best_distance = std::max<size_t>(2, word.size() / 4) + 1;
+  for (const std::string& name : names) {
     // The right word in the wrong section is as good as a small slip.
-    const size_t distance = last_part(known) == last_part(key) ? 1 : edit_distance(key, known);
-    if (distance < best_distance) {
-      best = known;
-      best_distance = distance;
-    }
-  };
-  for (const KeyRule& r : config_schema()) {
-    consider(r.key);
-    if (r.key.find('.') != std::string::npos) consider(r.key.substr(0, r.key.find('.')));
+    const size_t distance = last_part(name) == last_part(word) ? 1 : edit_distance(word, name);
+    if (distance >= best_distance) continue;
+    best = &name;
+    best_distance = distance;
   }
-  return best_distance <= std::max<size_t>(2, key.size() / 4) ? "; did you mean " + best + "?" : "";
+  return best ? "; did you mean " + *best + "?" : "";
 }
 
 }  // namespace logitless::io

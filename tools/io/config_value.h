@@ -67,7 +67,7 @@ const std::vector<KeyRule>& config_schema();
 /// Whether `name` is a section, such as `model`.
 bool is_section(const std::string& name);
 
-/// "; did you mean model.dtype?" where a known key is close to `key`, else nothing.
-std::string suggestion_for(const std::string& key);
+/// Returns "; did you mean model.dtype?" with the name that is closest to `word`, or "" if none is close.
+std::string suggestion_among(const std::vector<std::string>& names, const std::string& word);
 
 }  // namespace logitless::io

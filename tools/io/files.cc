@@ -157,25 +157,6 @@ std::string read_text_file(const std::string& path, size_t most_bytes) {
   return TextReader(path, most_bytes).read_all();
 }
 
-size_t json_depth(std::string_view text) {
-  size_t depth = 0, deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      if (c == '"') in_string = false;
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if ((c == ']' || c == '}') && depth > 0) {
-      --depth;
-    }
-  }
-  return deepest;
-}
-
 fs::path resolved(const fs::path& path) {
   std::error_code error;
   fs::path target = fs::absolute(path);

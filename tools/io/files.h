@@ -15,13 +15,6 @@ namespace logitless::io {
 /// device and a text of more than `most_bytes`. Throws Error that names the path.
 std::string read_text_file(const std::string& path, size_t most_bytes);
 
-/// No file that this project reads nests deeper than four levels. A JSON value is copied, printed and freed
-/// by recursion, so what a stranger's file nests a hundred thousand levels deep would overflow the stack.
-inline constexpr size_t kMostJsonDepth = 32;
-
-/// How deep brackets and braces nest outside of strings. Of a text that is not JSON it says nothing.
-size_t json_depth(std::string_view text);
-
 /// Writes the parts, one after another. The file holds its old content until the new one is complete, which
 /// grows beside it in a file that has no name or one that nobody can foresee, so that a full disk and a
 /// process that ends early lose nothing and leave nothing behind. Links stay links, and the file keeps its

@@ -13,6 +13,7 @@
 
 #include "io/error.h"
 #include "io/files.h"
+#include "io/json_text.h"
 
 namespace logitless::io {
 namespace {
@@ -41,17 +42,7 @@ bool ends_in(const std::string& name, const std::string& module) {
 class AdapterConfig {
  public:
   explicit AdapterConfig(std::string path) : path_(std::move(path)) {
-    const std::string text = read_text_file(path_, kMostConfigBytes);
-    if (json_depth(text) > kMostJsonDepth) {
-      fail("is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
-    }
-    try {
-      json_ = Json::parse(text);
-    } catch (const nlohmann::json::parse_error& e) {
-      fail("is not JSON from byte " + std::to_string(e.byte) + " on");
-    } catch (const nlohmann::json::exception&) {
-      fail("holds a number that is too large");
-    }
+    json_ = parse_json(read_text_file(path_, kMostConfigBytes), path_ + ": ");
     if (!json_.is_object()) fail("must be a JSON object");
   }
 

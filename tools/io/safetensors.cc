@@ -10,6 +10,7 @@
 
 #include "io/error.h"
 #include "io/files.h"
+#include "io/json_text.h"
 
 namespace logitless::io {
 namespace {
@@ -137,9 +138,7 @@ void SafetensorsFile::read_header() {
   }
   const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, header_bytes);
   const size_t data_start = kLengthBytes + header_bytes;
-  if (json_depth(text) > kMostJsonDepth) {
-    fail(path(), "the header is nested deeper than " + std::to_string(kMostJsonDepth) + " levels");
-  }
+  check_json_depth(text, path() + ": the header ");
   // Each member of the header is taken as soon as it is complete, and then dropped: a checkpoint has tens of
   // thousands.
   std::unordered_set<std::string> names;

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "io/seeded_inputs.h"
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -8,6 +9,18 @@
 
 namespace logitless::io {
 namespace {
+
+// The number of a tensor's draws is its place, so new ones go to the end.
+constexpr std::string_view kTensors[] = {
+    "hidden",          "lm_head",        "bias",       "targets",      "ignored",       "class_weights",
+    "temperatures",    "logits",         "advantages", "mask",         "labels",        "old_logps",
+    "ref_logps",       "sampling_logps", "kl_logps",   "kl_ref_logps", "teacher_logps", "teacher_hidden",
+    "teacher_lm_head", "teacher_bias",   "set_ids",    "set_values",   "set_mass",      "scores",
+    "reward_targets",  "lora_a",         "lora_b"};
+
+uint64_t number_of(std::string_view tensor) {
+  return static_cast<uint64_t>(std::ranges::find(kTensors, tensor) - std::begin(kTensors)) + 1;
+}
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;
 
@@ -53,8 +66,8 @@ void fill_normal(const SeededNumbers& numbers, float scale, int64_t vectors, int
 }  // namespace
 
 // Seed and tensor choose where the counter begins.
-SeededNumbers::SeededNumbers(uint64_t seed, SeededTensor tensor)
-    : start_(mix(mix(seed + kGolden) + static_cast<uint64_t>(tensor) * 0xd1b54a32d192ed03u)) {}
+SeededNumbers::SeededNumbers(uint64_t seed, std::string_view tensor)
+    : start_(mix(mix(seed + kGolden) + number_of(tensor) * 0xd1b54a32d192ed03u)) {}
 
 uint64_t SeededNumbers::word(int64_t i) const { return mix(start_ + static_cast<uint64_t>(i) * kGolden); }
 

@@ -4,45 +4,16 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 #include "logitless/dtype.h"
 
 namespace logitless::io {
 
-/// Each has draws of its own.
-enum class SeededTensor : uint64_t {
-  kHidden = 1,
-  kHead,
-  kBias,
-  kTargets,
-  kIgnored,  ///< which targets are
-  kClassWeights,
-  kTemperatures,
-  kLogits,
-  kAdvantages,
-  kMask,
-  kLabels,
-  kOldLogps,
-  kReferenceLogps,
-  kSamplerLogps,
-  kMismatchedLogps,
-  kMismatchedReferenceLogps,
-  kTeacherLogps,
-  kTeacherHidden,
-  kTeacherHead,
-  kTeacherBias,
-  kSetIds,
-  kSetValues,
-  kSetMass,
-  kScores,
-  kRewardTargets,
-  kLoraA,
-  kLoraB,
-};
-
 class SeededNumbers {
  public:
-  SeededNumbers(uint64_t seed, SeededTensor tensor);
+  /// Each tensor of a call has draws of its own, by its name. `tensor` must be one that seeded_inputs.cc lists.
+  SeededNumbers(uint64_t seed, std::string_view tensor);
 
   uint64_t word(int64_t i) const;                 ///< 64 random bits
   double uniform(int64_t i) const;                ///< in [0, 1)

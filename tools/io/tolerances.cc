@@ -66,22 +66,13 @@ TermSpacing term_spacing(const Plan& a, const Plan& b) {
 
 // Sums of rounded terms lie apart as their terms do, as long as they do not cancel. The same holds for parts,
 // which storing them moves by half of the spacing at most.
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, const TermSpacing& spacing_of,
-                   bool of_parts) {
-  const bool wide = dtype == DType::kFloat64;
+Tolerances tolerances_of(DType dtype, DType gradient_dtype, const TermSpacing& spacing_of, bool of_parts) {
   const double summed = rounded_rel_l2(summed_rel_l2(dtype), spacing_of.terms);
-  const double stored = stored_rel_l2(summed + spacing_of.hidden_apart, dtype, gradient_dtype);
   const double moved = of_parts && is_narrower(gradient_dtype, dtype) ? spacing(gradient_dtype) / 2 : 0;
-  const double of_entries = stored_rel_l2(summed + moved, dtype, gradient_dtype);
-  Tolerances out{};
-  out.loss_atol = config.loss_atol.value_or(wide ? 1e-12 : 1e-5);
-  out.losses_rel_l2 = config.losses_rel_l2.value_or(summed_rel_l2(dtype));
-  out.d_hidden_rel_l2 = config.d_hidden_rel_l2.value_or(stored);
-  out.d_weight_rel_l2 = config.d_weight_rel_l2.value_or(of_entries);
-  out.d_bias_rel_l2 = config.d_bias_rel_l2.value_or(of_entries);
-  out.d_lora_a_rel_l2 = config.d_lora_a_rel_l2.value_or(of_entries);
-  out.d_lora_b_rel_l2 = config.d_lora_b_rel_l2.value_or(of_entries);
-  return out;
+  return {.loss_atol = dtype == DType::kFloat64 ? 1e-12 : 1e-5,
+          .losses_rel_l2 = summed_rel_l2(dtype),
+          .d_hidden_rel_l2 = stored_rel_l2(summed + spacing_of.hidden_apart, dtype, gradient_dtype),
+          .of_head_rel_l2 = stored_rel_l2(summed + moved, dtype, gradient_dtype)};
 }
 
 // One rounding to nearest moves x by at most half of the spacing there: spacing(stored) · |x| / 2, or half of

@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 #include "logitless/dtype.h"
@@ -12,32 +11,18 @@
 
 namespace logitless::io {
 
-/// What a config says; an empty entry takes its default from the types and, in a check against exact numbers,
-/// from their size.
-struct ToleranceConfig {
-  std::optional<double> loss_atol;
-  std::optional<double> losses_rel_l2;
-  std::optional<double> d_hidden_rel_l2;
-  std::optional<double> d_weight_rel_l2;
-  std::optional<double> d_bias_rel_l2;
-  std::optional<double> d_lora_a_rel_l2;
-  std::optional<double> d_lora_b_rel_l2;
-  /// For `gradcheck` alone: `compare` sees neither logits nor log-probabilities.
-  std::optional<double> logp_max_abs;
-  std::optional<double> dlogits_max_abs;
-  std::optional<double> dlogits_max_rel;
-  std::optional<double> dlogits_rel_l2;
-};
+/// The keys of `tolerances` in a config, which are names of gates. The last four are for `gradcheck` alone:
+/// `compare` sees neither logits nor log-probabilities.
+inline constexpr const char* kToleranceNames[] = {
+    "loss_atol",       "losses_rel_l2",   "d_hidden_rel_l2", "d_weight_rel_l2", "d_bias_rel_l2", "d_lora_a_rel_l2",
+    "d_lora_b_rel_l2", "dlogits_max_abs", "dlogits_max_rel", "dlogits_rel_l2",  "logp_max_abs"};
 
-/// Of two computations in `dtype`.
+/// How far two computations may lie apart if the config does not say it.
 struct Tolerances {
   double loss_atol;      ///< nats a token
   double losses_rel_l2;  ///< of the vector of per-token losses
   double d_hidden_rel_l2;
-  double d_weight_rel_l2;
-  double d_bias_rel_l2;
-  double d_lora_a_rel_l2;
-  double d_lora_b_rel_l2;
+  double of_head_rel_l2;  ///< of each gradient of the head and its LoRA
 };
 
 /// Returns the largest distance of two neighbours among the numbers that dL/dlogits is rounded to before a
@@ -51,11 +36,9 @@ struct TermSpacing {
 };
 TermSpacing term_spacing(const Plan& a, const Plan& b);
 
-/// Fills what the config leaves open, for inputs of `dtype` and gradients stored as `gradient_dtype`.
-/// `spacing` is that of the two; `of_parts`: one of them has summed the head's
-/// gradients of parts that were stored before.
-Tolerances resolve(const ToleranceConfig& config, DType dtype, DType gradient_dtype, const TermSpacing& spacing = {},
-                   bool of_parts = false);
+/// For inputs of `dtype` and gradients stored as `gradient_dtype`. `of_parts`: one of the two has summed the
+/// head's gradients of parts that were stored before.
+Tolerances tolerances_of(DType dtype, DType gradient_dtype, const TermSpacing& spacing = {}, bool of_parts = false);
 
 /// The size of a tensor of exact numbers.
 struct TensorSize {

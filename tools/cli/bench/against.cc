@@ -33,7 +33,7 @@ Facts settings_of(const BenchRun& run) {
 Facts settings_of(const BenchRun& run, const Point& point) {
   Facts facts = settings_of(run);
   for (size_t i = 0; i < point.at.size(); ++i) facts[run.sweep[i].key] = point.at[i];
-  facts["model.layout"] = point.level == "fused" ? point.shape.layout : "";
+  facts["model.layout"] = point.level == "fused" ? point.layout : "";
   std::erase_if(facts,
                 [](const auto& fact) { return fact.first == "model.name" || fact.first.starts_with("tolerances."); });
   return facts;

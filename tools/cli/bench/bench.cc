@@ -82,8 +82,7 @@ class Bench {
       progress_.log(format("%zu of %zu points are in ", there, plan_.points.size()) + options_.output_path +
                     " already");
     }
-    left_ = plan_.points.size() - there;
-    if (left_ > 0) print(machine_text(environment_) + "\n" + warnings_text(environment_));
+    if (there < plan_.points.size()) print(machine_text(environment_) + "\n" + warnings_text(environment_));
     for (size_t i = 0; i < plan_.points.size(); ++i) {
       if (!is_there(plan_.points[i])) measure(i);
     }
@@ -104,11 +103,9 @@ class Bench {
     progress_.log(name);
     const auto values = options_.inputs == "zeros" ? SeededValues::kZeros : SeededValues::kRandom;
     TurnsRequest request{planned.config.settings, planned.contenders, options_.warmup, options_.iters, values};
-    const Json measured = measure_turns(std::move(request), [&](const std::string& step, double share) {
-      progress_.phase(name + ", " + step, (static_cast<double>(done_) + share) / static_cast<double>(left_));
-    });
+    const Json measured =
+        measure_turns(std::move(request), [&](const std::string& step) { progress_.phase(name + ", " + step); });
     const io::Point& point = file_.append(point_json(plan_, planned, measured));
-    ++done_;
     std::string text = "\n";
     text.append(planned.name).append("\n");
     text += shape_text(point.task, planned.config.model.name, seeded_shape(planned.config));
@@ -122,7 +119,6 @@ class Bench {
   const Environment& environment_;
   BenchFile file_;
   Progress progress_;
-  size_t left_ = 0, done_ = 0;  // of the points that were not there
 };
 
 void check_paths(const BenchOptions& options) {
@@ -137,7 +133,7 @@ bool has_result(const io::Point& point) {
 }
 
 // Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no
-// contender ran. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
+// contender ran. Throws io::Error, InvalidInput, ChildFailure.
 int run_bench(const BenchOptions& options) {
   check_paths(options);
   const BenchPlan plan = plan_bench(options);
@@ -162,26 +158,49 @@ int run_bench(const BenchOptions& options) {
   return comparison.worse ? 1 : 0;
 }
 
-void add_flags(Command& bench, BenchOptions& options) {
+// CLI11's own range takes NaN.
+std::string is_margin(const std::string& text) {
+  double number = 0;
+  const bool inside = CLI::detail::lexical_cast(text, number) && number >= 0 && number <= 1e6;
+  return inside ? "" : "must be a number from 0 to 1e+06, not " + text;
+}
+
+void add_flags(CLI::App& bench, BenchOptions& options) {
   options.config.add_to(bench);
-  bench.values("--sweep", options.sweep, "KEY=VALUE,VALUE...", "values that a key takes in turn; repeatable");
-  bench.values("--contenders", options.contenders, "NAME,NAME...", "who takes turns", true);
-  bench.value("--warmup", options.warmup, "N", "turns that are not timed, 1 by default").within(0, 1000000);
-  bench.value("--iters", options.iters, "N", "timed turns, 5 by default").within(1, 1000000);
-  bench.value("--inputs", options.inputs, "KIND", "random (by default) or zeros").one_of({"random", "zeros"});
-  const Flag output =
-      bench.value("-o,--output", options.output_path, "FILE", "writes JSON Lines; - is standard output");
-  bench.flag("--overwrite", options.overwrite, "starts FILE anew, whatever it holds").needs(output);
-  const Flag against =
-      bench.value("--against", options.against_path, "FILE", "an earlier run's file to hold this run against");
-  bench.value("--margin", options.margin, "MARGIN", "how much may grow beyond the spreads, 0.05 by default")
-      .within(0.0, 1e6)
-      .needs(against);
-  bench.flag("--quiet", options.quiet, "prints no tables and no progress");
+  bench.add_option("--sweep", options.sweep, "values that a key takes in turn; repeatable")
+      ->type_name("KEY=VALUE,VALUE...")
+      ->allow_extra_args(false);
+  bench.add_option("--contenders", options.contenders, "who takes turns")
+      ->type_name("NAME,NAME...")
+      ->allow_extra_args(false)
+      ->delimiter(',');
+  bench.add_option("--warmup", options.warmup, "turns that are not timed, 1 by default")
+      ->type_name("N")
+      ->check(CLI::Range(0, 1000000));
+  bench.add_option("--iters", options.iters, "timed turns, 5 by default")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
+  bench.add_option("--inputs", options.inputs, "random (by default) or zeros")
+      ->type_name("KIND")
+      ->check(CLI::IsMember({"random", "zeros"}));
+  CLI::Option* const output =
+      bench.add_option("-o,--output", options.output_path, "writes JSON Lines; - is standard output")
+          ->type_name("FILE");
+  bench.add_flag("--overwrite", options.overwrite, "starts FILE anew, whatever it holds")->needs(output);
+  CLI::Option* const against =
+      bench.add_option("--against", options.against_path, "an earlier run's file to hold this run against")
+          ->type_name("FILE");
+  bench.add_option("--margin", options.margin, "how much may grow beyond the spreads, 0.05 by default")
+      ->type_name("MARGIN")
+      ->check(is_margin)
+      ->needs(against);
+  bench.add_flag("--quiet", options.quiet, "prints no tables and no progress");
 }
 
 }  // namespace
 
-void add_bench(CommandLine& line) { line.add("bench", kBenchHelp, kBenchFooter, add_flags, run_bench); }
+void add_bench(CLI::App& app, int& status) {
+  add_command(app, "bench", kBenchHelp, kBenchFooter, add_flags, run_bench, status);
+}
 
 }  // namespace logitless::cli

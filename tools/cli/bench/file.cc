@@ -66,15 +66,10 @@ bool BenchFile::resume(const std::string& text) {
   if (text.empty()) return false;
   if (whole == 0) throw io::Error("-o " + path_ + ": is not a file of bench: " + kChooseAnother);
   io::BenchRun before;
-  int64_t number = 0;
-  for (size_t begin = 0; begin < whole;) {
-    const size_t end = text.find('\n', begin);
-    try {
-      io::parse_line(path_, ++number, std::string_view(text).substr(begin, end - begin), before);
-    } catch (const io::Error& e) {
-      throw io::Error(std::string("-o ") + e.what() + ": " + kChooseAnother);
-    }
-    begin = end + 1;
+  try {
+    before = io::parse_run(path_, text);
+  } catch (const io::Error& e) {
+    throw io::Error(std::string("-o ") + e.what() + ": " + kChooseAnother);
   }
   const std::string differences = differences_of(before, run_);
   if (!differences.empty()) {

@@ -105,11 +105,9 @@ PlannedPoint plan_point(const BenchOptions& options, const std::vector<std::stri
   check_seeded(point.config);
   check_outputs(point.config, parts_of(point.config.model));
   reject_by_hand(point.config, is_tolerance, "has no effect on bench, which compares no results");
-  const Job shape = seeded_shape(point.config);
   point.outline.task = point.config.task;
   point.outline.level = name_of(point.config.level);
-  point.outline.shape = {shape.tokens, shape.hidden_size, shape.vocab_size, name_of(shape.dtype),
-                         io::name_of(shape.layout)};
+  point.outline.layout = io::name_of(seeded_shape(point.config).layout);
   point.contenders = contenders_for(point.config, options.contenders);
   for (const Contender& contender : point.contenders) check_contender(point.config, contender);
   return point;
@@ -119,36 +117,6 @@ void check_names(const std::vector<std::string>& contenders) {
   for (auto it = contenders.begin(); it != contenders.end(); ++it) {
     if (std::find(contenders.begin(), it, *it) != it) throw Error("--contenders " + *it + ": stands there twice");
   }
-}
-
-std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(' ');
-  if (begin == std::string_view::npos) return "";
-  return std::string(text.substr(begin, text.find_last_not_of(' ') + 1 - begin));
-}
-
-std::vector<std::string> split(std::string_view text) {
-  std::vector<std::string> parts;
-  size_t begin = 0;
-  int depth = 0;
-  char quote = 0;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quote) {
-      if (c == quote) quote = 0;
-    } else if (c == '"' || c == '\'') {
-      quote = c;
-    } else if (c == '[' || c == '{') {
-      ++depth;
-    } else if (c == ']' || c == '}') {
-      --depth;
-    } else if (c == ',' && depth == 0) {
-      parts.push_back(trimmed(text.substr(begin, i - begin)));
-      begin = i + 1;
-    }
-  }
-  parts.push_back(trimmed(text.substr(begin)));
-  return parts;
 }
 
 bool overlap(const std::string& a, const std::string& b) {
@@ -184,7 +152,7 @@ SweptKey parse_sweep(const std::string& text) {
   if (equals == std::string::npos || equals == 0) {
     throw Error(place + ": must have the form key=value,value..., for example seq_len=256,512");
   }
-  SweptKey swept{text.substr(0, equals), split(std::string_view(text).substr(equals + 1))};
+  SweptKey swept{text.substr(0, equals), io::list_in(place, text.substr(equals + 1))};
   for (size_t i = 0; i < swept.values.size(); ++i) {
     if (swept.values[i].empty()) throw Error(place + ": value " + std::to_string(i + 1) + " is empty");
     if (std::find(swept.values.begin(), swept.values.begin() + static_cast<ptrdiff_t>(i), swept.values[i]) !=

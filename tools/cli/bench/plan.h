@@ -50,8 +50,8 @@ struct BenchPlan {
 /// Throws io::Error or InvalidInput.
 BenchPlan plan_bench(const BenchOptions& options);
 
-/// "kernel.row_tile=8,16": at least one value, as the user wrote it. A comma between brackets, braces or
-/// quotes belongs to a value. Throws io::Error.
+/// "kernel.row_tile=8,16": at least one value. A comma between brackets, braces or quotes belongs to a value.
+/// Throws io::Error.
 SweptKey parse_sweep(const std::string& text);
 
 /// Throws io::Error where a key stands twice, once by itself and once in its section, or also among the

@@ -1,11 +1,11 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/common/command_line.h"
 
-#include <CLI/CLI.hpp>
 #include <sstream>
 #include <string_view>
 
 #include "cli/common/output.h"
+#include "io/config_value.h"
 #include "io/error.h"
 #include "logitless/environment.h"
 
@@ -20,23 +20,6 @@ constexpr const char* kFooter = R"(Examples:
   logitless info
 `logitless COMMAND --help` says more.)";
 
-void add_tensors(CLI::App& command, TensorPaths& paths, bool of_head_alone, bool with_logits) {
-  const auto option = [&](const char* name) { return command.get_option(name); };
-  for (const TensorFlag& f : tensor_flags()) {
-    if (f.id == TensorId::kLogits ? !with_logits : of_head_alone && !f.of_head()) continue;
-    command.add_option(f.flag, paths[f.id], f.help_text())->type_name(f.names);
-    if (!f.of_head()) option(f.flag)->needs(option("--targets"));
-  }
-  CLI::Option* hidden = option("--hidden");
-  hidden->needs(option("--lm-head"))->needs(option("--targets"));
-  for (const char* name : {"--lm-head", "--lengths", "--bias", "--lora", "--vocab-ids"}) option(name)->needs(hidden);
-  if (with_logits) {
-    hidden->excludes(option("--logits"));
-  } else {
-    option("--targets")->needs(hidden);
-  }
-}
-
 // Of files: an unset variable of a script is not a wish for no file.
 void refuse_empty_names(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
@@ -47,58 +30,51 @@ void refuse_empty_names(CLI::App& app) {
   }
 }
 
+// Returns what a leftover word could have been: "; did you mean --targets?", or "".
+std::string near_flag(const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands()) {
+    for (const CLI::Option* option : command->get_options()) names.push_back(option->get_name());
+  }
+  return word.starts_with("--") ? io::suggestion_among(names, word.substr(0, word.find('='))) : "";
+}
+
 }  // namespace
 
-Flag Flag::required() { return Flag(option_->required()); }
-Flag Flag::needs(Flag other) { return Flag(option_->needs(other.option_)); }
-Flag Flag::excludes(Flag other) { return Flag(option_->excludes(other.option_)); }
-Flag Flag::one_of(const std::vector<std::string>& values) { return Flag(option_->check(CLI::IsMember(values))); }
-Flag Flag::within(int low, int high) { return Flag(option_->check(CLI::Range(low, high))); }
-
-Flag Flag::within(double low, double high) {
-  const std::string range = format("from %g to %g", low, high);
-  const auto check = [=](const std::string& text) {
-    double number = 0;
-    const bool inside = CLI::detail::lexical_cast(text, number) && number >= low && number <= high;
-    return inside ? "" : "must be a number " + range + ", not " + text;
-  };
-  return Flag(option_->check(CLI::Validator(check, range)));
+void add_tensor_flags(CLI::App& command, TensorPaths& paths, TensorFlags which) {
+  const bool with_logits = which == TensorFlags::kOfAll;
+  const auto option = [&](const char* name) { return command.get_option(name); };
+  for (const TensorFlag& f : tensor_flags()) {
+    if (f.name == "logits" ? !with_logits : which == TensorFlags::kOfHead && !f.of_head()) continue;
+    CLI::Option* const added = command.add_option(flag_of(f.name), paths.specs[f.name], f.help_text());
+    added->type_name(f.names);
+    if (!f.of_head()) added->needs(option("--targets"));
+  }
+  CLI::Option* const hidden = option("--hidden");
+  hidden->needs(option("--lm-head"))->needs(option("--targets"));
+  for (const char* name : {"--lm-head", "--lengths", "--bias", "--lora", "--vocab-ids"}) option(name)->needs(hidden);
+  if (with_logits) {
+    hidden->excludes(option("--logits"));
+  } else {
+    option("--targets")->needs(hidden);
+  }
 }
 
-template <class T>
-Flag Command::value(const std::string& names, T& to, const char* type, const char* help) {
-  return Flag(app_->add_option(names, to, help)->type_name(type));
-}
-template Flag Command::value(const std::string&, std::string&, const char*, const char*);
-template Flag Command::value(const std::string&, int&, const char*, const char*);
-template Flag Command::value(const std::string&, double&, const char*, const char*);
-template Flag Command::value(const std::string&, std::optional<double>&, const char*, const char*);
-
-Flag Command::values(const std::string& names, std::vector<std::string>& to, const char* type, const char* help,
-                     bool separated) {
-  CLI::Option* option = app_->add_option(names, to, help)->type_name(type)->allow_extra_args(false);
-  return Flag(separated ? option->delimiter(',') : option);
+void add_set_flag(CLI::App& command, std::vector<std::string>& assignments) {
+  command.add_option("--set", assignments, "sets one key of the config, for example model.dtype=bfloat16; repeatable")
+      ->type_name("KEY=VALUE")
+      ->allow_extra_args(false);
 }
 
-Flag Command::arguments(const std::string& names, std::vector<std::string>& to, const char* type, const char* help) {
-  return Flag(app_->add_option(names, to, help)->type_name(type));
+void add_json_flag(CLI::App& command, std::string& path, const char* what) {
+  command.add_option("--json", path, std::string("writes the ") + what + " as one JSON object; - is standard output")
+      ->type_name("FILE");
 }
 
-Flag Command::flag(const std::string& names, bool& to, const char* help) {
-  return Flag(app_->add_flag(names, to, help));
-}
-
-void Command::head_flags(TensorPaths& paths) { add_tensors(*app_, paths, true, false); }
-void Command::tensor_flags(TensorPaths& paths, bool with_logits) { add_tensors(*app_, paths, false, with_logits); }
-
-void Command::set_flag(std::vector<std::string>& assignments) {
-  values("--set", assignments, "KEY=VALUE", "sets one key of the config, for example model.dtype=bfloat16; repeatable");
-}
-
-void ConfigFlags::add_to(Command& command) {
-  const Flag free_argument = command.value("CONFIG", positional, "TEXT", "a YAML config, as --config");
-  command.value("--config", config, "FILE", "a YAML config").excludes(free_argument);
-  command.set_flag(assignments);
+void ConfigFlags::add_to(CLI::App& command) {
+  CLI::Option* const free_argument = command.add_option("CONFIG", positional, "a YAML config, as --config");
+  command.add_option("--config", config, "a YAML config")->type_name("FILE")->excludes(free_argument);
+  add_set_flag(command, assignments);
 }
 
 std::optional<std::string> ConfigFlags::path() const {
@@ -120,41 +96,32 @@ io::Config ConfigFlags::load() const {
   return config;
 }
 
-CommandLine::CommandLine()
-    : app_(std::make_unique<CLI::App>(
-          "logitless: a language model's LM head fused with its loss, without ever holding the logits", "logitless")) {
-  app_->set_version_flag("--version", std::string("logitless ") + version());
-  app_->require_subcommand(1);
-  app_->footer(kFooter);
-}
-
-CommandLine::~CommandLine() = default;
-
-Command CommandLine::new_command(const char* name, const char* help, const char* footer, Action action) {
-  CLI::App* command = app_->add_subcommand(name, help);
-  command->footer(footer);
-  command->callback([this, action = std::move(action)] { action_ = action; });
-  return Command(*command);
-}
-
-int CommandLine::run(int argc, char** argv, int bad_input) {
-  refuse_empty_names(*app_);
+int run_command_line(int argc, char** argv, int bad_input) {
+  CLI::App app("logitless: a language model's LM head fused with its loss, without ever holding the logits",
+               "logitless");
+  app.set_version_flag("--version", std::string("logitless ") + version());
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  int status = 0;
+  for (const auto add : {add_bench, add_compare, add_compare_models, add_gradcheck, add_score, add_info}) {
+    add(app, status);
+  }
+  refuse_empty_names(app);
   try {
-    app_->parse(argc, argv);
+    app.parse(argc, argv);
   } catch (const CLI::Success& e) {
     std::ostringstream text;
-    const int status = app_->exit(e, text, text);
+    status = app.exit(e, text, text);
     print(text.str());
     return status;
   } catch (const CLI::ParseError& e) {
     // A word that is not the name of a command counts as left over.
-    const std::vector<std::string> words = app_->remaining();
-    const bool unknown = app_->get_subcommands().empty() && !words.empty();
+    const std::vector<std::string> words = app.remaining(true);
+    const bool unknown = app.get_subcommands().empty() && !words.empty();
     const std::string why = unknown ? words.front() + " is not a command" : e.what();
-    complain(why + "; see logitless --help");
+    complain(why + (words.empty() ? "" : near_flag(app, words.front())) + "; see logitless --help");
     return bad_input;
   }
-  const int status = action_();
   print("");  // Fails where anything could not be printed before.
   return status;
 }

@@ -32,8 +32,7 @@ double tokens_in_loss(const PolicyLoss& options, const Job& job, double tokens) 
 
 // A mean over tokens of sums over their ids.
 double tokens_in_loss(const IdLogps&, const Job& job, double /*tokens*/) {
-  return static_cast<double>(job[TensorId::kSetIds].count(sizeof(int64_t))) /
-         std::max(1.0, static_cast<double>(job.tokens));
+  return static_cast<double>(job["set_ids"].view.count()) / std::max(1.0, static_cast<double>(job.tokens));
 }
 
 double tokens_in_loss(const auto& options, const Job& job, double tokens) {

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <cstdint>
-#include <memory>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "cli/common/job.h"
+#include "cli/common/model_files.h"
 #include "cli/common/output.h"
 #include "io/error.h"
 #include "io/safetensors.h"
@@ -17,16 +17,18 @@
 
 namespace logitless::cli {
 
-/// Where each tensor comes from: FILE or FILE:tensor, or empty. Hidden states, head and targets come
-/// together; at level logits it is logits and targets. kOffsets stands for sequence lengths that sum to N.
+/// Where each tensor comes from, by its name: FILE or FILE:tensor, or empty. Hidden states, head and targets
+/// come together; at level logits it is logits and targets.
 struct TensorPaths {
-  std::array<std::string, kTensorCount> specs;
+  std::map<std::string, std::string> specs;
 
-  const std::string& operator[](TensorId id) const { return specs[static_cast<size_t>(id)]; }
-  std::string& operator[](TensorId id) { return specs[static_cast<size_t>(id)]; }
-  bool has(TensorId id) const { return !(*this)[id].empty(); }
-  bool given() const { return has(TensorId::kTargets); }
-  /// Without the names of tensors.
+  std::string operator[](const std::string& name) const {
+    const auto it = specs.find(name);
+    return it == specs.end() ? "" : it->second;
+  }
+  bool has(const std::string& name) const { return !(*this)[name].empty(); }
+  bool given() const { return has("targets"); }
+  /// Returns the files, without the names of tensors.
   std::vector<InputFile> files() const;
   /// Returns a message of the library with the flag and the file of the tensor that it begins with.
   std::string with_flag(const std::string& message) const;
@@ -43,52 +45,49 @@ struct TensorPaths {
 /// empty. Throws io::Error.
 void add_input_files(const std::string& flag, const std::string& spec, std::vector<InputFile>& files);
 
-/// A flag that names a tensor.
+/// A tensor that a flag names.
 struct TensorFlag {
-  const char* flag;
-  const char* help;
-  TensorId id;
+  std::string name;  ///< of the tensor: "old_logps", whose flag is --old-logps
+  std::string help;
   std::vector<std::string> tasks = {};  ///< those that have a use for it; empty: all, since it belongs to the model
-  int rank = 1;
-  bool per_token = true;  ///< [N, ...] or [B, T, ...]
+  std::string shape = "[N]";            ///< as the library's lists give it
   io::TensorClass tensor_class = io::TensorClass::kFloat;
-  const char* names = "FILE[:TENSOR]";  ///< what its value is
+  const char* names = "FILE[:TENSOR]";  ///< what the flag's value is
 
   /// Whether it goes with hidden states and a head.
-  bool of_head() const { return tasks.empty() && id != TensorId::kLogits; }
-  /// `help` after the names of `tasks`.
+  bool of_head() const { return tasks.empty() && name != "logits"; }
+  /// Returns `help` after the names of `tasks`.
   std::string help_text() const;
-  /// "old_logps" of "--old-logps".
-  std::string conventional_name() const;
+  bool is_matrix() const { return shape.starts_with("[N, "); }
+  /// Whether it may be [B, T, ...], too.
+  bool per_token() const { return shape.find("[N") != std::string::npos; }
 };
 const std::vector<TensorFlag>& tensor_flags();
-
-class ModelFiles;
+/// Returns "--old-logps" of "old_logps".
+std::string flag_of(std::string name);
 
 /// The input part of a Job, and what holds its bytes.
 struct Inputs {
   Job job;
-  std::shared_ptr<ModelFiles> models;  ///< those that hold job.head
+  ModelFiles files;  ///< all that were read, used in place or copied
   std::vector<Memory> memory;
-  std::vector<std::shared_ptr<const io::SafetensorsFile>> files;  ///< all that were read, used in place or copied
 
-  /// A tensor of the file that `flag` names, which stays open. Throws io::Error.
-  io::TensorHandle open(const char* flag, const std::string& spec, const io::TensorWish& wish);
-  /// Throws io::Error where a file has been cut short since it was opened: what was computed of it means
-  /// nothing.
-  void check_files() const;
-  /// New memory under an id of the job.
-  std::byte* add(TensorId id, const std::string& name, uint64_t bytes);
+  /// Adds a tensor to the job in new memory, and returns this.
+  std::byte* add(const std::string& name, const std::string& axes, DType dtype, int64_t n, int64_t m = 1) {
+    memory.push_back(add_tensor(job, name, axes, dtype, n, m));
+    return memory.back().data();
+  }
   template <class T>
-  void add_values(TensorId id, const std::string& name, const std::vector<T>& values) {
-    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(add(id, name, values.size() * sizeof(T))));
+  void add_values(const std::string& name, const std::string& axes, const std::vector<T>& values) {
+    std::byte* const to = add(name, axes, DTypeOf<T>::value, std::ssize(values));
+    std::copy(values.begin(), values.end(), reinterpret_cast<T*>(to));
   }
   /// As int32 unless `wide`.
   void add_targets(const std::vector<int64_t>& targets, bool wide);
   /// Takes the entries that the call is over from the file that is named, or from the config, if either says
   /// so. Throws io::Error.
   void choose_entries(const io::Config& config, const std::string& spec = "");
-  /// What a config draws beside any tensors: class weights and temperatures.
+  /// Adds what a config draws beside any tensors: class weights and temperatures.
   void add_what_the_config_draws(const io::Config& config);
 };
 
@@ -101,7 +100,7 @@ enum class SeededValues {
 /// holds.
 void check_seeded(const io::Config& config);
 
-/// A job of the shape that a config says, without tensors.
+/// Returns a job of the shape that a config says, without tensors.
 Job seeded_shape(const io::Config& config);
 
 /// Throws as check_seeded() does, and io::Error where this machine cannot give the memory.
@@ -110,8 +109,8 @@ Inputs make_seeded_inputs(const io::Config& config, SeededValues values = Seeded
 /// What a command takes as the file of a head.
 enum class HeadFiles { kSafetensors, kSafetensorsOrGguf };
 
-/// From files where there are any: the shape comes from the tensors, and what the config says about it must
-/// agree. Else seeded. Throws io::Error.
+/// Reads files where there are any: the shape comes from the tensors, and what the config says about it must
+/// agree. Else the inputs are seeded. Throws io::Error.
 Inputs read_inputs(const io::Config& config, const TensorPaths& paths, SeededValues values = SeededValues::kRandom,
                    HeadFiles heads = HeadFiles::kSafetensors);
 

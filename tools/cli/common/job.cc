@@ -19,23 +19,38 @@ using io::Error;
 // What an empty tensor points to; aligned for every element type.
 alignas(64) std::byte empty_tensor[64];
 
-void read_every_page(const TensorBytes& tensor) {
+void read_every_page(std::span<const std::byte> bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   volatile std::byte sink{};
-  for (size_t i = 0; i < tensor.bytes; i += page) sink = tensor.data[i];
-  if (tensor.bytes > 0) sink = tensor.data[tensor.bytes - 1];  // An unaligned start leaves a page over.
+  for (size_t i = 0; i < bytes.size(); i += page) sink = bytes[i];
+  if (!bytes.empty()) sink = bytes.back();  // An unaligned start leaves a page over.
   (void)sink;
 }
 
 }  // namespace
 
+Tensor JobTensor::output() const {
+  Tensor out;
+  out.data = const_cast<void*>(view.data);
+  out.dtype = view.dtype;
+  out.axes = view.axes;
+  out.sizes = view.sizes;
+  out.strides = view.strides;
+  return out;
+}
+
+const JobTensor& Job::operator[](std::string_view name) const {
+  static const JobTensor kNone;
+  const auto it = tensors.find(name);
+  return it == tensors.end() ? kNone : it->second;
+}
+
 void Job::touch() const {
-  for (size_t i = 0; i < kTensorCount; ++i) {
-    const TensorBytes& tensor = tensors[i];
-    if (!is_output(static_cast<TensorId>(i))) {
-      read_every_page(tensor);
-    } else if (tensor.bytes > 0) {
-      std::memset(tensor.writable(), 0xff, tensor.bytes);
+  for (const auto& [name, tensor] : tensors) {
+    if (is_output(name)) {
+      std::memset(tensor.output().data, 0xff, tensor.bytes());
+    } else {
+      read_every_page(tensor.as_bytes());
     }
   }
 }
@@ -54,23 +69,30 @@ Memory::~Memory() {
 Memory::Memory(Memory&& other) noexcept
     : data_(std::exchange(other.data_, empty_tensor)), bytes_(std::exchange(other.bytes_, 0)) {}
 
+Memory add_tensor(Job& job, const std::string& name, const std::string& axes, DType dtype, int64_t n, int64_t m) {
+  Memory memory(name, tensor_bytes(name, n, m, size_of(dtype)));
+  const void* const data = memory.data();
+  job.tensors[name] = {axes.size() == 1 ? ConstTensor(data, dtype, {n}) : ConstTensor(data, dtype, {n, m}), axes};
+  return memory;
+}
+
 void check_outputs(const io::Config& config, const HeadParts& head) {
   const auto reject = [&](const std::string& key, const std::string& reason) {
     throw Error(config.place_of(key) + " " + reason);
   };
   if (config.level == io::Level::kLogits) return;
   const io::GradientConfig& wanted = config.gradients;
-  const io::ToleranceConfig& limits = config.tolerances;
   bool any = wanted.d_hidden || wanted.d_weight;
-  const auto check = [&](const std::string& name, bool is_wanted, bool has_limit, bool given, const char* part) {
+  const auto check = [&](const std::string& name, bool is_wanted, bool given, const char* part) {
     any = any || (is_wanted && given);
+    const std::string key = "gradients." + name, limit = "tolerances." + name + "_rel_l2";
     if (given) return;
-    if (config.is_set("gradients." + name) && is_wanted) reject("gradients." + name, std::string("needs ") + part);
-    if (has_limit) reject("tolerances." + name + "_rel_l2", std::string("needs ") + part);
+    if (config.is_set(key) && is_wanted) reject(key, std::string("needs ") + part);
+    if (config.is_set(limit)) reject(limit, std::string("needs ") + part);
   };
-  check("d_bias", wanted.d_bias, limits.d_bias_rel_l2.has_value(), head.bias, "a bias");
-  check("d_lora_a", wanted.d_lora_a, limits.d_lora_a_rel_l2.has_value(), head.lora, "a LoRA");
-  check("d_lora_b", wanted.d_lora_b, limits.d_lora_b_rel_l2.has_value(), head.lora, "a LoRA");
+  check("d_bias", wanted.d_bias, head.bias, "a bias");
+  check("d_lora_a", wanted.d_lora_a, head.lora, "a LoRA");
+  check("d_lora_b", wanted.d_lora_b, head.lora, "a LoRA");
   if (wanted.float32 && !any) reject("gradients.dtype", "needs a gradient");
 }
 
@@ -83,36 +105,31 @@ void reject_ranks(const io::Config& config) {
 }
 
 std::vector<Memory> add_outputs(const io::Config& config, Job& job, int copies) {
-  const bool adapted = job.has(TensorId::kLoraA);
-  check_outputs(config, {job.has(TensorId::kBias), adapted});
-  struct Output {
-    TensorId id;
-    const char* name;
-    bool wanted;
-    int64_t rows, cols;
-  };
+  const bool adapted = job.has("lora_a");
+  check_outputs(config, {job.has("bias"), adapted});
   const io::GradientConfig& wanted = config.gradients;
-  const bool fused = config.level == io::Level::kFused;
   if (job.head && wanted.d_weight && config.is_set("gradients.d_weight")) {
     throw Error(config.place_of("gradients.d_weight") + " is true, but " +
                 (config.model.packing ? "a packed head" : "the head of a GGUF file") + " is frozen");
   }
-  const Output outputs[] = {
-      {TensorId::kDLogits, "dlogits", !fused, job.tokens, job.vocab_size},
-      {TensorId::kDHidden, "d_hidden", fused && wanted.d_hidden, job.tokens, job.hidden_size},
-      {TensorId::kDWeight, "d_weight", fused && wanted.d_weight && !job.head, job.hidden_size, job.vocab_size},
-      {TensorId::kDBias, "d_bias", fused && wanted.d_bias && job.has(TensorId::kBias), job.vocab_size, 1},
-      {TensorId::kDLoraA, "d_lora_a", fused && wanted.d_lora_a && adapted, job.lora_rank, job.hidden_size},
-      {TensorId::kDLoraB, "d_lora_b", fused && wanted.d_lora_b && adapted, job.vocab_size, job.lora_rank}};
   job.gradient_dtype = config.gradient_dtype(job.dtype);
   std::vector<Memory> memory;
   uint64_t sum = 0;
-  for (const Output& output : outputs) {
-    if (!output.wanted) continue;
-    const uint64_t bytes = tensor_bytes(output.name, output.rows, output.cols, size_of(job.gradient_dtype));
-    memory.emplace_back(output.name, bytes);
-    job[output.id] = memory.back().tensor();
-    sum += bytes * static_cast<uint64_t>(copies);
+  const auto add = [&](const char* name, const char* axes, bool is_wanted, int64_t n, int64_t m) {
+    if (!is_wanted) return;
+    memory.push_back(add_tensor(job, name, axes, job.gradient_dtype, n, m));
+    sum += job[name].bytes() * static_cast<uint64_t>(copies);
+  };
+  if (config.level == io::Level::kLogits) {
+    add("d_logits", "NV", true, job.tokens, job.vocab_size);
+  } else {
+    const bool tall = job.layout == HeadLayout::kVocabHidden;
+    add("d_hidden", "NH", wanted.d_hidden, job.tokens, job.hidden_size);
+    add("d_weight", tall ? "VH" : "HV", wanted.d_weight && !job.head, tall ? job.vocab_size : job.hidden_size,
+        tall ? job.hidden_size : job.vocab_size);
+    add("d_bias", "V", wanted.d_bias && job.has("bias"), job.vocab_size, 1);
+    add("d_lora_a", "RH", wanted.d_lora_a && adapted, job.lora_rank, job.hidden_size);
+    add("d_lora_b", "VR", wanted.d_lora_b && adapted, job.vocab_size, job.lora_rank);
   }
   check_available(sum, copies == 1 ? "the gradients" : "the gradients of both contenders");
   return memory;

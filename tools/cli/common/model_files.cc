@@ -7,6 +7,7 @@
 
 #include "io/error.h"
 #include "io/peft_lora.h"
+#include "oracle/views.h"
 
 namespace logitless::cli {
 
@@ -26,22 +27,24 @@ io::TensorHandle ModelFiles::open(const std::string& flag, const std::string& sp
   return handle;
 }
 
-const void* ModelFiles::elements(const io::Tensor& tensor) {
+ConstTensor ModelFiles::matrix(const io::Tensor& tensor) {
   const DType dtype = io::natural_dtype(tensor);
-  if (io::usable_in_place(tensor, dtype)) return tensor.data;
-  copies_.push_back(std::make_unique<std::byte[]>(tensor.bytes));
-  io::convert_floats(tensor, dtype, copies_.back().get());
-  return copies_.back().get();
+  const void* data = tensor.data;
+  if (!io::usable_in_place(tensor, dtype)) {
+    copies_.push_back(std::make_unique<std::byte[]>(tensor.bytes));
+    io::convert_floats(tensor, dtype, copies_.back().get());
+    data = copies_.back().get();
+  }
+  if (tensor.shape.size() == 1) return {data, dtype, {tensor.elements()}};
+  return {data, dtype, {tensor.rows(), tensor.shape.back()}};
 }
 
-HiddenStates ModelFiles::hidden(const std::string& flag, const std::string& spec, const char* conventional_name) {
-  const io::TensorHandle handle = open(flag, spec, {conventional_name, io::TensorClass::kFloat, 2, true});
-  const io::Tensor& tensor = *handle.tensor;
-  const DType dtype = io::natural_dtype(tensor);
-  return ConstMatrix(elements(tensor), dtype, tensor.rows(), tensor.shape.back());
+ConstTensor ModelFiles::floats(const std::string& flag, const std::string& spec, const char* conventional_name,
+                               int rank) {
+  return matrix(*open(flag, spec, {conventional_name, io::TensorClass::kFloat, rank, rank > 1}).tensor);
 }
 
-HeadMatrices ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
+LmHead ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
   const auto [path, name] = io::split_spec(spec);
   gguf_files_.push_back(std::make_unique<const io::GgufFile>(path));
   const io::GgufFile& file = *gguf_files_.back();
@@ -55,42 +58,27 @@ HeadMatrices ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size)
     tensor = found.weight;
     head = found.head;
   }
-  if (head.hidden_size() == hidden_size) return head;
+  if (head.hidden_size() == hidden_size) return head_of(head);
   throw io::Error(file.place_of(*tensor) + " " + tensor->shape_text() + ": its rows are not the " +
                   std::to_string(hidden_size) + " columns of the hidden states");
 }
 
-HeadMatrices ModelFiles::head(const std::string& flag, const std::string& spec, const char* conventional_name,
-                              int64_t hidden_size) {
+LmHead ModelFiles::head(const std::string& flag, const std::string& spec, const char* conventional_name,
+                        int64_t hidden_size) {
   if (is_gguf(io::split_spec(spec).path)) return io::of_option(flag, [&] { return gguf_head(spec, hidden_size); });
   const io::TensorHandle handle = open(flag, spec, {conventional_name, io::TensorClass::kFloat, 2});
-  const io::Tensor& tensor = *handle.tensor;
-  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
-  if (cols != hidden_size && rows != hidden_size) {
-    throw io::Error(handle.place() + " " + tensor.shape_text() + ": neither rows nor columns are the " +
-                    std::to_string(hidden_size) + " columns of the hidden states");
-  }
-  const HeadLayout layout = cols == hidden_size ? HeadLayout::kVocabHidden : HeadLayout::kHiddenVocab;
-  return {ConstMatrix(elements(tensor), io::natural_dtype(tensor), rows, cols), layout};
+  const ConstTensor weight = matrix(*handle.tensor);
+  if (weight.sizes[1] == hidden_size) return {.weight = weight};
+  if (weight.sizes[0] == hidden_size) return {.weight = transposed(weight)};
+  throw io::Error(handle.place() + " " + handle.tensor->shape_text() + ": neither rows nor columns are the " +
+                  std::to_string(hidden_size) + " columns of the hidden states");
 }
 
-LoraMatrices ModelFiles::lora(const std::string& flag, const std::string& spec, const HeadMatrices& head) {
-  const io::PeftLora lora =
-      io::of_option(flag, [&] { return io::read_peft_lora(spec, head.stored_entries(), head.hidden_size()); });
-  files_.push_back(lora.file);
-  const auto matrix = [&](const io::Tensor& tensor) {
-    return ConstMatrix(elements(tensor), io::natural_dtype(tensor), tensor.shape[0], tensor.shape[1]);
-  };
-  return {matrix(*lora.a), matrix(*lora.b), lora.scale};
-}
-
-ConstVector ModelFiles::bias(const std::string& flag, const std::string& spec, const char* conventional_name) {
-  const io::TensorHandle handle = open(flag, spec, {conventional_name, io::TensorClass::kFloat, 1});
-  return {elements(*handle.tensor), io::natural_dtype(*handle.tensor), handle.tensor->elements()};
-}
-
-std::vector<int64_t> ModelFiles::ids(const std::string& flag, const std::string& spec, const char* conventional_name) {
-  return io::read_integers(*open(flag, spec, {conventional_name, io::TensorClass::kInteger, 1, true}).tensor);
+LoraAdapter ModelFiles::lora(const std::string& flag, const std::string& spec, int64_t stored_entries,
+                             int64_t hidden_size) {
+  const io::PeftLora lora = io::of_option(flag, [&] { return io::read_peft_lora(spec, stored_entries, hidden_size); });
+  keep(lora.file);
+  return {.a = matrix(*lora.a), .b = matrix(*lora.b), .scale = lora.scale};
 }
 
 void ModelFiles::check() const {

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
+#include <charconv>
 #include <cmath>
 #include <cstdarg>
 #include <cstdio>
@@ -151,22 +153,12 @@ std::string TextTable::text() const {
   return text;
 }
 
-std::string time_left(double seconds) {
-  if (seconds < 90) return format("about %.0f s left", seconds);
-  const auto minutes = std::llround(seconds / 60);
-  if (minutes < 90) return format("about %lld min left", minutes);
-  return format("about %lld h %lld min left", minutes / 60, minutes % 60);
-}
-
 Progress::Progress(bool wanted) : wanted_(wanted), drawing_(wanted && isatty(STDERR_FILENO)) {}
 
-void Progress::phase(const std::string& name, double share) {
+void Progress::phase(const std::string& name) {
   const auto now = std::chrono::steady_clock::now();
   if (!drawing_ || (drawn_ && now - drawn_at_ < kRedraw)) return;
-  const std::chrono::duration<double> gone = now - start_;
-  std::fprintf(
-      stderr, "\r\033[K%s",
-      fitted(printable(name) + (share > 0 ? ", " + time_left(gone.count() / share * (1 - share)) : "")).c_str());
+  std::fprintf(stderr, "\r\033[K%s", fitted(printable(name)).c_str());
   std::fflush(stderr);
   drawn_ = true;
   drawn_at_ = now;
@@ -210,6 +202,39 @@ std::string format(const char* pattern, ...) {
   return text;
 }
 
+std::string fixed(double value, int digits) {
+  if (std::isnan(value)) return "NaN";
+  if (std::isinf(value)) return value > 0 ? "∞" : "-∞";
+  std::array<char, 400> text;  // The longest double has 309 digits before the point.
+  const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr;
+  return std::string(text.data(), end);
+}
+
+std::string human_bytes(int64_t bytes) {
+  constexpr const char* kUnits[] = {" B", " KiB", " MiB", " GiB", " TiB"};
+  auto value = static_cast<double>(bytes);
+  size_t unit = 0;
+  for (; unit < 4 && value >= 1024; ++unit) value /= 1024;
+  return fixed(value, unit == 0 ? 0 : unit < 3 ? 1 : 2) + kUnits[unit];
+}
+
+std::string human_seconds(double seconds) {
+  // The limits are those at which three digits round up to the next unit.
+  const auto [size, unit] = seconds < 0.9995e-3 ? std::pair(1e-6, " µs")
+                            : seconds < 0.9995  ? std::pair(1e-3, " ms")
+                                                : std::pair(1.0, " s");
+  const double value = seconds / size;
+  return fixed(value, value < 9.995 ? 2 : value < 99.95 ? 1 : 0) + unit;
+}
+
+std::string time_ratio(double ratio) { return fixed(ratio, ratio < 0.095 ? 3 : 2) + "×"; }
+
+std::string joined(const std::vector<std::string>& words, const std::string& separator) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : separator) + word;
+  return text;
+}
+
 std::string shape_text(const std::string& what, const std::string& model, const Json& shape) {
   const bool of_logits = shape["hidden"] == 0;
   std::string text = what + (model.empty() ? "" : ", " + model) + ": " + shape["tokens"].dump() + " tokens";
@@ -232,7 +257,7 @@ Json shape_json(const Job& job) {
                 {"vocab", job.vocab_size},
                 {"dtype", name_of(job.dtype)},
                 {"layout", name_of(job.layout)}};
-  if (job.head && job.head->packed.given()) shape["packing"] = name_of(job.head->packed.packing);
+  if (job.head && job.head->packing) shape["packing"] = name_of(*job.head->packing);
   if (job.lora_rank > 0) shape["lora_rank"] = job.lora_rank;
   if (job.teacher_size > 0) shape["teacher_hidden"] = job.teacher_size;
   return shape;

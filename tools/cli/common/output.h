@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "cli/common/job.h"
-#include "cli/common/units.h"
 #include "io/bench_run.h"
 #include "logitless/environment.h"
 
@@ -70,9 +69,6 @@ class TextTable {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// "about 80 s left", "about 12 min left", "about 3 h 5 min left"
-std::string time_left(double seconds);
-
 /// One line on standard error that says what runs, only where standard error is a terminal.
 class Progress {
  public:
@@ -81,9 +77,8 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Names what runs from here on; `share` of all is done, and the rest takes time in proportion. 0: nobody
-  /// knows.
-  void phase(const std::string& name, double share = 0);
+  /// Names what runs from here on.
+  void phase(const std::string& name);
   /// A line that stays on standard error: where that is no terminal, in place of the drawn one.
   void log(const std::string& line);
   /// `text` to standard output, apart from the drawn line. Throws io::Error where it cannot be written.
@@ -94,7 +89,6 @@ class Progress {
  private:
   const bool wanted_, drawing_;
   bool drawn_ = false;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   std::chrono::steady_clock::time_point drawn_at_{};
 };
 
@@ -103,6 +97,19 @@ std::string measurements_text(std::span<const io::Measurement> measurements, con
 
 /// printf into a string, cut at 1 KiB.
 __attribute__((format(printf, 1, 2))) std::string format(const char* pattern, ...);
+
+// Figures as people read them: plain ASCII but for "µ×∞", the same in every locale.
+
+/// "512 B", "9.3 MiB", "1.16 GiB"
+std::string human_bytes(int64_t bytes);
+/// Three digits: "85.7 ms", "7.64 s", "123 s"
+std::string human_seconds(double seconds);
+/// "1.01×", "0.98×", "0.012×": hundredths, far below 1 thousandths
+std::string time_ratio(double ratio);
+/// `digits` after the point.
+std::string fixed(double value, int digits);
+/// "a, b"
+std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
 /// {tokens, hidden, vocab, dtype, layout}
 Json shape_json(const Job& job);

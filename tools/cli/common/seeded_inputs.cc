@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "cli/common/inputs.h"
-#include "cli/common/model_files.h"
 #include "cli/common/task_call.h"
 #include "io/seeded_inputs.h"
 
@@ -18,7 +17,6 @@ namespace {
 using io::Config;
 using io::Error;
 using io::SeededNumbers;
-using io::SeededTensor;
 
 // Standard deviation of the seeded logits. At 4 a vocabulary of 150,000 gives its likeliest token a
 // probability of 0.1 to 0.3, as text does; near-uniform logits would hide errors of the softmax.
@@ -46,21 +44,21 @@ std::vector<double> own_logps(const Config& config, const Job& job) {
 }
 
 // What another policy could have: N(0, deviation²) on top, at most 0.
-std::vector<double> moved(const Config& config, SeededTensor which, double deviation, std::vector<double> logps) {
-  const SeededNumbers numbers(config.seed, which);
+std::vector<double> moved(const Config& config, const char* name, double deviation, std::vector<double> logps) {
+  const SeededNumbers numbers(config.seed, name);
   for (size_t i = 0; i < logps.size(); ++i) {
     logps[i] = std::min(logps[i] + deviation * numbers.normal(static_cast<int64_t>(i)), 0.0);
   }
   return logps;
 }
 
-// `count` values, each made of the numbers of `tensor` by its index.
-template <class T, class Make>
-void add_drawn(const Config& config, SeededTensor tensor, TensorId id, const char* name, int64_t count,
-               const Make& make, Inputs& inputs) {
-  const SeededNumbers numbers(config.seed, tensor);
-  auto* values = reinterpret_cast<T*>(inputs.add(id, name, tensor_bytes(name, count, 1, sizeof(T))));
-  for (int64_t i = 0; i < count; ++i) values[i] = static_cast<T>(make(numbers, i));
+// Adds [n], or [n, width], values, each made by its index of the numbers of the tensor, or of `drawn_as`.
+template <class T>
+void add_drawn(const Config& config, const char* name, const char* axes, int64_t n, const auto& make, Inputs& inputs,
+               int64_t width = 1, const char* drawn_as = nullptr) {
+  const SeededNumbers numbers(config.seed, drawn_as ? drawn_as : name);
+  auto* values = reinterpret_cast<T*>(inputs.add(name, axes, DTypeOf<T>::value, n, width));
+  for (int64_t i = 0; i < n * width; ++i) values[i] = static_cast<T>(make(numbers, i));
 }
 
 double normal_of(const SeededNumbers& numbers, int64_t i) { return numbers.normal(i); }
@@ -68,7 +66,13 @@ double normal_of(const SeededNumbers& numbers, int64_t i) { return numbers.norma
 void add_seeded_mask(const Config& config, Inputs& inputs) {
   if (config.ignored_fraction == 0) return;
   const auto counts = [&](const auto& numbers, int64_t i) { return numbers.uniform(i) >= config.ignored_fraction; };
-  add_drawn<uint8_t>(config, SeededTensor::kMask, TensorId::kMask, "mask", inputs.job.tokens, counts, inputs);
+  add_drawn<uint8_t>(config, "mask", "N", inputs.job.tokens, counts, inputs);
+}
+
+// Adds log-probabilities of another policy, drawn around those of each token.
+void add_moved(const Config& config, const char* name, double deviation, const std::vector<double>& logps,
+               Inputs& inputs) {
+  inputs.add_values(name, "N", moved(config, name, deviation, logps));
 }
 
 // What each task reads beside its targets.
@@ -79,38 +83,25 @@ void add_seeded_batch(const Config& config, const PolicyLoss& options, Inputs& i
   const Job& job = inputs.job;
   const io::PolicyConfig& policy = config.policy;
   add_seeded_mask(config, inputs);
-  const int64_t advantages = policy.advantage_per_token ? job.tokens : job.sequences;
-  add_drawn<double>(config, SeededTensor::kAdvantages, TensorId::kAdvantages, "advantages", advantages, normal_of,
-                    inputs);
-
+  const bool each = policy.advantage_per_token;
+  add_drawn<double>(config, "advantages", each ? "N" : "B", each ? job.tokens : job.sequences, normal_of, inputs);
   if (options.loss_type == PolicyLossType::kTopr || options.positive_nll_weight != 0) {
-    add_drawn<double>(config, SeededTensor::kScores, TensorId::kScores, "scores", job.sequences, normal_of, inputs);
+    add_drawn<double>(config, "scores", "B", job.sequences, normal_of, inputs);
   }
   const bool taught = options.teacher_weight != 0;
   const bool sampled = options.sampler_correction != SamplerCorrection::kNone || options.m2_threshold ||
                        options.sampler_penalty != 0 || (taught && options.teacher_against == TeacherAgainst::kSampling);
   if (policy.on_policy && options.beta == 0 && !sampled && !taught) return;
   const std::vector<double> own = own_logps(config, job);
-  const std::vector<double> old =
-      policy.on_policy ? own : moved(config, SeededTensor::kOldLogps, policy.log_ratio_deviation, own);
-  if (!policy.on_policy) inputs.add_values(TensorId::kOldLogps, "old_logps", old);
-  if (options.beta != 0) {
-    inputs.add_values(TensorId::kRefLogps, "ref_logps",
-                      moved(config, SeededTensor::kReferenceLogps, kReferenceDeviation, own));
-  }
-  if (taught) {
-    inputs.add_values(TensorId::kTeacherLogps, "teacher_logps",
-                      moved(config, SeededTensor::kTeacherLogps, kReferenceDeviation, own));
-  }
-  if (sampled) {
-    inputs.add_values(TensorId::kSamplingLogps, "sampling_logps",
-                      moved(config, SeededTensor::kSamplerLogps, kSamplerDeviation, old));
-  }
+  const std::vector<double> old = policy.on_policy ? own : moved(config, "old_logps", policy.log_ratio_deviation, own);
+  if (!policy.on_policy) inputs.add_values("old_logps", "N", old);
+  if (options.beta != 0) add_moved(config, "ref_logps", kReferenceDeviation, own, inputs);
+  if (taught) add_moved(config, "teacher_logps", kReferenceDeviation, own, inputs);
+  if (sampled) add_moved(config, "sampling_logps", kSamplerDeviation, old, inputs);
 }
 
 void add_seeded_reference(const Config& config, Inputs& inputs) {
-  inputs.add_values(TensorId::kRefLogps, "ref_logps",
-                    moved(config, SeededTensor::kReferenceLogps, kReferenceDeviation, own_logps(config, inputs.job)));
+  add_moved(config, "ref_logps", kReferenceDeviation, own_logps(config, inputs.job), inputs);
 }
 
 void add_seeded_batch(const Config& config, const PreferenceLoss& task, Inputs& inputs) {
@@ -122,22 +113,20 @@ void add_seeded_batch(const Config& config, const KtoLoss& task, Inputs& inputs)
   const int64_t sequences = inputs.job.sequences;
   // The first two differ.
   const auto label = [](const auto& numbers, int64_t i) { return i == 1 ? ~numbers.word(0) & 1 : numbers.word(i) & 1; };
-  add_drawn<uint8_t>(config, SeededTensor::kLabels, TensorId::kLabels, "labels", sequences, label, inputs);
+  add_drawn<uint8_t>(config, "labels", "B", sequences, label, inputs);
   if (task.loss_type == KtoLossType::kA2po) {
-    add_drawn<double>(config, SeededTensor::kRewardTargets, TensorId::kRewardTargets, "reward_targets", sequences,
-                      normal_of, inputs);
+    add_drawn<double>(config, "reward_targets", "B", sequences, normal_of, inputs);
   }
   if (!config.kto.kl_baseline || task.loss_type != KtoLossType::kKto) return;
   // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the
   // baseline is not 0.
   const std::vector<double> far(static_cast<size_t>(sequences), -10.0 * static_cast<double>(config.seq_len));
   const std::vector<double> further(far.size(), far[0] - 2);
-  inputs.add_values(TensorId::kKlLogps, "kl_logps", moved(config, SeededTensor::kMismatchedLogps, 1, far));
-  inputs.add_values(TensorId::kKlRefLogps, "kl_ref_logps",
-                    moved(config, SeededTensor::kMismatchedReferenceLogps, 1, further));
+  inputs.add_values("kl_logps", "J", moved(config, "kl_logps", 1, far));
+  inputs.add_values("kl_ref_logps", "J", moved(config, "kl_ref_logps", 1, further));
 }
 
-// K ids of each token, one of each of K equal parts of the vocabulary; ignored tokens have none.
+// Adds K ids of each token, one of each of K equal parts of the vocabulary; ignored tokens have none.
 void add_seeded_ids(const Config& config, Inputs& inputs) {
   const Job& job = inputs.job;
   const int64_t size = config.sets.ids;
@@ -145,27 +134,24 @@ void add_seeded_ids(const Config& config, Inputs& inputs) {
     throw Error(config.place_of("sets.ids") + " is " + std::to_string(size) + ", but the vocabulary has " +
                 std::to_string(job.vocab_size) + " entries");
   }
-  const int64_t entries = static_cast<int64_t>(tensor_bytes("set_ids", job.tokens, size, 1));
-  add_drawn<int64_t>(
-      config, SeededTensor::kSetIds, TensorId::kSetIds, "set_ids", entries,
-      [&](const SeededNumbers& numbers, int64_t e) {
-        const int64_t part = e % size, begin = job.vocab_size * part / size;
-        return begin + numbers.below(e, job.vocab_size * (part + 1) / size - begin);
-      },
-      inputs);
-  add_drawn<int64_t>(
-      config, SeededTensor::kIgnored, TensorId::kSetCounts, "set_counts", job.tokens,
-      [&](const SeededNumbers& numbers, int64_t i) { return numbers.uniform(i) < config.ignored_fraction ? 0 : size; },
-      inputs);
+  const auto id = [&](const SeededNumbers& numbers, int64_t e) {
+    const int64_t part = e % size, begin = job.vocab_size * part / size;
+    return begin + numbers.below(e, job.vocab_size * (part + 1) / size - begin);
+  };
+  const auto count = [&](const SeededNumbers& numbers, int64_t i) {
+    return numbers.uniform(i) < config.ignored_fraction ? 0 : size;
+  };
+  add_drawn<int64_t>(config, "set_ids", "NK", job.tokens, id, inputs, size);
+  add_drawn<int64_t>(config, "set_counts", "N", job.tokens, count, inputs, 1, "ignored");
 }
 
-// Of `width` numbers a token, the softmax of normal values times what half to all of the probability is.
-template <class T, class Make>
-void add_seeded_shares(const Config& config, TensorId id, const char* name, int64_t width, const Make& make,
+// Adds `width` numbers of each token: the softmax of normal values times half to all of the probability.
+template <class T>
+void add_seeded_shares(const Config& config, const char* name, const char* axes, int64_t width, const auto& make,
                        Inputs& inputs) {
   const int64_t tokens = inputs.job.tokens;
-  const SeededNumbers normals(config.seed, SeededTensor::kSetValues), masses(config.seed, SeededTensor::kSetMass);
-  auto* values = reinterpret_cast<T*>(inputs.add(id, name, tensor_bytes(name, tokens, width, sizeof(T))));
+  const SeededNumbers normals(config.seed, "set_values"), masses(config.seed, "set_mass");
+  auto* values = reinterpret_cast<T*>(inputs.add(name, axes, DTypeOf<T>::value, tokens, width));
 #pragma omp parallel for schedule(static)
   for (int64_t i = 0; i < tokens; ++i) {
     double sum = 0;
@@ -180,7 +166,7 @@ void add_seeded_shares(const Config& config, TensorId id, const char* name, int6
 void add_seeded_batch(const Config& config, const SetDistillation&, Inputs& inputs) {
   add_seeded_ids(config, inputs);
   const auto logp_itself = [](double logp) { return logp; };
-  add_seeded_shares<double>(config, TensorId::kSetValues, "set_values", config.sets.ids, logp_itself, inputs);
+  add_seeded_shares<double>(config, "set_values", "NK", config.sets.ids, logp_itself, inputs);
 }
 
 void add_seeded_batch(const Config& config, const SoftCrossEntropy&, Inputs& inputs) {
@@ -189,15 +175,15 @@ void add_seeded_batch(const Config& config, const SoftCrossEntropy&, Inputs& inp
   if (config.sets.dense) {
     check_available(tensor_bytes("soft_rows", job.tokens, job.vocab_size, sizeof(double)), "the soft targets");
     if (job.dtype == DType::kFloat64) {
-      add_seeded_shares<double>(config, TensorId::kSoftRows, "soft_rows", job.vocab_size, exp, inputs);
+      add_seeded_shares<double>(config, "soft_rows", "NW", job.vocab_size, exp, inputs);
     } else {
-      add_seeded_shares<float>(config, TensorId::kSoftRows, "soft_rows", job.vocab_size, exp, inputs);
+      add_seeded_shares<float>(config, "soft_rows", "NW", job.vocab_size, exp, inputs);
     }
     add_seeded_mask(config, inputs);
     return;
   }
   add_seeded_ids(config, inputs);
-  add_seeded_shares<double>(config, TensorId::kSetValues, "set_values", config.sets.ids, exp, inputs);
+  add_seeded_shares<double>(config, "set_values", "NK", config.sets.ids, exp, inputs);
 }
 
 void add_seeded_batch(const Config& config, const IdLogps&, Inputs& inputs) {
@@ -205,53 +191,52 @@ void add_seeded_batch(const Config& config, const IdLogps&, Inputs& inputs) {
   const auto tokens = static_cast<double>(inputs.job.tokens);
   // A mean over tokens, in its size.
   const auto upstream = [&](const SeededNumbers& numbers, int64_t e) { return numbers.normal(e) / tokens; };
-  add_drawn<double>(config, SeededTensor::kSetValues, TensorId::kSetValues, "set_values",
-                    inputs.job.tokens * config.sets.ids, upstream, inputs);
+  add_drawn<double>(config, "set_values", "NK", inputs.job.tokens, upstream, inputs, config.sets.ids);
 }
 
-// The same head rounded to 8-bit integers, followed by one scale per vocabulary entry.
-HeadMatrices packed_head(const Config& config, SeededValues values, Inputs& inputs) {
+// Returns the same head rounded to 8-bit integers, with one scale per vocabulary entry.
+LmHead packed_head(const Config& config, SeededValues values, Inputs& inputs) {
   const int64_t rows = inputs.job.stored_entries, cols = inputs.job.hidden_size;
-  const uint64_t numbers = (tensor_bytes("lm_head", rows, cols, 1) + 3) / 4 * 4;
-  std::byte* data = inputs.add(TensorId::kWeight, "lm_head", numbers + tensor_bytes("scales", rows, 1, sizeof(float)));
-  auto* packed = reinterpret_cast<int8_t*>(data);
-  auto* scales = reinterpret_cast<float*>(data + numbers);
+  auto* packed = reinterpret_cast<int8_t*>(inputs.add("lm_head", "VH", DType::kUInt8, rows, cols));
+  auto* scales = reinterpret_cast<float*>(inputs.add("scales", "V1", DType::kFloat32, rows, 1));
   if (values != SeededValues::kZeros) {
     std::vector<float> drawn(static_cast<size_t>(rows * cols));
     const double deviation = kLogitDeviation / std::sqrt(static_cast<double>(cols));
-    SeededNumbers(config.seed, SeededTensor::kHead).fill(DType::kFloat32, deviation, rows, cols, drawn.data());
+    SeededNumbers(config.seed, "lm_head").fill(DType::kFloat32, deviation, rows, cols, drawn.data());
     for (int64_t v = 0; v < rows; ++v) {
       const std::span<const float> row(&drawn[static_cast<size_t>(v * cols)], static_cast<size_t>(cols));
       for (const float x : row) scales[v] = std::max(scales[v], std::abs(x) / 127);
       for (const float x : row) *packed++ = static_cast<int8_t>(std::nearbyint(x / scales[v]));
     }
   }
-  HeadMatrices head(
-      PackedMatrix{.data = data, .packing = *config.model.packing, .rows = rows, .cols = cols, .scales = scales});
-  head.softcap = config.model.softcap;
-  return head;
+  const Job& job = inputs.job;
+  return {.weight = job["lm_head"].view,
+          .packing = config.model.packing,
+          .scales = job["scales"].view,
+          .softcap = config.model.softcap};
 }
 
 // Memory is zero until it is written.
 void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs) {
   Job& job = inputs.job;
   const bool taught = job.teacher_size > 0;
-  // Vectors of normal values.
-  const auto add = [&](TensorId id, const char* name, SeededTensor tensor, DType dtype, double scale, int64_t vectors,
-                       int64_t length, bool transposed = false) {
-    std::byte* out = inputs.add(id, name, tensor_bytes(name, vectors, length, size_of(dtype)));
+  // Adds vectors of normal values.
+  const auto add = [&](const char* name, const char* axes, DType dtype, double scale, int64_t vectors, int64_t length,
+                       bool transposed = false) {
+    std::byte* out = inputs.add(name, axes, dtype, transposed ? length : vectors, transposed ? vectors : length);
     if (values == SeededValues::kZeros) return;
-    SeededNumbers(config.seed, tensor).fill(dtype, scale, vectors, length, out, transposed);
+    SeededNumbers(config.seed, name).fill(dtype, scale, vectors, length, out, transposed);
   };
   if (config.level == io::Level::kLogits) {
     check_available(tensor_bytes("logits", job.tokens, job.vocab_size, size_of(job.dtype)), "the logits");
-    add(TensorId::kLogits, "logits", SeededTensor::kLogits, job.dtype, kLogitDeviation, job.tokens, job.vocab_size);
+    add("logits", "NV", job.dtype, kLogitDeviation, job.tokens, job.vocab_size);
     return;
   }
   // A vocabulary entry has the same values in both layouts.
-  const auto add_head = [&](TensorId id, const char* name, SeededTensor tensor, DType dtype, int64_t size) {
-    add(id, name, tensor, dtype, kLogitDeviation / std::sqrt(static_cast<double>(size)), job.stored_entries, size,
-        job.layout == HeadLayout::kHiddenVocab);
+  const auto add_head = [&](const char* name, DType dtype, int64_t size) {
+    const bool wide = job.layout == HeadLayout::kHiddenVocab;
+    add(name, wide ? "HV" : "VH", dtype, kLogitDeviation / std::sqrt(static_cast<double>(size)), job.stored_entries,
+        size, wide);
   };
   const auto bytes_of = [&](DType dtype, int64_t size) {
     return tensor_bytes("hidden", job.tokens, size, size_of(dtype)) +
@@ -262,56 +247,32 @@ void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs)
   check_available(
       bytes_of(job.dtype, job.hidden_size) + (taught ? bytes_of(job.teacher_dtype, job.teacher_size) : 0) + of_lora,
       "the inputs");
-  add(TensorId::kHidden, "hidden", SeededTensor::kHidden, job.dtype, 1, job.tokens, job.hidden_size);
+  add("hidden", "NH", job.dtype, 1, job.tokens, job.hidden_size);
   if (config.model.packing) {
     job.head = packed_head(config, values, inputs);
   } else {
-    add_head(TensorId::kWeight, "lm_head", SeededTensor::kHead, job.dtype, job.hidden_size);
+    add_head("lm_head", job.dtype, job.hidden_size);
   }
-  if (config.model.bias) add(TensorId::kBias, "bias", SeededTensor::kBias, job.dtype, 0.5, job.stored_entries, 1);
+  if (config.model.bias) add("bias", "V", job.dtype, 0.5, job.stored_entries, 1);
   if (job.lora_rank > 0) {
-    add(TensorId::kLoraA, "lora_a", SeededTensor::kLoraA, job.lora_dtype,
-        1 / std::sqrt(static_cast<double>(job.hidden_size)), job.lora_rank, job.hidden_size);
-    add(TensorId::kLoraB, "lora_b", SeededTensor::kLoraB, job.lora_dtype,
-        kLoraDeviation / std::sqrt(static_cast<double>(job.lora_rank)), job.stored_entries, job.lora_rank);
+    add("lora_a", "RH", job.lora_dtype, 1 / std::sqrt(static_cast<double>(job.hidden_size)), job.lora_rank,
+        job.hidden_size);
+    add("lora_b", "VR", job.lora_dtype, kLoraDeviation / std::sqrt(static_cast<double>(job.lora_rank)),
+        job.stored_entries, job.lora_rank);
   }
   if (!taught) return;
-  add(TensorId::kTeacherHidden, "teacher_hidden", SeededTensor::kTeacherHidden, job.teacher_dtype, 1, job.tokens,
-      job.teacher_size);
-  add_head(TensorId::kTeacherWeight, "teacher_lm_head", SeededTensor::kTeacherHead, job.teacher_dtype,
-           job.teacher_size);
-  if (config.teacher.bias) {
-    add(TensorId::kTeacherBias, "teacher_bias", SeededTensor::kTeacherBias, job.teacher_dtype, 0.5, job.stored_entries,
-        1);
-  }
+  add("teacher_hidden", "NH", job.teacher_dtype, 1, job.tokens, job.teacher_size);
+  add_head("teacher_lm_head", job.teacher_dtype, job.teacher_size);
+  if (config.teacher.bias) add("teacher_bias", "V", job.teacher_dtype, 0.5, job.stored_entries, 1);
 }
 
 }  // namespace
 
-std::byte* Inputs::add(TensorId id, const std::string& name, uint64_t bytes) {
-  memory.emplace_back(name, bytes);
-  job[id] = memory.back().tensor();
-  return job[id].writable();
-}
-
-io::TensorHandle Inputs::open(const char* flag, const std::string& spec, const io::TensorWish& wish) {
-  io::TensorHandle handle = io::of_option(flag, [&] { return io::find_tensor(spec, wish); });
-  handle.flag = flag;
-  files.push_back(handle.file);
-  return handle;
-}
-
-void Inputs::check_files() const {
-  for (const auto& file : files) file->check_size();
-  if (models) models->check();
-}
-
 void Inputs::add_targets(const std::vector<int64_t>& targets, bool wide) {
-  job.wide_targets = wide;
-  if (wide) return add_values(TensorId::kTargets, "targets", targets);
+  if (wide) return add_values("targets", "N", targets);
   std::vector<int32_t> narrow;
   for (const int64_t target : targets) narrow.push_back(static_cast<int32_t>(target));
-  add_values(TensorId::kTargets, "targets", narrow);
+  add_values("targets", "N", narrow);
 }
 
 void Inputs::choose_entries(const Config& config, const std::string& spec) {
@@ -325,7 +286,7 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
   if (!spec.empty() && !of_config.empty()) throw Error(place + " is set, and " + flag + " was given: one of the two");
   const std::vector<int64_t> ids =
       spec.empty() ? of_config
-                   : io::read_integers(*open(flag, spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
+                   : io::read_integers(*files.open(flag, spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
   if (ids.empty()) throw Error(place + ": has no entry");
   for (size_t k = 0; k < ids.size(); ++k) {
     if (ids[k] >= 0 && ids[k] < job.stored_entries) continue;
@@ -333,22 +294,20 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
                 ", which is none of the head's " + std::to_string(job.stored_entries) + " entries");
   }
   job.vocab_size = static_cast<int64_t>(ids.size());
-  add_values(TensorId::kVocabIds, "vocab_ids", ids);
+  add_values("vocab_ids", "K", ids);
 }
 
 void Inputs::add_what_the_config_draws(const Config& config) {
   if (config.class_weights) {
     const auto weight = [](const SeededNumbers& numbers, int64_t i) { return 0.5 + numbers.uniform(i); };
-    add_drawn<float>(config, SeededTensor::kClassWeights, TensorId::kClassWeights, "class_weights", job.vocab_size,
-                     weight, *this);
+    add_drawn<float>(config, "class_weights", "W", job.vocab_size, weight, *this);
   }
   if (config.temperature.per_token()) {
     const auto& [low, high] = config.temperature;
     const auto temperature = [&, low = low, high = high](const SeededNumbers& numbers, int64_t i) {
       return low + (high - low) * numbers.uniform(i);
     };
-    add_drawn<double>(config, SeededTensor::kTemperatures, TensorId::kTemperatures, "temperatures", job.tokens,
-                      temperature, *this);
+    add_drawn<double>(config, "temperatures", "N", job.tokens, temperature, *this);
   }
 }
 
@@ -406,7 +365,7 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   job = seeded_shape(config);
   add_seeded_model(config, values, inputs);
   inputs.choose_entries(config);
-  const SeededNumbers entries(config.seed, SeededTensor::kTargets), ignored(config.seed, SeededTensor::kIgnored);
+  const SeededNumbers entries(config.seed, "targets"), ignored(config.seed, "ignored");
   // policy_loss has a mask.
   const double fraction = config.runs<PolicyLoss>() ? 0 : config.ignored_fraction;
   const int64_t ignore_index = config.of<CrossEntropy>().token.ignore_index;

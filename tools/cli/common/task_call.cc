@@ -16,14 +16,17 @@ namespace {
 
 using io::Level;
 
-ConstVector vector_of(const Job& job, TensorId id) {
-  if (job[id].bytes == 0) return {};
-  return ConstVector(job[id].as<double>(), job[id].count(sizeof(double)));
+// An empty vector counts as one that is not given.
+ConstTensor vector_of(const Job& job, std::string_view name) {
+  const ConstTensor& view = job[name].view;
+  return view.count() == 0 ? ConstTensor() : view;
 }
 
-template <class T>
-std::span<const T> span_of(const Job& job, TensorId id) {
-  return {job[id].as<T>(), job[id].bytes / sizeof(T)};
+// Returns rows [N, X] as sequences of equal length, if there are several.
+template <class Void>
+BasicTensor<Void> in_sequences(const BasicTensor<Void>& rows, int64_t sequences) {
+  if (!rows.given() || sequences <= 1) return rows;
+  return {rows.data, rows.dtype, {sequences, rows.sizes[0] / sequences, rows.sizes[1]}};
 }
 
 template <class Result>
@@ -40,14 +43,31 @@ TaskResult result_of(Result result) {
   return out;
 }
 
-HeadMatrices head_of(const Job& job, TensorId weight, TensorId bias, DType dtype, int64_t hidden_size, double softcap) {
-  const bool tall = job.layout == HeadLayout::kVocabHidden;
-  const int64_t entries = job.stored_entries;
-  HeadMatrices head(ConstMatrix(job[weight].data, dtype, tall ? entries : hidden_size, tall ? hidden_size : entries),
-                    job.layout);
-  if (job.has(bias)) head.bias = ConstVector(job[bias].data, dtype, entries);
-  head.softcap = softcap;
-  head.ids = span_of<int64_t>(job, TensorId::kVocabIds);
+// Returns [V, H], however it stands.
+template <class Void>
+BasicTensor<Void> as_weight(const BasicTensor<Void>& matrix, const Job& job) {
+  return job.layout == HeadLayout::kHiddenVocab ? transposed(matrix) : matrix;
+}
+
+LmHead head_of(const Job& job, const char* weight, const char* bias, double softcap) {
+  return {.weight = as_weight(job[weight].view, job),
+          .bias = job[bias].view,
+          .softcap = softcap,
+          .vocab_ids = job["vocab_ids"].values<int64_t>()};
+}
+
+LmHead model_head(const io::Config& config, const Job& job) {
+  LmHead head = head_of(job, "lm_head", "bias", config.model.softcap);
+  if (job.head) {
+    // Its own bias and softcap count where nothing else is said.
+    const LmHead given = head;
+    head = *job.head;
+    const bool takes_bias = config.model.bias || !config.is_set("model.bias");
+    if (given.bias.given() || !takes_bias) head.bias = given.bias;
+    if (config.is_set("model.softcap")) head.softcap = given.softcap;
+    head.vocab_ids = given.vocab_ids;
+  }
+  if (job.has("lora_a")) head.lora = {job["lora_a"].view, job["lora_b"].view, job.lora_scale, {}};
   return head;
 }
 
@@ -61,34 +81,19 @@ double TaskResult::metric(std::string_view name) const {
 }
 
 TaskRun::TaskRun(const io::Config& config_, const Job& job) : config(config_) {
+  const std::span<const int64_t> offsets = job["offsets"].values<int64_t>();
   if (config.level == Level::kFused) {
-    hidden =
-        HiddenStates(ConstMatrix(job[TensorId::kHidden].data, job.dtype, job.tokens, job.hidden_size), job.sequences);
-    hidden.offsets = span_of<int64_t>(job, TensorId::kOffsets);
-    head = head_of(job, TensorId::kWeight, TensorId::kBias, job.dtype, job.hidden_size, config.model.softcap);
-    if (job.head) {
-      // Its own bias and softcap count where nothing else is said.
-      const bool takes_bias = config.model.bias || !config.is_set("model.bias");
-      if (takes_bias && !head.bias.data) head.bias = job.head->bias;
-      if (!config.is_set("model.softcap")) head.softcap = job.head->softcap;
-      head.weight = job.head->weight;
-      head.packed = job.head->packed;
-      head.layout = job.head->layout;
-    }
-    if (job.has(TensorId::kLoraA)) {
-      head.lora = {ConstMatrix(job[TensorId::kLoraA].data, job.lora_dtype, job.lora_rank, job.hidden_size),
-                   ConstMatrix(job[TensorId::kLoraB].data, job.lora_dtype, job.stored_entries, job.lora_rank),
-                   job.lora_scale};
-    }
+    const ConstTensor& hidden = job["hidden"].view;
+    source =
+        Logits::of(offsets.empty() ? in_sequences(hidden, job.sequences) : hidden, model_head(config, job), offsets);
   } else {
-    const bool in_place = config.kernel.in_place && job.has(TensorId::kDLogits);
-    logits = FinishedLogits(job[in_place ? TensorId::kDLogits : TensorId::kLogits].data, job.dtype, job.sequences,
-                            job.tokens / std::max<int64_t>(1, job.sequences), job.vocab_size);
-    source_logits_ = in_place ? job[TensorId::kLogits].data : nullptr;
-    logits_bytes_ = job[TensorId::kLogits].bytes;
+    const bool in_place = config.in_place && job.has("d_logits");
+    source.finished = in_sequences(job[in_place ? "d_logits" : "logits"].view, job.sequences);
+    if (in_place) kept_logits_ = job["logits"].as_bytes();
   }
-  const TensorBytes& entries = job[TensorId::kTargets];
-  targets = job.wide_targets ? Targets(entries.as<int64_t>(), job.tokens) : Targets(entries.as<int32_t>(), job.tokens);
+  const ConstTensor& ids = job["targets"].view;
+  targets = ids.dtype == DType::kInt64 ? Targets(static_cast<const int64_t*>(ids.data), job.tokens)
+                                       : Targets(static_cast<const int32_t*>(ids.data), job.tokens);
   io::for_each_task([&]<class Task> { set_task(job, std::get<Task>(tasks)); });
   set_distributions(job);
   set_outputs(job);
@@ -100,51 +105,35 @@ void TaskRun::set_task(const Job& job, auto& task) {
   task = config.of<Task>();
   task.token = common.token;
   task.token.temperature = config.temperature.low;
-  task.token.temperatures = span_of<double>(job, TensorId::kTemperatures);
+  task.token.temperatures = job["temperatures"].values<double>();
   if constexpr (requires { task.loss_scale; }) task.loss_scale = common.loss_scale;
   if constexpr (requires { task.want_entropy; }) task.want_entropy = common.want_entropy;
-  if constexpr (requires { task.class_weights; }) task.class_weights = span_of<float>(job, TensorId::kClassWeights);
-  // A tensor is that of the flag with its name.
+  if constexpr (requires { task.class_weights; }) task.class_weights = job["class_weights"].values<float>();
   const auto set = [&]<class T>(const Field& field, T& to) {
-    for (const TensorFlag& flag : tensor_flags()) {
-      if (flag.conventional_name() != field.name) continue;
-      if constexpr (std::is_same_v<T, ConstTensor>) {
-        to = flag.id == TensorId::kTargets ? targets : ConstTensor(vector_of(job, flag.id));
-      }
-      if constexpr (std::is_same_v<T, std::span<const uint8_t>>) to = span_of<uint8_t>(job, flag.id);
-    }
+    const std::string_view name = field.name;
+    if constexpr (std::is_same_v<T, ConstTensor>) to = name == "targets" ? ConstTensor(targets) : vector_of(job, name);
+    if constexpr (std::is_same_v<T, std::span<const uint8_t>>) to = job[name].values<uint8_t>();
   };
   visit_fields(TensorsOf<Task>(), set, task);
   if constexpr (requires { task.chosen_ids; }) task.chosen_ids = targets;
 }
 
 void TaskRun::set_distributions(const Job& job) {
-  if (job.has(TensorId::kTeacherWeight)) {
-    teacher.hidden =
-        HiddenStates(ConstMatrix(job[TensorId::kTeacherHidden].data, job.teacher_dtype, job.tokens, job.teacher_size),
-                     job.sequences);
-    teacher.hidden.offsets = hidden.offsets;
-    teacher.head = head_of(job, TensorId::kTeacherWeight, TensorId::kTeacherBias, job.teacher_dtype, job.teacher_size,
-                           config.teacher.softcap);
-    auto& distillation = std::get<Distillation>(tasks);
-    teacher.round_logits_to = distillation.teacher_round_logits_to;
-    distillation.teacher = logits_of(teacher);
+  if (job.has("teacher_lm_head")) {
+    const ConstTensor& hidden = job["teacher_hidden"].view;
+    std::get<Distillation>(tasks).teacher =
+        Logits::of(source.offsets.empty() ? in_sequences(hidden, job.sequences) : hidden,
+                   head_of(job, "teacher_lm_head", "teacher_bias", config.teacher.softcap), source.offsets);
   }
-  if (job.has(TensorId::kSoftRows)) {
-    const DType dtype = job.dtype == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-    // Of the whole vocabulary, where a rank has a part of the head.
-    const int64_t width = job[TensorId::kSoftRows].count(size_of(dtype)) / std::max<int64_t>(1, job.tokens);
+  if (job.has("soft_rows")) {
     SoftTargets& soft_targets = std::get<SoftCrossEntropy>(tasks).targets;
-    soft_targets = SoftTargets(ConstMatrix(job[TensorId::kSoftRows].data, dtype, job.tokens, width));
-    soft_targets.mask = span_of<uint8_t>(job, TensorId::kMask);
+    soft_targets = SoftTargets(job["soft_rows"].view);
+    soft_targets.mask = job["mask"].values<uint8_t>();
   }
-  if (!job.has(TensorId::kSetIds)) return;
-  const int64_t entries = job[TensorId::kSetIds].count(sizeof(int64_t)),
-                width = entries / std::max<int64_t>(1, job.tokens);
-  const IdSets sets = IdSets::padded(Targets(job[TensorId::kSetIds].as<int64_t>(), job.tokens, width),
-                                     span_of<int64_t>(job, TensorId::kSetCounts));
-  set_values = span_of<double>(job, TensorId::kSetValues);
-  const ConstTensor values = vector_of(job, TensorId::kSetValues);
+  if (!job.has("set_ids")) return;
+  const IdSets sets = IdSets::padded(job["set_ids"].view, job["set_counts"].values<int64_t>());
+  set_values = job["set_values"].values<double>();
+  const ConstTensor values = vector_of(job, "set_values");
   std::get<IdLogps>(tasks).sets = sets;
   std::get<SetDistillation>(tasks).teacher = {sets, values, {}};
   std::get<SoftCrossEntropy>(tasks).targets = SoftTargets(sets, values);
@@ -152,36 +141,22 @@ void TaskRun::set_distributions(const Job& job) {
 
 void TaskRun::set_outputs(const Job& job) {
   gradients.backward = config.backward;
-  if (job.has(TensorId::kDHidden)) {
-    gradients.d_hidden = Matrix(job[TensorId::kDHidden].writable(), job.gradient_dtype, job.tokens, job.hidden_size);
-  }
-  if (job.has(TensorId::kDWeight)) {
-    const bool tall = head.layout == HeadLayout::kVocabHidden;
-    gradients.d_weight = Matrix(job[TensorId::kDWeight].writable(), job.gradient_dtype,
-                                tall ? job.vocab_size : job.hidden_size, tall ? job.hidden_size : job.vocab_size);
-  }
-  if (job.has(TensorId::kDBias)) {
-    gradients.d_bias = Vector(job[TensorId::kDBias].writable(), job.gradient_dtype, job.vocab_size);
-  }
-  if (job.has(TensorId::kDLoraA)) {
-    gradients.d_lora_a = Matrix(job[TensorId::kDLoraA].writable(), job.gradient_dtype, job.lora_rank, job.hidden_size);
-  }
-  if (job.has(TensorId::kDLoraB)) {
-    gradients.d_lora_b = Matrix(job[TensorId::kDLoraB].writable(), job.gradient_dtype, job.vocab_size, job.lora_rank);
-  }
-  if (job.has(TensorId::kDLogits)) {
-    gradients.d_logits =
-        LogitsGradient(job[TensorId::kDLogits].writable(), job.gradient_dtype, logits.batch, logits.time, logits.vocab);
-  }
+  const int64_t sequences = source.offsets.empty() ? job.sequences : 1;
+  gradients.d_hidden = in_sequences(job["d_hidden"].output(), sequences);
+  gradients.d_weight = as_weight(job["d_weight"].output(), job);
+  gradients.d_bias = job["d_bias"].output();
+  gradients.d_lora_a = job["d_lora_a"].output();
+  gradients.d_lora_b = job["d_lora_b"].output();
+  gradients.d_logits = in_sequences(job["d_logits"].output(), sequences);
 }
 
 void TaskRun::reset() const {
-  if (source_logits_) std::memcpy(gradients.d_logits.data, source_logits_, logits_bytes_);
+  if (!kept_logits_.empty()) std::memcpy(gradients.d_logits.data, kept_logits_.data(), kept_logits_.size());
 }
 
 TaskResult TaskRun::run(const Context& context, bool forward_only, bool dense) const {
   if (forward_only && config.top_k > 0) return statistics(context);
-  const Gradients out = forward_only ? Gradients() : gradients_of(gradients, hidden, head);
+  const Gradients out = forward_only ? Gradients() : gradients;
   TaskResult result;
   io::for_each_task([&]<class Task> {
     if (config.runs<Task>()) result = run_task(context, of<Task>(), out, dense);
@@ -190,15 +165,15 @@ TaskResult TaskRun::run(const Context& context, bool forward_only, bool dense) c
 }
 
 TaskResult TaskRun::run_task(const Context& context, const auto& task, const Gradients& out, bool dense) const {
-  return result_of(dense ? dense::run(context, source(), task, out) : logitless::run(context, source(), task, out));
+  return result_of(dense ? dense::run(context, source, task, out) : logitless::run(context, source, task, out));
 }
 
 TaskResult TaskRun::run_task(const Context& context, const IdLogps& given, const Gradients& out, bool dense) const {
   IdLogps task = given;
   std::optional<dense::Projection> all;
-  if (dense) all.emplace(context, source(), out, &task.token.round_logits_to);
+  if (dense) all.emplace(context, source, out, &task.token.round_logits_to);
   const Context& used = all ? all->context() : context;
-  const Logits logits = all ? all->logits() : source();
+  const Logits logits = all ? all->logits() : source;
   Forward<IdLogps> forward = logitless::forward(used, logits, task);
   TaskResult result;
   result.plan = out.any() ? logitless::backward(used, logits, task, forward, set_values, all ? all->d_logits() : out)
@@ -209,20 +184,20 @@ TaskResult TaskRun::run_task(const Context& context, const IdLogps& given, const
   }
   const std::span<const int64_t> counts = task.sets.counts;
   std::vector<double>& logps = forward.result.logps;
-  const size_t width = logps.size() / static_cast<size_t>(std::max<int64_t>(1, hidden.tokens()));
+  const size_t width = counts.empty() ? 0 : logps.size() / counts.size();
   for (size_t row = 0; row < counts.size(); ++row) {
     for (size_t e = row * width; e < row * width + static_cast<size_t>(counts[row]); ++e) {
       result.loss += set_values[e] * logps[e];
     }
   }
-  result.metrics = {{"tokens", static_cast<double>(hidden.tokens() - std::ranges::count(counts, 0))}};
+  result.metrics = {{"tokens", static_cast<double>(std::ssize(counts) - std::ranges::count(counts, 0))}};
   result.per_token_logps = std::move(logps);
   return result;
 }
 
 TaskResult TaskRun::statistics(const Context& context) const {
   TokenStatisticsResult ran =
-      logitless::run(context, source(),
+      logitless::run(context, source,
                      TokenStatistics{.targets = targets, .token = token_options(), .request = {.top_k = config.top_k}});
   TaskResult out;
   out.plan = std::move(ran.plan);
@@ -233,19 +208,12 @@ TaskResult TaskRun::statistics(const Context& context) const {
 }
 
 std::vector<double> TaskRun::token_logps(const Context& context) const {
-  return logitless::run(context, source(), TokenStatistics{.targets = targets, .token = token_options()}).stats.logp;
+  return logitless::run(context, source, TokenStatistics{.targets = targets, .token = token_options()}).stats.logp;
 }
 
 ContextOptions context_options_of(const io::Config& config) {
-  ContextOptions options;
-  options.threads = config.threads;
-  if (config.kernel.workspace_bytes) options.workspace_bytes = *config.kernel.workspace_bytes;
-  options.plan = config.kernel.plan;
-  options.row_tile = options.row_block = config.kernel.row_tile;
-  options.vocab_tile = config.kernel.vocab_tile;
-  options.gemm_backend = config.kernel.gemm_backend;
-  options.gradient_precision = config.kernel.gradient_precision;
-  options.simd_target = config.kernel.simd_target;
+  ContextOptions options = config.kernel;
+  options.row_block = options.row_tile;
   return options;
 }
 

@@ -38,18 +38,12 @@ struct TaskRun {
   TaskRun(const io::Config& config, const Job& job);
 
   const io::Config& config;
-  HiddenStates hidden;
-  HeadMatrices head;
-  FinishedLogits logits;    ///< level logits
-  TeacherMatrices teacher;  ///< of a distillation
-  Targets targets;          ///< ids of the vocabulary entries, with ignore_index but for grpo
+  Logits source;    ///< what the task is of
+  Targets targets;  ///< ids of the vocabulary entries, with ignore_index but for grpo
   decltype(io::Config::tasks) tasks;
   std::span<const double> set_values;  ///< of the entries of sets
-  /// Level logits: in place d_logits is the logits' own memory, filled by reset().
-  GradientMatrices gradients;
-
-  /// What the task is of.
-  Logits source() const { return config.level == io::Level::kLogits ? Logits::given(logits) : logits_of(hidden, head); }
+  /// At level logits, in place, d_logits is the logits' own memory, filled by reset().
+  Gradients gradients;
 
   template <class T>
   const T& of() const {
@@ -73,8 +67,7 @@ struct TaskRun {
   void set_distributions(const Job& job);
   void set_outputs(const Job& job);
 
-  const std::byte* source_logits_ = nullptr;  // in place: what reset() copies
-  size_t logits_bytes_ = 0;
+  std::span<const std::byte> kept_logits_;  // in place: what reset() copies
 };
 
 /// The context that a config describes.

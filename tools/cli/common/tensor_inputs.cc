@@ -2,14 +2,12 @@
 // Inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
 #include <cctype>
-#include <map>
-#include <memory>
+#include <iterator>
 #include <optional>
 #include <string_view>
 #include <utility>
 
 #include "cli/common/inputs.h"
-#include "cli/common/model_files.h"
 #include "core/fields.h"
 #include "io/peft_lora.h"
 
@@ -21,24 +19,29 @@ using io::Error;
 
 constexpr bool kBatched = true;  // of a wish: [B, T, ...] is welcome too
 
-const TensorFlag& flag_of(TensorId id) {
-  const auto& flags = tensor_flags();
-  return *std::find_if(flags.begin(), flags.end(), [id](const TensorFlag& f) { return f.id == id; });
+io::TensorHandle open(const TensorPaths& paths, const char* name, io::TensorClass of, int rank, bool batched,
+                      Inputs& inputs) {
+  return inputs.files.open(flag_of(name), paths[name], {name, of, rank, batched});
+}
+io::TensorHandle open_floats(const TensorPaths& paths, const char* name, int rank, bool batched, Inputs& inputs) {
+  return open(paths, name, io::TensorClass::kFloat, rank, batched, inputs);
 }
 
-io::TensorHandle open(const TensorPaths& paths, TensorId id, const io::TensorWish& wish, Inputs& inputs) {
-  return inputs.open(flag_of(id).flag, paths[id], wish);
-}
-
-// Serves a float tensor as `dtype`: the file's own pages where they can be used, a converted copy where not.
-void add_floats(const io::TensorHandle& handle, DType dtype, TensorId id, Inputs& inputs) {
+// Adds a float tensor as `dtype`: the file's own pages where they can be used, a converted copy where not.
+// A matrix has the file's rows, without their division into sequences.
+void add_floats(const io::TensorHandle& handle, DType dtype, const std::string& name, const std::string& axes,
+                Inputs& inputs) {
   const io::Tensor& tensor = *handle.tensor;
+  const bool vector = axes.size() == 1;
+  const int64_t rows = vector ? tensor.elements() : tensor.rows(), cols = vector ? 1 : tensor.shape.back();
   if (io::usable_in_place(tensor, dtype) && tensor.bytes > 0) {
-    inputs.job[id] = {tensor.data, tensor.bytes};
+    const void* const data = tensor.data;
+    inputs.job.tensors[name] = {vector ? ConstTensor(data, dtype, {rows}) : ConstTensor(data, dtype, {rows, cols}),
+                                axes};
     return;
   }
-  const uint64_t bytes = tensor_bytes(handle.place(), tensor.elements(), 1, size_of(dtype));
-  io::convert_floats(tensor, dtype, inputs.add(id, tensor.name, bytes));
+  tensor_bytes(handle.place(), tensor.elements(), 1, size_of(dtype));
+  io::convert_floats(tensor, dtype, inputs.add(name, axes, dtype, rows, cols));
 }
 
 std::string shape_of(const io::TensorHandle& handle) { return handle.place() + " " + handle.tensor->shape_text(); }
@@ -69,10 +72,14 @@ DType dtype_of(const std::optional<DType>& said, const std::string& key, const i
 }
 
 // What a config says about the shape must be what the tensors have: a config for another model is a mistake.
-void check_size(const Config& config, const char* key, int64_t said, int64_t found, const char* what) {
+void check_said(const Config& config, const char* key, double said, double found, const char* what) {
   if (!config.is_set(key) || said == found) return;
-  throw Error(config.place_of(key) + " is " + std::to_string(said) + ", but the tensors have " + std::to_string(found) +
-              " " + what + "; correct it with --set " + key + "=" + std::to_string(found));
+  throw Error(config.place_of(key) + format(" is %.17g, but the tensors have %.17g %s; correct it with --set %s=%.17g",
+                                            said, found, what, key, found));
+}
+// The same of numbers below 2^53.
+void check_size(const Config& config, const char* key, int64_t said, int64_t found, const char* what) {
+  check_said(config, key, static_cast<double>(said), static_cast<double>(found), what);
 }
 
 void check_shape(const Config& config, const Job& job) {
@@ -88,9 +95,8 @@ int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
     throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " +
                 std::to_string(handle.tensor->rows()) + " tokens are no multiple of it");
   }
-  if (!config.is_set("batch_size") || config.batch_size == shape[0]) return shape[0];
-  throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " + shape_of(handle) +
-              " holds " + std::to_string(shape[0]) + " sequences");
+  check_size(config, "batch_size", config.batch_size, shape[0], "sequences");
+  return shape[0];
 }
 
 // An entry a token, as [N] or in the same [B, T] as what they belong to.
@@ -104,11 +110,11 @@ void check_targets(const io::TensorHandle& targets, const io::TensorHandle& stat
 
 void add_sequences(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
-  if (!paths.has(TensorId::kOffsets)) {
+  if (!paths.has("lengths")) {
     check_size(config, "seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
     return;
   }
-  const io::TensorHandle handle = open(paths, TensorId::kOffsets, {"lengths", io::TensorClass::kInteger, 1}, inputs);
+  const io::TensorHandle handle = open(paths, "lengths", io::TensorClass::kInteger, 1, false, inputs);
   std::vector<int64_t> offsets = {0};
   for (const int64_t length : io::read_integers(*handle.tensor)) {
     const std::string entry = "lengths[" + std::to_string(offsets.size() - 1) + "] = " + std::to_string(length);
@@ -128,33 +134,31 @@ void add_sequences(const Config& config, const TensorPaths& paths, Inputs& input
   }
   job.sequences = static_cast<int64_t>(offsets.size()) - 1;
   check_size(config, "batch_size", config.batch_size, job.sequences, "sequences");
-  inputs.add_values(TensorId::kOffsets, "offsets", offsets);
+  inputs.add_values("offsets", "S", offsets);
 }
 
-// Adds a bias of a head: that of the model, or that of the teacher.
-void add_bias(const Config& config, const TensorPaths& paths, bool teacher, Inputs& inputs) {
-  const TensorId id = teacher ? TensorId::kTeacherBias : TensorId::kBias;
-  const std::string key = teacher ? "teacher.bias" : "model.bias", name = teacher ? "teacher_bias" : "bias";
-  const std::string flag = teacher ? "--teacher-bias" : "--bias";
-  const bool wanted = teacher ? config.teacher.bias : config.model.bias;
-  if (!paths.has(id)) {
-    const bool in_file_of_head = !teacher && inputs.job.head && inputs.job.head->bias.data;
+// Adds the bias of the model's head, or of the teacher's; `key` is what the config says of it.
+void add_bias(const Config& config, const TensorPaths& paths, const char* name, const char* key, bool wanted,
+              DType dtype, Inputs& inputs) {
+  if (!paths.has(name)) {
+    const bool in_file_of_head = inputs.job.head && inputs.job.head->bias.given();
     if (wanted && !in_file_of_head)
-      throw Error(config.place_of(key) + " is true: real tensors need " + flag + " FILE for it");
+      throw Error(config.place_of(key) + " is true: real tensors need " + flag_of(name) + " FILE for it");
     return;
   }
-  if (config.is_set(key) && !wanted) throw Error(config.place_of(key) + " is false, but " + flag + " was given");
-  const io::TensorHandle handle = open(paths, id, {name.c_str(), io::TensorClass::kFloat, 1}, inputs);
+  if (config.is_set(key) && !wanted)
+    throw Error(config.place_of(key) + " is false, but " + flag_of(name) + " was given");
+  const io::TensorHandle handle = open_floats(paths, name, 1, false, inputs);
   if (handle.tensor->elements() != inputs.job.stored_entries) {
     throw Error(shape_of(handle) + ": must have one entry for each of the " +
                 std::to_string(inputs.job.stored_entries) + " vocabulary entries of the head");
   }
-  add_floats(handle, teacher ? inputs.job.teacher_dtype : inputs.job.dtype, id, inputs);
+  add_floats(handle, dtype, name, "V", inputs);
 }
 
 // Adds the LoRA of the head. What the config says about it must be what the adapter has.
 void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
-  const std::string& spec = paths[TensorId::kLoraA];
+  const std::string spec = paths["lora"];
   if (spec.empty()) {
     for (const char* key : {"model.lora.rank", "model.lora.scale", "model.lora.dtype"}) {
       if (config.is_set(key) && (config.model.lora.rank > 0 || !config.is_set("model.lora.rank"))) {
@@ -166,29 +170,19 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
   const io::PeftLora lora =
       io::of_option("--lora", [&] { return io::read_peft_lora(spec, job.stored_entries, job.hidden_size); });
-  const auto check = [&](const char* key, double said, double found) {
-    if (!config.is_set(key) || said == found) return;
-    throw Error(config.place_of(key) + " is " + format("%.17g", said) + ", but the adapter of --lora has " +
-                format("%.17g", found));
-  };
-  check("model.lora.rank", static_cast<double>(config.model.lora.rank), static_cast<double>(lora.rank()));
-  check("model.lora.scale", config.model.lora.scale, lora.scale);
+  check_size(config, "model.lora.rank", config.model.lora.rank, lora.rank(), "rows of lora_A");
+  check_said(config, "model.lora.scale", config.model.lora.scale, lora.scale, "as the LoRA's scale");
   job.lora_rank = lora.rank();
   job.lora_scale = lora.scale;
   job.lora_dtype = config.model.lora.dtype.value_or(lora.dtype(job.dtype));
-  inputs.files.push_back(lora.file);
-  add_floats({lora.file, lora.a}, job.lora_dtype, TensorId::kLoraA, inputs);
-  add_floats({lora.file, lora.b}, job.lora_dtype, TensorId::kLoraB, inputs);
-}
-
-bool is_of_teacher(TensorId id) {
-  return id == TensorId::kTeacherHidden || id == TensorId::kTeacherWeight || id == TensorId::kTeacherBias;
+  inputs.files.keep(lora.file);
+  add_floats({lora.file, lora.a}, job.lora_dtype, "lora_a", "RH", inputs);
+  add_floats({lora.file, lora.b}, job.lora_dtype, "lora_b", "VR", inputs);
 }
 
 // Throws where a tensor is missing that a task cannot do without.
-void check_given(const Config& config, const TensorPaths& paths, TensorId id) {
-  if (paths.has(id)) return;
-  throw Error("task " + config.task + " of real tensors needs " + flag_of(id).flag);
+void check_given(const Config& config, const TensorPaths& paths, const char* name) {
+  if (!paths.has(name)) throw Error("task " + config.task + " of real tensors needs " + flag_of(name));
 }
 
 void check_rows(const io::TensorHandle& handle, const Job& job) {
@@ -201,234 +195,225 @@ void check_rows(const io::TensorHandle& handle, const Job& job) {
 void check_batch(const io::TensorHandle& handle, const Job& job) {
   const std::vector<int64_t>& shape = handle.tensor->shape;
   const bool of_tokens = shape.size() == 2 && handle.tensor->elements() == job.tokens;
-  if (!of_tokens || job.sequences <= 1 || job.has(TensorId::kOffsets) || shape[0] == job.sequences) return;
+  if (!of_tokens || job.sequences <= 1 || job.has("offsets") || shape[0] == job.sequences) return;
   throw Error(shape_of(handle) + ": must be [" + std::to_string(job.sequences) + ", " +
               std::to_string(job.tokens / job.sequences) + "], as hidden has sequences and tokens");
 }
 
 void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   if (!config.runs<Distillation>()) return;
-  for (const TensorId id : {TensorId::kTeacherHidden, TensorId::kTeacherWeight}) check_given(config, paths, id);
+  for (const char* name : {"teacher_hidden", "teacher_lm_head"}) check_given(config, paths, name);
   Job& job = inputs.job;
-  const io::TensorHandle hidden =
-      open(paths, TensorId::kTeacherHidden, {"teacher_hidden", io::TensorClass::kFloat, 2, kBatched}, inputs);
-  const io::TensorHandle weight =
-      open(paths, TensorId::kTeacherWeight, {"teacher_lm_head", io::TensorClass::kFloat, 2}, inputs);
+  const io::TensorHandle hidden = open_floats(paths, "teacher_hidden", 2, kBatched, inputs);
+  const io::TensorHandle weight = open_floats(paths, "teacher_lm_head", 2, false, inputs);
   check_rows(hidden, job);
   job.teacher_size = hidden.tensor->shape.back();
-  if (config.is_set("teacher.hidden_size") && config.teacher.hidden_size != job.teacher_size) {
-    throw Error(config.place_of("teacher.hidden_size") + " is " + std::to_string(config.teacher.hidden_size) +
-                ", but " + shape_of(hidden) + " has " + std::to_string(job.teacher_size) + " columns");
-  }
+  check_size(config, "teacher.hidden_size", config.teacher.hidden_size, job.teacher_size, "columns of teacher_hidden");
   std::vector<int64_t> shape = {job.stored_entries, job.teacher_size};
-  if (job.layout == HeadLayout::kHiddenVocab) std::swap(shape[0], shape[1]);
+  const bool wide = job.layout == HeadLayout::kHiddenVocab;
+  if (wide) std::swap(shape[0], shape[1]);
   if (weight.tensor->shape != shape) {
     throw Error(shape_of(weight) + ": must be [" + std::to_string(shape[0]) + ", " + std::to_string(shape[1]) +
                 "], the vocabulary and the layout of the student's head and the columns of teacher_hidden");
   }
   job.teacher_dtype = dtype_of(config.teacher.dtype, "teacher.dtype", hidden, weight);
-  add_floats(hidden, job.teacher_dtype, TensorId::kTeacherHidden, inputs);
-  add_floats(weight, job.teacher_dtype, TensorId::kTeacherWeight, inputs);
-  add_bias(config, paths, true, inputs);
+  add_floats(hidden, job.teacher_dtype, "teacher_hidden", "NH", inputs);
+  add_floats(weight, job.teacher_dtype, "teacher_lm_head", wide ? "HV" : "VH", inputs);
+  add_bias(config, paths, "teacher_bias", "teacher.bias", config.teacher.bias, job.teacher_dtype, inputs);
 }
 
 // Sets of ids, or dense rows of soft targets: all have a row for each token.
 void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const Job& job = inputs.job;
-  const bool dense = paths.has(TensorId::kSoftRows);
+  const bool dense = paths.has("soft_rows");
   if (config.is_set("sets.dense") && config.sets.dense != dense) {
     throw Error(config.place_of("sets.dense") + " is " + (dense ? "false, but" : "true: real tensors need") +
                 " --soft-rows" + (dense ? " was given" : " FILE for it"));
   }
   if (dense) {
-    for (const TensorId id : {TensorId::kSetIds, TensorId::kSetCounts, TensorId::kSetValues}) {
-      if (!paths.has(id)) continue;
-      throw Error(std::string("--soft-rows and ") + flag_of(id).flag +
-                  " were given: soft targets are dense rows or sets of ids");
+    for (const char* name : {"set_ids", "set_counts", "set_values"}) {
+      if (!paths.has(name)) continue;
+      throw Error("--soft-rows and " + flag_of(name) + " were given: soft targets are dense rows or sets of ids");
     }
     reject_by_hand(
         config, [](const std::string& key) { return key == "sets.ids"; }, "has no effect on --soft-rows");
     return;
   }
-  for (const TensorId id : {TensorId::kSetIds, TensorId::kSetValues}) check_given(config, paths, id);
-  const int64_t ids = job[TensorId::kSetIds].count(sizeof(int64_t));
-  const int64_t values = job[TensorId::kSetValues].count(sizeof(double));
+  for (const char* name : {"set_ids", "set_values"}) check_given(config, paths, name);
+  const int64_t ids = job["set_ids"].view.count(), values = job["set_values"].view.count();
   if (ids != values) {
     throw Error("--set-values has " + std::to_string(values) + " entries, but --set-ids has " + std::to_string(ids));
   }
-  if (config.is_set("sets.ids") && config.sets.ids * job.tokens != ids) {
-    throw Error(config.place_of("sets.ids") + " is " + std::to_string(config.sets.ids) + ", but --set-ids has " +
-                std::to_string(ids) + " entries for " + std::to_string(job.tokens) + " tokens");
-  }
-  if (job.has(TensorId::kSetCounts) || job.tokens == 0) return;
-  inputs.add_values(TensorId::kSetCounts, "set_counts",
-                    std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
+  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids a token");
+  if (job.has("set_counts") || job.tokens == 0) return;
+  inputs.add_values("set_counts", "N", std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
 }
 
-// The sizes of vectors are the library's to check.
+// Returns what the axes of a task's tensor count.
+std::string axes_of(const TensorFlag& flag, int64_t count, const Job& job) {
+  if (flag.is_matrix()) return flag.shape == "[N, V]" ? "NW" : "NK";
+  const bool of_tokens = flag.per_token(), of_sequences = flag.shape.starts_with("[B]");
+  if (of_tokens && of_sequences) return count == job.tokens ? "N" : "B";
+  return of_tokens ? "N" : of_sequences ? "B" : "J";
+}
+
+// Reads what the task takes. The sizes of vectors are the library's to check.
 void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) {
+  const Job& job = inputs.job;
   for (const TensorFlag& f : tensor_flags()) {
-    const std::string& path = paths[f.id];
-    if (f.tasks.empty() || path.empty()) continue;
-    if (std::find(f.tasks.begin(), f.tasks.end(), config.task) == f.tasks.end()) {
-      throw Error(std::string(f.flag) + " was given, but task " + config.task + " has no use for it");
+    if (f.tasks.empty() || !paths.has(f.name)) continue;
+    if (std::ranges::count(f.tasks, config.task) == 0) {
+      throw Error(flag_of(f.name) + " was given, but task " + config.task + " has no use for it");
     }
-    if (is_of_teacher(f.id)) continue;
-    const std::string name = f.conventional_name();
-    const io::TensorHandle handle = open(paths, f.id, {name.c_str(), f.tensor_class, f.rank, f.per_token}, inputs);
-    f.rank > 1 ? check_rows(handle, inputs.job) : check_batch(handle, inputs.job);
-    switch (f.tensor_class) {
-      case io::TensorClass::kFlag:
-        inputs.add_values(f.id, name, io::read_flags(*handle.tensor));
-        break;
-      case io::TensorClass::kInteger:
-        inputs.add_values(f.id, name, io::read_integers(*handle.tensor));
-        break;
-      case io::TensorClass::kFloat:
-        const bool narrow = f.id == TensorId::kSoftRows && inputs.job.dtype != DType::kFloat64;
-        add_floats(handle, narrow ? DType::kFloat32 : DType::kFloat64, f.id, inputs);
-        break;
+    if (f.name.starts_with("teacher_") && f.name != "teacher_logps") continue;
+    const io::TensorHandle handle =
+        open(paths, f.name.c_str(), f.tensor_class, f.is_matrix() ? 2 : 1, f.per_token(), inputs);
+    f.is_matrix() ? check_rows(handle, job) : check_batch(handle, job);
+    const io::Tensor& tensor = *handle.tensor;
+    const std::string axes = axes_of(f, tensor.elements(), job);
+    if (f.tensor_class == io::TensorClass::kFloat) {
+      const bool narrow = f.name == "soft_rows" && job.dtype != DType::kFloat64;
+      add_floats(handle, narrow ? DType::kFloat32 : DType::kFloat64, f.name, axes, inputs);
+    } else if (f.tensor_class == io::TensorClass::kFlag) {
+      inputs.add_values(f.name, axes, io::read_flags(tensor));
+    } else {
+      const std::vector<int64_t> values = io::read_integers(tensor);
+      const int64_t width = f.is_matrix() ? tensor.shape.back() : 1;
+      std::byte* const to =
+          inputs.add(f.name, axes, DType::kInt64, f.is_matrix() ? job.tokens : tensor.elements(), width);
+      std::ranges::copy(values, reinterpret_cast<int64_t*>(to));
     }
   }
   if (config.has_sets()) check_sets(config, paths, inputs);
   read_teacher(config, paths, inputs);
 }
 
+void read_logits(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, Inputs& inputs) {
+  Job& job = inputs.job;
+  const io::TensorHandle logits = open_floats(paths, "logits", 2, kBatched, inputs);
+  check_targets(targets, logits, "logits");
+  job.tokens = logits.tensor->rows();
+  job.vocab_size = job.stored_entries = logits.tensor->shape.back();
+  job.sequences = sequences_of(config, logits);
+  job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*logits.tensor);
+  check_shape(config, job);
+  add_floats(logits, job.dtype, "logits", "NV", inputs);
+}
+
 void read_model(const Config& config, const TensorPaths& paths, const io::TensorHandle& targets, HeadFiles heads,
                 Inputs& inputs) {
   Job& job = inputs.job;
-  if (config.level == io::Level::kLogits) {
-    const io::TensorHandle logits =
-        open(paths, TensorId::kLogits, {"logits", io::TensorClass::kFloat, 2, kBatched}, inputs);
-    check_targets(targets, logits, "logits");
-    job.tokens = logits.tensor->rows();
-    job.vocab_size = job.stored_entries = logits.tensor->shape.back();
-    job.sequences = sequences_of(config, logits);
-    job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*logits.tensor);
-    check_shape(config, job);
-    add_floats(logits, job.dtype, TensorId::kLogits, inputs);
-    return;
-  }
   if (config.model.packing) {
     throw Error(config.place_of("model.packing") + " packs a seeded head, but --lm-head was given");
   }
-  const bool packed = paths.has(TensorId::kOffsets);
-  const io::TensorHandle hidden =
-      open(paths, TensorId::kHidden, {"hidden", io::TensorClass::kFloat, 2, !packed}, inputs);
-  const std::string& spec = paths[TensorId::kWeight];
+  const bool packed = paths.has("lengths");
+  const io::TensorHandle hidden = open_floats(paths, "hidden", 2, !packed, inputs);
+  const std::string spec = paths["lm_head"];
   const bool gguf = heads == HeadFiles::kSafetensorsOrGguf && is_gguf(io::split_spec(spec).path);
   io::TensorHandle weight;
-  if (!gguf) weight = open(paths, TensorId::kWeight, {"lm_head", io::TensorClass::kFloat, 2}, inputs);
+  if (!gguf) weight = open_floats(paths, "lm_head", 2, false, inputs);
   check_targets(targets, hidden, "hidden");
   job.tokens = hidden.tensor->rows();
   job.hidden_size = hidden.tensor->shape.back();
   job.sequences = packed ? 1 : sequences_of(config, hidden);
+  std::optional<DType> said;
+  if (config.is_set("model.dtype")) said = config.model.dtype;
   if (gguf) {
-    inputs.models = std::make_shared<ModelFiles>();
-    job.head = inputs.models->head("--lm-head", spec, "lm_head", job.hidden_size);
-    job.layout = job.head->layout;
+    job.head = inputs.files.head("--lm-head", spec, "lm_head", job.hidden_size);
     if (config.is_set("model.layout") && config.model.layout != job.layout) {
       throw Error(config.place_of("model.layout") + " is " + io::name_of(config.model.layout) +
                   ", but the head of a GGUF file is " + io::name_of(job.layout));
     }
-    job.vocab_size = job.stored_entries = job.head->vocab_size();
-    job.dtype = config.is_set("model.dtype") ? config.model.dtype : io::natural_dtype(*hidden.tensor);
-    check_shape(config, job);
-    add_floats(hidden, job.dtype, TensorId::kHidden, inputs);
-    add_bias(config, paths, false, inputs);
-    add_lora(config, paths, inputs);
-    return;
+    job.vocab_size = job.stored_entries = job.head->stored_entries();
+    job.dtype = said.value_or(io::natural_dtype(*hidden.tensor));
+  } else {
+    job.layout = layout_of(config, weight, hidden);
+    job.vocab_size = job.stored_entries = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
+    job.dtype = dtype_of(said, "model.dtype", hidden, weight);
   }
-  job.layout = layout_of(config, weight, hidden);
-  job.vocab_size = job.stored_entries = weight.tensor->shape[job.layout == HeadLayout::kVocabHidden ? 0 : 1];
-  std::optional<DType> said;
-  if (config.is_set("model.dtype")) said = config.model.dtype;
-  job.dtype = dtype_of(said, "model.dtype", hidden, weight);
   check_shape(config, job);
-  add_floats(hidden, job.dtype, TensorId::kHidden, inputs);
-  add_floats(weight, job.dtype, TensorId::kWeight, inputs);
-  add_bias(config, paths, false, inputs);
+  add_floats(hidden, job.dtype, "hidden", "NH", inputs);
+  const char* const axes = job.layout == HeadLayout::kVocabHidden ? "VH" : "HV";
+  if (!gguf) add_floats(weight, job.dtype, "lm_head", axes, inputs);
+  add_bias(config, paths, "bias", "model.bias", config.model.bias, job.dtype, inputs);
   add_lora(config, paths, inputs);
 }
 
 void check_level(const Config& config, const TensorPaths& paths) {
-  if (!paths.has(TensorId::kHidden) && !paths.has(TensorId::kLogits))
-    throw Error("--targets requires --hidden and --lm-head, or --logits");
+  const bool logits = paths.has("logits");
+  if (!paths.has("hidden") && !logits) throw Error("--targets requires --hidden and --lm-head, or --logits");
   if (config.level == io::Level::kLogits) {
-    if (!paths.has(TensorId::kLogits)) throw Error("--hidden was given, but level logits takes --logits");
-    if (paths.has(TensorId::kOffsets)) throw Error("--lengths was given, but logits are [B, T, V]: set batch_size");
-  } else if (!paths.has(TensorId::kHidden)) {
+    if (!logits) throw Error("--hidden was given, but level logits takes --logits");
+    if (paths.has("lengths")) throw Error("--lengths was given, but logits are [B, T, V]: set batch_size");
+  } else if (!paths.has("hidden")) {
     throw Error("--logits was given, but level fused takes --hidden and --lm-head: set level=logits");
   }
+}
+
+io::TensorClass class_of(const Role& role) {
+  if (role.takes(DType::kUInt8)) return io::TensorClass::kFlag;
+  return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
+}
+
+// Returns the vectors that tasks take besides targets, as the library lists them.
+std::vector<TensorFlag> flags_of_tasks() {
+  std::vector<TensorFlag> flags;
+  io::for_each_task([&]<class Task> {
+    const auto add = [&]<class T>(const Field& field, const T&) {
+      const std::string_view name = field.name;
+      const bool is_vector = std::is_same_v<T, ConstTensor> || std::is_same_v<T, std::span<const uint8_t>>;
+      if (!is_vector || name == "targets" || name == "chosen_ids") return;
+      const auto known = std::ranges::find(flags, name, &TensorFlag::name);
+      if (known != flags.end()) return known->tasks.push_back(Task::kName);
+      flags.push_back({field.name, field.meaning, {Task::kName}, field.role.shape, class_of(field.role)});
+    };
+    visit_fields(TensorsOf<Task>(), add, Task());
+  });
+  return flags;
+}
+
+std::vector<TensorFlag> all_flags() {
+  using Class = io::TensorClass;
+  std::vector<std::string> sets;
+  io::for_each_task([&]<class Task> {
+    if (io::kHasSets<Task>) sets.push_back(Task::kName);
+  });
+  const std::vector<std::string> soft = {SoftCrossEntropy::kName}, taught = {Distillation::kName};
+  std::vector<TensorFlag> flags = {
+      {"hidden", "hidden states [N, H] or [B, T, H], safetensors"},
+      {"lm_head", "LM head [V, H] or [H, V]"},
+      {"targets", "token ids [N] or [B, T], int32 or int64"},
+      {"lengths", "lengths of packed sequences, summing to N"},
+      {"bias", "bias of the head [V]"},
+      {.name = "lora",
+       .help = "LoRA of the head as PEFT saves it: its folder, or the safetensors file there",
+       .names = "FILE[:MODULE]"},
+      {"vocab_ids", "entries of the head that the call is over [K], int32 or int64"},
+      {"logits", "finished logits [N, V] or [B, T, V], at level logits"},
+      {"teacher_hidden", "the teacher's hidden states [N, H of its own]", taught},
+      {"teacher_lm_head", "its LM head, in the layout of the student's", taught},
+      {"teacher_bias", "the bias of its head [V]", taught},
+      {"set_ids", "token ids [N, K]", sets, "[N, K]", Class::kInteger},
+      {"set_counts", "how many of its K ids a token has [N]", sets, "[N]", Class::kInteger},
+      {"set_values", "a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", sets, "[N, K]"},
+      {"soft_rows", "a weight of each vocabulary entry [N, V]", soft, "[N, V]"}};
+  std::ranges::copy(flags_of_tasks(), std::back_inserter(flags));
+  return flags;
 }
 
 }  // namespace
 
 const std::vector<TensorFlag>& tensor_flags() {
-  using Id = TensorId;
-  using Class = io::TensorClass;
-  std::map<std::string, std::vector<std::string>> of;  // the tasks that have a tensor of this name
-  std::vector<std::string> sets;
-  io::for_each_task([&]<class Task> {
-    const auto add = [&](const Field& field, const auto&) { of[field.name].push_back(Task::kName); };
-    visit_fields(TensorsOf<Task>(), add, Task());
-    if (io::kHasSets<Task>) sets.push_back(Task::kName);
-  });
-  const std::vector<std::string> soft = {SoftCrossEntropy::kName}, taught = {Distillation::kName};
-  static const std::vector<TensorFlag> flags = {
-      {"--hidden", "hidden states [N, H] or [B, T, H], safetensors", Id::kHidden},
-      {"--lm-head", "LM head [V, H] or [H, V]", Id::kWeight},
-      {"--targets", "token ids [N] or [B, T], int32 or int64", Id::kTargets},
-      {"--lengths", "lengths of packed sequences, summing to N", Id::kOffsets},
-      {"--bias", "bias of the head [V]", Id::kBias},
-      {.flag = "--lora",
-       .help = "LoRA of the head as PEFT saves it: its folder, or the safetensors file there",
-       .id = Id::kLoraA,
-       .names = "FILE[:MODULE]"},
-      {"--vocab-ids",
-       "entries of the head that the call is over [K], int32 or int64",
-       Id::kVocabIds,
-       {},
-       1,
-       false,
-       Class::kInteger},
-      {"--logits", "finished logits [N, V] or [B, T, V], at level logits", Id::kLogits},
-      {"--mask", "which tokens count [N], bool or uint8", Id::kMask, of.at("mask"), 1, true, Class::kFlag},
-      {"--advantages", "one a sequence [B] or a token [N]", Id::kAdvantages, of.at("advantages")},
-      {"--old-logps", "log-probabilities under the old policy [N]", Id::kOldLogps, of.at("old_logps")},
-      {"--ref-logps", "the same under the reference [N]", Id::kRefLogps, of.at("ref_logps")},
-      {"--sampling-logps", "the same under the sampler [N]", Id::kSamplingLogps, of.at("sampling_logps")},
-      {"--teacher-logps", "the same under the teacher [N]", Id::kTeacherLogps, of.at("teacher_logps")},
-      {"--scores", "scores of the sequences [B]", Id::kScores, of.at("scores"), 1, false},
-      {"--labels", "which sequences are desirable [B], bool or uint8", Id::kLabels, of.at("labels"), 1, false,
-       Class::kFlag},
-      {"--kl-logps", "sums of mismatched completions under the policy", Id::kKlLogps, of.at("kl_logps"), 1, false},
-      {"--kl-ref-logps", "the same under the reference", Id::kKlRefLogps, of.at("kl_ref_logps"), 1, false},
-      {"--sequence-weights", "factors of the sequences' losses [B]", Id::kSequenceWeights, of.at("sequence_weights"), 1,
-       false},
-      {"--reward-targets", "what a2po fits [B]", Id::kRewardTargets, of.at("reward_targets"), 1, false},
-      {"--teacher-hidden", "the teacher's hidden states [N, H of its own]", Id::kTeacherHidden, taught, 2},
-      {"--teacher-lm-head", "its LM head, in the layout of the student's", Id::kTeacherWeight, taught, 2},
-      {"--teacher-bias", "the bias of its head [V]", Id::kTeacherBias, taught, 1, false},
-      {"--set-ids", "token ids [N, K]", Id::kSetIds, sets, 2, true, Class::kInteger},
-      {"--set-counts", "how many of its K ids a token has [N]", Id::kSetCounts, sets, 1, true, Class::kInteger},
-      {"--set-values", "a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", Id::kSetValues, sets,
-       2},
-      {"--soft-rows", "a weight of each vocabulary entry [N, V]", Id::kSoftRows, soft, 2}};
+  static const std::vector<TensorFlag> flags = all_flags();
   return flags;
 }
 
-std::string TensorFlag::help_text() const {
-  std::string names;
-  for (const std::string& task : tasks) names += (names.empty() ? "" : ", ") + task;
-  return names.empty() ? help : names + ": " + help;
+std::string flag_of(std::string name) {
+  std::ranges::replace(name, '_', '-');
+  return "--" + name;
 }
 
-std::string TensorFlag::conventional_name() const {
-  std::string name = flag + 2;
-  std::replace(name.begin(), name.end(), '-', '_');
-  return name;
-}
+std::string TensorFlag::help_text() const { return tasks.empty() ? help : joined(tasks) + ": " + help; }
 
 void add_input_files(const std::string& flag, const std::string& spec, std::vector<InputFile>& files) {
   if (spec.empty()) return;
@@ -441,9 +426,7 @@ void add_input_files(const std::string& flag, const std::string& spec, std::vect
 
 std::vector<InputFile> TensorPaths::files() const {
   std::vector<InputFile> files;
-  for (const TensorFlag& f : tensor_flags()) {
-    add_input_files(f.flag, (*this)[f.id], files);
-  }
+  for (const TensorFlag& f : tensor_flags()) add_input_files(flag_of(f.name), (*this)[f.name], files);
   return files;
 }
 
@@ -475,12 +458,8 @@ std::string TensorPaths::with_flag(const std::string& message) const {
     if (name == of_library) name = of_flag;
   }
   std::replace(name.begin(), name.end(), '.', '_');
-  for (const TensorFlag& f : tensor_flags()) {
-    if (f.conventional_name() != name) continue;
-    const std::string& spec = (*this)[f.id];
-    return std::string(f.flag) + (spec.empty() ? "" : " " + spec) + ": " + message;
-  }
-  return message;
+  if (std::ranges::count(tensor_flags(), name, &TensorFlag::name) == 0) return message;
+  return flag_of(name) + (has(name) ? " " + (*this)[name] : "") + ": " + message;
 }
 
 Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues values, HeadFiles heads) {
@@ -490,15 +469,18 @@ Inputs read_inputs(const Config& config, const TensorPaths& paths, SeededValues 
   }
   check_level(config, paths);
   Inputs inputs;
-  const io::TensorHandle targets =
-      open(paths, TensorId::kTargets, {"targets", io::TensorClass::kInteger, 1, kBatched}, inputs);
-  read_model(config, paths, targets, heads, inputs);
-  inputs.choose_entries(config, paths[TensorId::kVocabIds]);
+  const io::TensorHandle targets = open(paths, "targets", io::TensorClass::kInteger, 1, kBatched, inputs);
+  if (config.level == io::Level::kLogits) {
+    read_logits(config, paths, targets, inputs);
+  } else {
+    read_model(config, paths, targets, heads, inputs);
+  }
+  inputs.choose_entries(config, paths["vocab_ids"]);
   inputs.add_targets(io::read_integers(*targets.tensor), targets.tensor->dtype == "I64");
   add_sequences(config, paths, inputs);
   read_batch(config, paths, inputs);
   inputs.add_what_the_config_draws(config);
-  inputs.check_files();
+  inputs.files.check();
   return inputs;
 }
 

@@ -8,7 +8,6 @@
 
 #include "cli/common/gates.h"
 #include "cli/common/task_call.h"
-#include "cli/common/units.h"
 #include "cli/compare/comparison.h"
 #include "cli/measure/one_call.h"
 
@@ -123,8 +122,8 @@ int run_on_rank(const CompareOptions& options, const io::Config& config) try {
     if (grid->is_root()) check_outputs_of(options);
   });
   Progress progress(grid->is_root() && !options.quiet);
-  const Json report = compare_contenders(
-      options, config, *grid, [&](const std::string&, const std::string& step, double) { progress.phase(step); });
+  const Json report = compare_contenders(options, config, *grid,
+                                         [&](const std::string&, const std::string& step) { progress.phase(step); });
   int status = 0;
   grid->together([&] {
     if (grid->is_root()) status = tell(options, config, report, progress);
@@ -134,7 +133,7 @@ int run_on_rank(const CompareOptions& options, const io::Config& config) try {
   return 0;
 }
 
-// Returns the exit status. Throws io::Error, InvalidInput, ChildFailure, Interrupted.
+// Returns the exit status. Throws io::Error, InvalidInput, ChildFailure.
 int run_compare(const CompareOptions& options) {
   const io::Config config = options.config.load_with_ranks();
   if (config.level == io::Level::kLogits) {
@@ -150,7 +149,7 @@ int run_compare(const CompareOptions& options) {
   RankGrid one_process;
   const Outcome outcome =
       run_apart([&](const OnTurn& on_turn) { return compare_contenders(options, config, one_process, on_turn); },
-                [&](const std::string& step, double) { progress.phase(step); });
+                [&](const std::string& step) { progress.phase(step); });
   if (outcome.bad_input) throw io::Error(outcome.why);
   if (outcome.result.empty()) {
     const std::string who = outcome.contender.empty() ? "the" : "the " + outcome.contender;
@@ -159,20 +158,25 @@ int run_compare(const CompareOptions& options) {
   return tell(options, config, Json::parse(outcome.result), progress);
 }
 
-void add_flags(Command& compare, CompareOptions& options) {
+void add_flags(CLI::App& compare, CompareOptions& options) {
   options.config.add_to(compare);
-  compare.tensor_flags(options.tensors, false);
-  compare.value("-o,--output", options.output_path, "FILE",
-                "writes loss and gradients of the fused path, or of the ranks");
-  compare.value("--dense-output", options.dense_path, "FILE", "writes those of the dense path, or of the one process");
-  compare.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
-  compare.value("--repeat", options.repeat, "N", "runs each contender N times, alternating, and reports medians")
-      .within(1, 1000000);
-  compare.flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+  add_tensor_flags(compare, options.tensors, TensorFlags::kOfHeadAndTask);
+  compare
+      .add_option("-o,--output", options.output_path, "writes loss and gradients of the fused path, or of the ranks")
+      ->type_name("FILE");
+  compare.add_option("--dense-output", options.dense_path, "writes those of the dense path, or of the one process")
+      ->type_name("FILE");
+  add_json_flag(compare, options.json_path, "report");
+  compare.add_option("--repeat", options.repeat, "runs each contender N times, alternating, and reports medians")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1000000));
+  compare.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
 }
 
 }  // namespace
 
-void add_compare(CommandLine& line) { line.add("compare", kCompareHelp, kCompareFooter, add_flags, run_compare); }
+void add_compare(CLI::App& app, int& status) {
+  add_command(app, "compare", kCompareHelp, kCompareFooter, add_flags, run_compare, status);
+}
 
 }  // namespace logitless::cli

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 
@@ -23,13 +24,10 @@
 namespace logitless::cli {
 namespace {
 
-constexpr TensorId kGradients[] = {TensorId::kDHidden, TensorId::kDWeight, TensorId::kDBias, TensorId::kDLoraA,
-                                   TensorId::kDLoraB};
-
 // Where nobody says how many threads a rank has, those of one machine share its cores, unless mpirun has
 // bound each to its own.
 int threads_of_a_rank(const io::Config& config, const RankGrid& grid) {
-  if (config.threads > 0) return config.threads;
+  if (config.kernel.threads > 0) return config.kernel.threads;
   if (std::getenv("OMP_NUM_THREADS")) return omp_get_max_threads();
   const int own = omp_get_num_procs();
   const bool bound = own < sysconf(_SC_NPROCESSORS_ONLN);
@@ -38,7 +36,7 @@ int threads_of_a_rank(const io::Config& config, const RankGrid& grid) {
 
 size_t bytes_of(const Job& job) {
   size_t sum = 0;
-  for (const TensorBytes& tensor : job.tensors) sum += tensor.bytes;
+  for (const auto& [name, tensor] : job.tensors) sum += tensor.bytes();
   return sum;
 }
 
@@ -61,7 +59,7 @@ class Comparison {
         });
       }
     }
-    on_turn_("", "comparing", 1);
+    on_turn_("", "comparing");
     if (over_ranks()) gather_results();
     std::string line;
     if (over_ranks()) grid_.together([&] { line = line_of(rank_json()); });
@@ -78,12 +76,12 @@ class Comparison {
 
   // Every rank draws or reads all, and keeps its part; rank 0 keeps all.
   void read() {
-    on_turn_("", options_.tensors.given() ? "reading the tensors" : "drawing the inputs", 0);
+    on_turn_("", options_.tensors.given() ? "reading the tensors" : "drawing the inputs");
     const HeadFiles heads = over_ranks() ? HeadFiles::kSafetensors : HeadFiles::kSafetensorsOrGguf;
     whole_ = read_inputs(config_, options_.tensors, SeededValues::kRandom, heads);
     if (!over_ranks()) return;
     threads_ = threads_of_a_rank(config_, grid_);
-    if (config_.threads == 0) io::set_key(config_, "mpirun", "threads=" + std::to_string(threads_));
+    if (config_.kernel.threads == 0) io::set_key(config_, "mpirun", "threads=" + std::to_string(threads_));
     part_ = part_of(config_, whole_.job, grid_.place());
     own_ = inputs_of(whole_.job, part_);
     if (!grid_.is_root()) whole_ = {};
@@ -120,28 +118,28 @@ class Comparison {
   }
 
   void run_turn(Runner& runner, int turn) {
-    on_turn_(runner.name(), turn_text(runner.name(), turn, options_.repeat), 0);
+    on_turn_(runner.name(), turn_text(runner.name(), turn, options_.repeat));
     runner.run(true);
   }
 
   // Puts together on rank 0 what the ranks have computed.
   void gather_results() {
     const GridPlace place = grid_.place();
-    const auto gather = [&](const TensorBytes& mine, bool gives, const auto& use) {
-      const std::vector<RankGrid::Bytes> all = grid_.gather({mine.data, gives ? mine.bytes : 0});
+    const auto gather = [&](std::span<const std::byte> mine, bool gives, const auto& use) {
+      const std::vector<RankGrid::Bytes> all = grid_.gather(gives ? mine : mine.first(0));
       grid_.together([&] {
         for (size_t r = 0; r < all.size(); ++r) {
           if (!all[r].empty()) use(part_of(config_, whole_.job, grid_.place_of(static_cast<int>(r))), all[r]);
         }
       });
     };
-    for (const TensorId id : kGradients) {
-      const bool gives = id == TensorId::kDHidden ? place.vocab == 0 : place.data == 0;
-      gather(tested_->job()[id], gives,
-             [&](const RankPart& part, const auto& bytes) { put_output(id, part, bytes, collected_); });
+    for (const std::string name : kGradients) {
+      const bool gives = name == "d_hidden" ? place.vocab == 0 : place.data == 0;
+      gather(tested_->job()[name].as_bytes(), gives,
+             [&](const RankPart& part, const auto& bytes) { put_output(name, part, bytes, collected_); });
     }
     losses_.resize(grid_.is_root() ? reference_->result().per_token_loss.size() : 0);
-    gather(bytes_of_values(tested_->result().per_token_loss), place.vocab == 0,
+    gather(std::as_bytes(std::span(tested_->result().per_token_loss)), place.vocab == 0,
            [&](const RankPart& part, const auto& bytes) {
              for (size_t i = 0; i < part.tokens.size(); ++i) {
                std::memcpy(&losses_[static_cast<size_t>(part.tokens[i])], &bytes[i * sizeof(double)], sizeof(double));
@@ -150,12 +148,13 @@ class Comparison {
   }
 
   // Stands for the bytes of what several ranks compute alike.
-  static size_t digest_of(const TensorBytes& tensor) {
-    return std::hash<std::string_view>()({reinterpret_cast<const char*>(tensor.data), tensor.bytes});
+  static size_t digest_of(std::span<const std::byte> bytes) {
+    return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
 
   Json rank_json() const {
     const Job& job = tested_->job();
+    const auto digest = [&](const char* name) { return digest_of(job[name].as_bytes()); };
     const auto exchanges = [&](Traffic Exchanges::*group) {
       std::vector<double> seconds;
       for (const Exchanges& run : tested_->exchanges()) seconds.push_back((run.*group).seconds);
@@ -167,12 +166,10 @@ class Comparison {
             {"vocab", part_.entries},
             {"tokens", job.tokens},
             {"loss", tested_->result().loss},
-            {"digest_of_vocab",
-             {digest_of(job[TensorId::kDWeight]), digest_of(job[TensorId::kDBias]), digest_of(job[TensorId::kDLoraA]),
-              digest_of(job[TensorId::kDLoraB])}},
+            {"digest_of_vocab", {digest("d_weight"), digest("d_bias"), digest("d_lora_a"), digest("d_lora_b")}},
             {"digest_of_tokens",
-             {digest_of(job[TensorId::kDHidden]), digest_of(job[TensorId::kDLoraA]),
-              digest_of(bytes_of_values(tested_->result().per_token_loss))}},
+             {digest("d_hidden"), digest("d_lora_a"),
+              digest_of(std::as_bytes(std::span(tested_->result().per_token_loss)))}},
             {"tensor_bytes", bytes_of(job)},
             {"extra_peak_bytes", tested_->extra_peak_bytes()},
             {"workspace_bytes", tested_->result().plan.workspace_bytes},
@@ -234,7 +231,7 @@ class Comparison {
   }
 
   Json report_json(const std::vector<RankGrid::Bytes>& lines) {
-    whole_.check_files();
+    whole_.files.check();
     const std::string names[] = {over_ranks() ? "one_process" : "dense", over_ranks() ? "ranks" : "fused"};
     const TaskResult& want = reference_->result();
     const Json alone = contender_json(*reference_);

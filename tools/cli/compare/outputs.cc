@@ -3,56 +3,44 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "io/safetensors.h"
 #include "oracle/deviation.h"
 
 namespace logitless::cli {
 
-TensorBytes bytes_of_values(const std::vector<double>& values) {
-  return {reinterpret_cast<const std::byte*>(values.data()), values.size() * sizeof(double)};
-}
-
 Differences differences_of(const Outputs& a, const Outputs& b) {
   Differences out;
-  const auto add = [&](const char* name, const TensorBytes& left, const TensorBytes& right, DType dtype, int64_t cols) {
-    if (!left) return;
+  const auto add = [&](const std::string& name, const ConstTensor& left, const ConstTensor& right) {
+    if (!left.given()) return;
+    const int64_t cols = left.axes == 1 ? 1 : left.last_size();
     oracle::Deviation deviation;
-    deviation.add({left.data, dtype, cols, 1}, {right.data, dtype, cols, 1},
-                  left.count(size_of(dtype)) / std::max<int64_t>(1, cols), cols);
+    deviation.add({left.data, left.dtype, cols, 1}, {right.data, right.dtype, cols, 1},
+                  left.count() / std::max<int64_t>(1, cols), cols);
     out[name] = {deviation.max_abs(), deviation.rel_l2()};
   };
-  add("losses", bytes_of_values(a.losses), bytes_of_values(b.losses), DType::kFloat64, 1);
-  const auto gradient = [&](const char* name, TensorId id, int64_t cols) {
-    add(name, a.job[id], b.job[id], a.job.gradient_dtype, cols);
-  };
-  gradient("d_hidden", TensorId::kDHidden, a.job.hidden_size);
-  gradient("d_weight", TensorId::kDWeight, a.job.hidden_size);
-  gradient("d_bias", TensorId::kDBias, 1);
-  gradient("d_lora_a", TensorId::kDLoraA, a.job.hidden_size);
-  gradient("d_lora_b", TensorId::kDLoraB, a.job.lora_rank);
+  if (!a.losses.empty()) add("losses", a.losses, b.losses);
+  for (const char* name : kGradients) add(name, a.job[name].view, b.job[name].view);
   return out;
 }
 
 std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double tokens, const io::TermSpacing& spacing,
                                double loss_abs, const Differences& differences) {
-  const io::Tolerances limits =
-      io::resolve(config.tolerances, job.dtype, job.gradient_dtype, spacing, config.parallel.data > 1);
-  std::vector<io::Gate> gates = {
-      io::make_gate("loss_atol", loss_abs, loss_limit(config, job, tokens, limits.loss_atol))};
-  const std::pair<const char*, double> limits_by_name[] = {
-      {"losses", limits.losses_rel_l2}, {"d_hidden", limits.d_hidden_rel_l2}, {"d_weight", limits.d_weight_rel_l2},
-      {"d_bias", limits.d_bias_rel_l2}, {"d_lora_a", limits.d_lora_a_rel_l2}, {"d_lora_b", limits.d_lora_b_rel_l2}};
-  for (const auto& [name, limit] : limits_by_name) {
+  const io::Tolerances limits = io::tolerances_of(job.dtype, job.gradient_dtype, spacing, config.parallel.data > 1);
+  const double loss_atol = config.tolerance("loss_atol", limits.loss_atol);
+  std::vector<io::Gate> gates = {io::make_gate("loss_atol", loss_abs, loss_limit(config, job, tokens, loss_atol))};
+  const auto add = [&](const std::string& name, double limit) {
     const auto found = differences.find(name);
-    if (found == differences.end()) continue;
+    if (found == differences.end()) return;
     // How far gradients of a sample lie from exact ones is for the user to say.
-    const std::string key = std::string("tolerances.") + name + "_rel_l2";
-    const bool of_sample = config.backward.mode != BackwardMode::kExact && std::string_view(name) != "losses";
-    if (of_sample && !config.is_set(key)) continue;
-    gates.push_back(io::make_gate(std::string(name) + "_rel_l2", found->second.rel_l2, limit));
-  }
+    const std::string gate = name + "_rel_l2";
+    const bool of_sample = config.backward.mode != BackwardMode::kExact && name != "losses";
+    if (of_sample && !config.is_set("tolerances." + gate)) return;
+    gates.push_back(io::make_gate(gate, found->second.rel_l2, config.tolerance(gate, limit)));
+  };
+  add("losses", limits.losses_rel_l2);
+  add("d_hidden", limits.d_hidden_rel_l2);
+  for (const char* name : {"d_weight", "d_bias", "d_lora_a", "d_lora_b"}) add(name, limits.of_head_rel_l2);
   return gates;
 }
 
@@ -67,24 +55,18 @@ Json difference_json(double loss_abs, const Differences& differences, const Job&
   if (differences.contains("losses")) add("losses", true);
   add("d_hidden", true);
   add("d_weight", false);
-  if (job.has(TensorId::kBias)) add("d_bias", false);
-  if (job.has(TensorId::kLoraA)) add("d_lora_a", false), add("d_lora_b", false);
+  if (job.has("bias")) add("d_bias", false);
+  if (job.has("lora_a")) add("d_lora_a", false), add("d_lora_b", false);
   return json;
 }
 
 void write_outputs(const std::string& path, const Job& job, double loss) {
-  const std::string dtype = io::spelling_of(job.gradient_dtype);
-  std::vector<int64_t> of_weight = {job.vocab_size, job.hidden_size};
-  if (job.layout == HeadLayout::kHiddenVocab) std::swap(of_weight[0], of_weight[1]);
   std::vector<io::TensorToWrite> tensors = {{"loss", "F64", {}, &loss}};
-  const auto add = [&](const char* name, TensorId id, const std::vector<int64_t>& shape) {
-    if (job.has(id)) tensors.push_back({name, dtype, shape, job[id].data});
-  };
-  add("d_hidden", TensorId::kDHidden, {job.tokens, job.hidden_size});
-  add("d_weight", TensorId::kDWeight, of_weight);
-  add("d_bias", TensorId::kDBias, {job.vocab_size});
-  add("d_lora_a", TensorId::kDLoraA, {job.lora_rank, job.hidden_size});
-  add("d_lora_b", TensorId::kDLoraB, {job.vocab_size, job.lora_rank});
+  for (const char* name : kGradients) {
+    const ConstTensor& view = job[name].view;
+    const std::vector<int64_t> shape(view.sizes.begin(), view.sizes.begin() + view.axes);
+    if (view.given()) tensors.push_back({name, io::spelling_of(view.dtype), shape, view.data});
+  }
   io::write_safetensors(path, tensors);
 }
 

@@ -25,8 +25,6 @@ struct Difference {
 /// By tensor, of those that both have: losses, d_hidden, d_weight, d_bias, d_lora_a and d_lora_b.
 using Differences = std::map<std::string, Difference>;
 
-TensorBytes bytes_of_values(const std::vector<double>& values);
-
 /// b's are held against a's.
 Differences differences_of(const Outputs& a, const Outputs& b);
 

@@ -13,10 +13,8 @@
 #include "cli/common/model_files.h"
 #include "cli/common/output.h"
 #include "cli/measure/one_call.h"
-#include "io/peft_lora.h"
 #include "logitless/run.h"
 #include "logitless/token_stats.h"
-#include "oracle/views.h"
 #include "timing/statistics.h"
 
 namespace logitless::cli {
@@ -37,9 +35,15 @@ Examples:
   logitless compare-models --base-hidden base.safetensors --base-lm-head head.safetensors \
       --hidden q4.safetensors --lm-head q4_head.safetensors --targets base.safetensors)";
 
+// Where a model on the text comes from.
+struct ModelPaths {
+  std::string hidden, head, bias, lora;
+  std::optional<double> softcap;  // none: what the file of the head says
+};
+
 struct Options {
-  std::string hidden, head, bias, lora, base_hidden, base_head, base_bias, base_lora, targets;
-  std::optional<double> softcap, base_softcap;  // none: what the file of the head says
+  ModelPaths model, base;
+  std::string targets;
   int threads = 0;
   std::string output_path, json_path;
   bool quiet = false;
@@ -94,23 +98,19 @@ Json percentiles(const Numbers& numbers) {
   return out;
 }
 
-// One model on the text, and what keeps it.
-struct Model {
-  std::string prefix, flag;  // of its tensors and of its options
-  HiddenStates hidden;
-  HeadMatrices head;
-
-  Model(ModelFiles& files, const std::string& states, const std::string& weight, const std::string& bias,
-        const std::string& lora, const std::optional<double>& softcap, bool of_base)
-      : prefix(of_base ? "base_" : ""),
-        flag(of_base ? "--base-" : "--"),
-        hidden(files.hidden(flag + "hidden", states, (prefix + "hidden").c_str())),
-        head(files.head(flag + "lm-head", weight, (prefix + "lm_head").c_str(), hidden.hidden_size())) {
-    if (!bias.empty()) head.bias = files.bias(flag + "bias", bias, (prefix + "bias").c_str());
-    if (!lora.empty()) head.lora = files.lora(flag + "lora", lora, head);
-    if (softcap) head.softcap = *softcap;
+Logits read_model(ModelFiles& files, const ModelPaths& paths, const std::string& prefix) {
+  const auto name = [&](const char* tensor) { return prefix + tensor; };
+  Logits model;
+  model.hidden = files.floats(flag_of(name("hidden")), paths.hidden, name("hidden").c_str(), 2);
+  const int64_t hidden_size = model.hidden.sizes[1];
+  model.head = files.head(flag_of(name("lm_head")), paths.head, name("lm_head").c_str(), hidden_size);
+  if (!paths.bias.empty()) model.head.bias = files.floats(flag_of(name("bias")), paths.bias, name("bias").c_str(), 1);
+  if (!paths.lora.empty()) {
+    model.head.lora = files.lora(flag_of(name("lora")), paths.lora, model.head.stored_entries(), hidden_size);
   }
-};
+  if (paths.softcap) model.head.softcap = *paths.softcap;
+  return model;
+}
 
 Json summary(const DistillationResult& result, const TokenStats& base, const std::vector<int64_t>& targets) {
   Numbers kl, same, model_nll, base_nll, log_ratio, change;
@@ -207,40 +207,37 @@ void write_tokens(const std::string& path, const DistillationResult& result, con
 int run_compare_models(const Options& options) {
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   std::vector<InputFile> inputs;
-  const std::pair<const char*, const std::string&> specs[] = {{"--hidden", options.hidden},
-                                                              {"--lm-head", options.head},
-                                                              {"--bias", options.bias},
-                                                              {"--lora", options.lora},
-                                                              {"--base-hidden", options.base_hidden},
-                                                              {"--base-lm-head", options.base_head},
-                                                              {"--base-bias", options.base_bias},
-                                                              {"--base-lora", options.base_lora},
-                                                              {"--targets", options.targets}};
-  for (const auto& [flag, spec] : specs) add_input_files(flag, spec, inputs);
+  for (const auto& [prefix, paths] : {std::pair("--", options.model), {"--base-", options.base}}) {
+    for (const auto& [name, spec] :
+         {std::pair("hidden", paths.hidden), {"lm-head", paths.head}, {"bias", paths.bias}, {"lora", paths.lora}}) {
+      add_input_files(std::string(prefix) + name, spec, inputs);
+    }
+  }
+  add_input_files("--targets", options.targets, inputs);
   check_output_files({{"-o", options.output_path}, {"--json", options.json_path}}, inputs);
   ModelFiles files;
-  const Model model(files, options.hidden, options.head, options.bias, options.lora, options.softcap, false);
-  const Model base(files, options.base_hidden, options.base_head, options.base_bias, options.base_lora,
-                   options.base_softcap, true);
+  const Logits model = read_model(files, options.model, ""), base = read_model(files, options.base, "base_");
   std::vector<int64_t> ids;
-  if (!options.targets.empty()) ids = files.ids("--targets", options.targets, "targets");
-  const Targets targets = ids.empty() ? Targets() : Targets(std::span<const int64_t>(ids));
+  if (!options.targets.empty()) {
+    const io::TensorWish wish = {"targets", io::TensorClass::kInteger, 1, true};
+    ids = io::read_integers(*files.open("--targets", options.targets, wish).tensor);
+  }
+  const ConstTensor targets = ids.empty() ? ConstTensor() : ConstTensor(ids);
 
   ContextOptions context_options;
   context_options.threads = options.threads;
   const Context context(context_options);
-  Distillation divergence = {.teacher = logits_of(base.hidden, base.head), .targets = targets};
+  Distillation divergence = {.teacher = base, .targets = targets};
   divergence.want_agreement = true;
   divergence.hard_weight = ids.empty() ? 0 : 1;
   DistillationResult result;
   TokenStatisticsResult base_ran;
-  const double time_s =
-      measure([&] {
-        result = logitless::run(context, logits_of(model.hidden, model.head), divergence);
-        if (!ids.empty()) {
-          base_ran = logitless::run(context, logits_of(base.hidden, base.head), TokenStatistics{.targets = targets});
-        }
-      }).time_s;
+  const double time_s = measure([&] {
+                          result = logitless::run(context, model, divergence);
+                          if (!ids.empty()) {
+                            base_ran = logitless::run(context, base, TokenStatistics{.targets = targets});
+                          }
+                        }).time_s;
   const TokenStats& of_base = base_ran.stats;
   files.check();
   Json json = summary(result, of_base, ids);
@@ -253,28 +250,40 @@ int run_compare_models(const Options& options) {
   return 0;
 }
 
-void add_flags(Command& command, Options& options) {
-  command.value("--hidden", options.hidden, "FILE[:TENSOR]", "hidden states of the model, [N, H]").required();
-  command.value("--lm-head", options.head, "FILE[:TENSOR]", "its LM head, [V, H] or [H, V]").required();
-  command.value("--bias", options.bias, "FILE[:TENSOR]", "its head's bias, [V]");
-  command.value("--lora", options.lora, "FILE[:MODULE]", "its head's LoRA as PEFT saves it");
-  command.value("--softcap", options.softcap, "X", "of its logits; 0: none");
-  command.value("--base-hidden", options.base_hidden, "FILE[:TENSOR]", "the same of the base").required();
-  command.value("--base-lm-head", options.base_head, "FILE[:TENSOR]", "the same of the base").required();
-  command.value("--base-bias", options.base_bias, "FILE[:TENSOR]", "the same of the base");
-  command.value("--base-lora", options.base_lora, "FILE[:MODULE]", "the same of the base");
-  command.value("--base-softcap", options.base_softcap, "X", "the same of the base");
-  command.value("--targets", options.targets, "FILE[:TENSOR]", "the next tokens, [N]; rows with -100 take no part");
-  command.value("--threads", options.threads, "N", "threads; 0: as many as there are cores").within(0, 4096);
-  command.value("-o,--output", options.output_path, "FILE", "writes kl, same_top, logp and base_logp of each token");
-  command.value("--json", options.json_path, "FILE", "writes the summary as one JSON object; - is standard output");
-  command.flag("--quiet", options.quiet, "prints no summary");
+void add_flags(CLI::App& command, Options& options) {
+  command.add_option("--hidden", options.model.hidden, "hidden states of the model, [N, H]")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--lm-head", options.model.head, "its LM head, [V, H] or [H, V]")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--bias", options.model.bias, "its head's bias, [V]")->type_name("FILE[:TENSOR]");
+  command.add_option("--lora", options.model.lora, "its head's LoRA as PEFT saves it")->type_name("FILE[:MODULE]");
+  command.add_option("--softcap", options.model.softcap, "of its logits; 0: none")->type_name("X");
+  command.add_option("--base-hidden", options.base.hidden, "the same of the base")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--base-lm-head", options.base.head, "the same of the base")
+      ->type_name("FILE[:TENSOR]")
+      ->required();
+  command.add_option("--base-bias", options.base.bias, "the same of the base")->type_name("FILE[:TENSOR]");
+  command.add_option("--base-lora", options.base.lora, "the same of the base")->type_name("FILE[:MODULE]");
+  command.add_option("--base-softcap", options.base.softcap, "the same of the base")->type_name("X");
+  command.add_option("--targets", options.targets, "the next tokens, [N]; rows with -100 take no part")
+      ->type_name("FILE[:TENSOR]");
+  command.add_option("--threads", options.threads, "threads; 0: as many as there are cores")
+      ->type_name("N")
+      ->check(CLI::Range(0, 4096));
+  command.add_option("-o,--output", options.output_path, "writes kl, same_top, logp and base_logp of each token")
+      ->type_name("FILE");
+  add_json_flag(command, options.json_path, "summary");
+  command.add_flag("--quiet", options.quiet, "prints no summary");
 }
 
 }  // namespace
 
-void add_compare_models(CommandLine& line) {
-  line.add("compare-models", kHelp, kFooter, add_flags, run_compare_models);
+void add_compare_models(CLI::App& app, int& status) {
+  add_command(app, "compare-models", kHelp, kFooter, add_flags, run_compare_models, status);
 }
 
 }  // namespace logitless::cli

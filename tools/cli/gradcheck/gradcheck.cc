@@ -2,18 +2,20 @@
 // `logitless gradcheck`: loss and gradients of a config's call against the float64 oracle.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <span>
 
 #include "cli/common/command_line.h"
+#include "cli/common/failure.h"
 #include "cli/common/gates.h"
 #include "cli/common/output.h"
 #include "cli/gradcheck/mean_gradients.h"
 #include "cli/gradcheck/truth.h"
 #include "cli/measure/one_call.h"
 #include "cli/measure/runner.h"
-#include "logitless/error.h"
+#include "core/tensors.h"
 #include "oracle/deviation.h"
 
 namespace logitless::cli {
@@ -47,16 +49,13 @@ Deviation deviation_of(const VectorXd& want, const std::vector<double>& got) {
   return deviation;
 }
 
-oracle::StoredMatrix from(const void* data, DType dtype, int64_t first, int64_t row_stride, int64_t col_stride) {
-  return {static_cast<const std::byte*>(data) + first * static_cast<int64_t>(size_of(dtype)), dtype, row_stride,
-          col_stride};
-}
-
-// Words of the head from `first` on.
-oracle::StoredMatrix entries_of(const Matrix& d_weight, HeadLayout layout, int64_t first) {
-  return layout == HeadLayout::kVocabHidden
-             ? from(d_weight.data, d_weight.dtype, first * d_weight.stride, d_weight.stride, 1)
-             : from(d_weight.data, d_weight.dtype, first, 1, d_weight.stride);
+// Returns rows [first, ...) of a matrix or vector, or columns [column, ...) of it; sequences count as one.
+oracle::StoredMatrix from(const Tensor& tensor, int64_t first = 0, int64_t column = 0) {
+  const auto last = static_cast<size_t>(tensor.axes - 1);
+  const int64_t row_stride = tensor.strides[last == 0 ? 0 : last - 1],
+                col_stride = last == 0 ? 1 : tensor.strides[last];
+  const int64_t begin = (first * row_stride + column * col_stride) * static_cast<int64_t>(size_of(tensor.dtype));
+  return {static_cast<const std::byte*>(tensor.data) + begin, tensor.dtype, row_stride, col_stride};
 }
 
 // What one call gives, held against the oracle: metrics and gates.
@@ -76,30 +75,27 @@ class Check {
 
  private:
   void compare_losses() {
-    const io::ToleranceConfig& tolerances = config_.tolerances;
     const double difference = std::abs(result_.loss - truth_.loss.loss);
     add("loss_ref", truth_.loss.loss);
     add("loss_kernel", result_.loss);
     add("abs_diff_loss", difference);
-    const io::Tolerances limits = io::resolve(tolerances, job_.dtype, job_.gradient_dtype);
-    const double loss_atol = limits.loss_atol * (tolerances.loss_atol ? 1 : growth_by_rounding());
-    gate("loss_atol", difference, loss_limit(config_, job_, tokens(), loss_atol));
+    const double by_default = io::tolerances_of(job_.dtype, job_.gradient_dtype).loss_atol * growth_by_rounding();
+    const double limit = loss_limit(config_, job_, tokens(), config_.tolerance("loss_atol", by_default));
+    gates_.push_back(io::make_gate("loss_atol", difference, limit));
     if (!result_.per_token_logps.empty()) {
       const Deviation logps = deviation_of(truth_.stats.logp, result_.per_token_logps);
       add("logp_max_abs", logps.max_abs());
       // A computed logit that is rounded, the target's too, may land one place away: no limit follows for one
       // token.
-      if (tolerances.logp_max_abs || growth_by_rounding() == 1) {
-        const double limit = exact(logps, DType::kFloat64).max_abs;
-        gate("logp_max_abs", logps.max_abs(), tolerances.logp_max_abs.value_or(limit));
+      if (has_tolerance("logp_max_abs") || growth_by_rounding() == 1) {
+        gate("logp_max_abs", logps.max_abs(), exact(logps, DType::kFloat64).max_abs);
       }
     }
     if (!result_.per_token_loss.empty()) {
       const Deviation losses = deviation_of(oracle::to_eigen(truth_.loss.per_token_loss), result_.per_token_loss);
       add("per_token_loss_max_abs", losses.max_abs());
       add("per_token_loss_rel_l2", losses.rel_l2());
-      const double limit = exact(losses, DType::kFloat64).rel_l2;
-      gate("losses_rel_l2", losses.rel_l2(), tolerances.losses_rel_l2.value_or(limit));
+      gate("losses_rel_l2", losses.rel_l2(), exact(losses, DType::kFloat64).rel_l2);
     }
   }
 
@@ -114,7 +110,7 @@ class Check {
       got.insert(got.end(), own, own + static_cast<ptrdiff_t>(logps.size()));
     }
     const Deviation deviation = deviation_of(oracle::to_eigen(want), got);
-    const double limit = config_.tolerances.logp_max_abs.value_or(exact(deviation, DType::kFloat64).max_abs);
+    const double limit = config_.tolerance("logp_max_abs", exact(deviation, DType::kFloat64).max_abs);
     double wrong = 0;
     for (size_t row = 0; row < truth_.stats.top_ids.size(); ++row) {
       const std::vector<int64_t>& ids = truth_.stats.top_ids[row];
@@ -133,78 +129,68 @@ class Check {
   }
 
   void compare_logit_gradients() {
-    const LogitsGradient& out = call_.gradients.d_logits;
+    const Tensor& out = call_.gradients.d_logits;
     Deviation dlogits;
     truth_.of_logits->compute_logit_gradients(
-        truth_.stats, truth_.loss.grads, [&](int64_t first_entry, const MatrixXd& tile) {
-          dlogits.add(tile, from(out.data, out.dtype, first_entry, out.row_stride, 1));
-        });
+        truth_.stats, truth_.loss.grads,
+        [&](int64_t first_entry, const MatrixXd& tile) { dlogits.add(tile, from(out, 0, first_entry)); });
     add("dlogits_max_abs", dlogits.max_abs());
     add("dlogits_max_rel", dlogits.max_rel());
     add("dlogits_rel_l2", dlogits.rel_l2());
-    const io::ToleranceConfig& tolerances = config_.tolerances;
     const io::ExactTolerances limits = exact(dlogits, out.dtype);
-    gate("dlogits_max_abs", dlogits.max_abs(), tolerances.dlogits_max_abs.value_or(limits.max_abs));
-    if (tolerances.dlogits_max_rel || !may_cancel()) {
-      gate("dlogits_max_rel", dlogits.max_rel(), tolerances.dlogits_max_rel.value_or(limits.max_rel));
-    }
-    gate("dlogits_rel_l2", dlogits.rel_l2(), tolerances.dlogits_rel_l2.value_or(limits.rel_l2));
+    gate("dlogits_max_abs", dlogits.max_abs(), limits.max_abs);
+    if (has_tolerance("dlogits_max_rel") || !may_cancel()) gate("dlogits_max_rel", dlogits.max_rel(), limits.max_rel);
+    gate("dlogits_rel_l2", dlogits.rel_l2(), limits.rel_l2);
   }
 
   void compare_parameter_gradients() {
-    const GradientMatrices& out = mean_ ? mean_->views : call_.gradients;
+    const Gradients& out = mean_ ? mean_->views : call_.gradients;
     if (!out.any()) return;
-    Deviation d_hidden, d_weight, d_bias, d_lora_a, d_lora_b;
-    MatrixXd lora_a_truth = MatrixXd::Zero(job_.lora_rank, job_.hidden_size);
-    const MatrixXd hidden_truth = truth_.parameter_gradients(
-        call_, [&](int64_t first_entry, const MatrixXd& weight_tile, const VectorXd& bias_tile) {
-          if (out.d_weight.data) d_weight.add(weight_tile, entries_of(out.d_weight, call_.head.layout, first_entry));
-          if (out.d_bias.data) d_bias.add(bias_tile, from(out.d_bias.data, out.d_bias.dtype, first_entry, 1, 1));
-          if (job_.lora_rank == 0) return;
-          const MatrixXd lora_b_tile = oracle::lora_gradients(call_.head, first_entry, weight_tile, lora_a_truth);
-          const Matrix& d_b = out.d_lora_b;
-          if (d_b.data) d_lora_b.add(lora_b_tile, from(d_b.data, d_b.dtype, first_entry * d_b.stride, d_b.stride, 1));
-        });
-    if (const Matrix& d_a = out.d_lora_a; d_a.data) {
-      d_lora_a.add(lora_a_truth, from(d_a.data, d_a.dtype, 0, d_a.stride, 1));
-    }
-    if (out.d_hidden.data) {
-      d_hidden.add(hidden_truth, from(out.d_hidden.data, out.d_hidden.dtype, 0, out.d_hidden.stride, 1));
-    }
-    const io::ToleranceConfig& tolerances = config_.tolerances;
-    const auto compare = [&](TensorId id, const std::string& name, bool wanted, const Deviation& deviation,
-                             const std::optional<double>& tolerance) {
-      if (!wanted) return;
+    const HeadMatrices head = core::head_of(call_.source.head);
+    std::map<std::string, Deviation> deviations;
+    const auto compare = [&](const char* name, const Tensor& got, int64_t first, const MatrixXd& want) {
+      if (got.given()) deviations[name].add(want, from(got, first));
+    };
+    MatrixXd lora_a = MatrixXd::Zero(job_.lora_rank, job_.hidden_size);
+    const MatrixXd hidden = truth_.parameter_gradients(call_, [&](int64_t first_entry, const MatrixXd& weight_tile,
+                                                                  const VectorXd& bias_tile) {
+      compare("d_weight", out.d_weight, first_entry, weight_tile);
+      compare("d_bias", out.d_bias, first_entry, bias_tile);
+      if (job_.lora_rank == 0) return;
+      compare("d_lora_b", out.d_lora_b, first_entry, oracle::lora_gradients(head, first_entry, weight_tile, lora_a));
+    });
+    compare("d_hidden", out.d_hidden, 0, hidden);
+    compare("d_lora_a", out.d_lora_a, 0, lora_a);
+    for (const std::string name : kGradients) {
+      const auto found = deviations.find(name);
+      if (found == deviations.end()) continue;
+      const Deviation& deviation = found->second;
       add(name + "_max_abs", deviation.max_abs());
       add(name + "_rel_l2", deviation.rel_l2());
       double limit = exact(deviation, job_.gradient_dtype, io::gradient_spacing(result_.plan)).rel_l2;
       if (mean_ && deviation.norm() > 0) {
-        add(name + "_noise", mean_->spread(id) / deviation.norm());
-        limit += kSpreads * mean_->spread(id) / std::sqrt(kDraws) / deviation.norm();
+        add(name + "_noise", mean_->spread(name) / deviation.norm());
+        limit += kSpreads * mean_->spread(name) / std::sqrt(kDraws) / deviation.norm();
       }
-      gate(name + "_rel_l2", deviation.rel_l2(), tolerance.value_or(limit));
-    };
-    compare(TensorId::kDHidden, "d_hidden", out.d_hidden.data, d_hidden, tolerances.d_hidden_rel_l2);
-    compare(TensorId::kDWeight, "d_weight", out.d_weight.data, d_weight, tolerances.d_weight_rel_l2);
-    compare(TensorId::kDBias, "d_bias", out.d_bias.data, d_bias, tolerances.d_bias_rel_l2);
-    compare(TensorId::kDLoraA, "d_lora_a", out.d_lora_a.data, d_lora_a, tolerances.d_lora_a_rel_l2);
-    compare(TensorId::kDLoraB, "d_lora_b", out.d_lora_b.data, d_lora_b, tolerances.d_lora_b_rel_l2);
-    if (mean_) compare_noise(d_hidden.norm(), d_weight.norm());
+      gate(name + "_rel_l2", deviation.rel_l2(), limit);
+    }
+    if (mean_) compare_noise(deviations["d_hidden"].norm(), deviations["d_weight"].norm());
   }
 
   void compare_noise(double d_hidden, double d_weight) {
     add("kept_share", result_.plan.kept_share);
     const double asked = result_.plan.noise_estimate;
     if (asked == 0) return;  // θ is given, or all segments were taken
-    const auto noise_of = [&](TensorId id, double norm) { return norm > 0 ? mean_->spread(id) / norm : 0; };
-    gate("noise", std::max(noise_of(TensorId::kDHidden, d_hidden), noise_of(TensorId::kDWeight, d_weight)),
-         kNoiseRatio * asked);
+    const auto noise_of = [&](const char* name, double norm) { return norm > 0 ? mean_->spread(name) / norm : 0; };
+    gate("noise", std::max(noise_of("d_hidden", d_hidden), noise_of("d_weight", d_weight)), kNoiseRatio * asked);
   }
 
   void add(const std::string& name, double value) { metrics_[name] = value; }
+  // The config's tolerance of this name counts in place of the limit.
   void gate(const std::string& name, double value, double limit) {
-    gates_.push_back(io::make_gate(name, value, limit));
+    gates_.push_back(io::make_gate(name, value, config_.tolerance(name, limit)));
   }
+  bool has_tolerance(const std::string& name) const { return config_.tolerances.contains(name); }
   double tokens() const { return result_.metric("tokens"); }
   // Whether a gradient can be the small difference of large terms, so that no element has an error relative
   // to itself: those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
@@ -258,15 +244,15 @@ Json run_check(const GradcheckOptions& options, const std::string& name, const i
   std::optional<MeanGradients> mean;
   if (config.backward.mode == BackwardMode::kSampled) {
     phase("kernel, other seeds");
-    mean.emplace(call, job, context);
+    mean.emplace(call, context);
   }
   phase("float64 oracle");
   std::optional<Check> check;
   const double reference_s = measure([&] {
-                               const Truth truth = find_truth(call, job[TensorId::kLogits].data);
+                               const Truth truth = find_truth(call, job["logits"].view.data);
                                check.emplace(call, job, forward, result, truth, mean ? &*mean : nullptr);
                              }).time_s;
-  inputs.check_files();
+  inputs.files.check();
   Json metrics = check->metrics();
   metrics.update({{"time/forward_s", forward_s}, {"time/ref_grad_s", reference_s}, {"time/kernel_grad_s", kernel_s}});
   return {{"config", name},
@@ -322,10 +308,10 @@ int run_gradcheck(const GradcheckOptions& options) {
     std::string error;
     try {
       check = options.tensors.naming_flags([&] { return run_check(options, names[i], configs[i], progress); });
-    } catch (const io::Error& e) {
-      error = e.what();
-    } catch (const InvalidInput& e) {
-      error = e.what();
+    } catch (const std::exception&) {
+      const Failure failure = current_failure();
+      if (!failure.bad_input) throw;
+      error = failure.what;
     }
     progress.erase();
     if (error.empty()) {
@@ -345,18 +331,19 @@ int run_gradcheck(const GradcheckOptions& options) {
   return status;
 }
 
-void add_flags(Command& gradcheck, GradcheckOptions& options) {
-  gradcheck.arguments("CONFIG,--config", options.config_paths, "FILE", "YAML configs, each a check of its own");
-  gradcheck.set_flag(options.assignments);
-  gradcheck.tensor_flags(options.tensors, true);
-  gradcheck.value("--json", options.json_path, "FILE", "writes the report as one JSON object; - is standard output");
-  gradcheck.flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+void add_flags(CLI::App& gradcheck, GradcheckOptions& options) {
+  gradcheck.add_option("CONFIG,--config", options.config_paths, "YAML configs, each a check of its own")
+      ->type_name("FILE");
+  add_set_flag(gradcheck, options.assignments);
+  add_tensor_flags(gradcheck, options.tensors, TensorFlags::kOfAll);
+  add_json_flag(gradcheck, options.json_path, "report");
+  gradcheck.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
 }
 
 }  // namespace
 
-void add_gradcheck(CommandLine& line) {
-  line.add("gradcheck", kGradcheckHelp, kGradcheckFooter, add_flags, run_gradcheck);
+void add_gradcheck(CLI::App& app, int& status) {
+  add_command(app, "gradcheck", kGradcheckHelp, kGradcheckFooter, add_flags, run_gradcheck, status);
 }
 
 }  // namespace logitless::cli

@@ -4,9 +4,12 @@
 
 #include <cmath>
 #include <map>
+#include <string>
+#include <type_traits>
 #include <vector>
 
 #include "cli/common/task_call.h"
+#include "core/fields.h"
 #include "oracle/oracle.h"
 
 namespace logitless::cli {
@@ -20,46 +23,53 @@ inline constexpr double kNoiseRatio = 1.3;  ///< the noise that is asked for is 
 /// The mean of sampled gradients over seeds that follow one another.
 class MeanGradients {
  public:
-  MeanGradients(const TaskRun& call, const Job& job, const Context& context) : views(call.gradients) {
-    for (const TensorId id : kIds) {
-      means_[id].resize(static_cast<size_t>(job[id].count(size_of(job.gradient_dtype))));
-      squares_[id] = 0;
-    }
+  MeanGradients(const TaskRun& call, const Context& context) : views(call.gradients) {
     for (int draw = 0; draw < kDraws; ++draw) {
       TaskRun one = call;
       one.gradients.backward.seed += draw;
       one.run(context);
-      for (auto& [id, means] : means_) {
-        for (size_t i = 0; i < means.size(); ++i) {  // Welford's sums: equal draws have a spread of exactly 0
-          const double value = oracle::read_element(job[id].data, job.gradient_dtype, static_cast<int64_t>(i));
-          const double difference = value - means[i];
-          means[i] += difference / (draw + 1);
-          squares_[id] += difference * (value - means[i]);
-        }
-      }
+      for_each(call.gradients, [&](const char* name, const Tensor& gradient) { add(gradient, draw, sums_[name]); });
     }
-    const auto show = [&](TensorId id, auto& view) {
-      if (!view.data) return;
-      view.data = means_[id].data();
+    for_each(views, [&](const char* name, Tensor& view) {
+      view.data = sums_[name].means.data();
       view.dtype = DType::kFloat64;
-    };
-    show(TensorId::kDHidden, views.d_hidden);
-    show(TensorId::kDWeight, views.d_weight);
-    show(TensorId::kDBias, views.d_bias);
-    show(TensorId::kDLoraA, views.d_lora_a);
-    show(TensorId::kDLoraB, views.d_lora_b);
+    });
   }
 
   /// The root of the mean of |g - mean|² over the draws g.
-  double spread(TensorId id) const { return std::sqrt(squares_.at(id) / (kDraws - 1)); }
+  double spread(const std::string& name) const {
+    const auto it = sums_.find(name);
+    return it == sums_.end() ? 0 : std::sqrt(it->second.squares / (kDraws - 1));
+  }
 
-  GradientMatrices views;
+  Gradients views;
 
  private:
-  static constexpr TensorId kIds[] = {TensorId::kDHidden, TensorId::kDWeight, TensorId::kDBias, TensorId::kDLoraA,
-                                      TensorId::kDLoraB};
-  std::map<TensorId, std::vector<double>> means_;
-  std::map<TensorId, double> squares_;
+  struct Sums {
+    std::vector<double> means;
+    double squares = 0;
+  };
+
+  // Calls use(name, tensor) for each gradient that there is; all are dense.
+  static void for_each(auto& gradients, const auto& use) {
+    const auto visit = [&]<class T>(const Field& field, T& member) {
+      if constexpr (std::is_same_v<std::remove_const_t<T>, Tensor>) {
+        if (member.given()) use(field.name, member);
+      }
+    };
+    visit_fields(FieldsOf<Gradients>(), visit, gradients);
+  }
+  static void add(const Tensor& gradient, int draw, Sums& sums) {
+    sums.means.resize(static_cast<size_t>(gradient.count()));
+    for (size_t i = 0; i < sums.means.size(); ++i) {  // Welford's sums: equal draws have a spread of exactly 0
+      const double value = oracle::read_element(gradient.data, gradient.dtype, static_cast<int64_t>(i));
+      const double difference = value - sums.means[i];
+      sums.means[i] += difference / (draw + 1);
+      sums.squares += difference * (value - sums.means[i]);
+    }
+  }
+
+  std::map<std::string, Sums> sums_;
 };
 
 }  // namespace logitless::cli

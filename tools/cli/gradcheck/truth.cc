@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/tensors.h"
 #include "oracle/distillation_oracle.h"
 #include "oracle/policy_oracle.h"
 #include "oracle/preference_oracle.h"
@@ -17,10 +18,15 @@ namespace {
 // product's blocks, and small beside the tensors themselves.
 constexpr size_t kScratchBytes = size_t{256} << 20;
 
+HiddenStates hidden_of(const TaskRun& call) { return core::hidden_of(call.source); }
+HeadMatrices head_of(const TaskRun& call) { return core::head_of(call.source.head); }
+FinishedLogits logits_of(const TaskRun& call) { return core::logits_of("logits", call.source.finished); }
+
 std::vector<int64_t> offsets_of(const TaskRun& call) {
-  if (call.config.level == io::Level::kFused) return oracle::sequence_offsets(call.hidden);
+  if (!call.source.is_given()) return oracle::sequence_offsets(hidden_of(call));
+  const FinishedLogits logits = logits_of(call);
   std::vector<int64_t> offsets;
-  for (int64_t b = 0; b <= call.logits.batch; ++b) offsets.push_back(b * call.logits.time);
+  for (int64_t b = 0; b <= logits.batch; ++b) offsets.push_back(b * logits.time);
   return offsets;
 }
 
@@ -47,7 +53,7 @@ oracle::LossTruth loss_of(const KtoLoss& task, const Offsets& offsets, const ora
 
 template <class Task>
 oracle::Tokens tokens_of(const TaskRun& call, const Task& task, const Offsets& offsets) {
-  const int64_t vocab = call.config.level == io::Level::kFused ? call.head.vocab_size() : call.logits.vocab;
+  const int64_t vocab = call.source.is_given() ? call.source.finished.last_size() : call.source.head.vocab_size();
   if constexpr (std::is_same_v<Task, PolicyLoss>) {
     return oracle::read_tokens(offsets, vocab, task);
   } else if constexpr (std::is_same_v<Task, CrossEntropy>) {
@@ -60,19 +66,22 @@ oracle::Tokens tokens_of(const TaskRun& call, const Task& task, const Offsets& o
 }
 
 oracle::MatrixXd states_of(const TaskRun& call) {
+  const HiddenStates hidden = hidden_of(call);
   oracle::Tokens all;
-  all.labels.assign(static_cast<size_t>(call.hidden.tokens()), 0);
-  return oracle::read_hidden(call.hidden, all);
+  all.labels.assign(static_cast<size_t>(hidden.tokens()), 0);
+  return oracle::read_hidden(hidden, all);
 }
 
 oracle::SetLogits logits_of_sets(const TaskRun& call) {
-  return {oracle::read_products(states_of(call), call.head), call.head.softcap, call.token_options()};
+  return {oracle::read_products(states_of(call), head_of(call)), call.source.head.softcap, call.token_options()};
 }
 
 Truth truth_of(const TaskRun& call, const Distillation& task, const void* /*held_logits*/) {
   Truth truth;
+  const TeacherMatrices teacher(core::hidden_of(task.teacher), core::head_of(task.teacher.head),
+                                task.teacher_round_logits_to);
   oracle::DistillationTruth distillation =
-      oracle::distillation_rows({call.hidden, call.head, call.teacher, call.targets, task});
+      oracle::distillation_rows({hidden_of(call), head_of(call), teacher, call.targets, task});
   truth.loss.loss = distillation.loss;
   truth.loss.per_token_loss = std::move(distillation.per_token_loss);
   truth.stats.logp = oracle::to_eigen(distillation.logps);
@@ -84,7 +93,7 @@ Truth truth_of(const TaskRun& call, const SetDistillation& task, const void* /*h
   Truth truth;
   const std::vector<int64_t> offsets = offsets_of(call);
   const std::vector<int64_t> labels =
-      oracle::read_tokens(offsets, call.head.vocab_size(), call.targets, call.token_options()).labels;
+      oracle::read_tokens(offsets, call.source.head.vocab_size(), call.targets, call.token_options()).labels;
   oracle::SetDistillationTruth distillation =
       oracle::set_distillation_truth(logits_of_sets(call), task.teacher, labels, offsets, task);
   truth.loss.loss = distillation.loss;
@@ -140,13 +149,14 @@ Truth truth_of(const TaskRun& call, const Task& task, const void* held_logits) {
   const oracle::TiledTruth* reference = nullptr;
   oracle::Tokens tokens = tokens_of(call, task, offsets);
   tokens.top_k = call.config.top_k;
-  if (call.config.level == io::Level::kLogits) {
-    FinishedLogits logits = call.logits;
+  if (call.source.is_given()) {
+    FinishedLogits logits = logits_of(call);
     logits.data = held_logits;
     truth.of_logits = std::make_unique<oracle::LogitsTruth>(logits, std::move(tokens), kScratchBytes);
     reference = truth.of_logits.get();
   } else {
-    truth.fused = std::make_unique<oracle::FusedTruth>(call.hidden, call.head, std::move(tokens), kScratchBytes);
+    truth.fused =
+        std::make_unique<oracle::FusedTruth>(hidden_of(call), head_of(call), std::move(tokens), kScratchBytes);
     reference = truth.fused.get();
   }
   truth.stats = reference->compute_statistics();
@@ -157,7 +167,7 @@ Truth truth_of(const TaskRun& call, const Task& task, const void* held_logits) {
 }  // namespace
 
 oracle::MatrixXd Truth::parameter_gradients(const TaskRun& call, const oracle::ReceiveWeights& receive) const {
-  return d_raw ? oracle::parameter_gradients(states_of(call), call.head, *d_raw, receive)
+  return d_raw ? oracle::parameter_gradients(states_of(call), head_of(call), *d_raw, receive)
                : fused->compute_parameter_gradients(stats, loss.grads, receive);
 }
 

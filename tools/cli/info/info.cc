@@ -56,13 +56,15 @@ int run_info(const InfoOptions& options) {
   return 0;
 }
 
-void add_flags(Command& info, InfoOptions& options) {
+void add_flags(CLI::App& info, InfoOptions& options) {
   options.config.add_to(info);
-  info.flag("--json", options.json, "prints one JSON object");
+  info.add_flag("--json", options.json, "prints one JSON object");
 }
 
 }  // namespace
 
-void add_info(CommandLine& line) { line.add<InfoOptions>("info", kInfoHelp, kInfoFooter, add_flags, run_info); }
+void add_info(CLI::App& app, int& status) {
+  add_command<InfoOptions>(app, "info", kInfoHelp, kInfoFooter, add_flags, run_info, status);
+}
 
 }  // namespace logitless::cli

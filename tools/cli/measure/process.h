@@ -16,15 +16,10 @@ class ChildFailure : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// SIGINT, SIGTERM or SIGHUP arrived while a child ran. The child is gone by then.
-struct Interrupted {
-  int signal;
-};
-
-/// What the child does now: "drawing the inputs", "dense, turn 2 of 6"; and which share of its turns is over.
-using OnStep = std::function<void(const std::string& what, double share)>;
+/// What the child does now: "drawing the inputs", "dense, turn 2 of 6".
+using OnStep = std::function<void(const std::string& what)>;
 /// The same in the child, with whose turn it is (empty: nobody's).
-using OnTurn = std::function<void(const std::string& contender, const std::string& step, double share)>;
+using OnTurn = std::function<void(const std::string& contender, const std::string& step)>;
 
 /// What came of a child: a result, or why there is none.
 struct Outcome {
@@ -35,14 +30,13 @@ struct Outcome {
   bool bad_input = false;  ///< the input is to blame
 };
 
-/// Does `work` in a fork of this process and returns what it returned. No OpenMP region may have run here:
-/// its threads would be missing there. Throws Interrupted, or ChildFailure where no process can be started.
+/// Does `work` in a fork of this process and returns what it returned. No OpenMP region may have run here: its
+/// threads would be missing there. A child ends with this process, and a child that ends by SIGINT, which Ctrl-C
+/// sends to both, ends this process alike. Throws ChildFailure if no process can be started.
 Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& on_step);
 
 /// From here on a read beyond the end of a mapped file calls `tell` with a line, and ends this process with
 /// status 2, where the system would kill it without a word: somebody has cut the file short meanwhile.
 void explain_bus_errors(void (*tell)(const std::string& line));
-
-inline constexpr const char* kOutOfMemory = "out of memory (an allocation failed)";
 
 }  // namespace logitless::cli

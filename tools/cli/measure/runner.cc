@@ -31,8 +31,8 @@ int walks_of(const Plan& plan, bool two_heads, bool d_weight) {
 // Of the products that a call at level fused makes: the logits of each head, and a product for each gradient.
 // Dense computes every row, the library those that take part.
 double flops_of(const Plan& plan, const Job& job, bool dense, bool forward_only) {
-  const int gradients = forward_only ? 0 : job.has(TensorId::kDHidden) + job.has(TensorId::kDWeight);
-  const int walks = dense ? 1 : walks_of(plan, job.teacher_size > 0, !forward_only && job.has(TensorId::kDWeight));
+  const int gradients = forward_only ? 0 : job.has("d_hidden") + job.has("d_weight");
+  const int walks = dense ? 1 : walks_of(plan, job.teacher_size > 0, !forward_only && job.has("d_weight"));
   const int64_t rows = dense ? job.tokens : plan.active_rows;
   if (plan.kept_share < 1) {
     const double of_kept = plan.kept_share * (1 + plan.gradient_terms * gradients);
@@ -40,8 +40,8 @@ double flops_of(const Plan& plan, const Job& job, bool dense, bool forward_only)
            static_cast<double>(job.hidden_size) * (1 + of_kept);
   }
   // Beside each product of the head stands one of a LoRA; d_hidden and d_lora_a share theirs.
-  const bool behind_a = job.has(TensorId::kDHidden) || job.has(TensorId::kDLoraA);
-  const int of_lora = forward_only ? 0 : behind_a + job.has(TensorId::kDLoraB);
+  const bool behind_a = job.has("d_hidden") || job.has("d_lora_a");
+  const int of_lora = forward_only ? 0 : behind_a + job.has("d_lora_b");
   const auto columns =
       static_cast<double>((walks + plan.gradient_terms * gradients) * job.hidden_size +
                           (walks + plan.gradient_terms * of_lora) * job.lora_rank + walks * job.teacher_size);

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "cli/common/failure.h"
 #include "dense/large_gemm.h"
 #include "timing/statistics.h"
 
@@ -13,18 +14,12 @@ namespace logitless::cli {
 namespace {
 
 // What a contender throws is its result.
-void run_turn(Runner& runner, bool timed) {
-  try {
-    runner.run(timed);
-  } catch (const std::bad_alloc&) {
-    runner.fail(kOutOfMemory);
-  } catch (const std::exception& e) {
-    runner.fail(e.what());
-  }
+void run_turn(Runner& runner, bool timed) try { runner.run(timed); } catch (const std::exception&) {
+  runner.fail(current_failure().what);
 }
 
 Json take_turns(const TurnsRequest& request, const OnTurn& on_turn) {
-  on_turn("", "drawing the inputs", 0);
+  on_turn("", "drawing the inputs");
   const io::Config config = io::load_config(std::nullopt, request.settings);
   const Inputs inputs = make_seeded_inputs(config, request.values);
   Job job = inputs.job;
@@ -44,18 +39,15 @@ Json take_turns(const TurnsRequest& request, const OnTurn& on_turn) {
   const int turns = request.warmup + request.iters;
   for (int turn = 0; turn < turns; ++turn) {
     const bool timed = turn >= request.warmup;
-    double share = static_cast<double>(turn) / turns;
     if (gemm) {
-      on_turn("", turn_text("GEMM rate", turn, turns), share);
+      on_turn("", turn_text("GEMM rate", turn, turns));
       const double time_s = measure([&] { gemm->run(); }).time_s;
       if (timed) gemm_times_s.push_back(time_s);
     }
     for (const auto& runner : runners) {
-      if (!runner->failed()) {
-        on_turn(runner->name(), turn_text(runner->name(), turn, turns), share);
-        run_turn(*runner, timed);
-      }
-      share += 1.0 / (turns * static_cast<double>(runners.size()));
+      if (runner->failed()) continue;
+      on_turn(runner->name(), turn_text(runner->name(), turn, turns));
+      run_turn(*runner, timed);
     }
   }
 

@@ -23,7 +23,7 @@ struct TurnsRequest {
 /// {"gemm_rate_flops": ..., "contenders": [...]}, the first only at level fused, where a large GEMM takes its
 /// turn too, as a line of a benchmark's file holds them; each call's memory is counted above what was
 /// resident before it. A contender that fails, or that its process dies of, has the status "error", and the
-/// others are then measured without it. Throws Interrupted.
+/// others are then measured without it.
 Json measure_turns(TurnsRequest request, const OnStep& on_step);
 
 /// "dense, turn 2 of 6"

@@ -3,15 +3,14 @@
 #include <array>
 #include <chrono>
 #include <cstring>
-#include <new>
 #include <string>
 #include <thread>
 #include <utility>
 
+#include "cli/common/failure.h"
 #include "cli/measure/process.h"
 #include "cli/ranks/grid.h"
 #include "io/error.h"
-#include "logitless/error.h"
 #include "logitless/mpi.h"
 
 namespace logitless::cli {
@@ -58,30 +57,25 @@ class Counted final : public Communicator {
 };
 
 // What of a failure travels to the other ranks.
-struct Failure {
+struct RankFailure {
   enum Kind : int { kNone, kOfAnotherRank, kInput, kOther };
   Kind kind = kNone;
   std::array<char, 1020> text = {};
 
-  Failure() = default;
-  Failure(Kind kind_, const char* what) : kind(kind_) { std::strncpy(text.data(), what, text.size() - 1); }
+  RankFailure() = default;
+  RankFailure(Kind kind_, const std::string& what) : kind(kind_) {
+    std::strncpy(text.data(), what.c_str(), text.size() - 1);
+  }
 };
 
-Failure failure_of(const std::function<void()>& step) {
-  try {
-    step();
-  } catch (const RankError& e) {
-    return {Failure::kOfAnotherRank, e.what()};
-  } catch (const io::Error& e) {
-    return {Failure::kInput, e.what()};
-  } catch (const InvalidInput& e) {
-    return {Failure::kInput, e.what()};
-  } catch (const std::bad_alloc&) {
-    return {Failure::kOther, "out of memory"};
-  } catch (const std::exception& e) {
-    return {Failure::kOther, e.what()};
-  }
+RankFailure failure_of(const std::function<void()>& step) try {
+  step();
   return {};
+} catch (const RankError& e) {
+  return {RankFailure::kOfAnotherRank, e.what()};
+} catch (const std::exception&) {
+  const Failure failure = current_failure();
+  return {failure.bad_input ? RankFailure::kInput : RankFailure::kOther, failure.what};
 }
 
 // A group of all ranks that name the same colour, in the order of their keys.
@@ -125,18 +119,19 @@ class MpiGrid final : public RankGrid {
   Exchanges take_exchanges() override { return {vocab_->take_traffic(), data_->take_traffic()}; }
 
   void together(const std::function<void()>& step) override {
-    const Failure mine = failure_of(step);
+    const RankFailure mine = failure_of(step);
     wait();
-    world_.all_gather(&mine, failures_.data(), sizeof(Failure));
+    world_.all_gather(&mine, failures_.data(), sizeof(RankFailure));
     // A rank that was told of another one's failure has nothing to add, unless nobody has failed by itself.
-    const auto worst = std::max_element(failures_.begin(), failures_.end(), [](const Failure& a, const Failure& b) {
-      return std::min<int>(a.kind, Failure::kInput) < std::min<int>(b.kind, Failure::kInput);
-    });
-    if (worst->kind == Failure::kNone) return;
+    const auto worst =
+        std::max_element(failures_.begin(), failures_.end(), [](const RankFailure& a, const RankFailure& b) {
+          return std::min<int>(a.kind, RankFailure::kInput) < std::min<int>(b.kind, RankFailure::kInput);
+        });
+    if (worst->kind == RankFailure::kNone) return;
     if (rank() > 0) throw RankEnds();
     const auto failed = worst - failures_.begin();
     const std::string text = (failed > 0 ? "rank " + std::to_string(failed) + ": " : "") + worst->text.data();
-    if (worst->kind == Failure::kInput) throw io::Error(text);
+    if (worst->kind == RankFailure::kInput) throw io::Error(text);
     throw ChildFailure(text);
   }
 
@@ -188,7 +183,7 @@ class MpiGrid final : public RankGrid {
   const io::ParallelConfig parallel_;
   MpiCommunicator world_{MPI_COMM_WORLD};
   const int on_this_machine_ = ranks_that_share_memory();
-  std::vector<Failure> failures_;  // of together()
+  std::vector<RankFailure> failures_;  // of together()
   std::unique_ptr<Counted> vocab_, data_;
 };
 

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/ranks/part.h"
 
+#include <array>
 #include <cstring>
 #include <numeric>
 #include <string>
@@ -8,8 +9,6 @@
 
 namespace logitless::cli {
 namespace {
-
-constexpr const char* kWhat = "a rank's inputs";  // in messages
 
 struct Range {
   int64_t begin, end;
@@ -29,7 +28,7 @@ class Cut {
   Cut(size_t outer, int64_t all, size_t entry_bytes, std::vector<int64_t> which)
       : outer_(outer), row_(static_cast<size_t>(all) * entry_bytes), entry_(entry_bytes), which_(std::move(which)) {}
 
-  size_t bytes() const { return outer_ * which_.size() * entry_; }
+  int64_t count() const { return std::ssize(which_); }
   void take(const std::byte* whole, std::byte* part) const {
     for_each_run(
         [&](size_t in_whole, size_t in_part, size_t bytes) { std::memcpy(part + in_part, whole + in_whole, bytes); });
@@ -54,62 +53,25 @@ class Cut {
   std::vector<int64_t> which_;
 };
 
-Range entries_of(const RankPart& part) { return {part.first_entry, part.first_entry + part.entries}; }
-
-// Of the head, its bias or their gradients.
-Cut cut_of_words(const Job& job, const RankPart& part, size_t element, bool of_matrix, int64_t hidden_size) {
-  const bool side_by_side = of_matrix && job.layout == HeadLayout::kHiddenVocab;
-  const size_t hidden = static_cast<size_t>(hidden_size);
-  return {side_by_side ? hidden : 1, job.vocab_size, of_matrix && !side_by_side ? hidden * element : element,
-          all_of(entries_of(part))};
-}
-
-// Of what has an entry a token, a sequence or anything else.
-Cut cut_of_rows(const TensorBytes& whole, int64_t all, const std::vector<int64_t>& which) {
-  return {1, all, all > 0 ? whole.bytes / static_cast<size_t>(all) : 0, which};
-}
-
-Cut cut_of(const Job& whole, TensorId id, const RankPart& part) {
-  const TensorBytes& tensor = whole[id];
-  switch (id) {
-    case TensorId::kWeight:
-    case TensorId::kBias:
-      return cut_of_words(whole, part, size_of(whole.dtype), id == TensorId::kWeight, whole.hidden_size);
-    case TensorId::kTeacherWeight:
-    case TensorId::kTeacherBias:
-      return cut_of_words(whole, part, size_of(whole.teacher_dtype), id == TensorId::kTeacherWeight,
-                          whole.teacher_size);
-    case TensorId::kLoraA:  // whole, on every rank
-    case TensorId::kDLoraA:
-      return cut_of_rows(tensor, whole.lora_rank, all_of({0, whole.lora_rank}));
-    case TensorId::kLoraB:
-    case TensorId::kDLoraB:
-      return cut_of_rows(tensor, whole.vocab_size, all_of(entries_of(part)));
-    case TensorId::kDWeight:
-    case TensorId::kDBias:
-      return cut_of_words(whole, part, size_of(whole.gradient_dtype), id == TensorId::kDWeight, whole.hidden_size);
-    case TensorId::kClassWeights:  // of all vocabulary entries, on every rank
-      return cut_of_rows(tensor, whole.vocab_size, all_of({0, whole.vocab_size}));
-    case TensorId::kKlLogps:
-    case TensorId::kKlRefLogps:
-      return cut_of_rows(tensor, tensor.count(sizeof(double)), part.kl);
-    case TensorId::kLabels:
-    case TensorId::kScores:
-    case TensorId::kSequenceWeights:
-    case TensorId::kRewardTargets:
-      return cut_of_rows(tensor, whole.sequences, part.sequences);
-    case TensorId::kAdvantages:
-    case TensorId::kRefLogps:  // one a token or one a sequence
-      if (tensor.count(sizeof(double)) != whole.tokens) return cut_of_rows(tensor, whole.sequences, part.sequences);
-      break;
-    default:
-      break;
+// Returns the part of a tensor that a rank has: the entries of the axis that counts what ranks share, or all.
+Cut cut_of(const JobTensor& tensor, const RankPart& part) {
+  const size_t axis = tensor.axes.find_first_of("NBVJ");
+  if (axis == std::string::npos) return {1, 1, tensor.bytes(), {0}};
+  size_t outer = 1, entry_bytes = size_of(tensor.view.dtype);
+  for (size_t i = 0; i < tensor.axes.size(); ++i) {
+    if (i != axis) (i < axis ? outer : entry_bytes) *= static_cast<size_t>(tensor.view.sizes[i]);
   }
-  return cut_of_rows(tensor, whole.tokens, part.tokens);
+  const char what = tensor.axes[axis];
+  const std::vector<int64_t> entries = all_of({part.first_entry, part.first_entry + part.entries});
+  return {outer, tensor.view.sizes[axis], entry_bytes,
+          what == 'N'   ? part.tokens
+          : what == 'B' ? part.sequences
+          : what == 'V' ? entries
+                        : part.kl};
 }
 
 void add_sequence(const Job& whole, int64_t sequence, RankPart& part) {
-  const auto* offsets = whole[TensorId::kOffsets].as<int64_t>();
+  const auto* offsets = whole["offsets"].values<int64_t>().data();
   const int64_t length = offsets ? 0 : whole.tokens / whole.sequences;
   const Range tokens =
       offsets ? Range{offsets[sequence], offsets[sequence + 1]} : Range{sequence * length, (sequence + 1) * length};
@@ -127,7 +89,7 @@ RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& pl
   part.entries = entries.end - entries.begin;
 
   const int ranks = config.parallel.data;
-  const bool packed = whole.has(TensorId::kOffsets);
+  const bool packed = whole.has("offsets");
   const bool alone = ranks > 1 && config.runs<CrossEntropy>() && config.of<CrossEntropy>().token.shift == 0 && !packed;
   const bool pairs = ranks > 1 && config.runs<PreferenceLoss>();
   const int64_t units = alone ? whole.tokens : pairs ? whole.sequences / 2 : whole.sequences;
@@ -147,7 +109,7 @@ RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& pl
   if (packed) part.offsets.push_back(0);
   for (int64_t s = own.begin; s < own.end; ++s) add_sequence(whole, s, part);
   for (int64_t s = own.begin; pairs && s < own.end; ++s) add_sequence(whole, units + s, part);
-  part.kl = all_of(share_of(whole[TensorId::kKlLogps].count(sizeof(double)), place.data, ranks));
+  part.kl = all_of(share_of(whole["kl_logps"].view.count(), place.data, ranks));
   return part;
 }
 
@@ -158,21 +120,24 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
   own.job.tokens = static_cast<int64_t>(part.tokens.size());
   own.job.sequences = static_cast<int64_t>(part.sequences.size());
   own.job.vocab_size = own.job.stored_entries = part.entries;
-  for (size_t i = 0; i < kTensorCount; ++i) {
-    const auto id = static_cast<TensorId>(i);
-    if (!whole.has(id) || is_output(id)) continue;
-    if (id == TensorId::kOffsets) {
-      own.add_values(id, kWhat, part.offsets);
+  for (const auto& [name, tensor] : whole.tensors) {
+    if (is_output(name)) continue;
+    if (name == "offsets") {
+      own.add_values(name, tensor.axes, part.offsets);
       continue;
     }
-    const Cut cut = cut_of(whole, id, part);
-    cut.take(whole[id].data, own.add(id, kWhat, cut.bytes()));
+    const Cut cut = cut_of(tensor, part);
+    std::array<int64_t, 3> sizes = tensor.view.sizes;
+    if (const size_t axis = tensor.axes.find_first_of("NBVJ"); axis != std::string::npos) sizes[axis] = cut.count();
+    std::byte* const to = own.add(name, tensor.axes, tensor.view.dtype, sizes[0], tensor.view.axes > 1 ? sizes[1] : 1);
+    cut.take(tensor.as_bytes().data(), to);
   }
   return own;
 }
 
-void put_output(TensorId id, const RankPart& part, std::span<const std::byte> from, const Job& whole) {
-  cut_of(whole, id, part).put(from.data(), whole[id].writable());
+void put_output(const std::string& name, const RankPart& part, std::span<const std::byte> from, const Job& whole) {
+  const JobTensor& to = whole[name];
+  cut_of(to, part).put(from.data(), static_cast<std::byte*>(to.output().data));
 }
 
 }  // namespace logitless::cli

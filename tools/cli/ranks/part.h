@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "cli/common/inputs.h"
@@ -27,6 +28,6 @@ RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& pl
 Inputs inputs_of(const Job& whole, const RankPart& part);
 
 /// Puts what a rank has computed of an output into its place in that of the whole job.
-void put_output(TensorId id, const RankPart& part, std::span<const std::byte> from, const Job& whole);
+void put_output(const std::string& name, const RankPart& part, std::span<const std::byte> from, const Job& whole);
 
 }  // namespace logitless::cli

@@ -110,7 +110,7 @@ std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, int
   return greedy;
 }
 
-SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>& greedy, const HiddenStates& hidden) {
+SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>& greedy, const Job& job) {
   SequenceScores out;
   const auto add = [&](int64_t begin, int64_t end) {
     double logp = 0;
@@ -126,10 +126,11 @@ SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>&
     out.tokens.push_back(tokens);
     out.greedy.push_back(all);
   };
-  for (size_t s = 0; s + 1 < hidden.offsets.size(); ++s) add(hidden.offsets[s], hidden.offsets[s + 1]);
-  if (!hidden.offsets.empty()) return out;
-  const int64_t length = hidden.tokens() / std::max<int64_t>(1, hidden.sequences);
-  for (int64_t s = 0; s < hidden.sequences; ++s) add(s * length, (s + 1) * length);
+  const std::span<const int64_t> offsets = job["offsets"].values<int64_t>();
+  for (size_t s = 0; s + 1 < offsets.size(); ++s) add(offsets[s], offsets[s + 1]);
+  if (!offsets.empty()) return out;
+  const int64_t length = job.tokens / std::max<int64_t>(1, job.sequences);
+  for (int64_t s = 0; s < job.sequences; ++s) add(s * length, (s + 1) * length);
   return out;
 }
 
@@ -277,12 +278,12 @@ int run_score(const ScoreOptions& options) {
   const TokenStatistics task = {.targets = call.targets, .token = token_options, .request = request};
   TokenStatisticsResult ran;
   const double time_s = options.tensors.naming_flags(
-      [&] { return measure([&] { ran = logitless::run(context, call.source(), task); }).time_s; });
+      [&] { return measure([&] { ran = logitless::run(context, call.source, task); }).time_s; });
   TokenStats& stats = ran.stats;
   const Plan& plan = ran.plan;
-  inputs.check_files();
+  inputs.files.check();
   const std::vector<bool> greedy = is_greedy(stats, call.targets, config.of<CrossEntropy>().token.shift);
-  const SequenceScores sequences = score_sequences(stats, greedy, call.hidden);
+  const SequenceScores sequences = score_sequences(stats, greedy, job);
   Json json = {{"shape", shape_json(job)}};
   json.update(summarise(stats, greedy, sequences, request));
   mark_rows_without_part(stats);
@@ -304,20 +305,23 @@ int run_score(const ScoreOptions& options) {
   return 0;
 }
 
-void add_flags(Command& score, ScoreOptions& options) {
+void add_flags(CLI::App& score, ScoreOptions& options) {
   options.config.add_to(score);
-  score.head_flags(options.tensors);
-  score.value("-o,--output", options.output_path, "FILE", "the safetensors file to write").required();
-  score.value("--json", options.json_path, "FILE", "writes the summary as one JSON object; - is standard output");
-  score.flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
-  score.flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
-  score.value("--top-k", options.top_k, "K", "writes the K largest logits of each row too, 1 to 256: ids and logps")
-      .within(1, static_cast<int>(kMostTopK));
-  score.flag("--quiet", options.quiet, "prints no summary and no progress");
+  add_tensor_flags(score, options.tensors, TensorFlags::kOfHead);
+  score.add_option("-o,--output", options.output_path, "the safetensors file to write")->type_name("FILE")->required();
+  add_json_flag(score, options.json_path, "summary");
+  score.add_flag("--rank", options.rank, "computes the target's rank too: the logits are computed twice");
+  score.add_flag("--entropy", options.entropy, "computes the entropy of each row's distribution too");
+  score.add_option("--top-k", options.top_k, "writes the K largest logits of each row too, 1 to 256: ids and logps")
+      ->type_name("K")
+      ->check(CLI::Range(1, static_cast<int>(kMostTopK)));
+  score.add_flag("--quiet", options.quiet, "prints no summary and no progress");
 }
 
 }  // namespace
 
-void add_score(CommandLine& line) { line.add("score", kScoreHelp, kScoreFooter, add_flags, run_score); }
+void add_score(CLI::App& app, int& status) {
+  add_command(app, "score", kScoreHelp, kScoreFooter, add_flags, run_score, status);
+}
 
 }  // namespace logitless::cli
