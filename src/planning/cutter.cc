@@ -159,7 +159,7 @@ int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) c
   const TileUse use = !work_.backward && !run.expected_rows() ? TileUse::kStatistics
                       : one_pass                              ? TileUse::kKept
                                                               : TileUse::kGradients;
-  set_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows(), run.grid);
+  run.grid = make_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows());
   if (run.approximates) widen_to_segments(run.grid);
   if (one_pass && chunk_rows < rows()) {
     const int64_t blocks = div_up(chunk_rows, run.grid.row_tile);
@@ -203,10 +203,9 @@ bool Cutter::wants_sums_apart() const {
 }
 
 bool Cutter::halve_tiles(TileCap& cap) const {
-  TileGrid grid;
   // The plan with the largest tiles.
   const TileUse use = work_.backward ? TileUse::kKept : TileUse::kStatistics;
-  set_grid(context_.options, gemm_, cap, source_, use, rows(), rows(), grid);
+  const TileGrid grid = make_grid(context_.options, gemm_, cap, source_, use, rows(), rows());
   return planning::halve_tiles(context_.options, grid, cap);
 }
 

@@ -45,8 +45,9 @@ int64_t padded_stride(int64_t cols) {
 
 gemm::RowRule any_row_rule(const gemm::Backend& gemm, const Source& source) { return source.row_rule(gemm, 1, 1); }
 
-void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
-              TileUse use, int64_t rows, int64_t all_rows, TileGrid& grid) {
+TileGrid make_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
+                   TileUse use, int64_t rows, int64_t all_rows) {
+  TileGrid grid;
   grid.vocab_size = source.entries();
   grid.hidden_size = source.hidden_size();
   const int64_t step = any_row_rule(gemm, source).row_step;
@@ -67,6 +68,7 @@ void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const Ti
   const int64_t vocab_tile = std::min(widest, std::max(share, kLeastVocabTile));
   grid.vocab_tile = std::min({options.vocab_tile > 0 ? options.vocab_tile : vocab_tile, cap.entries, grid.vocab_size});
   grid.tile_stride = padded_stride(grid.vocab_tile);
+  return grid;
 }
 
 void widen_to_segments(TileGrid& grid) {

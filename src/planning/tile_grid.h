@@ -57,9 +57,9 @@ enum class TileUse {
   kKept         ///< gradients replace it once the chunk's tiles are complete (one pass)
 };
 
-/// Sets the tile sizes, within the cap, for blocks of `rows` rows out of `all_rows` that take part.
-void set_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
-              TileUse use, int64_t rows, int64_t all_rows, TileGrid& grid);
+/// Returns a grid with the tile sizes, within the cap, for blocks of `rows` rows out of `all_rows` that take part.
+TileGrid make_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
+                   TileUse use, int64_t rows, int64_t all_rows);
 /// Rounds the vocabulary tile up to segments of kernels::kSegment entries.
 void widen_to_segments(TileGrid& grid);
 /// Sets the row rule that holds for all vocabulary tiles, including the narrower last one of each slice
