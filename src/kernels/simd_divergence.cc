@@ -359,8 +359,7 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
                                   base.scratch + 2 * cols);
     const PickGradient<T>* const picks_end = softmax.picks + softmax.pick_count;
     if constexpr (decltype(row)::kKeeps) {
-      // The pick's gradient replaces what the first pass stores in its column, so that residual must not be
-      // counted.
+      // The pick's gradient replaces the column's, whose residual must not be counted.
       const TakenBackRow back = {row.kept, row.total};
       const auto take_back = [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
         gradient_columns<kForm>(narrow, args, k, student, teacher, derivative, column, column + 1, back);
