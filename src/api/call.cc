@@ -21,11 +21,10 @@ std::shared_ptr<ranks::Meeting> meet(const Context& context) {
   if (!ranks.any()) return nullptr;
   try {
     auto meeting = core::make_shared<ranks::Meeting>(ranks);
-    meeting->state([&](ranks::Statement& statement) {
-      statement.say("gradient_precision", context.options().gradient_precision);
-    });
-    if (ranks.vocab) meeting->vocab.statement().say("own_d_hidden", ranks.own_d_hidden);
-    if (ranks.data) meeting->data.statement().say("sum_d_weight", ranks.sum_d_weight);
+    meeting->digest(
+        [&](ranks::Digests& digests) { digests.add("gradient_precision", context.options().gradient_precision); });
+    if (ranks.vocab) meeting->vocab.digests().add("own_d_hidden", ranks.own_d_hidden);
+    if (ranks.data) meeting->data.digests().add("sum_d_weight", ranks.sum_d_weight);
     return meeting;
   } catch (...) {
     ranks::leave(ranks, std::current_exception());
@@ -166,7 +165,7 @@ void Call::set_task(problem::Task task, core::Array<core::ByteRange> reads) {
       },
       source_);
   check_slice();
-  state_problem();
+  digest_problem();
 }
 
 void Call::check_slice() const {
@@ -195,32 +194,32 @@ std::vector<std::byte> Call::fold_slice() {
   if (!ranks.slice) core::fail("ranks.slice is not set");
   if (!ranks.slice->gathered.empty()) core::fail("ranks.slice.gathered is given: a slice has nothing left to say");
   std::vector<std::byte> out(slice_bytes());
-  shared_.cut->left = out.data();
+  shared_.cut->own_partials = out.data();
   run(nullptr);
   return out;
 }
 
-void Call::state_problem() const {
+void Call::digest_problem() const {
   if (!meeting_) return;
   ranks::Meeting& meeting = *meeting_;
-  meeting.state([&](ranks::Statement& statement) {
+  meeting.digest([&](ranks::Digests& digests) {
     const StatsRequest& request = problem().request;
-    statement.say("the call's statistics",
-                  std::string(request.entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
-                      (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
-                      (request.outside ? "outside " : "") + (request.square_sum ? "square_sum " : "") +
-                      (problem().divergence ? "divergence " : "") +
-                      (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + "lse");
+    digests.add("the call's statistics",
+                std::string(request.entropy ? "entropy " : "") + (request.cross ? "cross " : "") +
+                    (request.argmax ? "argmax " : "") + (request.rank ? "rank " : "") +
+                    (request.outside ? "outside " : "") + (request.square_sum ? "square_sum " : "") +
+                    (problem().divergence ? "divergence " : "") +
+                    (request.top_k ? "top " + std::to_string(request.top_k) + " " : "") + "lse");
   });
   if (const auto* from = std::get_if<FromHidden>(&source_)) {
-    if (meeting.vocab.is_shared()) api::state_tokens(meeting.vocab.statement(), *from->problem, part_);
-    if (meeting.data.is_shared()) api::state_head(meeting.data.statement(), *from->problem, part_);
+    if (meeting.vocab.is_shared()) api::digest_tokens(meeting.vocab.digests(), *from->problem, part_);
+    if (meeting.data.is_shared()) api::digest_head(meeting.data.digests(), *from->problem, part_);
     if (from->problem->teacher || from->problem->teacher_logits) {
-      if (meeting.vocab.is_shared()) api::state_teacher_tokens(meeting.vocab.statement(), *from->problem);
-      if (meeting.data.is_shared()) api::state_teacher_head(meeting.data.statement(), *from->problem);
+      if (meeting.vocab.is_shared()) api::digest_teacher_tokens(meeting.vocab.digests(), *from->problem);
+      if (meeting.data.is_shared()) api::digest_teacher_head(meeting.data.digests(), *from->problem);
     }
   } else if (meeting.data.is_shared()) {
-    api::state_logits(meeting.data.statement(), *std::get<FromLogits>(source_).problem);
+    api::digest_logits(meeting.data.digests(), *std::get<FromLogits>(source_).problem);
   }
 }
 
@@ -242,18 +241,19 @@ void Call::add_parts(Plan& plan) const {
   plan.blas_bytes = std::max(plan.blas_bytes, blas_bytes_of_parts_);
 }
 
-stream::Ran Call::run(TokenLoss* loss, stats::Returned returned) const {
+stream::Outcome Call::run(TokenLoss* loss, stats::Returned returned) const {
   meet_data();
-  if (context_.options().ranks.slice && !shared_.cut->left && shared_.cut->gathered.empty() && problem().tokens > 0) {
+  if (context_.options().ranks.slice && !shared_.cut->own_partials && shared_.cut->gathered.empty() &&
+      problem().tokens > 0) {
     core::fail("ranks.slice.gathered is empty: a call needs the statistics of all slices");
   }
-  stream::Ran ran = std::visit(
+  stream::Outcome outcome = std::visit(
       [&](const auto& source) {
         return stream::run(context_, *source.problem, source.outputs, shared_, loss, returned);
       },
       source_);
-  add_parts(ran.plan);
-  return ran;
+  add_parts(outcome.plan);
+  return outcome;
 }
 
 Plan Call::run_gradients(const TokenStats& stats, const TokenGrads& grads) const {

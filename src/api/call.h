@@ -9,7 +9,7 @@
 #include <string_view>
 #include <variant>
 
-#include "api/stated.h"
+#include "api/digests_of_call.h"
 #include "core/checks.h"
 #include "core/store.h"
 #include "core/tensors.h"
@@ -73,17 +73,17 @@ class Call {
   /// States the task and its options to the ranks that share the call, if any. Called before the options are
   /// checked, so that a rank that refuses its own options throws by itself.
   template <class... Options>
-  void state(const char* task, const Options&... options) const {
+  void digest(const char* task, const Options&... options) const {
     if (!meeting_) return;
-    meeting_->state([&](ranks::Statement& statement) {
-      statement.say("call", std::string(task));
-      (state_options(statement, options), ...);
+    meeting_->digest([&](ranks::Digests& digests) {
+      digests.add("call", std::string(task));
+      (digest_options(digests, options), ...);
     });
   }
-  /// Adds per-token inputs to the consistency check of ranks with the same tokens. `visit` gets a Statement.
+  /// Adds per-token inputs to the consistency check of ranks with the same tokens. `visit` gets a Digests.
   template <class Visit>
-  void state_tokens(const Visit& visit) const {
-    if (meeting_ && meeting_->vocab.is_shared()) visit(meeting_->vocab.statement());
+  void digest_tokens(const Visit& visit) const {
+    if (meeting_ && meeting_->vocab.is_shared()) visit(meeting_->vocab.digests());
   }
 
   /// Adds bytes that the call reads: no output may overlap them.
@@ -93,8 +93,8 @@ class Call {
 
   /// Computes the statistics, the loss (null: none) and the requested gradients. `returned` lists the columns
   /// that will be moved out of the result, to a caller of the library.
-  stream::Ran run(TokenLoss* loss, stats::Returned returned = {}) const;
-  /// Computes gradients from statistics and token gradients. Returns the plan that ran.
+  stream::Outcome run(TokenLoss* loss, stats::Returned returned = {}) const;
+  /// Computes gradients from statistics and token gradients. Returns the plan that outcome.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
   /// The same for a loss whose gradient is multiplied by `upstream`.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
@@ -118,7 +118,7 @@ class Call {
   using FromHidden = Source<problem::HiddenTensors, problem::HiddenProblem, GradientMatrices>;
   using FromLogits = Source<problem::LogitsTensors, problem::LogitsProblem, LogitsGradient>;
 
-  void state_problem() const;
+  void digest_problem() const;
   void check_slice() const;
   size_t slice_bytes() const;
   void meet_data() const;

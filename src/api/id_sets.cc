@@ -60,9 +60,8 @@ struct api::Steps<IdLogps> {
     for (size_t pick = 0; pick < sets.entries.size(); ++pick) {
       columns.grads.logp[pick] = values[static_cast<size_t>(sets.entries[pick])];
     }
-    call.state_tokens([&](ranks::Statement& statement) {
-      statement.say_array("upstream", std::span(std::as_const(columns.grads.logp)));
-    });
+    call.digest_tokens(
+        [&](ranks::Digests& digests) { digests.add_array("upstream", std::span(std::as_const(columns.grads.logp))); });
     return call.run_gradients(forward.stats, columns.grads);
   }
 };

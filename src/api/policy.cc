@@ -24,13 +24,13 @@ struct api::Steps<PolicyLoss> {
     call.set_task({.options = task.token, .request = loss.needs(), .picks = std::move(picks), .over_picks = over_kept},
                   loss::batch_ranges(task));
     const problem::TokenProblem& problem = call.problem();
-    call.state_tokens([&](ranks::Statement& statement) {
-      state_vector(statement, "advantages", problem, loss.batch().advantages);
-      state_tensor(statement, "old_logps", problem, task.old_logps);
-      state_tensor(statement, "ref_logps", problem, task.ref_logps);
-      state_tensor(statement, "sampling_logps", problem, task.sampling_logps);
-      state_tensor(statement, "teacher_logps", problem, task.teacher_logps);
-      statement.say_array("scores", std::span(loss.batch().good));
+    call.digest_tokens([&](ranks::Digests& digests) {
+      digest_vector(digests, "advantages", problem, loss.batch().advantages);
+      digest_tensor(digests, "old_logps", problem, task.old_logps);
+      digest_tensor(digests, "ref_logps", problem, task.ref_logps);
+      digest_tensor(digests, "sampling_logps", problem, task.sampling_logps);
+      digest_tensor(digests, "teacher_logps", problem, task.teacher_logps);
+      digests.add_array("scores", std::span(loss.batch().good));
     });
     return loss;
   }

@@ -103,7 +103,7 @@ struct Steps<KtoLoss> {
               core::range_of("kl_logps", task.kl_logps), core::range_of("kl_ref_logps", task.kl_ref_logps),
               core::range_of("sequence_weights", task.sequence_weights),
               core::range_of("reward_targets", task.reward_targets)});
-    call.state_tokens([&](ranks::Statement& statement) { state_batch(statement, loss.tokens()); });
+    call.digest_tokens([&](ranks::Digests& digests) { digest_batch(digests, loss.tokens()); });
     return loss;
   }
   void prepare(Call& call, loss::SequenceLoss& loss) const {
@@ -112,12 +112,12 @@ struct Steps<KtoLoss> {
   void plan_parts(Call& call, const loss::SequenceLoss& loss) const {
     api::plan_reference(call, api::reference_of(task), loss.tokens(), task.token);
   }
-  void state_batch(ranks::Statement& statement, const loss::SequenceTokens& tokens) const {
-    statement.say_values("labels", static_cast<int64_t>(task.labels.size()),
-                         [&](int64_t s) { return int64_t{task.labels[static_cast<size_t>(s)] != 0}; });
+  void digest_batch(ranks::Digests& digests, const loss::SequenceTokens& tokens) const {
+    digests.add_values("labels", static_cast<int64_t>(task.labels.size()),
+                       [&](int64_t s) { return int64_t{task.labels[static_cast<size_t>(s)] != 0}; });
     const auto say = [&](const char* name, const ConstTensor& given, const auto& counts) {
       const ConstVector values = core::vector_of(name, given);
-      statement.say_values(name, values.size, [&](int64_t i) { return counts(i) ? core::read(values, i) : 0; });
+      digests.add_values(name, values.size, [&](int64_t i) { return counts(i) ? core::read(values, i) : 0; });
     };
     const auto all = [](int64_t) { return true; };
     const auto takes_part = [&](int64_t s) { return tokens.count(s) > 0; };

@@ -32,13 +32,13 @@ std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& mo
 }
 
 // States the logps of the tokens, or of the sequences, that take part.
-void state_logps(ranks::Statement& statement, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
-                 const ConstVector& logps) {
+void digest_logps(ranks::Digests& digests, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
+                  const ConstVector& logps) {
   if (logps.size == 0 || logps.size == problem.tokens) {
-    return state_vector(statement, "ref_logps", problem, logps);
+    return digest_vector(digests, "ref_logps", problem, logps);
   }
-  statement.say_values("ref_logps", logps.size,
-                       [&](int64_t s) { return tokens.count(s) > 0 ? core::read(logps, s) : 0; });
+  digests.add_values("ref_logps", logps.size,
+                     [&](int64_t s) { return tokens.count(s) > 0 ? core::read(logps, s) : 0; });
 }
 
 // Returns work(call) for the call that computes the tokens' statistics under the reference model.
@@ -103,7 +103,7 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, cons
   // Not skipped without tokens: the ranks of a batch run the model together.
   if (!is_given(reference)) return sums;
   const ConstVector& logps = reference.logps;
-  whole.state_tokens([&](ranks::Statement& statement) { state_logps(statement, whole.problem(), tokens, logps); });
+  whole.digest_tokens([&](ranks::Digests& digests) { digest_logps(digests, whole.problem(), tokens, logps); });
   if (is_sums(reference, tokens)) {
     for (int64_t s = 0; s < tokens.sequences(); ++s) {
       if (tokens.counts[static_cast<size_t>(s)] == 0) continue;
@@ -115,7 +115,7 @@ core::Array<double> reference_sums(Call& whole, const Reference& reference, cons
   // Without this store the heap would keep the memory that the part frees while the call allocates its own.
   const int64_t kept_logits = kMappedApart / static_cast<int64_t>(sizeof(float));
   core::Store of_part(tokens.tokens() > kept_logits / std::max<int64_t>(1, whole.shape().entries));
-  stream::Ran model;
+  stream::Outcome model;
   if (logps.size == 0) {
     const core::StoreScope scope(core::current_store() ? core::current_store() : &of_part);
     model = with_model(whole, reference, tokens, token, [](const Call& call) { return call.run(nullptr); });

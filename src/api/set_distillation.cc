@@ -39,8 +39,8 @@ struct api::Steps<SetDistillation> {
   }
   // Ranks with the same tokens must have the same teacher.
   void prepare(const Call& call, loss::SetDistillationLoss& loss) const {
-    call.state_tokens([&](ranks::Statement& statement) {
-      statement.say_array("teacher.logps", std::span(std::as_const(loss.rows().logps)));
+    call.digest_tokens([&](ranks::Digests& digests) {
+      digests.add_array("teacher.logps", std::span(std::as_const(loss.rows().logps)));
     });
   }
   Plan backward(Call& call, loss::SetDistillationLoss& loss, const Forward<SetDistillation>& forward,

@@ -27,12 +27,12 @@ struct api::Steps<SoftCrossEntropy> {
   }
   // Ranks with the same tokens must have the same targets.
   void prepare(const Call& call, loss::SoftCrossEntropyLoss& loss) const {
-    call.state_tokens([&](ranks::Statement& statement) {
+    call.digest_tokens([&](ranks::Digests& digests) {
       const loss::SoftRows& rows = loss.rows();
       if (rows.dense) {
-        api::state_vector(statement, "targets.rows", call.problem(), rows.masses);
+        api::digest_vector(digests, "targets.rows", call.problem(), rows.masses);
       } else {
-        statement.say_array("targets.weights", std::span(rows.weights));
+        digests.add_array("targets.weights", std::span(rows.weights));
       }
     });
   }

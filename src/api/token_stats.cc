@@ -26,11 +26,11 @@ struct Callers {
 };
 
 // States the caller's gradients. Those of the wrong size are refused later.
-void state_grads(ranks::Statement& statement, const problem::TokenProblem& problem, const TokenGrads& grads) {
+void digest_grads(ranks::Digests& digests, const problem::TokenProblem& problem, const TokenGrads& grads) {
   for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const std::vector<double>& values = grads.*column;
     if (static_cast<int64_t>(values.size()) != problem.tokens) continue;
-    api::state_vector(statement, name, problem, values);
+    api::digest_vector(digests, name, problem, values);
   }
 }
 
@@ -56,7 +56,7 @@ struct Steps<TokenStatistics> {
                 const Upstream& upstream) const {
     const TokenGrads* grads = upstream.grads();
     if (!grads) core::fail("upstream is a number, but statistics have TokenGrads");
-    call.state_tokens([&](ranks::Statement& statement) { state_grads(statement, call.problem(), *grads); });
+    call.digest_tokens([&](ranks::Digests& digests) { digest_grads(digests, call.problem(), *grads); });
     return call.run_gradients(forward.result.stats, *grads);
   }
 

@@ -22,7 +22,7 @@
 #include "core/checks.h"
 #include "logitless/run.h"
 #include "problem/token_problem.h"
-#include "ranks/statement.h"
+#include "ranks/digests.h"
 #include "stats/columns.h"
 #include "stats/statistics.h"
 
@@ -84,7 +84,7 @@ inline double one_upstream(const char* name, const Upstream& upstream) {
 template <Task T>
 Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& upstream) {
   const double one = one_upstream(T::kName, upstream);
-  call.state_tokens([&](ranks::Statement& statement) { statement.say("upstream", one); });
+  call.digest_tokens([&](ranks::Digests& digests) { digests.add("upstream", one); });
   return call.run_gradients(forward.stats, forward.grads, one);
 }
 
@@ -100,11 +100,11 @@ Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, cons
   } else {
     loss.set_upstream(one_upstream(T::kName, upstream));
   }
-  call.state_tokens([&](ranks::Statement& statement) {
+  call.digest_tokens([&](ranks::Digests& digests) {
     if (upstream.is_each() && upstream.each().size() != 1) {
-      state_vector(statement, "upstream", problem, upstream.each());
+      digest_vector(digests, "upstream", problem, upstream.each());
     } else {
-      statement.say("upstream", one_upstream(T::kName, upstream));
+      digests.add("upstream", one_upstream(T::kName, upstream));
     }
   });
   problem::check_pick_entries("forward.stats.logp", stats.logp.size(), problem);
@@ -129,7 +129,7 @@ auto with_call(const Context& context, const Logits& logits, const T& task, cons
   const std::optional<Teacher> teacher = teacher_of(steps);
   Call whole(context, logits, teacher ? &*teacher : nullptr, gradients);
   return whole.complete([&](Call& call) {
-    call.state(T::kName, task);
+    call.digest(T::kName, task);
     check_task_tensors(TensorsOf<T>(), task, logits);
     if (!also.empty()) call.reads(core::range_of("upstream", also.data(), also.size_bytes()));
     auto loss = steps.make_loss(call);
@@ -154,24 +154,24 @@ typename T::Result run(const Context& context, const Logits& logits, const T& ta
   return api::with_call(context, logits, task, gradients, {}, [&](api::Call& call, const Steps& steps, auto& loss) {
     api::check_has_loss(loss, T::kName, gradients);
     steps.prepare(call, loss);
-    stream::Ran ran = call.run(api::token_loss(loss), Steps::kRun);
-    return loss.result(std::move(ran.stats), ran.plan);
+    stream::Outcome outcome = call.run(api::token_loss(loss), Steps::kRun);
+    return loss.result(std::move(outcome.stats), outcome.plan);
   });
 }
 
 template <Task T>
 Forward<T> forward(const Context& context, const Logits& logits, const T& task) {
   using Steps = api::Steps<T>;
-  return api::with_call(context, logits, task, api::kNoGradients, {},
-                        [&](api::Call& call, const Steps& steps, auto& loss) {
-                          stats::Returned kept = Steps::kForward;
-                          kept.expected = true;
-                          steps.prepare(call, loss);
-                          stream::Ran ran = call.run(api::token_loss(loss), kept);
-                          Forward<T> out{.result = loss.result(ran.stats, ran.plan), .stats = std::move(ran.stats)};
-                          if (Steps::kForward.grads) out.grads = std::move(ran.grads);
-                          return out;
-                        });
+  return api::with_call(
+      context, logits, task, api::kNoGradients, {}, [&](api::Call& call, const Steps& steps, auto& loss) {
+        stats::Returned kept = Steps::kForward;
+        kept.expected = true;
+        steps.prepare(call, loss);
+        stream::Outcome outcome = call.run(api::token_loss(loss), kept);
+        Forward<T> out{.result = loss.result(outcome.stats, outcome.plan), .stats = std::move(outcome.stats)};
+        if (Steps::kForward.grads) out.grads = std::move(outcome.grads);
+        return out;
+      });
 }
 
 template <Task T>

@@ -72,10 +72,10 @@ class CallPartials {
   std::optional<DivergencePartials> divergence;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
-  /// Takes memory for `rows` rows with `stretches` stretches each.
-  void take(core::Arena& arena, int64_t rows, int64_t stretches) const {
+  /// Takes memory for `rows` rows with `vocab_ranges` vocab_ranges each.
+  void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges) const {
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
-      for (Partials* partials : of(walk)) partials->take(arena, rows, stretches);
+      for (Partials* partials : of(walk)) partials->take(arena, rows, vocab_ranges);
     }
   }
   void begin(Walk walk, int64_t place, int64_t rows) const {

@@ -20,13 +20,13 @@
 
 namespace logitless::fold {
 
-/// The part of a call that one thread folds at a time: the tiles of some rows over one stretch of the
+/// The part of a call that one thread folds at a time: the tiles of some rows over one vocab_range of the
 /// vocabulary.
 template <class Logit>
 struct FoldPart {
   std::span<const int64_t> rows;  // row numbers in the call
   int64_t place = 0;              // place of the first row among the partials in memory
-  int64_t stretch = 0;
+  int64_t vocab_range = 0;
   int64_t thread = 0;
   Logit* scratch = nullptr;  // [sides, entries of a tile]: folds may overwrite it
   stats::Columns* columns = nullptr;
@@ -98,11 +98,11 @@ class SoftmaxFold final : public Fold<Types> {
   void take(core::Arena& arena, const FoldSizes& sizes) override { inverse_temperature_.take(arena, sizes); }
   void begin(const Part& part) const override {
     tiles_->set_temperatures(part.rows, inverse_temperature_.of(part));
-    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::RowStats{});
+    std::fill_n(partials_.of(part.vocab_range, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
     tiles_->fold(tile, part.rows, inverse_temperature_.of(part), part.scratch, part.columns->picked.data(),
-                 partials_.of(part.stretch, part.place),
+                 partials_.of(part.vocab_range, part.place),
                  masses_ ? masses_->softmax.of(part.place, tile.head_entry) : stats::MassRows());
   }
 
@@ -113,7 +113,7 @@ class SoftmaxFold final : public Fold<Types> {
   PartRows<typename Types::Logit> inverse_temperature_;
 };
 
-/// The largest logits of each row. All stretches of a row share one list.
+/// The largest logits of each row. All vocab_ranges of a row share one list.
 template <class Types>
 class TopFold final : public Fold<Types> {
  public:
@@ -150,10 +150,10 @@ class OutsideFold final : public Fold<Types> {
 
   void take(core::Arena&, const FoldSizes&) override {}
   void begin(const Part& part) const override {
-    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::RowStats{});
+    std::fill_n(partials_.of(part.vocab_range, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->fold_outside(tile, part.rows, part.scratch, partials_.of(part.stretch, part.place));
+    tiles_->fold_outside(tile, part.rows, part.scratch, partials_.of(part.vocab_range, part.place));
   }
 
  private:
@@ -182,10 +182,10 @@ class AboveFold final : public Fold<Types> {
           static_cast<Logit>(counts ? part.columns->picked[static_cast<size_t>(problem_.pick_begin(row))]
                                     : std::numeric_limits<double>::quiet_NaN());
     }
-    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), int64_t{0});
+    std::fill_n(partials_.of(part.vocab_range, part.place), part.rows.size(), int64_t{0});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->count_above(tile, thresholds_.of(part), part.scratch, partials_.of(part.stretch, part.place));
+    tiles_->count_above(tile, thresholds_.of(part), part.scratch, partials_.of(part.vocab_range, part.place));
   }
 
  private:
@@ -211,11 +211,11 @@ class LogSumFold final : public Fold<Types> {
     for (size_t r = 0; r < part.rows.size(); ++r) {
       inverse_temperature_.of(part)[r] = static_cast<Logit>(problem_.inverse_of(partials_.temperature(part.rows[r])));
     }
-    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::RowStats{});
+    std::fill_n(partials_.of(part.vocab_range, part.place), part.rows.size(), kernels::RowStats{});
   }
   void add(const Part& part, const Tile& tile) const override {
     tiles_->fold_side(tile, partials_.is_teacher(), partials_.wants_entropy(), partials_.wants_argmax(),
-                      inverse_temperature_.of(part), part.scratch, partials_.of(part.stretch, part.place));
+                      inverse_temperature_.of(part), part.scratch, partials_.of(part.vocab_range, part.place));
   }
 
  private:
@@ -241,10 +241,10 @@ class DivergenceFold final : public Fold<Types> {
     for (size_t r = 0; r < part.rows.size(); ++r) {
       pairs_.of(part)[r] = stats::row_pair<typename Types::Logit>(problem_, part.columns->stats, part.rows[r]);
     }
-    std::fill_n(partials_.of(part.stretch, part.place), part.rows.size(), kernels::DivergenceSums{});
+    std::fill_n(partials_.of(part.vocab_range, part.place), part.rows.size(), kernels::DivergenceSums{});
   }
   void add(const Part& part, const Tile& tile) const override {
-    tiles_->fold_divergence(tile, pairs_.of(part), part.scratch, partials_.of(part.stretch, part.place),
+    tiles_->fold_divergence(tile, pairs_.of(part), part.scratch, partials_.of(part.vocab_range, part.place),
                             masses_ ? masses_->pairs()->of(part.place, tile.head_entry) : stats::MassRows());
   }
 
@@ -273,10 +273,10 @@ class CallFolds {
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
-  /// Takes memory for the partials of `rows` rows with `stretches` stretches each, and for the folds'
+  /// Takes memory for the partials of `rows` rows with `vocab_ranges` vocab_ranges each, and for the folds'
   /// scratch.
-  void take(core::Arena& arena, int64_t rows, int64_t stretches, const FoldSizes& sizes) {
-    partials_.take(arena, rows, stretches);
+  void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges, const FoldSizes& sizes) {
+    partials_.take(arena, rows, vocab_ranges);
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
       for (Fold<Types>* fold : of(walk)) fold->take(arena, sizes);
     }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The largest logits of rows. All stretches of a row share one list, so the memory does not grow with their
+// The largest logits of rows. All vocab_ranges of a row share one list, so the memory does not grow with their
 // number. Ties are broken by a strict total order, so threads may add to the list in any order.
 #pragma once
 
@@ -31,9 +31,9 @@ class TopPartials final : public Partials {
   /// Locks the list at `place`. Required for adding to a list while other threads may add to it.
   std::unique_lock<std::mutex> lock(int64_t place) const { return locks_.lock(place); }
 
-  void take(core::Arena& arena, int64_t rows, int64_t stretches) override;
+  void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges) override;
   void begin(int64_t place, int64_t rows) const override;
-  /// Sorts the list. The stretches need no merging.
+  /// Sorts the list. The vocab_ranges need no merging.
   void combine(int64_t row, int64_t place) const override;
 
   size_t wire_bytes(int64_t row) const override;

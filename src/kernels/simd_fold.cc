@@ -242,7 +242,7 @@ class TopRow {
   explicit TopRow(const TopArgs<T>& args) : args_(args) {}
 
   // A column whose logit equals the least entry's comes before it only if its id is lower. Columns come in
-  // the order of their ids, but stretches of the vocabulary may not.
+  // the order of their ids, but ranges of the vocabulary may not.
   bool equal_counts() const { return args_.list.state->least.id > args_.first_column; }
   T least() const { return static_cast<T>(args_.list.state->least.logit); }
   void offer(int64_t column) const { args_.list.offer({args_.capped[column], args_.first_column + column}); }

@@ -87,30 +87,31 @@ void set_arithmetic(const gemm::Backend& gemm, const Source& source, int terms, 
 }
 
 // Returns the rows to cut.
-std::span<const int64_t> rows_of(const HiddenProblem& problem, const Work& work) {
-  if (!work.forward && work.kept_rows == 0) return {};
+std::span<const int64_t> rows_of(const HiddenProblem& problem, const Computation& computation) {
+  if (!computation.forward && computation.kept_rows == 0) return {};
   return problem.active();
 }
 
 }  // namespace
 
-Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Work& work,
+Cutter::Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Computation& computation,
                const GradientMatrices& outputs)
     : context_(context),
       problem_(problem),
       source_(problem),
-      work_(work),
+      computation_(computation),
       outputs_(outputs),
-      rows_(rows_of(problem, work)),
+      rows_(rows_of(problem, computation)),
       gemm_(context.gemm->for_rows(rows(), source_.states_type(), source_.head_type())),
       weight_apart_(stats::with_tile_types(
           problem, [&](auto types) { return sink::is_summed_apart<typename decltype(types)::Sum>(outputs); })) {
-  const bool may_keep_logits = work.forward && work.backward && context.options.plan != PlanKind::kTwoPass;
-  if (may_keep_logits) groups_ = make_row_groups(rows_, work.groups);
+  const bool may_keep_logits =
+      computation.forward && computation.backward && context.options.plan != PlanKind::kTwoPass;
+  if (may_keep_logits) groups_ = make_row_groups(rows_, computation.groups);
 }
 
 bool Cutter::narrow_hidden() const {
-  return work_.backward && outputs_.wants_d_hidden() && stats::with_tile_types(problem_, [&](auto types) {
+  return computation_.backward && outputs_.wants_d_hidden() && stats::with_tile_types(problem_, [&](auto types) {
            return core::is_narrow<typename decltype(types)::Sum>(outputs_.d_hidden.dtype);
          });
 }
@@ -119,20 +120,20 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool 
   RunPlan run;
   run.plan.kind = kind;
   run.gemm = &gemm_;
-  run.forward = work_.forward;
-  run.backward = work_.backward;
-  run.may_drop_rows = work_.may_drop_rows;
+  run.forward = computation_.forward;
+  run.backward = computation_.backward;
+  run.may_drop_rows = computation_.may_drop_rows;
   run.approximates = approximates;
   run.gradient_terms = gradient_terms(context_, source_);
   chunk_rows = cut_rows(chunk_rows, cap, run);
   run.weight_apart = weight_apart_ && run.logits_stay() && run.chunk_count() > 1;
   const bool tile_by_tile = weight_apart_ && !run.weight_apart;
   set_splits(measure_chunks(run), tile_by_tile ? kWeightTiles : run.grid.vocab_tiles(), run.grid);
-  if (run.expected_rows()) run.grid.stretches = 1;
-  run.gather = work_.may_drop_rows || !run.blocks.all_contiguous();
+  if (run.expected_rows()) run.grid.vocab_ranges = 1;
+  run.gather = computation_.may_drop_rows || !run.blocks.all_contiguous();
   run.scatter = run.gather || !each_in_one_piece(run.blocks);
   // Sums of expected rows are rescaled while they are computed, so they cannot be accumulated into the output.
-  const bool sums_apart = approximates || (run.expected_rows() && work_.forward);
+  const bool sums_apart = approximates || (run.expected_rows() && computation_.forward);
   run.hidden_apart = narrow_hidden() || (sums_apart && wants_sums_apart());
   Plan& plan = run.plan;
   plan.tokens = problem_.tokens;
@@ -156,9 +157,9 @@ int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) c
     chunks = pack_groups(groups_, chunk_rows);
     chunk_rows = chunks.largest;
   }
-  const TileUse use = !work_.backward && !run.expected_rows() ? TileUse::kStatistics
-                      : one_pass                              ? TileUse::kKept
-                                                              : TileUse::kGradients;
+  const TileUse use = !computation_.backward && !run.expected_rows() ? TileUse::kStatistics
+                      : one_pass                                     ? TileUse::kKept
+                                                                     : TileUse::kGradients;
   run.grid = make_grid(context_.options, gemm_, cap, source_, use, std::min(rows(), chunk_rows), rows());
   if (run.approximates) widen_to_segments(run.grid);
   if (one_pass && chunk_rows < rows()) {
@@ -167,7 +168,7 @@ int64_t Cutter::cut_rows(int64_t chunk_rows, const TileCap& cap, RunPlan& run) c
     run.grid.row_tile = std::min(run.grid.row_tile, round_up(div_up(chunk_rows, blocks), step));
     if (!whole_groups) chunk_rows = run.grid.row_tile * blocks;
   }
-  set_row_rule(gemm_, source_, work_.slices, run.grid);
+  set_row_rule(gemm_, source_, computation_.slices, run.grid);
   if (whole_groups) {
     cut_chunks(chunks, source_.breaks(), run);
   } else {
@@ -181,30 +182,30 @@ void Cutter::set_team(int64_t team, int64_t tiles_alive, RunPlan& run) const {
   Plan& plan = run.plan;
   plan.tiles_alive = static_cast<int>(tiles_alive);
   plan.threads = static_cast<int>(std::min(team, tiles_alive));
-  plan.workspace_bytes = work_.workspace_of(context_, problem_, source_, outputs_, run);
+  plan.workspace_bytes = computation_.workspace_of(context_, problem_, source_, outputs_, run);
   const TileGrid& grid = run.grid;
   const DType gradient = stats::with_gradient_types(
       problem_, run.gradient_terms, [](auto types) { return DTypeOf<typename decltype(types)::Gradient>::value; });
   plan.blas_bytes = static_cast<size_t>(plan.threads) * internal_bytes(gemm_, source_, gradient, grid.part_sizes());
 }
 
-// Returns whether every block lies within one evenly spaced piece of d_hidden.
+// Returns whether the rows of every block are evenly spaced in d_hidden.
 bool Cutter::each_in_one_piece(const RowBlocks& blocks) const {
-  if (!work_.backward || !outputs_.wants_d_hidden()) return true;
+  if (!computation_.backward || !outputs_.wants_d_hidden()) return true;
   const RowBreaks breaks = source::breaks_of(problem::d_hidden_rows(problem_, outputs_));
   return std::all_of(blocks.blocks.begin(), blocks.blocks.end(), [&](const RowBlock& block) {
-    return breaks.same_piece(blocks.rows(block).front(), blocks.rows(block).back());
+    return breaks.evenly_spaced(blocks.rows(block).front(), blocks.rows(block).back());
   });
 }
 
 bool Cutter::wants_sums_apart() const {
-  return work_.backward && outputs_.wants_d_hidden() && outputs_.d_hidden_mode == WriteMode::kAccumulate &&
+  return computation_.backward && outputs_.wants_d_hidden() && outputs_.d_hidden_mode == WriteMode::kAccumulate &&
          !narrow_hidden();
 }
 
 bool Cutter::halve_tiles(TileCap& cap) const {
   // The plan with the largest tiles.
-  const TileUse use = work_.backward ? TileUse::kKept : TileUse::kStatistics;
+  const TileUse use = computation_.backward ? TileUse::kKept : TileUse::kStatistics;
   const TileGrid grid = make_grid(context_.options, gemm_, cap, source_, use, rows(), rows());
   return planning::halve_tiles(context_.options, grid, cap);
 }

@@ -20,7 +20,7 @@ using problem::HiddenProblem;
 /// The arguments of the constructor must outlive it.
 class Cutter {
  public:
-  Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Work& work,
+  Cutter(const detail::ContextState& context, const HiddenProblem& problem, const Computation& computation,
          const GradientMatrices& outputs);
 
   /// Returns how many rows are cut: all rows of a forward pass, also in a backward call, so that the
@@ -54,7 +54,7 @@ class Cutter {
   const detail::ContextState& context_;
   const HiddenProblem& problem_;
   const Source source_;
-  const Work& work_;
+  const Computation& computation_;
   const GradientMatrices& outputs_;
   std::span<const int64_t> rows_;
   const gemm::Backend& gemm_;

@@ -54,17 +54,17 @@ bool keeping_pays(const source::Source& source, const GradientMatrices& outputs,
 // Searches the cuts of one call for the first that fits the budget.
 class Planner {
  public:
-  Planner(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-          const GradientMatrices& outputs)
+  Planner(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+          const Computation& computation, const GradientMatrices& outputs)
       : wanted_(context.options.plan),
         has_divergence_(problem.divergence.has_value()),
         walks_twice_(problem.request.rank),
         threads_(threads),
-        work_(work),
+        computation_(computation),
         outputs_(outputs),
-        cutter_(context, problem, work, outputs),
+        cutter_(context, problem, computation, outputs),
         budget_(context.options.workspace_bytes) {
-    check_one_pass(context.options, work);
+    check_one_pass(context.options, computation);
   }
 
   // Returns the first plan that fits, trying the tiles of the table first and then smaller ones. A plan is
@@ -98,18 +98,18 @@ class Planner {
 
   // Returns the plan for tiles within the cap.
   RunPlan make() const {
-    const auto with_tiles = [&] { return work_.backward ? with_gradients() : without_gradients(); };
+    const auto with_tiles = [&] { return computation_.backward ? with_gradients() : without_gradients(); };
     if (!takes_expected_rows()) return with_tiles();
     RunPlan expected = tiled(PlanKind::kExpectedRow, rows());
-    if (work_.forward && work_.backward && wanted_ == PlanKind::kExpectedRow) return expected;
+    if (computation_.forward && computation_.backward && wanted_ == PlanKind::kExpectedRow) return expected;
     return or_else(std::move(expected), with_tiles);
   }
 
   // Returns whether to compute d_hidden from expected rows, if the budget allows it. With gradients of the
   // head this would need as many products as two pass.
   bool takes_expected_rows() const {
-    const bool pays = !work_.forward || (!walks_twice_ && !outputs_.wants_head());
-    return work_.expected_rows && (pays || wanted_ == PlanKind::kExpectedRow);
+    const bool pays = !computation_.forward || (!walks_twice_ && !outputs_.wants_head());
+    return computation_.expected_rows && (pays || wanted_ == PlanKind::kExpectedRow);
   }
 
   static const RunPlan& smaller(const RunPlan& a, const RunPlan& b) {
@@ -125,7 +125,7 @@ class Planner {
 
   // Returns the plan that computes all gradients from tiles of them.
   RunPlan with_gradients() const {
-    if (!work_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
+    if (!computation_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
@@ -261,7 +261,7 @@ class Planner {
   const bool has_divergence_;
   const bool walks_twice_;  // in every plan, so stored logits save a product
   const int threads_;
-  const Work& work_;
+  const Computation& computation_;
   const GradientMatrices& outputs_;
   const Cutter cutter_;
   size_t budget_;  // the limit of workspace_bytes
@@ -270,25 +270,25 @@ class Planner {
 
 }  // namespace
 
-void check_one_pass(const ContextOptions& options, const Work& work) {
-  if (options.plan == PlanKind::kOnePass && work.backward && !work.forward) {
+void check_one_pass(const ContextOptions& options, const Computation& computation) {
+  if (options.plan == PlanKind::kOnePass && computation.backward && !computation.forward) {
     core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
   }
 }
 
-RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-                    const GradientMatrices& outputs) {
-  Planner planner(context, threads, problem, work, outputs);
+RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+                    const Computation& computation, const GradientMatrices& outputs) {
+  Planner planner(context, threads, problem, computation, outputs);
   std::optional<RunPlan> run;
-  if (work.approximates) run = planner.approximating();
+  if (computation.approximates) run = planner.approximating();
   if (!run) run = planner.first_that_fits();
-  if (!work.forward) run->plan.active_rows = work.kept_rows;
+  if (!computation.forward) run->plan.active_rows = computation.kept_rows;
   return std::move(*run);
 }
 
-size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-                       const GradientMatrices& outputs) {
-  return Planner(context, threads, problem, work, outputs).least().plan.workspace_bytes;
+size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+                       const Computation& computation, const GradientMatrices& outputs) {
+  return Planner(context, threads, problem, computation, outputs).least().plan.workspace_bytes;
 }
 
 }  // namespace logitless::planning

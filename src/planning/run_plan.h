@@ -25,7 +25,7 @@ using source::RowBreaks;
 struct RunPlan;
 
 /// What a call computes, as far as planning depends on it.
-struct Work {
+struct Computation {
   bool forward = true;         // statistics are computed
   bool backward = false;       // gradients are computed
   bool may_drop_rows = false;  // some rows' token gradients may turn out to be all zero
@@ -47,8 +47,8 @@ struct Work {
 /// How a call on hidden states divides its work.
 struct RunPlan {
   Plan plan;
-  bool forward = true;    // Work::forward
-  bool backward = false;  // Work::backward
+  bool forward = true;    // Computation::forward
+  bool backward = false;  // Computation::backward
   /// The context's backend, or the one for few rows.
   const gemm::Backend* gemm = nullptr;
   /// The number of bfloat16 terms of a tile's gradients; 0: they have the logits' type.
@@ -78,11 +78,11 @@ struct RunPlan {
   bool logits_stay() const { return plan.kind == PlanKind::kOnePass; }
   /// Gradients of states come from expected rows: summed by the first walk, or by the forward half of a call.
   bool expected_rows() const { return plan.kind == PlanKind::kExpectedRow; }
-  /// Work::approximates. If exact gradients turn out to be cheaper, they are computed.
+  /// Computation::approximates. If exact gradients turn out to be cheaper, they are computed.
   bool approximates = false;
   /// Rows that are not consecutive are copied together; memory for that is planned.
   bool gather = false;
-  /// Rows may turn out to have no gradient: Work::may_drop_rows.
+  /// Rows may turn out to have no gradient: Computation::may_drop_rows.
   bool may_drop_rows = false;
   /// Rows of a block may not be consecutive in d_hidden; memory for a block's part of it is planned.
   bool scatter = false;

@@ -32,12 +32,13 @@ void set_team(const detail::ContextState& context, int threads, Plan& plan, cons
 constexpr std::string_view kSetsNeed = "probabilities over sets of token ids need";
 
 // Decides everything of a plan over sets except the team and the sizes of tiles.
-Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& problem, const Work& work) {
-  if (context.options.plan == PlanKind::kExpectedRow && work.forward && work.backward) {
+Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& problem,
+              const Computation& computation) {
+  if (context.options.plan == PlanKind::kExpectedRow && computation.forward && computation.backward) {
     core::fail("plan = expected_row cannot run: probabilities that sum to 1 over a set walk no vocabulary");
   }
   Plan plan;
-  plan.kind = !work.backward ? PlanKind::kForwardOnly : PlanKind::kTwoPass;
+  plan.kind = !computation.backward ? PlanKind::kForwardOnly : PlanKind::kTwoPass;
   plan.tokens = problem.tokens;
   plan.active_rows = plan.chunk_rows = static_cast<int64_t>(problem.active().size());
   plan.vocab_size = problem.vocab_size;
@@ -47,27 +48,29 @@ Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& 
 }
 
 // Decides everything of a plan except the team.
-SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
+SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& problem, const Computation& computation) {
   SweepPlan run;
   Plan& plan = run.plan;
   if (problem.over_picks) {
-    plan = cut_sets(context, problem, work);
+    plan = cut_sets(context, problem, computation);
     plan.row_block = 1;
     plan.vocab_tile = problem.most_picks();
     run.all_rows_at_once = true;
     return run;
   }
   const ContextOptions& options = context.options;
-  const bool coupled = !work.groups.empty();
-  check_one_pass(options, work);
-  if (options.plan == PlanKind::kExpectedRow && work.forward && work.backward) {
+  const bool coupled = !computation.groups.empty();
+  check_one_pass(options, computation);
+  if (options.plan == PlanKind::kExpectedRow && computation.forward && computation.backward) {
     core::fail("plan = expected_row cannot run: finished logits have no head");
   }
-  if (options.plan == PlanKind::kOnePass && coupled && work.backward) {
+  if (options.plan == PlanKind::kOnePass && coupled && computation.backward) {
     core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
   }
-  run.all_rows_at_once = !work.forward || coupled || options.plan == PlanKind::kTwoPass;
-  plan.kind = !work.backward ? PlanKind::kForwardOnly : run.all_rows_at_once ? PlanKind::kTwoPass : PlanKind::kOnePass;
+  run.all_rows_at_once = !computation.forward || coupled || options.plan == PlanKind::kTwoPass;
+  plan.kind = !computation.backward  ? PlanKind::kForwardOnly
+              : run.all_rows_at_once ? PlanKind::kTwoPass
+                                     : PlanKind::kOnePass;
   plan.tokens = problem.tokens;
   plan.active_rows = static_cast<int64_t>(problem.active().size());
   plan.vocab_size = problem.vocab_size;
@@ -85,8 +88,8 @@ size_t measure_team(const LogitsProblem& problem, SweepPlan& run, int team) {
 }  // namespace
 
 SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
-                      const Work& work) {
-  SweepPlan run = cut_sweep(context, problem, work);
+                      const Computation& computation) {
+  SweepPlan run = cut_sweep(context, problem, computation);
   const auto measure = [&](int team) { return measure_team(problem, run, team); };
   if (problem.over_picks) {
     set_team(context, threads, run.plan, measure, kSetsNeed);
@@ -97,9 +100,9 @@ SweepPlan choose_plan(const detail::ContextState& context, int threads, const Lo
   return run;
 }
 
-Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem, const Work& work,
-              const std::function<size_t(int)>& measure) {
-  Plan plan = cut_sets(context, problem, work);
+Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
+              const Computation& computation, const std::function<size_t(int)>& measure) {
+  Plan plan = cut_sets(context, problem, computation);
   plan.hidden_size = plan.hidden_block = problem.hidden_size;
   plan.row_tile = 1;
   plan.gemm_library = "logitless";
@@ -107,8 +110,9 @@ Plan set_plan(const detail::ContextState& context, int threads, const HiddenProb
   return plan;
 }
 
-size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem, const Work& work) {
-  SweepPlan run = cut_sweep(context, problem, work);
+size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem,
+                       const Computation& computation) {
+  SweepPlan run = cut_sweep(context, problem, computation);
   return measure_team(problem, run, 1);
 }
 

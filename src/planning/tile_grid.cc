@@ -32,7 +32,7 @@ constexpr int64_t kHiddenBlock = 256;
 // d_hidden and d_weight have this many chains of tasks each. Of a gradient pass each is half the work in one
 // pass and a third in two pass, so 8 or 12 threads stay busy (bench/work_order.py).
 constexpr int64_t kGradientTasks = 4;
-// This many tasks, row blocks × stretches, balance many threads; each costs 56 bytes per row.
+// This many tasks, row blocks × vocab_ranges, balance many threads; each costs 56 bytes per row.
 constexpr int64_t kForwardTasks = 128;
 
 // With a stride that is a multiple of 1 KiB, a tile's column would map to a few cache sets.
@@ -99,7 +99,7 @@ void set_splits(int64_t row_blocks, int64_t weight_tiles, TileGrid& grid) {
   };
   grid.hidden_block = split(row_blocks);
   grid.weight_block = split(std::min(weight_tiles, grid.vocab_tiles()));
-  grid.stretches = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
+  grid.vocab_ranges = std::clamp<int64_t>(div_up(kForwardTasks, row_blocks), 1, grid.vocab_tiles());
 }
 
 bool halve_tiles(const ContextOptions& options, const TileGrid& grid, TileCap& cap) {

@@ -28,7 +28,7 @@ struct TileGrid {
   int64_t tile_stride = 0;   // elements from one row of a tile to the next
   int64_t hidden_block = 0;  // components of d_hidden that one GEMM writes
   int64_t weight_block = 0;  // components of d_weight that one GEMM writes
-  int64_t stretches = 0;     // parts of the vocabulary, each folded into statistics by one task
+  int64_t vocab_ranges = 0;  // parts of the vocabulary, each folded into statistics by one task
   gemm::RowRule row_rule;    // of the products that compute logits
 
   int64_t vocab_tiles() const { return core::div_up(vocab_size, vocab_tile); }
@@ -36,8 +36,8 @@ struct TileGrid {
   int64_t entries(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_entry(tile)); }
   /// Returns the sizes of the parts of gradients.
   source::PartSizes part_sizes() const { return {row_tile, vocab_tile, hidden_block, weight_block}; }
-  /// Stretch s holds the tiles [stretch_begin(s), stretch_begin(s + 1)).
-  int64_t stretch_begin(int64_t s) const { return s * vocab_tiles() / stretches; }
+  /// Stretch s holds the tiles [vocab_range_begin(s), vocab_range_begin(s + 1)).
+  int64_t vocab_range_begin(int64_t s) const { return s * vocab_tiles() / vocab_ranges; }
 };
 
 /// Upper bounds of tiles, below the table's sizes, for small budgets.
@@ -63,7 +63,7 @@ TileGrid make_grid(const ContextOptions& options, const gemm::Backend& gemm, con
 /// Rounds the vocabulary tile up to segments of kernels::kSegment entries.
 void widen_to_segments(TileGrid& grid);
 /// Sets the row rule that holds for all vocabulary tiles, including the narrower last one of each slice
-/// (Work::slices).
+/// (Computation::slices).
 void set_row_rule(const gemm::Backend& gemm, const Source& source, std::span<const int64_t> slices, TileGrid& grid);
 /// If d_weight is not summed in its output, this many vocabulary tiles have sums at a time: one is summed
 /// while the other is written out.

@@ -69,7 +69,7 @@ BatchSums::BatchSums(const Context& context, const problem::HiddenProblem& probl
   const Matrix lora_a = outputs.d_lora_a.data ? core::with_used_stride(outputs.d_lora_a) : Matrix();
   const Matrix lora_b = outputs.d_lora_b.data ? core::with_used_stride(outputs.d_lora_b) : Matrix();
   const auto state = [&](const char* name, const Matrix& out) {
-    group_->statement().say(
+    group_->digests().add(
         name, !out.data ? std::string("none") : text_of(std::array{out.rows, out.cols}) + " " + name_of(out.dtype));
   };
   state("d_weight", weight);

@@ -12,7 +12,7 @@
 
 #include "core/store.h"
 #include "logitless/ranks.h"
-#include "ranks/statement.h"
+#include "ranks/digests.h"
 
 namespace logitless::ranks {
 
@@ -31,7 +31,7 @@ class Group {
   bool is_shared() const { return communicator_ != nullptr; }
   /// The inputs that all ranks must share. If they differ, the next exchange throws RankError with the name
   /// of the first field that differs.
-  Statement& statement() { return statement_; }
+  Digests& digests() { return digests_; }
 
   /// Gathers `mine` of all ranks, in rank order, into `all` [size * count]. Throws RankError if a rank has
   /// failed or passes a different count.
@@ -66,7 +66,7 @@ class Group {
   void gather(const void* mine, void* all, size_t bytes);
   void scatter(const void* mine, void* theirs, size_t bytes);
   // Exchanges the next step with all ranks, and throws if the ranks differ.
-  void say(int64_t step, size_t bytes);
+  void add(int64_t step, size_t bytes);
   // Throws on all ranks, with the same first field that differs between their statements.
   [[noreturn]] void explain();
   // Calls a function of the communicator. If it throws, this rank can no longer reach the others.
@@ -84,7 +84,7 @@ class Group {
   int size_ = 1;
   bool left_ = false;          // the other ranks can no longer be reached
   core::Array<int64_t> said_;  // [size, 3]: the headers of all ranks
-  Statement statement_;
+  Digests digests_;
 };
 
 /// The groups of ranks of one call.
@@ -96,16 +96,16 @@ class Meeting {
 
   Group vocab, data;
 
-  /// Calls visit(statement) for each group that has a communicator.
+  /// Calls visit(digests) for each group that has a communicator.
   template <class Visit>
-  void state(const Visit& visit) {
-    if (vocab.is_shared()) visit(vocab.statement());
-    if (data.is_shared()) visit(data.statement());
+  void digest(const Visit& visit) {
+    if (vocab.is_shared()) visit(vocab.digests());
+    if (data.is_shared()) visit(data.digests());
   }
   /// Its destructor removes the fields that were added to the statements since its construction.
   struct Scope {
-    explicit Scope(Meeting& meeting) : vocab(meeting.vocab.statement()), data(meeting.data.statement()) {}
-    Statement::Scope vocab, data;
+    explicit Scope(Meeting& meeting) : vocab(meeting.vocab.digests()), data(meeting.data.digests()) {}
+    Digests::Scope vocab, data;
   };
 
   /// Waits for all ranks of both groups. Throws RankError if one has failed.

@@ -19,12 +19,12 @@ using problem::HiddenProblem;
 // that all ranks share. Its data pointers are placeholders that are never read or written.
 struct Planned {
   HiddenProblem problem;
-  planning::Work work;
+  planning::Computation computation;
   GradientMatrices outputs;
 
-  Planned(const Cut& cut, const HiddenProblem& whole, const planning::Work& wanted,
+  Planned(const Cut& cut, const HiddenProblem& whole, const planning::Computation& wanted,
           const GradientMatrices& wanted_outputs)
-      : problem(whole), work(wanted) {
+      : problem(whole), computation(wanted) {
     const HeadTypes& types = cut.types;
     const auto dtype = [](int64_t type) { return static_cast<DType>(type); };
     const int64_t entries = problem.entries = cut.most_entries(), h = problem.hidden_size;
@@ -55,7 +55,7 @@ struct Planned {
     if (problem.teacher) plan_head(types.teacher, *problem.teacher);
     const source::Layout layout(problem.head.layout);
     const int64_t rows = layout.rows(entries, h), cols = layout.cols(entries, h);
-    work.slices = cut.entries;
+    computation.slices = cut.entries;
     if (types.d_weight >= 0) outputs.d_weight = Matrix(this, dtype(types.d_weight), rows, cols);
     if (types.d_bias >= 0) outputs.d_bias = Vector(this, dtype(types.d_bias), entries);
     if (types.d_lora_b >= 0) outputs.d_lora_b = Matrix(this, dtype(types.d_lora_b), entries, types.head.lora_rank);
@@ -72,15 +72,15 @@ struct Planned {
 std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(static_cast<DType>(type)); }
 
 // States the plan and the outputs, and throws RankError if they differ between ranks.
-void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem& problem, const planning::Work& work,
-              const GradientMatrices& outputs) {
+void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem& problem,
+              const planning::Computation& computation, const GradientMatrices& outputs) {
   if (!cut.group->is_shared()) return;
   const Heads heads = {problem.head, problem.teacher ? &problem.teacher->head : nullptr};
   const HeadTypes types = problem.entries > 0 ? head_types(heads, outputs) : cut.types;
-  const bool wants_d_hidden = work.backward && outputs.wants_d_hidden();
+  const bool wants_d_hidden = computation.backward && outputs.wants_d_hidden();
   const bool sums = wants_d_hidden && !cut.own_d_hidden;
-  Statement& statement = cut.group->statement();
-  const auto is = [&](const char* name, std::string value) { statement.say(name, std::move(value)); };
+  Digests& digests = cut.group->digests();
+  const auto is = [&](const char* name, std::string value) { digests.add(name, std::move(value)); };
   const auto wanted = [](bool value) { return std::string(value ? "wanted" : "not wanted"); };
   const auto head_is = [&](const char* name, const char* layout, const char* bias, const char* lora,
                            const HeadTypes::Of& of) {
@@ -101,43 +101,44 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
   is("d_bias", name_of_type(types.d_bias));
   is("d_lora_b", name_of_type(types.d_lora_b));
   const Matrix& d_lora = lora_part(problem, outputs);
-  const bool wants_lora = work.backward && d_lora.data, sums_lora = wants_lora && !cut.own_d_hidden;
+  const bool wants_lora = computation.backward && d_lora.data, sums_lora = wants_lora && !cut.own_d_hidden;
   is(problem.head.lora.has_states() ? "d_lora_states" : "d_lora_a",
      sums_lora ? name_of(d_lora.dtype) : wanted(wants_lora));
   is("d_lora_mode", sums_lora && outputs.d_lora_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
-  is("the forward half", wanted(work.forward));
-  is("a gradient", wanted(work.backward));
+  is("the forward half", wanted(computation.forward));
+  is("a gradient", wanted(computation.backward));
   is("d_hidden", sums ? name_of_type(static_cast<int64_t>(outputs.d_hidden.dtype)) : wanted(wants_d_hidden));
   is("d_hidden_mode", sums && outputs.d_hidden_mode == WriteMode::kAccumulate ? "accumulate" : "overwrite");
-  const BackwardOptions backward = work.approximates ? outputs.backward : BackwardOptions();
+  const BackwardOptions backward = computation.approximates ? outputs.backward : BackwardOptions();
   visit_fields(
       FieldsOf<BackwardOptions>(),
-      [&](const Field& field, const auto& value) { statement.say("backward." + std::string(field.name), value); },
+      [&](const Field& field, const auto& value) { digests.add("backward." + std::string(field.name), value); },
       backward);
-  statement.say("backward.mode of the plan", run.approximates ? backward.mode : BackwardOptions().mode);
-  statement.say("plan", std::string(name_of(run.plan.kind)));
-  statement.say("chunks", run.chunk_count());
-  statement.say("row_tile", run.grid.row_tile);
-  statement.say("vocab_tile", run.grid.vocab_tile);
+  digests.add("backward.mode of the plan", run.approximates ? backward.mode : BackwardOptions().mode);
+  digests.add("plan", std::string(name_of(run.plan.kind)));
+  digests.add("chunks", run.chunk_count());
+  digests.add("row_tile", run.grid.row_tile);
+  digests.add("vocab_tile", run.grid.vocab_tile);
   cut.group->agree();
 }
 
 }  // namespace
 
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
-                                     const HiddenProblem& problem, const planning::Work& work,
+                                     const HiddenProblem& problem, const planning::Computation& computation,
                                      const GradientMatrices& outputs) {
-  const Planned planned(cut, problem, work, outputs);
-  planning::RunPlan run = planning::choose_plan(context, threads, planned.problem, planned.work, planned.outputs);
-  agree_on(run, cut, problem, work, outputs);
+  const Planned planned(cut, problem, computation, outputs);
+  planning::RunPlan run =
+      planning::choose_plan(context, threads, planned.problem, planned.computation, planned.outputs);
+  agree_on(run, cut, problem, computation, outputs);
   return run;
 }
 
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
-                              const HiddenProblem& problem, const planning::Work& work,
+                              const HiddenProblem& problem, const planning::Computation& computation,
                               const GradientMatrices& outputs) {
-  const Planned planned(cut, problem, work, outputs);
-  return planning::least_workspace(context, threads, planned.problem, planned.work, planned.outputs);
+  const Planned planned(cut, problem, computation, outputs);
+  return planning::least_workspace(context, threads, planned.problem, planned.computation, planned.outputs);
 }
 
 Plan plan_of_rank(const Cut& cut, const HiddenProblem& problem, const planning::RunPlan& run) {

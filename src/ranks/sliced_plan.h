@@ -12,13 +12,13 @@
 
 namespace logitless::ranks {
 
-/// Plans `work` for all slices of the cut. Throws RankError if ranks differ in their work, inputs or plan.
+/// Plans `computation` for all slices of the cut. Throws RankError if ranks differ in their work, inputs or plan.
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
-                                     const problem::HiddenProblem& problem, const planning::Work& work,
+                                     const problem::HiddenProblem& problem, const planning::Computation& computation,
                                      const GradientMatrices& outputs);
 /// Returns the smallest workspace budget per slice with which choose_sliced_plan() accepts the same call.
 size_t least_sliced_workspace(const detail::ContextState& context, int threads, const Cut& cut,
-                              const problem::HiddenProblem& problem, const planning::Work& work,
+                              const problem::HiddenProblem& problem, const planning::Computation& computation,
                               const GradientMatrices& outputs);
 /// Returns the plan of this rank with its own slices: its vocabulary entries, and the workspace of all its
 /// slices.

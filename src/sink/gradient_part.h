@@ -21,7 +21,7 @@ struct GradientPart {
   const bfloat16* entry_weights = nullptr;
   std::span<const int64_t> rows;  // row numbers in hidden
   bool contiguous = true;         // the rows are consecutive in hidden
-  source::Room gathered;          // holds the states of the rows, if they were gathered
+  source::GatherBuffer gathered;  // holds the states of the rows, if they were gathered
   // [rows]: factors for the row sums so far, applied before this part is added; null: no scaling
   const double* row_scales = nullptr;
   int64_t first_row = 0;  // number of rows in the chunk before these

@@ -66,7 +66,7 @@ class HiddenSink final : public Sink<Sum> {
            const source::Multiplier& multiply) override {
     if (part.rows.empty()) return;
     const int64_t component = split * columns_;
-    const bool together = part.contiguous && breaks_.same_piece(part.rows.front(), part.rows.back());
+    const bool together = part.contiguous && breaks_.evenly_spaced(part.rows.front(), part.rows.back());
     const bool scattered = !sizes_.hidden_apart && !together;
     const bool adds = !first || (!sizes_.hidden_apart && mode_ == WriteMode::kAccumulate);
     gemm::Product<Sum> product;

@@ -162,7 +162,7 @@ class BehindLora {
 
   gemm::Operand columns_of(std::span<const int64_t> rows, int64_t first, int64_t count, const PerThread& mine) const {
     const bool run = rows.back() - rows.front() + 1 == static_cast<int64_t>(rows.size()) &&
-                     std::is_sorted(rows.begin(), rows.end()) && breaks_.same_piece(rows.front(), rows.back());
+                     std::is_sorted(rows.begin(), rows.end()) && breaks_.evenly_spaced(rows.front(), rows.back());
     if (run) {
       gemm::Operand in_place = states_.operand(rows, nullptr);
       in_place.data = core::element(in_place.data, in_place.dtype, first);

@@ -28,7 +28,7 @@ Source source_of(const StatesAndHead& of) {
 
 template <class Sum>
 struct PerThread {
-  Room gathered;
+  GatherBuffer gathered;
   Scratch products;
   Sum* tile = nullptr;
 };

@@ -55,7 +55,7 @@ bool RowBlocks::all_contiguous() const {
 
 bool RowBlocks::is_run(int64_t begin, int64_t count) const {
   const int64_t first = order[static_cast<size_t>(begin)], last = order[static_cast<size_t>(begin + count - 1)];
-  return last - first == count - 1 && breaks.same_piece(first, last);
+  return last - first == count - 1 && breaks.evenly_spaced(first, last);
 }
 
 RowBlocks make_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const gemm::RowRule& rule,
@@ -73,7 +73,7 @@ void append_row_blocks(std::span<const int64_t> rows, int64_t most_rows, const g
   const size_t long_run = static_cast<size_t>(std::max<int64_t>(1, most_rows / 2));
   for (size_t begin = 0; begin < rows.size();) {
     size_t end = begin + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && out.breaks.same_piece(rows[end - 1], rows[end])) {
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1 && out.breaks.evenly_spaced(rows[end - 1], rows[end])) {
       ++end;
     }
     const auto run = rows.subspan(begin, end - begin);

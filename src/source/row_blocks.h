@@ -21,11 +21,11 @@ struct RowBlock {
   int64_t tile_begin = 0;  // number of tile rows in all blocks before this one
 };
 
-/// Divides the rows into pieces: consecutive rows of one piece are in memory at one stride.
+/// Where consecutive rows are not evenly spaced in memory.
 struct RowBreaks {
   int64_t time = 0;  // rows per sequence, if sequences are apart in memory; 0: they are not
 
-  bool same_piece(int64_t a, int64_t b) const { return time == 0 || a / time == b / time; }
+  bool evenly_spaced(int64_t a, int64_t b) const { return time == 0 || a / time == b / time; }
 };
 
 struct RowBlocks {
@@ -35,7 +35,7 @@ struct RowBlocks {
   RowBreaks breaks;
 
   bool all_contiguous() const;
-  /// Returns whether order[begin .. begin + count) are consecutive rows of one piece.
+  /// Returns whether order[begin .. begin + count) are consecutive, evenly spaced rows.
   bool is_run(int64_t begin, int64_t count) const;
   std::span<const int64_t> rows(const RowBlock& block) const {
     return {order.data() + block.begin, static_cast<size_t>(block.count)};

@@ -69,7 +69,7 @@ gemm::RowRule Source::row_rule(const gemm::Backend& gemm, int64_t entries, int64
   return all;
 }
 
-Room Source::take_room(core::Arena& arena, int64_t rows) const {
+GatherBuffer Source::take_room(core::Arena& arena, int64_t rows) const {
   const Product& last = products_.back();
   const auto row_bytes = static_cast<int64_t>(last.bytes_before + last.states.row_bytes());
   return {arena.take<std::byte>(rows * row_bytes), rows, 0};
@@ -82,7 +82,7 @@ Scratch Source::take_scratch(core::Arena& arena, size_t gemm_bytes, int64_t entr
   return {gemm, arena.take_bytes(head_bytes)};
 }
 
-void Source::gather(std::span<const int64_t> rows, int threads, const Room& room) const {
+void Source::gather(std::span<const int64_t> rows, int threads, const GatherBuffer& room) const {
   for (const Product& p : products_) p.states.gather(rows, threads, p.rows_in(room));
 }
 
@@ -172,8 +172,8 @@ void Source::make_tile(const TileRows& rows, int64_t first_entry, int64_t entrie
 }
 
 template <class Logit>
-void Source::make_logits(std::span<const int64_t> rows, const Room& gathered, int64_t first_entry, int64_t entries,
-                         Logit* logits, const Multiplier& multiply) const {
+void Source::make_logits(std::span<const int64_t> rows, const GatherBuffer& gathered, int64_t first_entry,
+                         int64_t entries, Logit* logits, const Multiplier& multiply) const {
   gemm::Product<Logit> product;
   product.m = static_cast<int64_t>(rows.size());
   product.n = product.ldc = entries;
@@ -186,9 +186,9 @@ void Source::make_logits(std::span<const int64_t> rows, const Room& gathered, in
 
 template void Source::make_tile(const TileRows&, int64_t, int64_t, float*, int64_t, const Multiplier&) const;
 template void Source::make_tile(const TileRows&, int64_t, int64_t, double*, int64_t, const Multiplier&) const;
-template void Source::make_logits(std::span<const int64_t>, const Room&, int64_t, int64_t, float*,
+template void Source::make_logits(std::span<const int64_t>, const GatherBuffer&, int64_t, int64_t, float*,
                                   const Multiplier&) const;
-template void Source::make_logits(std::span<const int64_t>, const Room&, int64_t, int64_t, double*,
+template void Source::make_logits(std::span<const int64_t>, const GatherBuffer&, int64_t, int64_t, double*,
                                   const Multiplier&) const;
 
 }  // namespace logitless::source

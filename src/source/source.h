@@ -22,12 +22,12 @@
 namespace logitless::source {
 
 /// Memory for gathered rows of the states of all products, product by product.
-struct Room {
+struct GatherBuffer {
   std::byte* data = nullptr;
   int64_t rows = 0;   // capacity in rows
   int64_t first = 0;  // index of the first of these rows
 
-  Room from(int64_t row) const { return {data, rows, first + row}; }
+  GatherBuffer from(int64_t row) const { return {data, rows, first + row}; }
 };
 
 /// One product: logits (+)= states · head.
@@ -37,9 +37,9 @@ struct Product {
   /// 0: the logits that are differentiated. 1: the logits of a second head (the teacher's) over the same
   /// vocabulary; their tile follows the tile of side 0 in memory.
   int64_t side = 0;
-  size_t bytes_before = 0;  // bytes of one row of all products before this one, in a Room
+  size_t bytes_before = 0;  // bytes of one row of all products before this one, in a GatherBuffer
 
-  std::byte* rows_in(const Room& room) const {
+  std::byte* rows_in(const GatherBuffer& room) const {
     if (!room.data) return nullptr;
     return room.data + static_cast<size_t>(room.rows) * bytes_before +
            static_cast<size_t>(room.first) * states.row_bytes();
@@ -50,7 +50,7 @@ struct Product {
 struct TileRows {
   const RowBlocks& blocks;
   const RowBlock& block;
-  Room gathered;                         // memory for rows that are not contiguous
+  GatherBuffer gathered;                 // memory for rows that are not contiguous
   const std::byte* reordered = nullptr;  // the rows as reordered by Source::reorder(), or null
 };
 
@@ -133,13 +133,13 @@ class Source {
     return most;
   }
 
-  Room take_room(core::Arena& arena, int64_t rows) const;
+  GatherBuffer take_room(core::Arena& arena, int64_t rows) const;
   /// Takes scratch for products of at most `entries` vocabulary entries; the backend needs `gemm_bytes` of
   /// it.
   Scratch take_scratch(core::Arena& arena, size_t gemm_bytes, int64_t entries) const;
 
   /// Copies `rows` into the room, consecutively, with at most `threads` threads.
-  void gather(std::span<const int64_t> rows, int threads, const Room& room) const;
+  void gather(std::span<const int64_t> rows, int threads, const GatherBuffer& room) const;
   /// Gathers the rows of a tile, unless they are contiguous; products whose rows are reordered are skipped.
   void gather(const gemm::Backend& gemm, const TileRows& rows) const;
   /// Moves the rows of a gathered tile together, to where gather(rows, threads, room) would put them.
@@ -160,11 +160,11 @@ class Source {
   /// entries [first_entry, first_entry + entries). The rows were gathered into `gathered`, or are read in
   /// place if that has no memory.
   template <class Logit>
-  void make_logits(std::span<const int64_t> rows, const Room& gathered, int64_t first_entry, int64_t entries,
+  void make_logits(std::span<const int64_t> rows, const GatherBuffer& gathered, int64_t first_entry, int64_t entries,
                    Logit* logits, const Multiplier& multiply) const;
 
  private:
-  // Computes where each product's rows start in a Room.
+  // Computes where each product's rows start in a GatherBuffer.
   void place_products();
   // Computes the logits of each side: the sum of its products, whose left operands are states(product).
   template <class Logit, class Operand>

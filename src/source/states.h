@@ -33,7 +33,7 @@ class States {
   bool is_matrix() const { return rows_.is_matrix(); }
 
   /// Returns `rows` [rows, cols] as an operand: `gathered`, into which gather() copied them, or, if that is
-  /// null, the rows in place, which must be consecutive rows of one piece.
+  /// null, the rows in place, which must be consecutive and evenly spaced.
   gemm::Operand operand(std::span<const int64_t> rows, const std::byte* gathered) const {
     if (gathered) return {gathered, dtype(), cols(), false};
     if (rows.empty()) return {rows_.matrix.data, dtype(), rows_.places.row_stride, false};

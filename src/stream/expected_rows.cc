@@ -282,18 +282,18 @@ class ExpectedRowWay final : public GradientWay<Types> {
   std::optional<StatesBuffers<Sum>> buffers_;
 };
 
-void ask(const CallOnHidden& call, planning::Work& work) {
+void ask(const CallOnHidden& call, planning::Computation& computation) {
   const PlanKind plan = call.options.plan;
   if (call.problem.over_picks || (plan != PlanKind::kAuto && plan != PlanKind::kExpectedRow)) return;
-  const std::string_view why = work.backward && !call.outputs.wants_d_hidden()
+  const std::string_view why = computation.backward && !call.outputs.wants_d_hidden()
                                    ? "d_hidden is not wanted"
                                    : no_expected_rows(call.problem, call.filled);
-  const bool whole = work.forward && work.backward, required = whole && plan == PlanKind::kExpectedRow;
+  const bool whole = computation.forward && computation.backward, required = whole && plan == PlanKind::kExpectedRow;
   if (required && !why.empty()) core::fail("plan = expected_row cannot run: ", why);
   // The halves of a call hand them on, and the forward half computes them only on request.
   const bool is_half = call.keeps_expected_rows && !call.shared.cut;
-  const bool offered = whole || (is_half && (!work.forward || plan == PlanKind::kExpectedRow));
-  work.expected_rows = why.empty() && offered;
+  const bool offered = whole || (is_half && (!computation.forward || plan == PlanKind::kExpectedRow));
+  computation.expected_rows = why.empty() && offered;
 }
 
 template <class Types>

@@ -30,7 +30,7 @@
 #include "fold/segment_masses.h"
 #include "stream/segment_buffers.h"
 #include "stream/segment_drawing.h"
-#include "stream/segment_wave.h"
+#include "stream/segment_panel.h"
 
 namespace logitless::stream {
 
@@ -54,8 +54,8 @@ class Pilot {
  public:
   using Sum = typename Types::Sum;
 
-  Pilot(const Pass<Types>& pass, const Weighed& weighed, SegmentWave<Types>& wave, SegmentBuffers<Types>& buffers)
-      : pass_(pass), weighed_(weighed), wave_(wave), buffers_(buffers) {}
+  Pilot(const Pass<Types>& pass, const Weighed& weighed, SegmentPanel<Types>& panel, SegmentBuffers<Types>& buffers)
+      : pass_(pass), weighed_(weighed), panel_(panel), buffers_(buffers) {}
 
   /// Returns the largest θ whose expected error is at most BackwardOptions::noise.
   NoiseFound find() {
@@ -208,8 +208,8 @@ class Pilot {
     excess_.resize(pilot_rows_.size());
     shared_.resize(pilot_rows_.size() * kLevels);
     for (int64_t column = 0; column < choice.columns;) {
-      column = wave_.fill(choice, column);
-      wave_.make(true, [](const auto&...) {});
+      column = panel_.fill(choice, column);
+      panel_.make(true, [](const auto&...) {});
       find_masses();
       add_pilot_sums();
       add_pairs();
@@ -222,10 +222,10 @@ class Pilot {
     return buffers_.pilot_sums + (level * kPilotRows + k) * pass_.problem.hidden_size;
   }
 
-  // Looks up the masses of a wave's pairs.
+  // Looks up the masses of a panel's pairs.
   void find_masses() {
-    wave_masses_.resize(static_cast<size_t>(buffers_.wave_rows));
-    for (const auto& of : wave_.columns()) {
+    wave_masses_.resize(static_cast<size_t>(buffers_.panel_rows));
+    for (const auto& of : panel_.columns()) {
       for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
         const auto i = pilot_rows_[static_cast<size_t>(buffers_.items[at])];
         const auto mass = static_cast<double>(masses(i)[of.segment]);
@@ -234,12 +234,12 @@ class Pilot {
     }
   }
 
-  // Adds the parts of d_hidden from a wave's pairs.
+  // Adds the parts of d_hidden from a panel's pairs.
   void add_pilot_sums() {
-    wave_.add_states(
+    panel_.add_states(
         pass_.source.products().front().head, [&](int64_t k) { return pilot_sums(0, k); },
         [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
-          buffers_.hidden_squares[split * buffers_.wave_rows + at] = core::sum_of_squares(values, entries);
+          buffers_.hidden_squares[split * buffers_.panel_rows + at] = core::sum_of_squares(values, entries);
           for (int64_t level = 0; level < kPilotLevels; ++level) {
             const double q = chance(wave_masses_[static_cast<size_t>(at)], theta_of(level));
             const auto out = static_cast<Sum>(1 - q);
@@ -250,16 +250,16 @@ class Pilot {
         });
   }
 
-  // Adds a wave's pairs.
+  // Adds a panel's pairs.
   void add_pairs() {
     const int64_t splits = core::div_up(pass_.problem.hidden_size, kHiddenColumns);
-    for (const auto& of : wave_.columns()) {
+    for (const auto& of : panel_.columns()) {
       for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
         const auto k = static_cast<size_t>(buffers_.items[at]);
         const double factor = buffers_.weights[at];
         double hidden = 0;
         for (int64_t split = 0; split < splits; ++split) {
-          hidden += buffers_.hidden_squares[split * buffers_.wave_rows + at];
+          hidden += buffers_.hidden_squares[split * buffers_.panel_rows + at];
         }
         Pair pair;
         pair.mass = wave_masses_[static_cast<size_t>(at)];
@@ -321,11 +321,11 @@ class Pilot {
     core::Array<double> squares(static_cast<size_t>(columns));
     for (int64_t column = 0; column < columns;) {
       const int64_t first = column;
-      column = wave_.fill(choice, column);
-      wave_.make(true, [&](const sink::GradientPart& part, int64_t c, int64_t done, int thread) {
+      column = panel_.fill(choice, column);
+      panel_.make(true, [&](const sink::GradientPart& part, int64_t c, int64_t done, int thread) {
         auto& mine = buffers_.threads[static_cast<size_t>(thread)];
         const auto count = static_cast<int64_t>(part.rows.size());
-        const auto& of = wave_.columns()[static_cast<size_t>(c)];
+        const auto& of = panel_.columns()[static_cast<size_t>(c)];
         gemm::Product<Sum> gradients;
         gradients.m = part.entries;
         gradients.n = gradients.ldc = h;
@@ -384,7 +384,7 @@ class Pilot {
 
   const Pass<Types>& pass_;
   const Weighed& weighed_;
-  SegmentWave<Types>& wave_;
+  SegmentPanel<Types>& panel_;
   SegmentBuffers<Types>& buffers_;
   core::Array<double> row_sizes_, segment_sizes_;
   double largest_ = 0, pilot_theta_ = 0;  // the largest mass of a pair, and the θ of the pilot's own sample

@@ -67,52 +67,54 @@ using LogitsCall = CallOn<LogitsProblem, LogitsGradient>;
 
 // Asks the ways of making gradients for token gradients in the columns `filled`.
 void ask_ways(const HiddenCall& call, const TokenLoss::GradsFilled& filled, bool keeps_expected_rows,
-              planning::Work& work) {
-  work.workspace_of = &workspace_of_run;
+              planning::Computation& computation) {
+  computation.workspace_of = &workspace_of_run;
   const CallOnHidden asked = {call.context.options(), call.problem, call.outputs, call.shared, filled,
                               keeps_expected_rows};
   for (const WayKind* kind : kGradientWays) {
-    if (kind->ask) kind->ask(asked, work);
+    if (kind->ask) kind->ask(asked, computation);
   }
 }
 // There is one way of computing the gradient of finished logits.
-void ask_ways(const LogitsCall&, const TokenLoss::GradsFilled&, bool, planning::Work&) {}
+void ask_ways(const LogitsCall&, const TokenLoss::GradsFilled&, bool, planning::Computation&) {}
 
 // Returns what run() has to do.
 template <class Call>
-planning::Work work_of(const Call& call, const TokenLoss* loss, stats::Returned returned) {
-  planning::Work work;
+planning::Computation computation_of(const Call& call, const TokenLoss* loss, stats::Returned returned) {
+  planning::Computation computation;
   if (loss) {
-    work.backward = call.wants_gradients();
-    work.may_drop_rows = work.backward && loss->may_drop_rows();
-    work.groups = loss->groups();
-    if (!work.groups.empty()) problem::check_entries("the loss's groups()", work.groups.size(), call.problem);
+    computation.backward = call.wants_gradients();
+    computation.may_drop_rows = computation.backward && loss->may_drop_rows();
+    computation.groups = loss->groups();
+    if (!computation.groups.empty())
+      problem::check_entries("the loss's groups()", computation.groups.size(), call.problem);
   }
-  if (work.backward && call.shared.cut && !call.shared.cut->gathered.empty()) {
+  if (computation.backward && call.shared.cut && !call.shared.cut->gathered.empty()) {
     // Statistics of other calls are merged, not computed: gradients are then a pass of their own.
-    work.forward = false;
-    work.kept_rows = static_cast<int64_t>(call.problem.active().size());
+    computation.forward = false;
+    computation.kept_rows = static_cast<int64_t>(call.problem.active().size());
   }
-  ask_ways(call, loss ? loss->gradients() : TokenLoss::GradsFilled(), work.forward && returned.expected, work);
-  return work;
+  ask_ways(call, loss ? loss->gradients() : TokenLoss::GradsFilled(), computation.forward && returned.expected,
+           computation);
+  return computation;
 }
 
 // Returns what run_gradients() has to do.
 template <class Call>
-planning::Work work_of(const Call& call, const TokenStats& stats, const TokenGrads& grads) {
+planning::Computation computation_of(const Call& call, const TokenStats& stats, const TokenGrads& grads) {
   const core::Array<int64_t>& active = call.problem.active();
-  planning::Work work;
-  work.forward = false;
-  work.backward = true;
-  work.kept_rows = std::count_if(active.begin(), active.end(),
-                                 [&](int64_t row) { return stats::has_gradient(call.problem, grads, row); });
-  work.may_drop_rows = work.kept_rows < static_cast<int64_t>(active.size());
+  planning::Computation computation;
+  computation.forward = false;
+  computation.backward = true;
+  computation.kept_rows = std::count_if(active.begin(), active.end(),
+                                        [&](int64_t row) { return stats::has_gradient(call.problem, grads, row); });
+  computation.may_drop_rows = computation.kept_rows < static_cast<int64_t>(active.size());
   const auto any = [](const std::vector<double>& column) {
     return std::any_of(column.begin(), column.end(), [](double g) { return g != 0; });
   };
   ask_ways(call, {any(grads.lse), any(grads.entropy), any(grads.cross), any(grads.outside), any(grads.divergence)},
-           !stats.expected.empty(), work);
-  return work;
+           !stats.expected.empty(), computation);
+  return computation;
 }
 
 // A call that is planned and, unless it is only planned, has its schedule.
@@ -122,37 +124,38 @@ struct Planned {
 };
 
 // Plans a call. With `runs` makes its schedule, without it finds its least workspace.
-Planned plan_work(const HiddenCall& call, const planning::Work& work, bool runs) {
+Planned plan_work(const HiddenCall& call, const planning::Computation& computation, bool runs) {
   const auto& [context, problem, outputs, shared] = call;
   const detail::ContextState& state = detail::state_of(context);
   const int threads = context.threads();
   if (problem.over_picks) {
-    Plan plan = set_plan(state, threads, problem, outputs, work);
-    if (runs) return {plan, set_schedule(state, problem, outputs, work, plan)};
-    plan.least_workspace_bytes = least_set_workspace(state, problem, outputs, work);
+    Plan plan = set_plan(state, threads, problem, outputs, computation);
+    if (runs) return {plan, set_schedule(state, problem, outputs, computation, plan)};
+    plan.least_workspace_bytes = least_set_workspace(state, problem, outputs, computation);
     return {plan};
   }
   if (shared.cut) {
-    const planning::RunPlan run = ranks::choose_sliced_plan(state, threads, *shared.cut, problem, work, outputs);
+    const planning::RunPlan run = ranks::choose_sliced_plan(state, threads, *shared.cut, problem, computation, outputs);
     Plan plan = ranks::plan_of_rank(*shared.cut, problem, run);
     if (runs) return {plan, sliced_schedule(state, problem, outputs, *shared.cut, run)};
-    plan.least_workspace_bytes = ranks::least_sliced_workspace(state, threads, *shared.cut, problem, work, outputs);
+    plan.least_workspace_bytes =
+        ranks::least_sliced_workspace(state, threads, *shared.cut, problem, computation, outputs);
     return {plan};
   }
-  planning::RunPlan run = planning::choose_plan(state, threads, problem, work, outputs);
+  planning::RunPlan run = planning::choose_plan(state, threads, problem, computation, outputs);
   Plan plan = run.plan;
   if (runs) return {plan, tile_schedule(state, problem, outputs, std::move(run))};
-  plan.least_workspace_bytes = planning::least_workspace(state, threads, problem, work, outputs);
+  plan.least_workspace_bytes = planning::least_workspace(state, threads, problem, computation, outputs);
   return {plan};
 }
 
-Planned plan_work(const LogitsCall& call, const planning::Work& work, bool runs) {
+Planned plan_work(const LogitsCall& call, const planning::Computation& computation, bool runs) {
   const auto& [context, problem, outputs, shared] = call;
   const detail::ContextState& state = detail::state_of(context);
-  const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, work);
+  const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, computation);
   Plan plan = run.plan;
   if (runs) return {plan, logits_schedule(state, problem, outputs, run)};
-  plan.least_workspace_bytes = planning::least_workspace(state, problem, work);
+  plan.least_workspace_bytes = planning::least_workspace(state, problem, computation);
   return {plan};
 }
 
@@ -211,19 +214,19 @@ size_t expected_elements(const LogitsProblem&) { return 0; }
 }  // namespace
 
 template <class Problem, class Outputs>
-Ran run(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared, TokenLoss* loss,
-        stats::Returned returned) {
+Outcome run(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
+            TokenLoss* loss, stats::Returned returned) {
   const CallOn<Problem, Outputs> call = {context, problem, outputs, shared};
-  Ran ran(returned);
-  const planning::Work work = work_of(call, loss, returned);
-  const Planned planned = plan_work(call, work, true);
-  ran.plan = planned.plan;
-  stats::make_stats(problem, ran);
-  if (loss) stats::make_grads(problem, *loss, ran);
-  const auto make = [&] { run_chunks(*planned.schedule, loss, work.backward, ran); };
-  work.backward ? complete_gradients(call, *planned.schedule, make) : make();
-  planned.schedule->report(ran.plan);
-  return ran;
+  Outcome outcome(returned);
+  const planning::Computation computation = computation_of(call, loss, returned);
+  const Planned planned = plan_work(call, computation, true);
+  outcome.plan = planned.plan;
+  stats::make_stats(problem, outcome);
+  if (loss) stats::make_grads(problem, *loss, outcome);
+  const auto make = [&] { run_chunks(*planned.schedule, loss, computation.backward, outcome); };
+  computation.backward ? complete_gradients(call, *planned.schedule, make) : make();
+  planned.schedule->report(outcome.plan);
+  return outcome;
 }
 
 template <class Problem, class Outputs>
@@ -240,7 +243,7 @@ Plan run_gradients(const Context& context, const Problem& problem, const Outputs
     if constexpr (requires { problem.hidden_size; }) plan.hidden_size = problem.hidden_size;
     return plan;
   }
-  Planned planned = plan_work(call, work_of(call, stats, grads), true);
+  Planned planned = plan_work(call, computation_of(call, stats, grads), true);
   Schedule& schedule = *planned.schedule;
   complete_gradients(call, schedule, [&] {
     for (int64_t chunk = 0; chunk < schedule.chunks(); ++chunk) schedule.gradients(chunk, stats, grads);
@@ -253,14 +256,14 @@ template <class Problem, class Outputs>
 Plan plan_run(const Context& context, const Problem& problem, const Outputs& outputs, const Shared& shared,
               const TokenLoss* loss, stats::Returned returned) {
   const CallOn<Problem, Outputs> call = {context, problem, outputs, shared};
-  return plan_work(call, work_of(call, loss, returned), false).plan;
+  return plan_work(call, computation_of(call, loss, returned), false).plan;
 }
 
-#define LOGITLESS_INSTANTIATE(Problem, Outputs)                                                                 \
-  template Ran run(const Context&, const Problem&, const Outputs&, const Shared&, TokenLoss*, stats::Returned); \
-  template Plan run_gradients(const Context&, const Problem&, const Outputs&, const Shared&, const TokenStats&, \
-                              const TokenGrads&);                                                               \
-  template Plan plan_run(const Context&, const Problem&, const Outputs&, const Shared&, const TokenLoss*,       \
+#define LOGITLESS_INSTANTIATE(Problem, Outputs)                                                                     \
+  template Outcome run(const Context&, const Problem&, const Outputs&, const Shared&, TokenLoss*, stats::Returned); \
+  template Plan run_gradients(const Context&, const Problem&, const Outputs&, const Shared&, const TokenStats&,     \
+                              const TokenGrads&);                                                                   \
+  template Plan plan_run(const Context&, const Problem&, const Outputs&, const Shared&, const TokenLoss*,           \
                          stats::Returned);
 LOGITLESS_INSTANTIATE(HiddenProblem, GradientMatrices)
 LOGITLESS_INSTANTIATE(LogitsProblem, LogitsGradient)

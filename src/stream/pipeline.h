@@ -16,7 +16,7 @@ namespace logitless::stream {
 
 /// The result of a run, besides its outputs. The token gradients are those of the loss, and empty without
 /// one.
-struct Ran : stats::Columns {
+struct Outcome : stats::Columns {
   using Columns::Columns;
 
   Plan plan;
@@ -28,10 +28,10 @@ struct Ran : stats::Columns {
 /// Computes the statistics, evaluates the loss unless it is null, and computes the gradients requested by
 /// `outputs` or by another rank. `returned` lists the columns that the caller moves out of the result.
 template <class Problem, class Outputs>
-Ran run(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,
-        TokenLoss* loss, stats::Returned returned);
+Outcome run(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,
+            TokenLoss* loss, stats::Returned returned);
 
-/// Computes the gradients from statistics and token gradients, and returns the plan that ran. Throws
+/// Computes the gradients from statistics and token gradients, and returns the plan that outcome. Throws
 /// InvalidInput if entries are missing.
 template <class Problem, class Outputs>
 Plan run_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,

@@ -16,12 +16,12 @@
 
 namespace logitless::stream {
 
-/// A wave has at most kWaveSegments segments and kWaveRows rows of segments; one segment's rows are gathered
+/// A panel has at most kPanelSegments segments and kPanelRows rows of segments; one segment's rows are gathered
 /// kPartRows at a time.
-inline constexpr int64_t kWaveSegments = 32;
-inline constexpr int64_t kWaveRows = 8192;
+inline constexpr int64_t kPanelSegments = 32;
+inline constexpr int64_t kPanelRows = 8192;
 inline constexpr int64_t kPartRows = 512;
-/// A task adds the gradients of kHiddenRows rows and kHiddenColumns components of a wave to d_hidden.
+/// A task adds the gradients of kHiddenRows rows and kHiddenColumns components of a panel to d_hidden.
 inline constexpr int64_t kHiddenRows = 1024;
 inline constexpr int64_t kHiddenColumns = 256;
 /// The noise of a sample is estimated from this many rows and segments; of their pairs, pilot_pairs() are
@@ -45,7 +45,7 @@ inline bool is_by_noise(const BackwardOptions& options) {
 inline sink::Sizes segment_sink_sizes(const planning::RunPlan& run) {
   sink::Sizes sizes = sink_sizes(run);
   sizes.part = {kPartRows, kernels::kSegment, kHiddenColumns, run.grid.hidden_size};
-  sizes.weight_tiles = kWaveSegments;
+  sizes.weight_tiles = kPanelSegments;
   sizes.keeps_residuals = false;
   sizes.scatter = false;
   return sizes;
@@ -58,7 +58,7 @@ struct SegmentBuffers {
   using Logit = typename Types::Logit;
   using Gradient = typename Types::Gradient;
   struct PerThread {
-    source::Room gathered;  // [kPartRows]
+    source::GatherBuffer gathered;  // [kPartRows]
     source::Scratch products;
     Logit* logits = nullptr;                               // [sides, kPartRows, kSegment]
     Logit* row = nullptr;                                  // scratch of kernels::DivergenceGradientArgs
@@ -73,16 +73,16 @@ struct SegmentBuffers {
   kernels::RowGradient<Logit>* gradients = nullptr;      // [rows]
   kernels::RowDivergence<Logit>* divergences = nullptr;  // [rows]; null without a teacher
   kernels::PickGradient<Logit>* picks = nullptr;
-  int64_t wave_rows = 0;
-  Gradient* tiles = nullptr;  // [terms, wave_rows, kSegment]
-  int32_t* items = nullptr;   // [wave_rows]
-  float* weights = nullptr;   // [wave_rows]
+  int64_t panel_rows = 0;
+  Gradient* tiles = nullptr;  // [terms, panel_rows, kSegment]
+  int32_t* items = nullptr;   // [panel_rows]
+  float* weights = nullptr;   // [panel_rows]
   // For a pilot:
   float* pilot_weights = nullptr;    // [kPilotRows, segments] or [rows, kPilotSegments]
   Sum* pilot_sums = nullptr;         // [1 + kPilotLevels, kPilotRows, H]
-  double* tile_squares = nullptr;    // [wave_rows]: |gradients of logits|^2
-  double* state_squares = nullptr;   // [wave_rows]: |states|^2
-  double* hidden_squares = nullptr;  // [splits of H, wave_rows]: |part of d_hidden|^2
+  double* tile_squares = nullptr;    // [panel_rows]: |gradients of logits|^2
+  double* state_squares = nullptr;   // [panel_rows]: |states|^2
+  double* hidden_squares = nullptr;  // [splits of H, panel_rows]: |part of d_hidden|^2
 
   SegmentBuffers(core::Arena& arena, const Pass<Types>& pass) {
     const planning::RunPlan& run = pass.run;
@@ -92,17 +92,17 @@ struct SegmentBuffers {
     gradients = arena.take<kernels::RowGradient<Logit>>(rows);
     if (pass.problem.divergence) divergences = arena.take<kernels::RowDivergence<Logit>>(rows);
     picks = arena.take<kernels::PickGradient<Logit>>(most_picks(pass.problem, run));
-    wave_rows = std::max(rows, std::min(kWaveRows, kWaveSegments * rows));
-    tiles = arena.take<Gradient>(std::max(run.gradient_terms, 1) * wave_rows * kernels::kSegment);
-    items = arena.take<int32_t>(wave_rows);
-    weights = arena.take<float>(wave_rows);
+    panel_rows = std::max(rows, std::min(kPanelRows, kPanelSegments * rows));
+    tiles = arena.take<Gradient>(std::max(run.gradient_terms, 1) * panel_rows * kernels::kSegment);
+    items = arena.take<int32_t>(panel_rows);
+    weights = arena.take<float>(panel_rows);
     if (!by_noise) return;
     const int64_t h = pass.source.hidden_size(), segments = core::div_up(run.grid.vocab_size, kernels::kSegment);
     pilot_weights = arena.take<float>(std::max(kPilotRows * segments, rows * kPilotSegments));
     pilot_sums = arena.take<Sum>((1 + kPilotLevels) * kPilotRows * h);
-    tile_squares = arena.take<double>(wave_rows);
-    state_squares = arena.take<double>(wave_rows);
-    hidden_squares = arena.take<double>(core::div_up(h, kHiddenColumns) * wave_rows);
+    tile_squares = arena.take<double>(panel_rows);
+    state_squares = arena.take<double>(panel_rows);
+    hidden_squares = arena.take<double>(core::div_up(h, kHiddenColumns) * panel_rows);
   }
 
  private:

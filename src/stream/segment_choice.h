@@ -22,7 +22,7 @@
 #include "stream/noise_pilot.h"
 #include "stream/segment_buffers.h"
 #include "stream/segment_drawing.h"
-#include "stream/segment_wave.h"
+#include "stream/segment_panel.h"
 
 namespace logitless::stream {
 
@@ -187,9 +187,9 @@ class SegmentChoice {
   double find_theta() {
     const BackwardOptions& options = pass_.outputs.backward;
     if (!is_by_noise(options)) return options.theta;
-    SegmentWave<Types> wave(pass_, buffers_, rows_, summands_);
+    SegmentPanel<Types> panel(pass_, buffers_, rows_, summands_);
     const Weighed weighed = {masses_, rows_, places_, unit_};
-    const NoiseFound found = Pilot<Types>(pass_, weighed, wave, buffers_).find();
+    const NoiseFound found = Pilot<Types>(pass_, weighed, panel, buffers_).find();
     report_.noise_estimate = found.noise;
     return found.theta;
   }

@@ -13,7 +13,7 @@
 #include "stream/gradient_way.h"
 #include "stream/segment_buffers.h"
 #include "stream/segment_choice.h"
-#include "stream/segment_wave.h"
+#include "stream/segment_panel.h"
 
 namespace logitless::stream {
 namespace {
@@ -54,11 +54,11 @@ class SegmentWay final : public GradientWay<Types> {
     const int threads = pass_.run.plan.threads;
     clear_states(rows);
     if (!rows.empty()) {
-      SegmentWave<Types> wave(pass_, *buffers_, rows, choice.summands());
+      SegmentPanel<Types> panel(pass_, *buffers_, rows, choice.summands());
       const Choice chosen = choice.chosen();
       for (int64_t column = 0; column < chosen.columns;) {
-        column = wave.fill(chosen, column);
-        add(wave, rows);
+        column = panel.fill(chosen, column);
+        add(panel, rows);
       }
       for (sink::Sink<Sum>* sink : sinks_.all()) sink->finish_chunk(rows, threads);
     }
@@ -89,9 +89,9 @@ class SegmentWay final : public GradientWay<Types> {
     });
   }
 
-  // Computes the gradients of a wave and adds them to the outputs.
-  void add(SegmentWave<Types>& wave, std::span<const int64_t> rows) {
-    wave.make(false, [&](const sink::GradientPart& part, int64_t, int64_t done, int thread) {
+  // Computes the gradients of a panel and adds them to the outputs.
+  void add(SegmentPanel<Types>& panel, std::span<const int64_t> rows) {
+    panel.make(false, [&](const sink::GradientPart& part, int64_t, int64_t done, int thread) {
       const source::Multiplier multiply = pass_.multiplier(buffers_->threads[static_cast<size_t>(thread)].products);
       for (sink::Sink<Sum>* sink : sinks_.all()) {
         if (sink->chain_of() != sink::ChainOf::kVocabTile) continue;
@@ -100,9 +100,9 @@ class SegmentWay final : public GradientWay<Types> {
     });
     // Before finish_tile(), whose callback may overwrite the head's rows.
     sinks_.for_each_of_states([&](const sink::HiddenSink<Sum>& sink) {
-      wave.add_states(sink.head(), sums_of(sink, rows), [](const auto&...) {});
+      panel.add_states(sink.head(), sums_of(sink, rows), [](const auto&...) {});
     });
-    for (const auto& of : wave.columns()) {
+    for (const auto& of : panel.columns()) {
       const int64_t first = of.segment * kernels::kSegment;
       const int64_t entries = std::min(kernels::kSegment, pass_.run.grid.vocab_size - first);
       for (sink::Sink<Sum>* sink : sinks_.all()) {
@@ -118,9 +118,9 @@ class SegmentWay final : public GradientWay<Types> {
   Plan report_;
 };
 
-void ask(const CallOnHidden& call, planning::Work& work) {
+void ask(const CallOnHidden& call, planning::Computation& computation) {
   const BackwardOptions& options = call.outputs.backward;
-  if (!work.backward || options.mode == BackwardMode::kExact) return;
+  if (!computation.backward || options.mode == BackwardMode::kExact) return;
   const auto refuse = [&](const auto&... why) {
     core::fail("backward.mode = ", name_of(options.mode), " cannot run: ", why...);
   };
@@ -137,7 +137,7 @@ void ask(const CallOnHidden& call, planning::Work& work) {
       refuse("the head has a LoRA, and the noise of its gradients is not estimated: give backward.theta");
     if (call.shared.cut) refuse("the vocabulary is cut, and no slice knows the noise of all: give backward.theta");
   }
-  work.approximates = true;
+  computation.approximates = true;
 }
 
 template <class Types>

@@ -40,7 +40,7 @@ class SetSchedule final : public Schedule {
  public:
   // With workspace_bytes = 0, the schedule only measures its memory.
   SetSchedule(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
-              const planning::Work& work, int team, size_t workspace_bytes)
+              const planning::Computation& computation, int team, size_t workspace_bytes)
       : kernels_(*context.kernels),
         problem_(problem),
         outputs_(outputs),
@@ -67,12 +67,12 @@ class SetSchedule final : public Schedule {
     for (PerThread& one : threads_) {
       one.gathered = arena_.take<std::byte>(kSetPart * static_cast<int64_t>(row_bytes));
       if (narrow) one.states = arena_.take<T>(widest);
-      if (!work.backward) continue;
+      if (!computation.backward) continue;
       one.sums = arena_.take<T>(widest);
       one.factors = arena_.take<T>(kSetPart);
       if (sums_head) one.tile = arena_.take<T>(kSetEntries * widest);
     }
-    if (!work.backward) return;
+    if (!computation.backward) return;
     gradients_ = arena_.take<T>(problem.pick_entries());
     if (sums_head || outputs.d_bias.data) {
       offsets_ = arena_.take<int64_t>(problem.vocab_size + 1);
@@ -352,31 +352,32 @@ class SetSchedule final : public Schedule {
 };
 
 size_t measure(const detail::ContextState& context, const HiddenProblem& problem, const GradientMatrices& outputs,
-               const planning::Work& work, int team) {
+               const planning::Computation& computation, int team) {
   return stats::with_tile_types(problem, [&](auto types) {
-    return SetSchedule<decltype(types)>(context, problem, outputs, work, team, 0).workspace_bytes();
+    return SetSchedule<decltype(types)>(context, problem, outputs, computation, team, 0).workspace_bytes();
   });
 }
 
 }  // namespace
 
 Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
-              const GradientMatrices& outputs, const planning::Work& work) {
-  Plan plan = planning::set_plan(context, threads, problem, work,
-                                 [&](int team) { return measure(context, problem, outputs, work, team); });
+              const GradientMatrices& outputs, const planning::Computation& computation) {
+  Plan plan = planning::set_plan(context, threads, problem, computation,
+                                 [&](int team) { return measure(context, problem, outputs, computation, team); });
   plan.vocab_tile = kSetPart;
   return plan;
 }
 
 size_t least_set_workspace(const detail::ContextState& context, const HiddenProblem& problem,
-                           const GradientMatrices& outputs, const planning::Work& work) {
-  return measure(context, problem, outputs, work, 1);
+                           const GradientMatrices& outputs, const planning::Computation& computation) {
+  return measure(context, problem, outputs, computation, 1);
 }
 
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
-                                       const GradientMatrices& outputs, const planning::Work& work, const Plan& plan) {
+                                       const GradientMatrices& outputs, const planning::Computation& computation,
+                                       const Plan& plan) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
-    return core::make_shared<SetSchedule<decltype(types)>>(context, problem, outputs, work, plan.threads,
+    return core::make_shared<SetSchedule<decltype(types)>>(context, problem, outputs, computation, plan.threads,
                                                            plan.workspace_bytes);
   });
 }

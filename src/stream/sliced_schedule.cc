@@ -34,10 +34,10 @@ class SlicedSchedule final : public Schedule {
         lora_sums_(*context.kernels, cut, problem::matrix_rows(ranks::lora_part(problem, outputs)), outputs.d_lora_mode,
                    problem.sum_type()) {
     whole_.take(arena_, run.plan.chunk_rows, 1);
-    if (cut_.left || !cut_.gathered.empty()) {
-      left_offsets_.resize(static_cast<size_t>(problem.tokens) + 1);
-      for (size_t row = 0; row + 1 < left_offsets_.size(); ++row) {
-        left_offsets_[row + 1] = left_offsets_[row] + whole_.wire_bytes(fold::Walk::kFirst, static_cast<int64_t>(row));
+    if (cut_.own_partials || !cut_.gathered.empty()) {
+      row_offsets_.resize(static_cast<size_t>(problem.tokens) + 1);
+      for (size_t row = 0; row + 1 < row_offsets_.size(); ++row) {
+        row_offsets_[row + 1] = row_offsets_[row] + whole_.wire_bytes(fold::Walk::kFirst, static_cast<int64_t>(row));
       }
     }
     const std::span<const int64_t> own = cut_.own();
@@ -60,7 +60,7 @@ class SlicedSchedule final : public Schedule {
       for (const Slice& slice : slices_) {
         if (slice.schedule) slice.schedule->walk(walk, chunk, columns);
       }
-      if (cut_.left) write_partials(rows, columns);
+      if (cut_.own_partials) write_partials(rows, columns);
       meet(walk, rows, columns);
     });
   }
@@ -123,7 +123,7 @@ class SlicedSchedule final : public Schedule {
     slice.outputs = core::make_shared<const GradientMatrices>(std::move(outputs));
     planning::RunPlan run = plan_;
     run.grid.vocab_size = entries;
-    run.grid.stretches = std::min(run.grid.stretches, run.grid.vocab_tiles());
+    run.grid.vocab_ranges = std::min(run.grid.vocab_ranges, run.grid.vocab_tiles());
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
   }
 
@@ -148,7 +148,8 @@ class SlicedSchedule final : public Schedule {
   void write_partials(std::span<const int64_t> rows, const stats::Columns& columns) const {
     const fold::CallPartials& partials = slices_[0].schedule->partials();
     for (size_t i = 0; i < rows.size(); ++i) {
-      partials.put(fold::Walk::kFirst, rows[i], static_cast<int64_t>(i), columns, cut_.left + offset_of(rows[i]));
+      partials.put(fold::Walk::kFirst, rows[i], static_cast<int64_t>(i), columns,
+                   cut_.own_partials + offset_of(rows[i]));
     }
   }
 
@@ -164,7 +165,7 @@ class SlicedSchedule final : public Schedule {
   }
 
   // Returns the offset of a row in the bytes of a slice.
-  size_t offset_of(int64_t row) const { return left_offsets_[static_cast<size_t>(row)]; }
+  size_t offset_of(int64_t row) const { return row_offsets_[static_cast<size_t>(row)]; }
 
   // Exchanges the partials of all slices and joins them in order.
   void meet(fold::Walk walk, std::span<const int64_t> rows, stats::Columns& columns) const {
@@ -199,7 +200,7 @@ class SlicedSchedule final : public Schedule {
   const planning::RunPlan plan_;
   const fold::CallPartials whole_;  // of the whole vocabulary
   core::Arena arena_;               // memory of whole_
-  core::Array<size_t> left_offsets_;
+  core::Array<size_t> row_offsets_;
   ranks::SliceSums hidden_sums_;
   ranks::SliceSums lora_sums_;  // of d_lora_a or d_lora_states
   core::Array<Slice> slices_;

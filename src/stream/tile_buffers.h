@@ -68,14 +68,14 @@ struct BackwardBuffers {
     float* sizes = nullptr;  // [vocab_tile]: kernels::Residuals, if used
   };
   struct Slot {
-    Logit* tile = nullptr;  // [tile_rows, tile_stride]: logits, then their gradients
-    source::Room gathered;  // [tile_rows]
+    Logit* tile = nullptr;          // [tile_rows, tile_stride]: logits, then their gradients
+    source::GatherBuffer gathered;  // [tile_rows]
   };
   core::Array<PerThread> threads;
   // The tiles in memory, if the logits are recomputed.
   core::Array<Slot> slots;
   source::ReorderedStates reordered;  // blocks with gradients, if the logits are recomputed
-  source::Room gathered;              // [chunk_rows], if the logits are stored
+  source::GatherBuffer gathered;      // [chunk_rows], if the logits are stored
   // Per tile in memory, if residuals are summed: [tiles, row_tile], and twice [tiles, vocab_tile].
   float* row_residuals = nullptr;
   float* column_residuals = nullptr;

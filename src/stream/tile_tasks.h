@@ -116,7 +116,7 @@ class TileTasks {
   }
 
   // Returns the copied states of a tile's rows; without memory if the rows are contiguous.
-  source::Room gathered(int64_t b, int64_t slot) const {
+  source::GatherBuffer gathered(int64_t b, int64_t slot) const {
     if (block(b).contiguous) return {};
     return logits_stay_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
   }

@@ -37,7 +37,7 @@ class TileWalk {
       thread.products = pass.source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
       thread.row = arena.take<Logit>(pass.source.sides() * grid.vocab_tile);
     }
-    folds.take(arena, run.plan.chunk_rows, grid.stretches, {run.plan.threads, grid.row_tile, grid.vocab_tile});
+    folds.take(arena, run.plan.chunk_rows, grid.vocab_ranges, {run.plan.threads, grid.row_tile, grid.vocab_tile});
     reordered_ = source::ReorderedStates(arena, run.plan.packed_bytes);
   }
 
@@ -53,13 +53,13 @@ class TileWalk {
     // Neighbouring tasks share a part of the head, so it is read from memory once. They share nothing else, so
     // their order does not affect any bits.
     const auto row_blocks = static_cast<int64_t>(blocks.size());
-    core::parallel_for(run.plan.threads, run.grid.stretches * row_blocks, [&](int64_t task) {
+    core::parallel_for(run.plan.threads, run.grid.vocab_ranges * row_blocks, [&](int64_t task) {
       const int64_t b = task % row_blocks;
       fold::FoldPart<Logit> part;
       part.thread = omp_get_thread_num();
       part.rows = run.blocks.rows(blocks[static_cast<size_t>(b)]);
       part.place = blocks[static_cast<size_t>(b)].begin - blocks.front().begin;
-      part.stretch = task / row_blocks;
+      part.vocab_range = task / row_blocks;
       part.columns = &columns;
       fold_stretch(walk, blocks, b, part);
     });
@@ -68,13 +68,13 @@ class TileWalk {
 
  private:
   struct PerThread {
-    Logit* tile = nullptr;  // [tile_rows, tile_stride]; null if the logits are stored
-    source::Room gathered;  // [tile_rows]
+    Logit* tile = nullptr;          // [tile_rows, tile_stride]; null if the logits are stored
+    source::GatherBuffer gathered;  // [tile_rows]
     source::Scratch products;
     Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
   };
 
-  // Folds the tiles of one stretch of the vocabulary for row block b.
+  // Folds the tiles of one vocab_range of the vocabulary for row block b.
   void fold_stretch(fold::Walk walk, std::span<const planning::RowBlock> blocks, int64_t b,
                     fold::FoldPart<Logit>& part) {
     const planning::RunPlan& run = pass_.run;
@@ -86,7 +86,7 @@ class TileWalk {
     const source::TileRows rows = {run.blocks, block, mine.gathered, reordered_.of(b)};
     for (const fold::Fold<Types>* fold : folds_.of(walk)) fold->begin(part);
     if (!made) pass_.source.gather(*run.gemm, rows);
-    for (int64_t j = grid.stretch_begin(part.stretch); j < grid.stretch_begin(part.stretch + 1); ++j) {
+    for (int64_t j = grid.vocab_range_begin(part.vocab_range); j < grid.vocab_range_begin(part.vocab_range + 1); ++j) {
       Logit* const data = run.logits_stay() ? pass_.chunk_tile(block, blocks.front().tile_begin, j) : mine.tile;
       if (!made) {
         pass_.source.make_tile(rows, grid.first_entry(j), grid.entries(j), data, grid.tile_stride,
@@ -103,7 +103,7 @@ class TileWalk {
   void combine(fold::Walk walk, std::span<const planning::RowBlock> blocks) const {
     const planning::RunPlan& run = pass_.run;
     const bool lists = folds_.partials().top && walk == fold::Walk::kFirst;
-    if (run.grid.stretches < 2 && !lists) return;
+    if (run.grid.vocab_ranges < 2 && !lists) return;
     const int64_t first = blocks.front().begin, rows = blocks.back().begin + blocks.back().count - first;
     core::parallel_ranges(lists ? run.plan.threads : 1, rows, [&](int64_t begin, int64_t end) {
       for (const fold::Partials* partials : folds_.partials().of(walk)) {

@@ -234,25 +234,25 @@ Out run_halves(const Context& context, const Tensors& t, const LmHead& head, con
   const logitless::Gradients to = gradients_of(outputs, logits);
   api::Call first(context, logits, nullptr, api::kNoGradients);
   first.set_task(task_of(c, given, loss));
-  stream::Ran ran = first.run(&loss, {.stats = true, .grads = true});
+  stream::Outcome outcome = first.run(&loss, {.stats = true, .grads = true});
   api::Call second(context, logits, nullptr, to);
   second.set_task(task_of(c, given, loss));
   Out out;
-  second.run_gradients(ran.stats, ran.grads, 1.0);
+  second.run_gradients(outcome.stats, outcome.grads, 1.0);
   out.loss = loss.value;
-  out.logp = ran.stats.logp;
+  out.logp = outcome.stats.logp;
   return out;
 }
 
 Out run_call(api::Call whole, const Case& c, const Given& given) {
   return whole.complete([&](api::Call& call) {
     ListLoss loss(given, c.argmax);
-    call.state("picks");
+    call.digest("picks");
     call.set_task(task_of(c, given, loss));
-    const stream::Ran ran = call.run(&loss);
+    const stream::Outcome outcome = call.run(&loss);
     Out out;
     out.loss = loss.value;
-    out.logp.assign(ran.stats.logp.begin(), ran.stats.logp.end());
+    out.logp.assign(outcome.stats.logp.begin(), outcome.stats.logp.end());
     return out;
   });
 }

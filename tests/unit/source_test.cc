@@ -95,7 +95,7 @@ class Memory {
 // What products of at most `rows` rows take.
 struct TileMemory {
   source::Scratch scratch;
-  source::Room room;
+  source::GatherBuffer room;
 
   void take(core::Arena& arena, const source::Source& source, const gemm::Backend& gemm, int64_t rows) {
     const auto bytes = [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
@@ -165,7 +165,7 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
     std::vector<int64_t> rows(kRows);
     std::iota(rows.begin(), rows.end(), 0);
     source::Scratch scratch;
-    source::Room room;
+    source::GatherBuffer room;
     const Memory memory([&](core::Arena& arena) {
       const size_t bytes = source.most_of_logits(
           kRows, kEntries, [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); });
@@ -173,7 +173,7 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
       room = source.take_room(arena, kRows);
     });
     source.gather(rows, 1, room);
-    for (const source::Room& from : {source::Room(), room}) {
+    for (const source::GatherBuffer& from : {source::GatherBuffer(), room}) {
       std::vector<float> logits(kRows * kEntries);
       source.make_logits(rows, from, 0, source.entries(), logits.data(), {gemm, row_kernels(), scratch});
       for (int64_t i = 0; i < kRows; ++i) {
@@ -241,7 +241,7 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
         row_kernels(), second, Matrix(d_head_apart.data(), layout.rows(kEntries, cols), layout.cols(kEntries, cols)),
         WriteMode::kOverwrite, no_callback, sink::SumsIn::kTiles, sizes);
     source::Scratch scratch;
-    source::Room room;
+    source::GatherBuffer room;
     const Memory memory([&](core::Arena& arena) {
       const size_t bytes = source.most_of_gradients(sizes.part, DType::kFloat32, [&](const source::ProductShape& p) {
         return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b);

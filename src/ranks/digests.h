@@ -25,7 +25,7 @@ inline uint64_t mix(uint64_t digest, uint64_t value) {
 uint64_t digest_of(const void* data, size_t bytes, uint64_t seed = 0);
 
 /// A list of fields, in the same order on all ranks.
-class Statement {
+class Digests {
  public:
   struct Field {
     std::string name;
@@ -34,20 +34,20 @@ class Statement {
   };
 
   /// Adds a field whose text is its value.
-  void say(std::string name, std::string text) { add(std::move(name), std::move(text), 0); }
+  void add(std::string name, std::string text) { add(std::move(name), std::move(text), 0); }
   template <class T>
   requires requires(const T& value) { text_of(value); }
-  void say(std::string name, const T& value) { say(std::move(name), text_of(value)); }
+  void add(std::string name, const T& value) { add(std::move(name), text_of(value)); }
   /// Adds a field for the values value(0), ..., value(count - 1), of 8 bytes each.
   template <class Value>
-  void say_values(std::string name, int64_t count, const Value& value) {
+  void add_values(std::string name, int64_t count, const Value& value) {
     uint64_t digest = 1;
     for (int64_t i = 0; i < count; ++i) digest = mix(digest, std::bit_cast<uint64_t>(value(i)));
     add(std::move(name), text_of_count(count), digest);
   }
   /// Adds a field for an array, which need not be aligned.
   template <class T>
-  void say_array(const std::string& name, std::span<const T> values) {
+  void add_array(const std::string& name, std::span<const T> values) {
     add(name, text_of_count(static_cast<int64_t>(values.size())), digest_of(values.data(), values.size_bytes()));
   }
 
@@ -58,7 +58,7 @@ class Statement {
   /// Its destructor removes the fields that were added since its construction.
   class Scope {
    public:
-    explicit Scope(Statement& statement) : fields_(statement.fields_), count_(fields_.size()) {}
+    explicit Scope(Digests& digests) : fields_(digests.fields_), count_(fields_.size()) {}
     ~Scope() {
       while (fields_.size() > count_) fields_.pop_back();
     }

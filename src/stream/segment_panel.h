@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of chosen segments of the vocabulary, a wave of segments at a time: the rows that a segment is
+// Gradients of chosen segments of the vocabulary, a panel of segments at a time: the rows that a segment is
 // kept for are gathered, so the work remains matrix products.
 #pragma once
 
@@ -30,7 +30,7 @@ struct Choice {
   int64_t items = 0;                       // number of rows
   int64_t columns = 0;                     // number of segments
   std::span<const int32_t> places = {};    // rows of `weights`, per item; empty: item i has row i
-  std::span<const int32_t> rows = {};      // rows of the wave, per item; empty: item i is row i
+  std::span<const int32_t> rows = {};      // rows of the panel, per item; empty: item i is row i
   std::span<const int32_t> segments = {};  // segments, per column; empty: column s is segment s
 
   static int64_t of(std::span<const int32_t> list, int64_t i) {
@@ -47,9 +47,9 @@ std::array<gemm::Operand, 2> terms_of(const stats::GradientRows<Gradient>& rows)
   return {term(rows.data), term(rows.low)};
 }
 
-/// One wave: some columns of a choice, and the rows that each is kept for, in order.
+/// One panel: some columns of a choice, and the rows that each is kept for, in order.
 template <class Types>
-class SegmentWave {
+class SegmentPanel {
  public:
   using Sum = typename Types::Sum;
   using Logit = typename Types::Logit;
@@ -58,25 +58,25 @@ class SegmentWave {
 
   struct Column {
     int64_t segment = 0;
-    int64_t begin = 0;  // first of its rows, among those of the wave
+    int64_t begin = 0;  // first of its rows, among those of the panel
     int64_t count = 0;
   };
 
   /// `rows` are the call's rows that have a gradient; buffers.gradients has one entry for each.
-  SegmentWave(const Pass<Types>& pass, Buffers& buffers, std::span<const int64_t> rows,
-              const stats::GradientSummands& summands)
+  SegmentPanel(const Pass<Types>& pass, Buffers& buffers, std::span<const int64_t> rows,
+               const stats::GradientSummands& summands)
       : pass_(pass), buffers_(buffers), rows_(rows), summands_(summands), identity_(kPartRows) {
     std::iota(identity_.begin(), identity_.end(), 0);
   }
 
   /// Takes the columns of `choice` from `column` on that fit, and returns the next column. The choice must
-  /// outlive the wave's use of it.
+  /// outlive the panel's use of it.
   int64_t fill(const Choice& choice, int64_t column) {
     choice_ = choice;
-    const int64_t most = std::min(kWaveSegments, choice.columns - column);
+    const int64_t most = std::min(kPanelSegments, choice.columns - column);
     // Reads a row's weights one cache line at a time.
     constexpr int64_t kAtOnce = 16;
-    std::array<int64_t, kWaveSegments> counts = {};
+    std::array<int64_t, kPanelSegments> counts = {};
     const auto each_line = [&](const auto& use) {
       core::parallel_for(pass_.run.plan.threads, core::div_up(most, kAtOnce), [&](int64_t line) {
         const int64_t begin = line * kAtOnce, end = std::min(most, begin + kAtOnce);
@@ -91,10 +91,10 @@ class SegmentWave {
     });
     count_ = 0;
     int64_t total = 0;
-    std::array<int64_t, kWaveSegments> at = {};
+    std::array<int64_t, kPanelSegments> at = {};
     for (int64_t c = 0; c < most; ++c) {
       const int64_t count = counts[static_cast<size_t>(c)];
-      if (total + count > buffers_.wave_rows) break;
+      if (total + count > buffers_.panel_rows) break;
       columns_[static_cast<size_t>(c)] = {Choice::of(choice.segments, column + c), total, count};
       at[static_cast<size_t>(c)] = total;
       total += count;
@@ -112,7 +112,7 @@ class SegmentWave {
   }
   std::span<const Column> columns() const { return std::span(columns_).first(static_cast<size_t>(count_)); }
 
-  /// Computes the gradients of the wave's logits, and calls use(part, column, offset, thread) for each part
+  /// Computes the gradients of the panel's logits, and calls use(part, column, offset, thread) for each part
   /// of a column; the parts of a column come in order, on one thread. A column without rows has one part
   /// without rows. With `squares`, also fills buffers.tile_squares and state_squares.
   template <class Use>
@@ -131,8 +131,8 @@ class SegmentWave {
     });
   }
 
-  /// Adds the wave's gradients times the head of a product to sums(item), and calls each_row(at, split,
-  /// component, values, count) with the values that row `at` of the wave adds to `count` components. The
+  /// Adds the panel's gradients times the head of a product to sums(item), and calls each_row(at, split,
+  /// component, values, count) with the values that row `at` of the panel adds to `count` components. The
   /// calls of one split of a row come in order, on one thread.
   template <class Sums, class EachRow>
   void add_states(const source::Head& head, const Sums& sums, const EachRow& each_row) {
@@ -180,11 +180,11 @@ class SegmentWave {
   int64_t entries(const Column& column) const {
     return std::min(kernels::kSegment, pass_.run.grid.vocab_size - first_entry(column));
   }
-  // Returns the gradients from row `begin` of the wave on.
+  // Returns the gradients from row `begin` of the panel on.
   stats::GradientRows<Gradient> gradients(int64_t begin) const {
     Gradient* const data = buffers_.tiles + begin * kernels::kSegment;
     const bool split = pass_.run.gradient_terms == 2;
-    return {data, kernels::kSegment, split ? data + buffers_.wave_rows * kernels::kSegment : nullptr};
+    return {data, kernels::kSegment, split ? data + buffers_.panel_rows * kernels::kSegment : nullptr};
   }
 
   sink::GradientPart make_part(const Column& column, int64_t begin, int64_t count) {
@@ -223,7 +223,7 @@ class SegmentWave {
     return part;
   }
 
-  // Computes the squares of a part that begins at row `begin` of the wave. The low terms are too small to
+  // Computes the squares of a part that begins at row `begin` of the panel. The low terms are too small to
   // matter.
   void find_squares(int64_t begin, const sink::GradientPart& part) {
     auto& mine = buffers_.threads[static_cast<size_t>(omp_get_thread_num())];
@@ -244,7 +244,7 @@ class SegmentWave {
   const std::span<const int64_t> rows_;
   const stats::GradientSummands summands_;
   Choice choice_;
-  std::array<Column, kWaveSegments> columns_;
+  std::array<Column, kPanelSegments> columns_;
   int64_t count_ = 0;
   core::Array<int32_t> identity_;
 };
