@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Locks for rows that several threads work on, each for its own vocab_range of the vocabulary.
+// Locks for rows that several threads work on, each for its own range of the vocabulary.
 #pragma once
 
 #include <array>

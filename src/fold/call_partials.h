@@ -72,7 +72,7 @@ class CallPartials {
   std::optional<DivergencePartials> divergence;
 
   std::span<Partials* const> of(Walk walk) const { return by_walk_.of(walk); }
-  /// Takes memory for `rows` rows with `vocab_ranges` vocab_ranges each.
+  /// Takes memory for `rows` rows with `vocab_ranges` ranges each.
   void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges) const {
     for (const Walk walk : {Walk::kFirst, Walk::kSecond}) {
       for (Partials* partials : of(walk)) partials->take(arena, rows, vocab_ranges);

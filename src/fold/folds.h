@@ -20,7 +20,7 @@
 
 namespace logitless::fold {
 
-/// The part of a call that one thread folds at a time: the tiles of some rows over one vocab_range of the
+/// The part of a call that one thread folds at a time: the tiles of some rows over one range of the
 /// vocabulary.
 template <class Logit>
 struct FoldPart {
@@ -113,7 +113,7 @@ class SoftmaxFold final : public Fold<Types> {
   PartRows<typename Types::Logit> inverse_temperature_;
 };
 
-/// The largest logits of each row. All vocab_ranges of a row share one list.
+/// The largest logits of each row. All ranges of a row share one list.
 template <class Types>
 class TopFold final : public Fold<Types> {
  public:
@@ -273,7 +273,7 @@ class CallFolds {
   CallFolds(const CallFolds&) = delete;
   CallFolds& operator=(const CallFolds&) = delete;
 
-  /// Takes memory for the partials of `rows` rows with `vocab_ranges` vocab_ranges each, and for the folds'
+  /// Takes memory for the partials of `rows` rows with `vocab_ranges` ranges each, and for the folds'
   /// scratch.
   void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges, const FoldSizes& sizes) {
     partials_.take(arena, rows, vocab_ranges);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The partial results of folds: one per row and vocab_range of the vocabulary. A class here defines how vocab_ranges
+// The partial results of folds: one per row and range of the vocabulary. A class here defines how the ranges
 // are merged, how a row is sent between ranks, and which columns of the statistics it fills. The folds that
 // compute partials from tiles are in folds.h.
 #pragma once
@@ -23,11 +23,11 @@ class Partials {
  public:
   virtual ~Partials() = default;
 
-  /// Takes memory for `rows` rows with `vocab_ranges` vocab_ranges each.
+  /// Takes memory for `rows` rows with `vocab_ranges` ranges each.
   virtual void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges) = 0;
   /// Called on one thread before the first tile of the rows with places [place, place + rows).
   virtual void begin([[maybe_unused]] int64_t place, [[maybe_unused]] int64_t rows) const {}
-  /// Called after the last tile of a row. Merges the row's vocab_ranges in order, so that the result does not
+  /// Called after the last tile of a row. Merges the row's ranges in order, so that the result does not
   /// depend on the number of threads. The functions below use the merged result.
   virtual void combine(int64_t row, int64_t place) const = 0;
 
@@ -47,13 +47,13 @@ class Partials {
   virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
-/// Partials that are one T per row and vocab_range. The bytes of T are sent, unless a derived class sends fewer.
+/// Partials that are one T per row and range. The bytes of T are sent, unless a derived class sends fewer.
 template <class T>
 class PartialsOf : public Partials {
  public:
   explicit PartialsOf(const problem::TokenProblem& problem) : problem_(problem) {}
 
-  /// Returns the partials of one vocab_range, beginning with the row at `place`; rows are contiguous.
+  /// Returns the partials of one range, beginning with the row at `place`; rows are contiguous.
   T* of(int64_t vocab_range, int64_t place) const { return data_ + vocab_range * rows_ + place; }
 
   void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges) final {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The largest logits of rows. All vocab_ranges of a row share one list, so the memory does not grow with their
+// The largest logits of rows. All ranges of a row share one list, so the memory does not grow with their
 // number. Ties are broken by a strict total order, so threads may add to the list in any order.
 #pragma once
 
@@ -33,7 +33,7 @@ class TopPartials final : public Partials {
 
   void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges) override;
   void begin(int64_t place, int64_t rows) const override;
-  /// Sorts the list. The vocab_ranges need no merging.
+  /// Sorts the list. The ranges need no merging.
   void combine(int64_t row, int64_t place) const override;
 
   size_t wire_bytes(int64_t row) const override;

@@ -14,9 +14,9 @@ using problem::LogitsProblem;
 
 /// The sizes of the walk over rows of finished logits.
 template <class Types>
-typename fold::RowWalk<Types>::Sizes sweep_sizes(const LogitsProblem& problem, const SweepPlan& run);
+typename fold::RowWalk<Types>::Sizes row_walk_sizes(const LogitsProblem& problem, const LogitsPlan& run);
 
 /// Returns the workspace of the walk.
-size_t measure_sweep(const LogitsProblem& problem, const SweepPlan& run);
+size_t measure_row_walk(const LogitsProblem& problem, const LogitsPlan& run);
 
 }  // namespace logitless::planning

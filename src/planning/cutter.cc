@@ -60,8 +60,8 @@ int64_t measure_chunks(RunPlan& run) {
   return row_blocks;
 }
 
-// Returns the number of bfloat16 terms of the gradients of logits, or 0 if they have the logits' type. Depends on
-// the operands, the backend and ContextOptions::gradient_precision.
+// Returns the number of bfloat16 terms of the gradients of logits, or 0 if they have the logits' type.
+// Depends on the operands, the backend and ContextOptions::gradient_precision.
 int gradient_terms(const detail::ContextState& context, const Source& source) {
   const DType hidden = source.states_type(), weight = source.head_type();
   // If the backend widens bfloat16, narrow gradients would lose digits and save nothing.
@@ -132,7 +132,8 @@ RunPlan Cutter::cut(PlanKind kind, int64_t chunk_rows, const TileCap& cap, bool 
   if (run.expected_rows()) run.grid.vocab_ranges = 1;
   run.gather = computation_.may_drop_rows || !run.blocks.all_contiguous();
   run.scatter = run.gather || !each_in_one_piece(run.blocks);
-  // Sums of expected rows are rescaled while they are computed, so they cannot be accumulated into the output.
+  // Sums of expected rows are rescaled while they are computed, so they cannot be accumulated into the
+  // output.
   const bool sums_apart = approximates || (run.expected_rows() && computation_.forward);
   run.hidden_apart = narrow_hidden() || (sums_apart && wants_sums_apart());
   Plan& plan = run.plan;

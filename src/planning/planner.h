@@ -17,12 +17,13 @@ namespace logitless::planning {
 using problem::HiddenProblem;
 using problem::LogitsProblem;
 
-/// Throws InvalidInput if plan one_pass was requested but `computation` is a backward pass without forward pass.
+/// Throws InvalidInput if plan one_pass was requested but `computation` is a backward pass without forward
+/// pass.
 void check_one_pass(const ContextOptions& options, const Computation& computation);
 
-/// Plans `computation` on the rows that take part. Tile sizes that the context does not set are reduced until the
-/// plan fits in the budget. Throws InvalidInput if even the smallest tiles do not fit (the message names the
-/// smallest accepted budget), or if the requested plan cannot run.
+/// Plans `computation` on the rows that take part. Tile sizes that the context does not set are reduced until
+/// the plan fits in the budget. Throws InvalidInput if even the smallest tiles do not fit (the message names
+/// the smallest accepted budget), or if the requested plan cannot run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                     const Computation& computation, const GradientMatrices& outputs);
 
@@ -32,13 +33,13 @@ RunPlan choose_plan(const detail::ContextState& context, int threads, const Hidd
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                        const Computation& computation, const GradientMatrices& outputs);
 
-/// Plans `computation` on finished logits, for `threads` threads or as many as the budget has scratch for. Throws
-/// InvalidInput if it has no scratch for one thread, or if plan one_pass was requested and cannot run.
-SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
-                      const Computation& computation);
+/// Plans `computation` on finished logits, for `threads` threads or as many as the budget has scratch for.
+/// Throws InvalidInput if it has no scratch for one thread, or if plan one_pass was requested and cannot run.
+LogitsPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
+                       const Computation& computation);
 
-/// Does the same for hidden states whose rows are normalised over sets of token ids; measure(team) returns the
-/// workspace of a team. The caller sets Plan::vocab_tile.
+/// Does the same for hidden states whose rows are normalised over sets of token ids; measure(team) returns
+/// the workspace of a team. The caller sets Plan::vocab_tile.
 Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
               const Computation& computation, const std::function<size_t(int)>& measure);
 

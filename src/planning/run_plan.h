@@ -95,7 +95,7 @@ struct RunPlan {
 };
 
 /// How a call on finished logits divides its work.
-struct SweepPlan {
+struct LogitsPlan {
   Plan plan;
   /// The loss needs all rows at once, so all logits are read before the first gradient is computed. Otherwise
   /// a block of rows is folded, evaluated and turned into gradients while it is in a core's cache.

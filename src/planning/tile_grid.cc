@@ -32,7 +32,7 @@ constexpr int64_t kHiddenBlock = 256;
 // d_hidden and d_weight have this many chains of tasks each. Of a gradient pass each is half the work in one
 // pass and a third in two pass, so 8 or 12 threads stay busy (bench/work_order.py).
 constexpr int64_t kGradientTasks = 4;
-// This many tasks, row blocks × vocab_ranges, balance many threads; each costs 56 bytes per row.
+// This many tasks, row blocks × ranges, balance many threads; each costs 56 bytes per row.
 constexpr int64_t kForwardTasks = 128;
 
 // With a stride that is a multiple of 1 KiB, a tile's column would map to a few cache sets.

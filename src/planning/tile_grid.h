@@ -36,7 +36,7 @@ struct TileGrid {
   int64_t entries(int64_t tile) const { return std::min(vocab_tile, vocab_size - first_entry(tile)); }
   /// Returns the sizes of the parts of gradients.
   source::PartSizes part_sizes() const { return {row_tile, vocab_tile, hidden_block, weight_block}; }
-  /// Stretch s holds the tiles [vocab_range_begin(s), vocab_range_begin(s + 1)).
+  /// Range s holds the tiles [vocab_range_begin(s), vocab_range_begin(s + 1)).
   int64_t vocab_range_begin(int64_t s) const { return s * vocab_tiles() / vocab_ranges; }
 };
 
@@ -57,7 +57,8 @@ enum class TileUse {
   kKept         ///< gradients replace it once the chunk's tiles are complete (one pass)
 };
 
-/// Returns a grid with the tile sizes, within the cap, for blocks of `rows` rows out of `all_rows` that take part.
+/// Returns a grid with the tile sizes, within the cap, for blocks of `rows` rows out of `all_rows` that take
+/// part.
 TileGrid make_grid(const ContextOptions& options, const gemm::Backend& gemm, const TileCap& cap, const Source& source,
                    TileUse use, int64_t rows, int64_t all_rows);
 /// Rounds the vocabulary tile up to segments of kernels::kSegment entries.

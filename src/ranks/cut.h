@@ -39,8 +39,8 @@ struct Cut {
   bool own_d_hidden = false;     // d_hidden is not summed over all ranks
   HeadTypes types;               // of the first rank that has entries; ranks without entries plan with these
   bool wants_gradients = false;  // on some rank
-  // If the caller does the exchange: `own_partials` receives this slice's partials, or `gathered` holds the rows of
-  // every slice.
+  // If the caller does the exchange: `own_partials` receives this slice's partials, or `gathered` holds the
+  // rows of every slice.
   std::byte* own_partials = nullptr;
   std::span<const std::byte> gathered = {};
 

@@ -12,7 +12,8 @@
 
 namespace logitless::ranks {
 
-/// Plans `computation` for all slices of the cut. Throws RankError if ranks differ in their work, inputs or plan.
+/// Plans `computation` for all slices of the cut. Throws RankError if ranks differ in their work, inputs or
+/// plan.
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
                                      const problem::HiddenProblem& problem, const planning::Computation& computation,
                                      const GradientMatrices& outputs);

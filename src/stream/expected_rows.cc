@@ -2,8 +2,8 @@
 // Gradients of states from expected rows (expected_sums.h). With the factors of stats::row_gradient()
 //     d_hidden_i = Σ_picks g_k w_k − g E_i + g_cross Σ_v q_v w_v
 //
-// Because E_i leaves the picks out, nothing cancels when the p of a target is near 1. The sums of a LoRA's rows
-// give the gradient of its states in the same way, and from it d_lora_a and the LoRA's part of d_hidden.
+// Because E_i leaves the picks out, nothing cancels when the p of a target is near 1. The sums of a LoRA's
+// rows give the gradient of its states in the same way, and from it d_lora_a and the LoRA's part of d_hidden.
 #include <omp.h>
 
 #include <algorithm>
@@ -262,8 +262,8 @@ class ExpectedRowWay final : public GradientWay<Types> {
                      problem::matrix_rows(d_states).place(row).data, d_states.dtype);
   }
 
-  // Adds scale · dU a to a row's d_hidden, for the row's dU; stores scale · dU in `lora_states` unless that is
-  // null.
+  // Adds scale · dU a to a row's d_hidden, for the row's dU; stores scale · dU in `lora_states` unless that
+  // is null.
   void add_lora(const PerThread& mine, Sum* lora_states) const {
     const LoraMatrices& lora = pass_.problem.head.lora;
     const source::Head a{HeadMatrices(lora.a)};

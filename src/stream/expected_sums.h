@@ -3,8 +3,8 @@
 // where s is the derivative of the softcap. It is summed while the tiles of logits are folded, as
 //     E ← E exp(m − m′) + Σ_v exp(a_v − m′) s_v w_v      m′: the largest logit so far
 //
-// in vocabulary order, so the bits do not depend on the threads. A LoRA's rows b_v are summed in the same way,
-// after those of the head.
+// in vocabulary order, so the bits do not depend on the threads. A LoRA's rows b_v are summed in the same
+// way, after those of the head.
 #pragma once
 
 #include <array>

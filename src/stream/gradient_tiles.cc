@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Gradients of all tiles of logits, for every loss and output: from stored logits in one pass, from recomputed
-// ones in two pass.
+// Gradients of all tiles of logits, for every loss and output: from stored logits in one pass, from
+// recomputed ones in two pass.
 #include <optional>
 
 #include "core/store.h"

@@ -71,8 +71,8 @@ using MakeWay = WayOfRun<Types> (*)(const Pass<Types>&);
 
 /// A kind of way.
 struct WayKind {
-  /// Sets in `computation` what the planner must know if the way can take the call. Throws InvalidInput if the call's
-  /// options require the way and it cannot run. Null: it can take every call.
+  /// Sets in `computation` what the planner must know if the way can take the call. Throws InvalidInput if
+  /// the call's options require the way and it cannot run. Null: it can take every call.
   void (*ask)(const CallOnHidden& call, planning::Computation& computation);
   /// Returns the way for a run, or null if the run does not use it. The pass must outlive the way.
   std::tuple<MakeWay<kernels::FloatTiles>, MakeWay<kernels::DoubleTiles>, MakeWay<kernels::BFloat16Tiles>> make;

@@ -17,17 +17,17 @@ namespace logitless::stream {
 namespace {
 
 template <class Types>
-class SweepSchedule final : public Schedule {
+class LogitsSchedule final : public Schedule {
  public:
-  SweepSchedule(const detail::ContextState& context, const LogitsProblem& problem, const LogitsGradient& dlogits,
-                const planning::SweepPlan& run)
+  LogitsSchedule(const detail::ContextState& context, const LogitsProblem& problem, const LogitsGradient& dlogits,
+                 const planning::LogitsPlan& run)
       : problem_(problem),
         dlogits_(dlogits, problem.vocab_size),
         run_(run),
         arena_(run.plan.workspace_bytes),
         tiles_(*context.kernels, problem, run.plan.vocab_tile, {}),
         walk_({problem, &tiles_}, source::GivenLogits(problem.logits), teacher_of(problem), arena_,
-              planning::sweep_sizes<Types>(problem, run)) {}
+              planning::row_walk_sizes<Types>(problem, run)) {}
 
   int64_t chunks() const override { return run_.all_rows_at_once ? 1 : blocks(); }
 
@@ -80,7 +80,7 @@ class SweepSchedule final : public Schedule {
 
   const LogitsProblem& problem_;
   const sink::DlogitsSink dlogits_;
-  const planning::SweepPlan run_;
+  const planning::LogitsPlan run_;
   core::Arena arena_;
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;
@@ -89,9 +89,9 @@ class SweepSchedule final : public Schedule {
 }  // namespace
 
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                          const LogitsGradient& dlogits, const planning::SweepPlan& run) {
+                                          const LogitsGradient& dlogits, const planning::LogitsPlan& run) {
   return stats::with_tile_types(problem, [&](auto types) -> std::shared_ptr<Schedule> {
-    return core::make_shared<SweepSchedule<decltype(types)>>(context, problem, dlogits, run);
+    return core::make_shared<LogitsSchedule<decltype(types)>>(context, problem, dlogits, run);
   });
 }
 

@@ -20,7 +20,8 @@ namespace {
 
 using ranks::Shared;
 
-// Computes the statistics, token gradients and outputs of one call, chunk by chunk. The columns have their sizes.
+// Computes the statistics, token gradients and outputs of one call, chunk by chunk. The columns have their
+// sizes.
 void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns) {
   const auto fold = [&](int64_t chunk) { schedule.fold(chunk, columns); };
   // The loss gets the rows of a chunk in order, whatever their order in tiles.
@@ -36,7 +37,8 @@ void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats
     if (wants_gradients) schedule.gradients(chunk, columns.stats, columns.grads);
   };
   if (schedule.chunk_team() > 0) {
-    // The loss sees the chunks in order, and each chunk's gradients are computed by the thread that has just read it.
+    // The loss sees the chunks in order, and each chunk's gradients are computed by the thread that has just
+    // read it.
     core::InOrder order(schedule.chunks());
     core::parallel_team(schedule.chunk_team(),
                         [&](core::FirstError& error) { order.run(error, fold, evaluate, make_gradients); });
@@ -152,7 +154,7 @@ Planned plan_work(const HiddenCall& call, const planning::Computation& computati
 Planned plan_work(const LogitsCall& call, const planning::Computation& computation, bool runs) {
   const auto& [context, problem, outputs, shared] = call;
   const detail::ContextState& state = detail::state_of(context);
-  const planning::SweepPlan run = planning::choose_plan(state, context.threads(), problem, computation);
+  const planning::LogitsPlan run = planning::choose_plan(state, context.threads(), problem, computation);
   Plan plan = run.plan;
   if (runs) return {plan, logits_schedule(state, problem, outputs, run)};
   plan.least_workspace_bytes = planning::least_workspace(state, problem, computation);

@@ -22,8 +22,8 @@ struct Outcome : stats::Columns {
   Plan plan;
 };
 
-/// Each function is for a problem::HiddenProblem with GradientMatrices and for a problem::LogitsProblem with a
-/// LogitsGradient.
+/// Each function is for a problem::HiddenProblem with GradientMatrices and for a problem::LogitsProblem with
+/// a LogitsGradient.
 
 /// Computes the statistics, evaluates the loss unless it is null, and computes the gradients requested by
 /// `outputs` or by another rank. `returned` lists the columns that the caller moves out of the result.

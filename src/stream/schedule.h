@@ -73,13 +73,13 @@ std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, c
                                           const GradientMatrices& outputs, const ranks::Cut& cut,
                                           const planning::RunPlan& run);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
-                                          const LogitsGradient& dlogits, const planning::SweepPlan& run);
+                                          const LogitsGradient& dlogits, const planning::LogitsPlan& run);
 /// Rows of hidden states that are normalised over sets of token ids, as planned by set_plan().
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                        const GradientMatrices& outputs, const planning::Computation& computation,
                                        const Plan& plan);
-/// Returns the plan for `threads` threads, or as many as the budget has scratch for. Throws InvalidInput if it
-/// has no scratch for one thread.
+/// Returns the plan for `threads` threads, or as many as the budget has scratch for. Throws InvalidInput if
+/// it has no scratch for one thread.
 Plan set_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,
               const GradientMatrices& outputs, const planning::Computation& computation);
 /// Returns the smallest ContextOptions::workspace_bytes that set_plan() accepts.

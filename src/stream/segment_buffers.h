@@ -16,8 +16,8 @@
 
 namespace logitless::stream {
 
-/// A panel has at most kPanelSegments segments and kPanelRows rows of segments; one segment's rows are gathered
-/// kPartRows at a time.
+/// A panel has at most kPanelSegments segments and kPanelRows rows of segments; one segment's rows are
+/// gathered kPartRows at a time.
 inline constexpr int64_t kPanelSegments = 32;
 inline constexpr int64_t kPanelRows = 8192;
 inline constexpr int64_t kPartRows = 512;
@@ -106,8 +106,8 @@ struct SegmentBuffers {
   }
 
  private:
-  // Returns the backend's scratch for the products of a pass, and for those of d_hidden with more rows, because
-  // few rows may use a backend of their own.
+  // Returns the backend's scratch for the products of a pass, and for those of d_hidden with more rows,
+  // because few rows may use a backend of their own.
   static size_t scratch_bytes(const Pass<Types>& pass, bool by_noise) {
     const int64_t rows = std::max<int64_t>(pass.run.plan.chunk_rows, 1), part = std::min(kPartRows, rows);
     const DType gradient = DTypeOf<Gradient>::value;

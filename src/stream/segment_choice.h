@@ -26,8 +26,8 @@
 
 namespace logitless::stream {
 
-/// The choice for the rows of a call that have a gradient. A row's segments are chosen by weights, computed from
-/// its token gradients and the masses that the walks stored.
+/// The choice for the rows of a call that have a gradient. A row's segments are chosen by weights, computed
+/// from its token gradients and the masses that the walks stored.
 template <class Types>
 class SegmentChoice {
  public:
@@ -104,8 +104,8 @@ class SegmentChoice {
   const Plan& report() const { return report_; }
 
  private:
-  // A pair costs about twice as much in a gathered product, so exact gradients are faster if a larger share is
-  // kept.
+  // A pair costs about twice as much in a gathered product, so exact gradients are faster if a larger share
+  // is kept.
   static constexpr double kMostKept = 0.5;
   static constexpr float kAlways = std::numeric_limits<float>::quiet_NaN();
   static constexpr size_t kBuckets = 1024;
@@ -125,8 +125,8 @@ class SegmentChoice {
     });
   }
 
-  // Sums the cross weights of each segment: those of `row`, which without per-row weights are the same for all
-  // rows.
+  // Sums the cross weights of each segment: those of `row`, which without per-row weights are the same for
+  // all rows.
   void sum_cross(int64_t row, core::Array<double>& sums) const {
     sums.assign(static_cast<size_t>(masses_.segments()), 0.0);
     for (int64_t v = 0; v < pass_.run.grid.vocab_size; ++v) {
@@ -140,8 +140,8 @@ class SegmentChoice {
     return kept / (static_cast<double>(rows_.size()) * static_cast<double>(masses_.segments()));
   }
 
-  // Replaces the masses by weights of the pairs: the sum of |dL/da| over a pair's entries, or an upper bound of
-  // it, in units of `unit_`. Pairs that are always kept get NaN.
+  // Replaces the masses by weights of the pairs: the sum of |dL/da| over a pair's entries, or an upper bound
+  // of it, in units of `unit_`. Pairs that are always kept get NaN.
   void weigh() {
     const bool own_cross = summands_.cross && pass_.problem.cross.rows;
     core::Array<double> shared_cross;
@@ -225,7 +225,8 @@ class SegmentChoice {
     });
   }
 
-  // Replaces the masses by 1 for kept pairs and 0 for the smallest ones. Returns the dropped mass of each row.
+  // Replaces the masses by 1 for kept pairs and 0 for the smallest ones. Returns the dropped mass of each
+  // row.
   core::Array<double> certify() {
     core::Array<double> dropped(rows_.size());
     each_row([&](size_t i) {
@@ -285,8 +286,8 @@ class SegmentChoice {
   }
 
   // `dropped` bounds the dropped weight of each row: |Δd_hidden| of the row is at most `dropped` times the
-  // largest norm of the head's rows, and |Δd_weight| at most the sum of `dropped` times the norms of the rows'
-  // states.
+  // largest norm of the head's rows, and |Δd_weight| at most the sum of `dropped` times the norms of the
+  // rows' states.
   void bound(const core::Array<double>& dropped) {
     const source::States& states = pass_.source.products().front().states;
     const int64_t h = pass_.problem.hidden_size;

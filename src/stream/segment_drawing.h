@@ -21,8 +21,8 @@ inline float weight_of(float mass, double theta) {
   return weight < 1e30F ? weight : 0;
 }
 
-/// Draws pairs, the segments of a row or the rows of a segment, systematically: calls take(i, weight) for each
-/// drawn pair i of `count`, whose mass is mass_of(i). `bits` is the random number.
+/// Draws pairs, the segments of a row or the rows of a segment, systematically: calls take(i, weight) for
+/// each drawn pair i of `count`, whose mass is mass_of(i). `bits` is the random number.
 template <class MassOf, class Take>
 void draw(int64_t count, double theta, uint64_t bits, const MassOf& mass_of, const Take& take) {
   core::SystematicSample sample(bits);

@@ -322,8 +322,8 @@ class TileTasks {
       [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
       [[maybe_unused]] const int splits = static_cast<int>(chains.splits);
       if (sink->finishes_tiles()) {
-        // Tiles that are apart go to a callback in order, which may overwrite the part of the head. Others name
-        // their chain again.
+        // Tiles that are apart go to a callback in order, which may overwrite the part of the head. Others
+        // name their chain again.
         const bool apart = sink->tiles_apart() > 0;
         [[maybe_unused]] char* const order = apart ? &dependences.finished : chain;
         [[maybe_unused]] char* const head = apart ? &dependences.entries[static_cast<size_t>(j)] : chain;

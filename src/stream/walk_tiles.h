@@ -18,7 +18,8 @@
 namespace logitless::stream {
 
 /// Visits all tiles of one chunk's blocks, passes each to the folds of the walk, and combines their partials.
-/// If logits are stored, they are in pass.chunk after the first walk; if not, the second walk recomputes them.
+/// If logits are stored, they are in pass.chunk after the first walk; if not, the second walk recomputes
+/// them.
 template <class Types>
 class TileWalk {
  public:
@@ -50,8 +51,8 @@ class TileWalk {
                          [&](size_t thread) { return threads_[thread].gathered; });
     }
     folds_.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
-    // Neighbouring tasks share a part of the head, so it is read from memory once. They share nothing else, so
-    // their order does not affect any bits.
+    // Neighbouring tasks share a part of the head, so it is read from memory once. They share nothing else,
+    // so their order does not affect any bits.
     const auto row_blocks = static_cast<int64_t>(blocks.size());
     core::parallel_for(run.plan.threads, run.grid.vocab_ranges * row_blocks, [&](int64_t task) {
       const int64_t b = task % row_blocks;
@@ -74,7 +75,7 @@ class TileWalk {
     Logit* row = nullptr;  // [sides, vocab_tile]: scratch of folds
   };
 
-  // Folds the tiles of one vocab_range of the vocabulary for row block b.
+  // Folds the tiles of one range of the vocabulary for row block b.
   void fold_stretch(fold::Walk walk, std::span<const planning::RowBlock> blocks, int64_t b,
                     fold::FoldPart<Logit>& part) {
     const planning::RunPlan& run = pass_.run;
@@ -92,8 +93,8 @@ class TileWalk {
         pass_.source.make_tile(rows, grid.first_entry(j), grid.entries(j), data, grid.tile_stride,
                                pass_.multiplier(mine.products));
       }
-      // The folds get the block's rows without the padding of its tiles. No rows were dropped yet, so they are
-      // contiguous.
+      // The folds get the block's rows without the padding of its tiles. No rows were dropped yet, so they
+      // are contiguous.
       const auto tile = pass_.tile(data, block.tile_rows, run.blocks.first_place(block), block.count, j);
       for (const fold::Fold<Types>* fold : folds_.of(walk)) fold->add(part, tile);
     }

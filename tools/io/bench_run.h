@@ -68,8 +68,8 @@ struct BenchRun {
 };
 
 /// Reads the JSON Lines that `logitless bench` writes (schema 1); there is at least one point. A last line
-/// without its newline was torn by an interruption: it is left out. Throws Error, one line that names file and
-/// line, if a figure is missing or no number.
+/// without its newline was torn by an interruption: it is left out. Throws Error, one line that names file
+/// and line, if a figure is missing or no number.
 BenchRun read_run(const std::string& path);
 
 /// The same for a text at hand, which may have no point; `path` serves messages and the run's name.

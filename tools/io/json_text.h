@@ -8,9 +8,9 @@
 
 namespace logitless::io {
 
-/// Throws Error if brackets and braces nest deeper than 32 levels; no file that this project reads has more than
-/// four. A JSON value is copied, printed and freed by recursion, so a file with a hundred thousand levels would
-/// overflow the stack. Messages begin with `place`: "run.jsonl:3: ".
+/// Throws Error if brackets and braces nest deeper than 32 levels; no file that this project reads has more
+/// than four. A JSON value is copied, printed and freed by recursion, so a file with a hundred thousand
+/// levels would overflow the stack. Messages begin with `place`: "run.jsonl:3: ".
 void check_json_depth(std::string_view text, const std::string& place);
 
 /// Parses one value, whose objects keep their order. Throws Error.

@@ -12,7 +12,8 @@ namespace logitless::io {
 
 class SeededNumbers {
  public:
-  /// Each tensor of a call has draws of its own, by its name. `tensor` must be one that seeded_inputs.cc lists.
+  /// Each tensor of a call has draws of its own, by its name. `tensor` must be one that seeded_inputs.cc
+  /// lists.
   SeededNumbers(uint64_t seed, std::string_view tensor);
 
   uint64_t word(int64_t i) const;                 ///< 64 random bits

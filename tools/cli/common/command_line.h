@@ -54,8 +54,8 @@ void add_gradcheck(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_score(CLI::App& app, int& status);
 
-/// Parses and runs what was asked for. Returns the exit status; `bad_input` is that of a mistake, which has been
-/// told.
+/// Parses and runs what was asked for. Returns the exit status; `bad_input` is that of a mistake, which has
+/// been told.
 int run_command_line(int argc, char** argv, int bad_input);
 
 }  // namespace logitless::cli

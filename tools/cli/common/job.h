@@ -20,8 +20,8 @@ namespace logitless::cli {
 /// A dense tensor of a call.
 struct JobTensor {
   ConstTensor view;
-  /// What each axis counts: N tokens, B sequences, V vocabulary entries of the call, J mismatched completions,
-  /// or something that every rank has all of.
+  /// What each axis counts: N tokens, B sequences, V vocabulary entries of the call, J mismatched
+  /// completions, or something that every rank has all of.
   std::string axes;
 
   size_t bytes() const { return static_cast<size_t>(view.count()) * size_of(view.dtype); }
@@ -52,8 +52,8 @@ struct Job {
   double lora_scale = 1;
   DType lora_dtype = DType::kFloat32;
   DType gradient_dtype = DType::kFloat32;
-  /// Named as the flags and the library's lists name them: "hidden", "lm_head", "old_logps", "d_weight". A head
-  /// that stands as [H, V] has the axes "HV".
+  /// Named as the flags and the library's lists name them: "hidden", "lm_head", "old_logps", "d_weight". A
+  /// head that stands as [H, V] has the axes "HV".
   std::map<std::string, JobTensor, std::less<>> tensors;
   std::optional<LmHead> head;  ///< a packed one, or one of a GGUF file: used instead of "lm_head"
 

@@ -61,7 +61,7 @@ class MeanGradients {
   }
   static void add(const Tensor& gradient, int draw, Sums& sums) {
     sums.means.resize(static_cast<size_t>(gradient.count()));
-    for (size_t i = 0; i < sums.means.size(); ++i) {  // Welford's sums: equal draws have a spread of exactly 0
+    for (size_t i = 0; i < sums.means.size(); ++i) {  // Welford: equal draws have a spread of exactly 0
       const double value = oracle::read_element(gradient.data, gradient.dtype, static_cast<int64_t>(i));
       const double difference = value - sums.means[i];
       sums.means[i] += difference / (draw + 1);

@@ -30,9 +30,9 @@ struct Outcome {
   bool bad_input = false;  ///< the input is to blame
 };
 
-/// Does `work` in a fork of this process and returns what it returned. No OpenMP region may have run here: its
-/// threads would be missing there. A child ends with this process, and a child that ends by SIGINT, which Ctrl-C
-/// sends to both, ends this process alike. Throws ChildFailure if no process can be started.
+/// Does `work` in a fork of this process and returns what it returned. No OpenMP region may have run here:
+/// its threads would be missing there. A child ends with this process, and a child that ends by SIGINT, which
+/// Ctrl-C sends to both, ends this process alike. Throws ChildFailure if no process can be started.
 Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& on_step);
 
 /// From here on a read beyond the end of a mapped file calls `tell` with a line, and ends this process with

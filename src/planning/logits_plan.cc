@@ -13,10 +13,10 @@ namespace {
 
 // This many rows of finished logits are folded and turned into gradients in turn. They are few, because they
 // are read again for their gradients and should still be in the core's cache then.
-constexpr int64_t kSweepRows = 4;
+constexpr int64_t kRowsAtOnce = 4;
 
-// Gives a plan the largest team whose workspace, measure(team), is within the budget. `needs` are words of the
-// message if there is none.
+// Gives a plan the largest team whose workspace, measure(team), is within the budget. `needs` are words of
+// the message if there is none.
 template <class Measure, class... Needs>
 void set_team(const detail::ContextState& context, int threads, Plan& plan, const Measure& measure,
               const Needs&... needs) {
@@ -48,8 +48,9 @@ Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& 
 }
 
 // Decides everything of a plan except the team.
-SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& problem, const Computation& computation) {
-  SweepPlan run;
+LogitsPlan cut_logits(const detail::ContextState& context, const LogitsProblem& problem,
+                      const Computation& computation) {
+  LogitsPlan run;
   Plan& plan = run.plan;
   if (problem.over_picks) {
     plan = cut_sets(context, problem, computation);
@@ -74,22 +75,22 @@ SweepPlan cut_sweep(const detail::ContextState& context, const LogitsProblem& pr
   plan.tokens = problem.tokens;
   plan.active_rows = static_cast<int64_t>(problem.active().size());
   plan.vocab_size = problem.vocab_size;
-  plan.row_block = options.row_block > 0 ? options.row_block : kSweepRows;
+  plan.row_block = options.row_block > 0 ? options.row_block : kRowsAtOnce;
   plan.vocab_tile = std::min(options.vocab_tile > 0 ? options.vocab_tile : fold::kRowColumns, problem.vocab_size);
   plan.chunk_rows = run.all_rows_at_once ? plan.active_rows : plan.row_block;
   return run;
 }
 
-size_t measure_team(const LogitsProblem& problem, SweepPlan& run, int team) {
+size_t measure_team(const LogitsProblem& problem, LogitsPlan& run, int team) {
   run.plan.threads = team;
-  return measure_sweep(problem, run);
+  return measure_row_walk(problem, run);
 }
 
 }  // namespace
 
-SweepPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
-                      const Computation& computation) {
-  SweepPlan run = cut_sweep(context, problem, computation);
+LogitsPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
+                       const Computation& computation) {
+  LogitsPlan run = cut_logits(context, problem, computation);
   const auto measure = [&](int team) { return measure_team(problem, run, team); };
   if (problem.over_picks) {
     set_team(context, threads, run.plan, measure, kSetsNeed);
@@ -112,7 +113,7 @@ Plan set_plan(const detail::ContextState& context, int threads, const HiddenProb
 
 size_t least_workspace(const detail::ContextState& context, const LogitsProblem& problem,
                        const Computation& computation) {
-  SweepPlan run = cut_sweep(context, problem, computation);
+  LogitsPlan run = cut_logits(context, problem, computation);
   return measure_team(problem, run, 1);
 }
 
