@@ -153,16 +153,17 @@ TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
 // What the library refuses of a tensor begins with the flag and the file.
 TEST_F(CliTest, ARefusedTensorIsNamedByItsFlag) {
   const std::vector<int32_t> targets = {0, 1, 7, 2, 3, 2};
-  const std::vector<uint8_t> flags = {1, 2}, right = {1, 1, 0, 1, 1, 1};
+  const std::vector<uint8_t> flags = {1, 2}, right = {1, 1, 0, 1, 1, 1}, targeted = {1, 1, 1, 0, 1, 1};
   const std::vector<float> numbers = {1, 2, std::numeric_limits<float>::quiet_NaN(), 4, 5, 6};
   const std::vector<int64_t> ids = {0, 1, 2, 3, 4, 9};
   const std::vector<float> hidden(30, 0.5F);
   const std::vector<TensorToWrite> tensors = {
-      {"stray", "I32", {6}, targets.data()},    {"short", "U8", {5}, right.data()},
-      {"flags", "U8", {1}, flags.data() + 1},   {"good", "U8", {1}, flags.data()},
-      {"turned", "U8", {3, 2}, right.data()},   {"nan", "F32", {6}, numbers.data()},
-      {"one", "F32", {1}, numbers.data()},      {"ids", "I64", {6, 1}, ids.data()},
-      {"values", "F32", {6, 1}, hidden.data()}, {"batched", "F32", {2, 3, 5}, hidden.data()}};
+      {"stray", "I32", {6}, targets.data()},       {"short", "U8", {5}, right.data()},
+      {"flags", "U8", {1}, flags.data() + 1},      {"good", "U8", {1}, flags.data()},
+      {"targeted", "U8", {6}, targeted.data()},    {"turned", "U8", {3, 2}, right.data()},
+      {"nan", "F32", {6}, numbers.data()},         {"one", "F32", {1}, numbers.data()},
+      {"ids", "I64", {6, 1}, ids.data()},          {"values", "F32", {6, 1}, hidden.data()},
+      {"batched", "F32", {2, 3, 5}, hidden.data()}};
   const std::string file = path("more");
   io::write_safetensors(file, tensors);
   const std::vector<std::string> model = write_tensors(true);
@@ -176,9 +177,11 @@ TEST_F(CliTest, ARefusedTensorIsNamedByItsFlag) {
       {"policy_loss", policy + std::vector<std::string>{"--mask", file + ":short"},
        "--mask " + file + ":short: mask has 5 entries but hidden has 6 rows"},
       {"policy_loss",
-       {"--advantages", file + ":nan"},
+       {"--advantages", file + ":nan", "--mask", file + ":targeted"},
        "--advantages " + file + ":nan: advantages[2] = nan must be finite"},
-      {"policy_loss", {}, "--advantages: advantages is not given but must have one per sequence (1)"},
+      {"policy_loss",
+       {"--mask", file + ":targeted"},
+       "--advantages: advantages is not given but must have one per sequence (1)"},
       {"kto_loss",
        {"--labels", file + ":flags", "--ref-logps", file + ":one"},
        "--labels " + file + ":flags: labels[0] = 2 must be 0 or 1"},
