@@ -127,7 +127,7 @@ Call::Call(const Call& whole, const char* name, const Logits& logits)
       part_(name),
       meeting_(whole.meeting_),
       source_(from_hidden(logits, nullptr, kNoGradients)) {
-  if (meeting_) stated_.emplace(*meeting_);
+  if (meeting_) digests_.emplace(*meeting_);
 }
 
 const problem::Shape& Call::shape() const {

@@ -94,7 +94,7 @@ class Call {
   /// Computes the statistics, the loss (null: none) and the requested gradients. `returned` lists the columns
   /// that will be moved out of the result, to a caller of the library.
   stream::Outcome run(TokenLoss* loss, stats::Returned returned = {}) const;
-  /// Computes gradients from statistics and token gradients. Returns the plan that outcome.
+  /// Computes gradients from statistics and token gradients. Returns the plan that ran.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads) const;
   /// The same for a loss whose gradient is multiplied by `upstream`.
   Plan run_gradients(const TokenStats& stats, const TokenGrads& grads, double upstream) const;
@@ -130,9 +130,9 @@ class Call {
 
   core::StoreScope scope_;  // first, because the other members allocate from it
   const Context& context_;
-  const char* part_ = "";                        // prefix of a part's names in messages
-  std::shared_ptr<ranks::Meeting> meeting_;      // of the whole call and its parts; null without ranks
-  std::optional<ranks::Meeting::Scope> stated_;  // removes a part's statements with it
+  const char* part_ = "";                         // prefix of a part's names in messages
+  std::shared_ptr<ranks::Meeting> meeting_;       // of the whole call and its parts; null without ranks
+  std::optional<ranks::Meeting::Scope> digests_;  // removes a part's digests with it
   ranks::Shared shared_;
   core::Array<core::ByteRange> reads_;
   GradientMatrices outputs_;  // source_ refers to it

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The statements that ranks compare: options by their lists of fields, and a digest of each input. Only a
-// sample of hidden states and of the head is hashed.
+// The fields of a call that ranks compare: options by their lists of fields, and a digest of each input. Only
+// a sample of hidden states and of the head is hashed.
 #pragma once
 
 #include <cstdint>

@@ -59,10 +59,10 @@ class PartialsOf : public Partials {
   void take(core::Arena& arena, int64_t rows, int64_t vocab_ranges) final {
     data_ = arena.take<T>(rows * vocab_ranges);
     rows_ = rows;
-    stretches_ = vocab_ranges;
+    vocab_ranges_ = vocab_ranges;
   }
   void combine(int64_t row, int64_t place) const final {
-    for (int64_t s = 1; s < stretches_; ++s) join_parts(row, *of(s, place), *of(0, place));
+    for (int64_t s = 1; s < vocab_ranges_; ++s) join_parts(row, *of(s, place), *of(0, place));
   }
 
   size_t wire_bytes(int64_t) const override { return sizeof(T); }
@@ -100,7 +100,7 @@ class PartialsOf : public Partials {
   const problem::TokenProblem& problem_;
   T* data_ = nullptr;
   int64_t rows_ = 0;
-  int64_t stretches_ = 0;
+  int64_t vocab_ranges_ = 0;
 };
 
 /// First walk: log-sum-exp, picks, and the statistics that are computed with them.

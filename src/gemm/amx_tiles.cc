@@ -1,4 +1,4 @@
-// Copyhigh 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/amx_tiles.h"
 
 #if defined(__x86_64__) && defined(__linux__)

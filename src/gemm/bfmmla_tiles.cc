@@ -1,4 +1,4 @@
-// Copyhigh 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "gemm/bfmmla_tiles.h"
 
 #if defined(__aarch64__) && defined(__linux__)

@@ -4,7 +4,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <optional>
 
 #include "core/views.h"
 #include "gemm/bfloat16_dots.h"

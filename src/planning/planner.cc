@@ -233,10 +233,10 @@ class Planner {
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
     cutter_.set_team(threads_, alive, run);
     while (!fits(run) && alive > 1) cutter_.set_team(threads_, --alive, run);
-    pack_hidden_if_it_fits(run);
+    reorder_hidden_if_it_fits(run);
   }
 
-  void pack_hidden_if_it_fits(RunPlan& run) const {
+  void reorder_hidden_if_it_fits(RunPlan& run) const {
     run.plan.packed_bytes = cutter_.reordered_bytes(run);
     if (run.plan.packed_bytes == 0) return;
     cutter_.set_team(threads_, run.plan.tiles_alive, run);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A rank states its inputs as a list of fields, each with a digest. Every exchange compares one digest of the
-// statements; if that differs, the digests of the fields are compared.
+// What ranks compare: a rank lists the fields of its inputs, each with a digest. Every exchange compares one
+// digest of all fields; if that differs, the digests of the fields are compared.
 #pragma once
 
 #include <bit>

@@ -16,7 +16,7 @@ Communicator::~Communicator() = default;
 namespace ranks {
 namespace {
 
-// Before every exchange each rank sends its next step, the number of bytes, and the digest of its digests.
+// Before every exchange each rank sends its next step, the number of bytes, and one digest of its fields.
 enum Step : int64_t { kFailed, kAgree, kGather, kScatter };
 using Said = std::array<int64_t, 3>;
 // With this many ranks, the headers of an exchange take 1.5 MiB, and the messages of a failure 16 MiB.
@@ -85,7 +85,7 @@ Group::Group(std::string_view name, Communicator* communicator, Group* before)
   said_.resize(std::tuple_size_v<Said> * static_cast<size_t>(size_));
 }
 
-void Group::add(int64_t step, size_t bytes) {
+void Group::announce(int64_t step, size_t bytes) {
   if (left_) throw RankError("ranks." + std::string(name_) + ": the other ranks have been left");
   if (before_) before_->agree();
   const Said mine = {step, static_cast<int64_t>(bytes), static_cast<int64_t>(digests_.digest())};
@@ -160,7 +160,7 @@ void Group::gather(const void* mine, void* all, size_t bytes) {
     std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(all));
     return;
   }
-  add(kGather, bytes);
+  announce(kGather, bytes);
   carry([&](Communicator& c) { c.all_gather(mine, all, bytes); });
 }
 
@@ -169,12 +169,12 @@ void Group::scatter(const void* mine, void* theirs, size_t bytes) {
     std::copy_n(static_cast<const std::byte*>(mine), bytes, static_cast<std::byte*>(theirs));
     return;
   }
-  add(kScatter, bytes);
+  announce(kScatter, bytes);
   carry([&](Communicator& c) { c.all_to_all(mine, theirs, bytes); });
 }
 
 void Group::agree() {
-  if (communicator_) add(kAgree, 0);
+  if (communicator_) announce(kAgree, 0);
 }
 
 int64_t Group::most_before(int64_t mine) {

@@ -66,8 +66,8 @@ class Group {
   void gather(const void* mine, void* all, size_t bytes);
   void scatter(const void* mine, void* theirs, size_t bytes);
   // Exchanges the next step with all ranks, and throws if the ranks differ.
-  void add(int64_t step, size_t bytes);
-  // Throws on all ranks, with the same first field that differs between their statements.
+  void announce(int64_t step, size_t bytes);
+  // Throws on all ranks, with the same first field that differs.
   [[noreturn]] void explain();
   // Calls a function of the communicator. If it throws, this rank can no longer reach the others.
   template <class Function>
@@ -102,7 +102,7 @@ class Meeting {
     if (vocab.is_shared()) visit(vocab.digests());
     if (data.is_shared()) visit(data.digests());
   }
-  /// Its destructor removes the fields that were added to the statements since its construction.
+  /// Its destructor removes the digests that were added since its construction.
   struct Scope {
     explicit Scope(Meeting& meeting) : vocab(meeting.vocab.digests()), data(meeting.data.digests()) {}
     Digests::Scope vocab, data;

@@ -12,7 +12,7 @@
 
 namespace logitless::ranks {
 
-/// Plans `computation` for all slices of the cut. Throws RankError if ranks differ in their work, inputs or
+/// Plans `computation` for all slices of the cut. Throws RankError if ranks differ in their inputs or
 /// plan.
 planning::RunPlan choose_sliced_plan(const detail::ContextState& context, int threads, const Cut& cut,
                                      const problem::HiddenProblem& problem, const planning::Computation& computation,

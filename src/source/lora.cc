@@ -41,7 +41,7 @@ core::Array<PerThread<Sum>> take_scratch(core::Arena& arena, const Source& sourc
       tile_rows, rank, [&](const ProductShape& p) { return team.gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); });
   core::Array<PerThread<Sum>> threads(static_cast<size_t>(team.threads));
   for (PerThread<Sum>& mine : threads) {
-    mine.gathered = source.take_room(arena, tile_rows);
+    mine.gathered = source.take_gather_buffer(arena, tile_rows);
     mine.products = source.take_scratch(arena, gemm_bytes, rank);
     mine.tile = arena.take<Sum>(tile_rows * rank);
   }

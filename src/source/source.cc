@@ -69,7 +69,7 @@ gemm::RowRule Source::row_rule(const gemm::Backend& gemm, int64_t entries, int64
   return all;
 }
 
-GatherBuffer Source::take_room(core::Arena& arena, int64_t rows) const {
+GatherBuffer Source::take_gather_buffer(core::Arena& arena, int64_t rows) const {
   const Product& last = products_.back();
   const auto row_bytes = static_cast<int64_t>(last.bytes_before + last.states.row_bytes());
   return {arena.take<std::byte>(rows * row_bytes), rows, 0};
@@ -82,8 +82,8 @@ Scratch Source::take_scratch(core::Arena& arena, size_t gemm_bytes, int64_t entr
   return {gemm, arena.take_bytes(head_bytes)};
 }
 
-void Source::gather(std::span<const int64_t> rows, int threads, const GatherBuffer& room) const {
-  for (const Product& p : products_) p.states.gather(rows, threads, p.rows_in(room));
+void Source::gather(std::span<const int64_t> rows, int threads, const GatherBuffer& buffer) const {
+  for (const Product& p : products_) p.states.gather(rows, threads, p.rows_in(buffer));
 }
 
 void Source::gather(const gemm::Backend& gemm, const TileRows& rows) const {

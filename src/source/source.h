@@ -39,10 +39,10 @@ struct Product {
   int64_t side = 0;
   size_t bytes_before = 0;  // bytes of one row of all products before this one, in a GatherBuffer
 
-  std::byte* rows_in(const GatherBuffer& room) const {
-    if (!room.data) return nullptr;
-    return room.data + static_cast<size_t>(room.rows) * bytes_before +
-           static_cast<size_t>(room.first) * states.row_bytes();
+  std::byte* rows_in(const GatherBuffer& buffer) const {
+    if (!buffer.data) return nullptr;
+    return buffer.data + static_cast<size_t>(buffer.rows) * bytes_before +
+           static_cast<size_t>(buffer.first) * states.row_bytes();
   }
 };
 
@@ -133,16 +133,16 @@ class Source {
     return most;
   }
 
-  GatherBuffer take_room(core::Arena& arena, int64_t rows) const;
+  GatherBuffer take_gather_buffer(core::Arena& arena, int64_t rows) const;
   /// Takes scratch for products of at most `entries` vocabulary entries; the backend needs `gemm_bytes` of
   /// it.
   Scratch take_scratch(core::Arena& arena, size_t gemm_bytes, int64_t entries) const;
 
-  /// Copies `rows` into the room, consecutively, with at most `threads` threads.
-  void gather(std::span<const int64_t> rows, int threads, const GatherBuffer& room) const;
+  /// Copies `rows` into the buffer, consecutively, with at most `threads` threads.
+  void gather(std::span<const int64_t> rows, int threads, const GatherBuffer& buffer) const;
   /// Gathers the rows of a tile, unless they are contiguous; products whose rows are reordered are skipped.
   void gather(const gemm::Backend& gemm, const TileRows& rows) const;
-  /// Moves the rows of a gathered tile together, to where gather(rows, threads, room) would put them.
+  /// Moves the rows of a gathered tile together, to where gather(rows, threads, buffer) would put them.
   void close_holes(const TileRows& rows) const;
 
   /// Returns the bytes that reorder() writes, or 0 if the backend does not reorder rows.

@@ -31,8 +31,8 @@ struct CallOnHidden {
   bool keeps_expected_rows;       // TokenStats::expected was received, or is returned
 };
 
-/// One way, for one run. The memory is taken by the same functions when the planner measures it; then nothing
-/// else is called.
+/// One way, for one run. The planner measures its memory by the same functions that take it. Then only the
+/// constructor, walks(), masses() and the functions that take memory are called, and pass.tiles is not set.
 template <class Types>
 class GradientWay {
  public:
@@ -47,7 +47,8 @@ class GradientWay {
   virtual bool walks() const { return false; }
   virtual void take_walk(core::Arena&, fold::CallFolds<Types>&) {}
   virtual void walk(fold::CallFolds<Types>&, stats::Columns&) {}
-  /// Called before the first walk over a chunk, and when the chunk's statistics are complete.
+  /// Called before the first walk over a chunk, and when the chunk's statistics are complete; not for slices
+  /// of a vocabulary.
   virtual void begin_statistics(stats::Columns&) {}
   virtual void finish_statistics(TokenStats&) {}
   /// Returns the masses that the way needs from the walks, or null.

@@ -101,7 +101,7 @@ class Pilot {
   // Returns the neighbourhood of the theta up to which below(theta) holds.
   template <class Below>
   static std::pair<double, double> bisect(double low, double high, const Below& below) {
-    for (int step = 0; step < 50; ++step) {
+    for (int step = 0; step < 50 && low < high; ++step) {
       const double middle = std::sqrt(low * high);
       (below(middle) ? low : high) = middle;
     }
@@ -224,12 +224,12 @@ class Pilot {
 
   // Looks up the masses of a panel's pairs.
   void find_masses() {
-    wave_masses_.resize(static_cast<size_t>(buffers_.panel_rows));
+    panel_masses_.resize(static_cast<size_t>(buffers_.panel_rows));
     for (const auto& of : panel_.columns()) {
       for (int64_t at = of.begin; at < of.begin + of.count; ++at) {
         const auto i = pilot_rows_[static_cast<size_t>(buffers_.items[at])];
         const auto mass = static_cast<double>(masses(i)[of.segment]);
-        wave_masses_[static_cast<size_t>(at)] = mass >= 0 ? mass : std::numeric_limits<double>::infinity();
+        panel_masses_[static_cast<size_t>(at)] = mass >= 0 ? mass : std::numeric_limits<double>::infinity();
       }
     }
   }
@@ -241,7 +241,7 @@ class Pilot {
         [&](int64_t at, int64_t split, int64_t component, const Sum* values, int64_t entries) {
           buffers_.hidden_squares[split * buffers_.panel_rows + at] = core::sum_of_squares(values, entries);
           for (int64_t level = 0; level < kPilotLevels; ++level) {
-            const double q = chance(wave_masses_[static_cast<size_t>(at)], theta_of(level));
+            const double q = chance(panel_masses_[static_cast<size_t>(at)], theta_of(level));
             const auto out = static_cast<Sum>(1 - q);
             if (out == 0) continue;
             Sum* const to = pilot_sums(1 + level, buffers_.items[at]) + component;
@@ -262,7 +262,7 @@ class Pilot {
           hidden += buffers_.hidden_squares[split * buffers_.panel_rows + at];
         }
         Pair pair;
-        pair.mass = wave_masses_[static_cast<size_t>(at)];
+        pair.mass = panel_masses_[static_cast<size_t>(at)];
         pair.hidden = hidden / (factor * factor);
         pair.weight = buffers_.tile_squares[at] / (factor * factor) * buffers_.state_squares[at];
         pair.factor = factor * row_factors_[k];
@@ -389,7 +389,7 @@ class Pilot {
   core::Array<double> row_sizes_, segment_sizes_;
   double largest_ = 0, pilot_theta_ = 0;  // the largest mass of a pair, and the θ of the pilot's own sample
   core::Array<int32_t> pilot_rows_;       // indices in weighed_.rows
-  core::Array<double> row_factors_, wave_masses_;
+  core::Array<double> row_factors_, panel_masses_;
   core::Array<double> excess_;  // of the squared d_hidden of each pilot row, caused by the pilot's noise
   core::Array<Shared> shared_;  // [pilot rows, levels]
   core::Array<Pair> pairs_;

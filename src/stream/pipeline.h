@@ -31,7 +31,7 @@ template <class Problem, class Outputs>
 Outcome run(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,
             TokenLoss* loss, stats::Returned returned);
 
-/// Computes the gradients from statistics and token gradients, and returns the plan that outcome. Throws
+/// Computes the gradients from statistics and token gradients, and returns the plan that ran. Throws
 /// InvalidInput if entries are missing.
 template <class Problem, class Outputs>
 Plan run_gradients(const Context& context, const Problem& problem, const Outputs& outputs, const ranks::Shared& shared,

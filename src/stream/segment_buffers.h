@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The memory for gradients of chosen segments, and the sizes of waves and pilots.
+// The memory for gradients of chosen segments, and the sizes of panels and pilots.
 #pragma once
 
 #include <algorithm>
@@ -128,7 +128,7 @@ struct SegmentBuffers {
     const int64_t states = widest_states(source);
     threads.resize(static_cast<size_t>(pass.run.plan.threads));
     for (PerThread& thread : threads) {
-      thread.gathered = source.take_room(arena, kPartRows);
+      thread.gathered = source.take_gather_buffer(arena, kPartRows);
       thread.products = source.take_scratch(arena, bytes, kernels::kSegment);
       thread.logits = arena.take<Logit>(source.sides() * kPartRows * kernels::kSegment);
       thread.row = arena.take<Logit>(3 * kernels::kSegment);

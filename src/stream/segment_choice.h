@@ -146,10 +146,12 @@ class SegmentChoice {
     const bool own_cross = summands_.cross && pass_.problem.cross.rows;
     core::Array<double> shared_cross;
     if (summands_.cross && !own_cross) sum_cross(0, shared_cross);
-    each_row([&](size_t i) {
-      core::Array<double> own;
-      if (own_cross && of_cross(i) > 0) sum_cross(rows_[i], own);
-      weigh_row(i, own_cross ? own : shared_cross);
+    core::parallel_ranges(pass_.run.plan.threads, static_cast<int64_t>(rows_.size()), [&](int64_t begin, int64_t end) {
+      core::Array<double> cross_of_row;
+      for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
+        if (own_cross && of_cross(i) > 0) sum_cross(rows_[i], cross_of_row);
+        weigh_row(i, own_cross ? cross_of_row : shared_cross);
+      }
     });
   }
 

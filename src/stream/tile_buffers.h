@@ -88,12 +88,12 @@ struct BackwardBuffers {
     const planning::RunPlan& run = pass.run;
     take_threads(arena, pass);
     if (run.logits_stay()) {
-      if (run.gather) gathered = pass.source.take_room(arena, run.plan.chunk_rows);
+      if (run.gather) gathered = pass.source.take_gather_buffer(arena, run.plan.chunk_rows);
     } else {
       slots.resize(static_cast<size_t>(run.plan.tiles_alive));
       for (Slot& slot : slots) {
         slot.tile = arena.take<Logit>(pass.tile_elements());
-        if (run.gather) slot.gathered = pass.source.take_room(arena, run.grid.tile_rows);
+        if (run.gather) slot.gathered = pass.source.take_gather_buffer(arena, run.grid.tile_rows);
       }
       reordered = source::ReorderedStates(arena, run.plan.packed_bytes);
     }

@@ -1,7 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Calls whose logits are computed tile by tile as products: forward only, one pass, two pass and expected
 // row. They differ in the plan's data and in their ways of making gradients.
-#include <algorithm>
 #include <array>
 #include <optional>
 #include <tuple>

@@ -37,7 +37,7 @@ inline constexpr int64_t kMostTilesAhead = 16;
 ///
 ///     kInOrder                   whether there is a fold_tile()
 ///     make_tile(j, b, slot)      computes the gradients of vocabulary tile j for row block b
-///     fold_tile(j, b, slot)    does the work that must be in vocabulary order
+///     fold_tile(j, b, slot)      does the work that must be in vocabulary order
 ///     first(sink, j, b)          returns whether a sink has had no part before for these sums
 ///     part_of(j, b, slot)        returns the part for the sinks
 template <class Types, class Steps>
@@ -317,20 +317,23 @@ class TileTasks {
   // Submits the tasks that follow the last part of vocabulary tile j, whose tasks end at `done`.
   void submit_ends(Dependences& dependences, int64_t j, [[maybe_unused]] char* done, core::FirstError* error) {
     for (size_t s = 0; s < dependences.chains.size(); ++s) {
-      const Chains& chains = dependences.chains[s];
-      sink::Sink<Sum>* const sink = chains.sink;
+      sink::Sink<Sum>* const sink = dependences.chains[s].sink;
+      if (!sink->finishes_tiles()) continue;
       [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
-      [[maybe_unused]] const int splits = static_cast<int>(chains.splits);
-      if (sink->finishes_tiles()) {
-        // Tiles that are apart go to a callback in order, which may overwrite the part of the head. Others
-        // name their chain again.
-        const bool apart = sink->tiles_apart() > 0;
-        [[maybe_unused]] char* const order = apart ? &dependences.finished : chain;
-        [[maybe_unused]] char* const head = apart ? &dependences.entries[static_cast<size_t>(j)] : chain;
+      [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
+      // Tiles that are apart go to a callback in order, which may overwrite the part of the head. Others name
+      // their chain again.
+      const bool apart = sink->tiles_apart() > 0;
+      [[maybe_unused]] char* const order = apart ? &dependences.finished : chain;
+      [[maybe_unused]] char* const head = apart ? &dependences.entries[static_cast<size_t>(j)] : chain;
 #pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : order[0], head[0])
-        error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
-      }
-      if (!batch_sums_ || !chains.sums_tiles()) continue;
+      error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
+    }
+    // After all of these: a sink may share the chain of another.
+    for (size_t s = 0; batch_sums_ && s < dependences.chains.size(); ++s) {
+      if (!dependences.chains[s].sums_tiles()) continue;
+      [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
+      [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
       std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
 // Depends on the tile's last row block, so that this task does not fall behind for long.
 #pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])

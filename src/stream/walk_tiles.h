@@ -34,7 +34,7 @@ class TileWalk {
     threads_.resize(static_cast<size_t>(run.plan.threads));
     for (PerThread& thread : threads_) {
       if (!run.logits_stay()) thread.tile = arena.take<Logit>(pass.tile_elements());
-      if (run.gather) thread.gathered = pass.source.take_room(arena, grid.tile_rows);
+      if (run.gather) thread.gathered = pass.source.take_gather_buffer(arena, grid.tile_rows);
       thread.products = pass.source.take_scratch(arena, gemm_bytes, grid.vocab_tile);
       thread.row = arena.take<Logit>(pass.source.sides() * grid.vocab_tile);
     }
@@ -62,7 +62,7 @@ class TileWalk {
       part.place = blocks[static_cast<size_t>(b)].begin - blocks.front().begin;
       part.vocab_range = task / row_blocks;
       part.columns = &columns;
-      fold_stretch(walk, blocks, b, part);
+      fold_range(walk, blocks, b, part);
     });
     combine(walk, blocks);
   }
@@ -76,8 +76,7 @@ class TileWalk {
   };
 
   // Folds the tiles of one range of the vocabulary for row block b.
-  void fold_stretch(fold::Walk walk, std::span<const planning::RowBlock> blocks, int64_t b,
-                    fold::FoldPart<Logit>& part) {
+  void fold_range(fold::Walk walk, std::span<const planning::RowBlock> blocks, int64_t b, fold::FoldPart<Logit>& part) {
     const planning::RunPlan& run = pass_.run;
     const planning::TileGrid& grid = run.grid;
     const planning::RowBlock& block = blocks[static_cast<size_t>(b)];
