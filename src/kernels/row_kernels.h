@@ -368,14 +368,9 @@ struct RowKernels {
   /// Returns the kernels for tiles of these types.
   template <class Types>
   const auto& of_tiles() const {
-    if constexpr (std::is_same_v<Types, DoubleTiles>) {
-      return f64;
-    } else if constexpr (std::is_same_v<Types, BFloat16Tiles>) {
-      return bf16;
-    } else {
-      static_assert(std::is_same_v<Types, FloatTiles>);
-      return f32;
-    }
+    if constexpr (std::is_same_v<Types, FloatTiles>) return f32;
+    if constexpr (std::is_same_v<Types, DoubleTiles>) return f64;
+    if constexpr (std::is_same_v<Types, BFloat16Tiles>) return bf16;
   }
   template <class T>
   const TypedKernels<T>& typed() const {
