@@ -100,7 +100,7 @@ struct TileMemory {
   void take(core::Arena& arena, const source::Source& source, const gemm::Backend& gemm, int64_t rows) {
     const auto bytes = [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
     scratch = source.take_scratch(arena, source.most_of_logits(rows, kEntries, bytes), kEntries);
-    room = source.take_room(arena, rows);
+    room = source.take_gather_buffer(arena, rows);
   }
 };
 
@@ -170,7 +170,7 @@ TEST(Source, AllLogitsAreMadeAtOnce) {
       const size_t bytes = source.most_of_logits(
           kRows, kEntries, [&](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); });
       scratch = source.take_scratch(arena, bytes, kEntries);
-      room = source.take_room(arena, kRows);
+      room = source.take_gather_buffer(arena, kRows);
     });
     source.gather(rows, 1, room);
     for (const source::GatherBuffer& from : {source::GatherBuffer(), room}) {
@@ -247,7 +247,7 @@ TEST(Sink, TheSecondProductHasGradientsOfItsOwn) {
         return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b);
       });
       scratch = source.take_scratch(arena, bytes, kEntries);
-      room = source.take_room(arena, 3);
+      room = source.take_gather_buffer(arena, 3);
       hidden.take(arena);
       weight.take(arena);
       weight_apart.take(arena);
