@@ -139,7 +139,7 @@ void add_sequences(const Config& config, const TensorPaths& paths, Inputs& input
                 std::to_string(job.tokens) + " rows");
   }
   job.sequences = static_cast<int64_t>(offsets.size()) - 1;
-  check_size(config, "batch_size", config.batch_size, job.sequences, "sequences", handle.place() + " holds");
+  check_size(config, "batch_size", config.batch_size, job.sequences, "sequences");
   inputs.add_values("offsets", "S", offsets);
 }
 
