@@ -159,21 +159,22 @@ TEST(Reader, WhatIsNoRunIsRefused) {
     EXPECT_EQ(refusal(text), "run.jsonl:1: is not JSON from byte 1 on");
   }
   for (const char* text : {"[1]\n", "{}\n", "7\n"}) {
-    EXPECT_EQ(refusal(text), "run.jsonl:1: type is left out, or is not what bench writes");
+    EXPECT_EQ(refusal(text), "run.jsonl:1: type is left out");
   }
-  EXPECT_EQ(refusal(small().points[0].dump() + "\n"), "run.jsonl:1: type is not \"header\"");
-  EXPECT_EQ(refusal(small().text() + small().header.dump() + "\n"), "run.jsonl:3: type is not \"point\"");
+  EXPECT_EQ(refusal(small().points[0].dump() + "\n"), "run.jsonl:1: type is \"point\", not \"header\"");
+  EXPECT_EQ(refusal(small().text() + small().header.dump() + "\n"), "run.jsonl:3: type is \"header\", not \"point\"");
   EXPECT_EQ(refusal(small().text() + "\n"), "run.jsonl:3: is not JSON from byte 1 on");
   EXPECT_EQ(refusal(small().text() + "{\"type\":\"point\",\"x\":1e999}\n"),
             "run.jsonl:3: holds a number that is too large");
-  EXPECT_EQ(refusal_of([](Json& header, Json&) { header["schema"] = 2; }), "run.jsonl:1: schema is not 1");
+  EXPECT_EQ(refusal_of([](Json& header, Json&) { header["schema"] = 2; }), "run.jsonl:1: schema is 2, not 1");
 }
 
 TEST(Reader, WhatIsLeftOutOrOfAnotherTypeIsNamed) {
   const auto named = [](const std::string& place, const char* key, const auto& object_of) {
-    const std::string message = place + key + " is left out, or is not what bench writes";
-    EXPECT_EQ(refusal_of([&](Json& header, Json& point) { object_of(header, point).erase(key); }), message);
-    EXPECT_EQ(refusal_of([&](Json& header, Json& point) { object_of(header, point)[key] = nullptr; }), message);
+    EXPECT_EQ(refusal_of([&](Json& header, Json& point) { object_of(header, point).erase(key); }),
+              place + key + " is left out");
+    EXPECT_EQ(refusal_of([&](Json& header, Json& point) { object_of(header, point)[key] = nullptr; }),
+              place + key + " is null, not what bench writes");
   };
   for (const char* key :
        {"type", "schema", "settings", "sweep", "iters", "warmup", "inputs", "contenders", "environment"}) {
@@ -184,17 +185,26 @@ TEST(Reader, WhatIsLeftOutOrOfAnotherTypeIsNamed) {
   }
   named("run.jsonl:2: ", "seq_len", [](Json&, Json& point) -> Json& { return point["at"]; });
   named("run.jsonl:2: ", "layout", [](Json&, Json& point) -> Json& { return point["shape"]; });
-  for (const char* key :
-       {"name", "status", "first_s", "median_s", "spread_s", "extra_peak_bytes", "workspace_bytes", "plan"}) {
-    named("run.jsonl:2: ", key, [](Json&, Json& point) -> Json& { return point["contenders"][1]; });
+  const auto contender = [](Json&, Json& point) -> Json& { return point["contenders"][1]; };
+  named("run.jsonl:2: ", "name", contender);
+  for (const char* key : {"status", "first_s", "median_s", "spread_s", "extra_peak_bytes", "workspace_bytes", "plan"}) {
+    named("run.jsonl:2: contender one_pass: ", key, contender);
   }
+  EXPECT_EQ(refusal_of([](Json& header, Json&) { header["iters"] = 0.5; }),
+            "run.jsonl:1: iters is 0.5, not what bench writes");
+  EXPECT_EQ(refusal_of([](Json&, Json& point) { point["contenders"][0]["workspace_bytes"] = 0.5; }),
+            "run.jsonl:2: contender dense: workspace_bytes is 0.5, not what bench writes");
+  const std::string cut = refusal_of([](Json&, Json& point) { point["task"] = std::vector<int>(100, 7); });
+  EXPECT_TRUE(
+      cut.ends_with("task is [7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,7,..., not what bench writes"))
+      << cut;
 }
 
 TEST(Reader, SizesThatCannotBeAddedAreRefused) {
   for (const char* key : {"median_s", "spread_s", "extra_peak_bytes", "workspace_bytes"}) {
     for (const Json& value : {Json(-1), Json(1e308), Json(std::numeric_limits<uint64_t>::max())}) {
       EXPECT_EQ(refusal_of([&](Json&, Json& point) { point["contenders"][0][key] = value; }),
-                std::string("run.jsonl:2: ") + key + " is not from 0 to 2^60");
+                std::string("run.jsonl:2: contender dense: ") + key + " is " + value.dump() + ", not from 0 to 2^60");
     }
   }
 }

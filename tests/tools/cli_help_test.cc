@@ -105,9 +105,12 @@ TEST_F(HelpTest, AnOptionThatDoesNotExistIsNamed) {
 TEST_F(HelpTest, AMisspeltOptionIsToldTheNearOne) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"compare", kTiny, "--tolerance", "1"}, ""},
-      {{"compare", kTiny, "--repaet", "2"}, "; did you mean --repeat?"},
-      {{"score", kTiny, "-o", "none", "--target=x"}, "; did you mean --targets?"},
-      {{"bench", kTiny, "--contender", "auto"}, "; did you mean --contenders?"}};
+      {{"compare", kTiny, "--repaet", "2"}, "--repaet is not an option; did you mean --repeat?"},
+      {{"compare", kTiny, "more", "--repaet", "2"}, "--repaet is not an option; did you mean --repeat?"},
+      {{"compare", "--hiden", "x", "--lm-head", "y"}, "--hiden is not an option; did you mean --hidden?"},
+      {{"--versoin"}, "--versoin is not an option; did you mean --version?"},
+      {{"score", kTiny, "-o", "none", "--target=x"}, "--target is not an option; did you mean --targets?"},
+      {{"bench", kTiny, "--contender", "auto"}, "--contender is not an option; did you mean --contenders?"}};
   for (const auto& [words, near] : cases) {
     const Finished result = run(words);
     EXPECT_EQ(result.exit_code(), 2);

@@ -284,9 +284,9 @@ TEST_F(LoraCliTest, BadAdaptersSayWhatIsWrongAndNothingIsWritten) {
   expect_refusal({"score", "-o", path("none"), kTiny, "--lora", lora}, "--lora requires --hidden");
   expect_refusal(score + Words{"--lora", lora + ":embed_out"}, "has no LoRA of embed_out, but of lm_head, q_proj");
   expect_refusal(with + Words{"--set", "model.lora.rank=3"},
-                 "model.lora.rank is 3, but the tensors have 2 rows of lora_A");
+                 "model.lora.rank is 3, but the adapter of --lora " + lora + " has 2 rows of lora_A");
   expect_refusal(with + Words{"--set", "model.lora.scale=1"},
-                 "model.lora.scale is 1, but the tensors have 1.5 as the LoRA's scale");
+                 "model.lora.scale is 1, but the adapter of --lora " + lora + " has 1.5");
   expect_refusal(with + Words{"--set", "model.lora.dtype=float64"}, "float64 mixes with no other type");
   expect_refusal(score + Words{"--set", "model.lora.rank=2"}, "model.lora.rank is set: real tensors need --lora FILE");
   expect_refusal(score + Words{"--set", "model.lora.scale=2"},

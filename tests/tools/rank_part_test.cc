@@ -6,9 +6,11 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 
 #include "cli/ranks/grid.h"
+#include "io/safetensors.h"
 
 namespace logitless::cli {
 namespace {
@@ -119,6 +121,35 @@ TEST(RankPart, SequencesStayWhole) {
   }
 }
 
+// policy_loss, which has ref_logps too, takes one per token alone.
+TEST(RankPart, AReferenceOfSequencesIsCutInSequences) {
+  const std::string file = ::testing::TempDir() + "rank_part_test.safetensors";
+  const std::vector<float> hidden(30 * 3, 0.5F), head(11 * 3, 0.25F), logps = {-1, -2, -3, -4, -5, -6};
+  const std::vector<int64_t> targets(30);
+  const std::vector<uint8_t> labels = {1, 0, 1, 0, 1, 0};
+  const std::vector<io::TensorToWrite> tensors = {{"hidden", "F32", {6, 5, 3}, hidden.data()},
+                                                  {"lm_head", "F32", {11, 3}, head.data()},
+                                                  {"targets", "I64", {6, 5}, targets.data()},
+                                                  {"ref_logps", "F32", {6}, logps.data()},
+                                                  {"labels", "U8", {6}, labels.data()}};
+  io::write_safetensors(file, tensors);
+  for (const std::string task : {"preference_loss", "kto_loss"}) {
+    const io::Config config =
+        io::load_config(std::nullopt, std::vector<std::string>{"parallel.data=2", "task=" + task});
+    TensorPaths paths;
+    for (const char* name : {"hidden", "lm_head", "targets", "ref_logps"}) paths.specs[name] = file;
+    if (task == "kto_loss") paths.specs["labels"] = file;
+    const Inputs whole = read_inputs(config, paths);
+    EXPECT_EQ(whole.job["ref_logps"].axes, "B") << task;
+    for (const RankPart& part : parts_of(config, whole.job)) {
+      EXPECT_EQ(values_of<double>(inputs_of(whole.job, part).job, "ref_logps"),
+                picked(values_of<double>(whole.job, "ref_logps"), part.sequences))
+          << task;
+    }
+  }
+  std::filesystem::remove(file);
+}
+
 TEST(RankPart, PairsStayTogether) {
   const io::Config config = config_of({"parallel.data=2", "task=preference_loss"});
   const Inputs whole = make_seeded_inputs(config);
@@ -126,6 +157,26 @@ TEST(RankPart, PairsStayTogether) {
   expect_each_token_once(parts, 30);
   EXPECT_EQ(parts[0].sequences, (std::vector<int64_t>{0, 3}));
   EXPECT_EQ(parts[1].sequences, (std::vector<int64_t>{1, 2, 4, 5}));
+}
+
+TEST(RankPart, ATensorOfAnotherLengthIsRefused) {
+  const io::Config config = config_of({"parallel.vocab=2", "parallel.data=2", "task=kto_loss"});
+  const auto refusal = [&](const char* name, const char* axes, int64_t count) -> std::string {
+    Inputs whole = make_seeded_inputs(config);
+    whole.add_values(name, axes, std::vector<double>(static_cast<size_t>(count)));
+    try {
+      inputs_of(whole.job, part_of(config, whole.job, {1, 1}));
+    } catch (const io::Error& e) {
+      return e.what();
+    }
+    return "";
+  };
+  const std::string rule = ", but must have one for each of the ";
+  EXPECT_EQ(refusal("old_logps", "N", 29), "--old-logps has 29 entries" + rule + "30 tokens");
+  EXPECT_EQ(refusal("ref_logps", "B", 5), "--ref-logps has 5 entries" + rule + "6 sequences");
+  EXPECT_EQ(refusal("bias", "V", 12), "--bias has 12 entries" + rule + "11 vocabulary entries");
+  EXPECT_EQ(refusal("kl_ref_logps", "J", 7), "--kl-ref-logps has 7 entries" + rule + "6 entries of kl_logps");
+  EXPECT_EQ(refusal("ref_logps", "B", 6), "");
 }
 
 TEST(RankPart, MismatchedCompletionsAreShared) {

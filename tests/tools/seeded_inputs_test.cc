@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstdint>
+#include <stdexcept>
 #include <vector>
 
 #include "core/matrices.h"
@@ -34,6 +35,8 @@ TEST(SeededInputs, AreTheSameForEveryNumberOfThreads) {
   }
   omp_set_num_threads(before);
 }
+
+TEST(SeededInputs, ATensorThatIsNotListedHasNoDraws) { EXPECT_THROW(SeededNumbers(5, "head"), std::logic_error); }
 
 TEST(SeededInputs, AnEntryHasTheSameValuesInBothLayouts) {
   for (const int64_t hidden : {1, 2, 33}) {

@@ -113,8 +113,7 @@ TEST_F(CliTest, RealTensorsMayBeBatched) {
   EXPECT_TRUE(has(call(path("batched") + ":other", {}).err,
                   "tensor other [2, 3]: must have one entry for each of the 6 rows of hidden [3, 2, 5]"));
   EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "is 2, but "));
-  EXPECT_TRUE(
-      has(call(path("batched"), {"--set", "batch_size=2"}).err, "batch_size is 2, but the tensors have 3 sequences"));
+  EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "tensor hidden [3, 2, 5] holds 3 sequences"));
   EXPECT_TRUE(has(call(path("batched"), {"--lengths", path("states")}).err, "hidden must have 2 dimensions"));
   const auto pairs = [&](const std::string& hidden, const std::string& targets) {
     return run({"compare", "--hidden", path("batched") + hidden, "--lm-head", path("head"), "--targets",
@@ -286,7 +285,7 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
   EXPECT_TRUE(has(error("distillation_loss", {"--teacher-hidden", teacher, "--teacher-lm-head", teacher + ":small"}),
                   "tensor small [6, 3]: must be [7, 3]"));
   EXPECT_TRUE(has(error("distillation_loss", taught + std::vector<std::string>{"--set", "teacher.hidden_size=4"}),
-                  "--set teacher.hidden_size is 4, but "));
+                  "tensor teacher_hidden [6, 3] has 3 columns"));
   EXPECT_TRUE(has(error("soft_cross_entropy", given + std::vector<std::string>{"--set-values", sets + ":half"}),
                   "--set-values has 6 entries, but --set-ids has 12"));
   const std::vector<std::string> dense = {"--soft-rows", sets + ":soft_rows"};
@@ -297,7 +296,7 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
   EXPECT_TRUE(has(error("soft_cross_entropy", dense + std::vector<std::string>{"--set", "sets.ids=2"}),
                   "--set sets.ids has no effect on --soft-rows"));
   EXPECT_TRUE(has(error("id_logps", weighed + std::vector<std::string>{"--set", "sets.ids=3"}),
-                  "--set sets.ids is 3, but the tensors have 2 ids a token"));
+                  "--set sets.ids is 3, but --set-ids " + sets + " has 2 ids a token"));
   EXPECT_TRUE(has(error("id_logps", weighed + std::vector<std::string>{"--set-counts", sets + ":few"}), "counts"));
 }
 

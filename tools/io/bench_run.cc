@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <type_traits>
 
 #include "io/error.h"
 #include "io/files.h"
@@ -15,35 +16,43 @@ using Json = nlohmann::ordered_json;  // Keeps the environment in the order that
 
 constexpr size_t kMostTextBytes = 1 << 30;  // A million turns take 20 MB a contender.
 
-[[noreturn]] void fail(const std::string& key) {
-  throw Error(one_line(key, 60) + " is left out, or is not what bench writes");
+// Throws Error that names a member of an object, and shows it.
+[[noreturn]] void fail(const Json& object, const std::string& key, const std::string& rule = "what bench writes") {
+  const std::string name = one_line(key, 60);
+  if (!object.is_object() || !object.contains(key)) throw Error(name + " is left out");
+  throw Error(name + " is " + one_line(object[key].dump(-1, ' ', true), 60) + ", not " + rule);
 }
 
-// Returns a member of an object. Throws Error that names it.
+// Returns a member of an object.
 template <class T>
 T get(const Json& object, const std::string& key) try {
-  return object.at(key).get<T>();
+  const Json& value = object.at(key);
+  if (std::is_same_v<T, int64_t> && !value.is_number_integer()) fail(object, key);
+  return value.get<T>();
 } catch (const nlohmann::json::exception&) {
-  fail(key);
+  fail(object, key);
 }
 
 // The same of seconds or bytes, whose sums and differences stay numbers.
 double size(const Json& object, const std::string& key) {
   const auto value = get<double>(object, key);
   if (value >= 0 && value <= 0x1p60) return value;
-  throw Error(key + " is not from 0 to 2^60");
+  fail(object, key, "from 0 to 2^60");
 }
-int64_t bytes(const Json& object, const std::string& key) { return static_cast<int64_t>(size(object, key)); }
+int64_t bytes(const Json& object, const std::string& key) {
+  size(object, key);
+  return get<int64_t>(object, key);
+}
 
 bool has(const Json& object, const char* key) { return object.contains(key) && !object[key].is_null(); }
 
 void check_type(const Json& line, const std::string& type) {
-  if (get<std::string>(line, "type") != type) throw Error("type is not \"" + type + "\"");
+  if (get<std::string>(line, "type") != type) fail(line, "type", '"' + type + '"');
 }
 
 void read_header(const Json& header, BenchRun& run) {
   check_type(header, "header");
-  if (get<int64_t>(header, "schema") != 1) throw Error("schema is not 1");
+  if (get<int64_t>(header, "schema") != 1) fail(header, "schema", "1");
   run.settings = get<std::vector<std::string>>(header, "settings");
   for (const Json& swept : get<std::vector<Json>>(header, "sweep")) {
     run.sweep.push_back({get<std::string>(swept, "key"), get<std::vector<std::string>>(swept, "values")});
@@ -53,16 +62,16 @@ void read_header(const Json& header, BenchRun& run) {
   run.inputs = get<std::string>(header, "inputs");
   run.contenders = get<std::vector<std::string>>(header, "contenders");
   const auto environment = get<Json>(header, "environment");
-  if (!environment.is_object()) fail("environment");
+  if (!environment.is_object()) fail(header, "environment");
   for (const auto& [key, value] : environment.items()) {
     if (key == "warnings") continue;
     run.environment.emplace_back(key, value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', true));
   }
 }
 
-Measurement read_measurement(const Json& fields) {
+Measurement read_measurement(const std::string& name, const Json& fields) try {
   Measurement m;
-  m.contender = get<std::string>(fields, "name");
+  m.contender = name;
   if (get<std::string>(fields, "status") != "ok") {
     m.error = get<std::string>(fields, "message");
     if (m.error.empty()) m.error = "it failed without a message";
@@ -77,6 +86,8 @@ Measurement read_measurement(const Json& fields) {
   m.workspace_bytes = bytes(fields, "workspace_bytes");
   m.plan = get<std::string>(fields, "plan");
   return m;
+} catch (const Error& e) {
+  throw Error("contender " + one_line(name, 60) + ": " + e.what());
 }
 
 Point read_point(const Json& fields, const BenchRun& run) {
@@ -89,7 +100,7 @@ Point read_point(const Json& fields, const BenchRun& run) {
   point.layout = get<std::string>(get<Json>(fields, "shape"), "layout");
   if (has(fields, "gemm_rate_flops")) point.gemm_rate_flops = size(fields, "gemm_rate_flops");
   for (const Json& contender : get<std::vector<Json>>(fields, "contenders")) {
-    point.measurements.push_back(read_measurement(contender));
+    point.measurements.push_back(read_measurement(get<std::string>(contender, "name"), contender));
   }
   return point;
 }

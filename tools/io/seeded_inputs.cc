@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <stdexcept>
+#include <string>
 
 #include "io/safetensors.h"
 
@@ -19,7 +21,9 @@ constexpr std::string_view kTensors[] = {
     "reward_targets",  "lora_a",         "lora_b"};
 
 uint64_t number_of(std::string_view tensor) {
-  return static_cast<uint64_t>(std::ranges::find(kTensors, tensor) - std::begin(kTensors)) + 1;
+  const auto* const found = std::ranges::find(kTensors, tensor);
+  if (found == std::end(kTensors)) throw std::logic_error("kTensors does not list " + std::string(tensor));
+  return static_cast<uint64_t>(found - std::begin(kTensors)) + 1;
 }
 
 constexpr uint64_t kGolden = 0x9e3779b97f4a7c15u;

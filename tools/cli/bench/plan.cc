@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <sstream>
-#include <string_view>
 
 #include "cli/common/task_call.h"
 #include "io/error.h"
@@ -152,7 +151,13 @@ SweptKey parse_sweep(const std::string& text) {
   if (equals == std::string::npos || equals == 0) {
     throw Error(place + ": must have the form key=value,value..., for example seq_len=256,512");
   }
-  SweptKey swept{text.substr(0, equals), io::list_in(place, text.substr(equals + 1))};
+  const std::string list = text.substr(equals + 1);
+  if (list.find(" #") != std::string::npos) throw Error(place + ": a # begins a comment there");
+  SweptKey swept{text.substr(0, equals), io::list_in(place, list)};
+  if (swept.values.empty()) throw Error(place + " has no value");
+  // YAML lets a list end in a comma.
+  const size_t last = list.find_last_not_of(" \t\r\n");
+  if (list[last] == ',') throw Error(place + ": value " + std::to_string(swept.values.size() + 1) + " is empty");
   for (size_t i = 0; i < swept.values.size(); ++i) {
     if (swept.values[i].empty()) throw Error(place + ": value " + std::to_string(i + 1) + " is empty");
     if (std::find(swept.values.begin(), swept.values.begin() + static_cast<ptrdiff_t>(i), swept.values[i]) !=

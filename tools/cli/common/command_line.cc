@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include "cli/common/command_line.h"
 
+#include <algorithm>
 #include <sstream>
 #include <string_view>
 
@@ -30,13 +31,16 @@ void refuse_empty_names(CLI::App& app) {
   }
 }
 
-// Returns what a leftover word could have been: "; did you mean --targets?", or "".
-std::string near_flag(const CLI::App& app, const std::string& word) {
+// Returns "--hiden is not an option; did you mean --hidden?" of the first option among leftover words, or "" if
+// there is none or no name is near.
+std::string misspelt_option(const CLI::App& app, const std::vector<std::string>& words) {
+  const auto word = std::ranges::find_if(words, [](const std::string& w) { return w.starts_with("--"); });
+  if (word == words.end()) return "";
+  const CLI::App& of = app.get_subcommands().empty() ? app : *app.get_subcommands().front();
   std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands()) {
-    for (const CLI::Option* option : command->get_options()) names.push_back(option->get_name());
-  }
-  return word.starts_with("--") ? io::suggestion_among(names, word.substr(0, word.find('='))) : "";
+  for (const CLI::Option* option : of.get_options()) names.push_back(option->get_name());
+  const std::string name = word->substr(0, word->find('=')), near = io::suggestion_among(names, name);
+  return near.empty() ? "" : name + " is not an option" + near;
 }
 
 }  // namespace
@@ -118,8 +122,9 @@ int run_command_line(int argc, char** argv, int bad_input) {
     // A word that is not the name of a command counts as left over.
     const std::vector<std::string> words = app.remaining(true);
     const bool unknown = app.get_subcommands().empty() && !words.empty();
-    const std::string why = unknown ? words.front() + " is not a command" : e.what();
-    complain(why + (words.empty() ? "" : near_flag(app, words.front())) + "; see logitless --help");
+    std::string why = misspelt_option(app, words);
+    if (why.empty()) why = unknown ? words.front() + " is not a command" : e.what();
+    complain(why + "; see logitless --help");
     return bad_input;
   }
   print("");  // Fails where anything could not be printed before.

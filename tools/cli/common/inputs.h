@@ -45,22 +45,29 @@ struct TensorPaths {
 /// empty. Throws io::Error.
 void add_input_files(const std::string& flag, const std::string& spec, std::vector<InputFile>& files);
 
-/// A tensor that a flag names.
-struct TensorFlag {
-  std::string name;  ///< of the tensor: "old_logps", whose flag is --old-logps
+/// What some tasks take under a tensor's name.
+struct TensorUse {
   std::string help;
-  std::vector<std::string> tasks = {};  ///< those that have a use for it; empty: all, since it belongs to the model
+  std::vector<std::string> tasks = {};  ///< empty: all, since it belongs to the model
   std::string shape = "[N]";            ///< as the library's lists give it
-  io::TensorClass tensor_class = io::TensorClass::kFloat;
-  const char* names = "FILE[:TENSOR]";  ///< what the flag's value is
 
-  /// Whether it goes with hidden states and a head.
-  bool of_head() const { return tasks.empty() && name != "logits"; }
-  /// Returns `help` after the names of `tasks`.
-  std::string help_text() const;
   bool is_matrix() const { return shape.starts_with("[N, "); }
   /// Whether it may be [B, T, ...], too.
   bool per_token() const { return shape.find("[N") != std::string::npos; }
+};
+
+/// A tensor that a flag names.
+struct TensorFlag {
+  std::string name;  ///< of the tensor: "old_logps", whose flag is --old-logps
+  std::vector<TensorUse> uses;
+  io::TensorClass tensor_class = io::TensorClass::kFloat;
+  const char* names = "FILE[:TENSOR]";  ///< what the flag's value is
+
+  bool of_model() const { return uses.front().tasks.empty(); }
+  /// Whether it goes with hidden states and a head.
+  bool of_head() const { return of_model() && name != "logits"; }
+  /// Returns what each use is, after the names of its tasks.
+  std::string help_text() const;
 };
 const std::vector<TensorFlag>& tensor_flags();
 /// Returns "--old-logps" of "old_logps".

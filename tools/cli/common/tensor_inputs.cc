@@ -17,6 +17,8 @@ namespace {
 using io::Config;
 using io::Error;
 
+// What read_teacher() reads.
+constexpr const char* kOfTeacher[] = {"teacher_hidden", "teacher_lm_head", "teacher_bias"};
 constexpr bool kBatched = true;  // of a wish: [B, T, ...] is welcome too
 
 io::TensorHandle open(const TensorPaths& paths, const char* name, io::TensorClass of, int rank, bool batched,
@@ -72,14 +74,18 @@ DType dtype_of(const std::optional<DType>& said, const std::string& key, const i
 }
 
 // What a config says about the shape must be what the tensors have: a config for another model is a mistake.
-void check_said(const Config& config, const char* key, double said, double found, const char* what) {
+// `has` says whose number that is: "the tensors have".
+void check_said(const Config& config, const char* key, double said, double found, const std::string& what,
+                const std::string& has = "the tensors have") {
   if (!config.is_set(key) || said == found) return;
-  throw Error(config.place_of(key) + format(" is %.17g, but the tensors have %.17g %s; correct it with --set %s=%.17g",
-                                            said, found, what, key, found));
+  const auto text = [](double number) { return format("%.17g", number); };
+  throw Error(config.place_of(key) + " is " + text(said) + ", but " + has + " " + text(found) + what +
+              "; correct it with --set " + key + "=" + text(found));
 }
 // The same of numbers below 2^53.
-void check_size(const Config& config, const char* key, int64_t said, int64_t found, const char* what) {
-  check_said(config, key, static_cast<double>(said), static_cast<double>(found), what);
+void check_size(const Config& config, const char* key, int64_t said, int64_t found, const std::string& what,
+                const std::string& has = "the tensors have") {
+  check_said(config, key, static_cast<double>(said), static_cast<double>(found), " " + what, has);
 }
 
 void check_shape(const Config& config, const Job& job) {
@@ -95,7 +101,7 @@ int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
     throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " +
                 std::to_string(handle.tensor->rows()) + " tokens are no multiple of it");
   }
-  check_size(config, "batch_size", config.batch_size, shape[0], "sequences");
+  check_size(config, "batch_size", config.batch_size, shape[0], "sequences", shape_of(handle) + " holds");
   return shape[0];
 }
 
@@ -170,8 +176,9 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
   const io::PeftLora lora =
       io::of_option("--lora", [&] { return io::read_peft_lora(spec, job.stored_entries, job.hidden_size); });
-  check_size(config, "model.lora.rank", config.model.lora.rank, lora.rank(), "rows of lora_A");
-  check_said(config, "model.lora.scale", config.model.lora.scale, lora.scale, "as the LoRA's scale");
+  const std::string has = "the adapter of --lora " + spec + " has";
+  check_size(config, "model.lora.rank", config.model.lora.rank, lora.rank(), "rows of lora_A", has);
+  check_said(config, "model.lora.scale", config.model.lora.scale, lora.scale, "", has);
   job.lora_rank = lora.rank();
   job.lora_scale = lora.scale;
   job.lora_dtype = config.model.lora.dtype.value_or(lora.dtype(job.dtype));
@@ -208,7 +215,8 @@ void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs
   const io::TensorHandle weight = open_floats(paths, "teacher_lm_head", 2, false, inputs);
   check_rows(hidden, job);
   job.teacher_size = hidden.tensor->shape.back();
-  check_size(config, "teacher.hidden_size", config.teacher.hidden_size, job.teacher_size, "columns of teacher_hidden");
+  check_size(config, "teacher.hidden_size", config.teacher.hidden_size, job.teacher_size, "columns",
+             shape_of(hidden) + " has");
   std::vector<int64_t> shape = {job.stored_entries, job.teacher_size};
   const bool wide = job.layout == HeadLayout::kHiddenVocab;
   if (wide) std::swap(shape[0], shape[1]);
@@ -244,15 +252,16 @@ void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) 
   if (ids != values) {
     throw Error("--set-values has " + std::to_string(values) + " entries, but --set-ids has " + std::to_string(ids));
   }
-  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids a token");
+  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids a token",
+             "--set-ids " + paths["set_ids"] + " has");
   if (job.has("set_counts") || job.tokens == 0) return;
   inputs.add_values("set_counts", "N", std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
 }
 
 // Returns what the axes of a task's tensor count.
-std::string axes_of(const TensorFlag& flag, int64_t count, const Job& job) {
-  if (flag.is_matrix()) return flag.shape == "[N, V]" ? "NW" : "NK";
-  const bool of_tokens = flag.per_token(), of_sequences = flag.shape.starts_with("[B]");
+std::string axes_of(const TensorUse& use, int64_t count, const Job& job) {
+  if (use.is_matrix()) return use.shape == "[N, V]" ? "NW" : "NK";
+  const bool of_tokens = use.per_token(), of_sequences = use.shape.starts_with("[B]");
   if (of_tokens && of_sequences) return count == job.tokens ? "N" : "B";
   return of_tokens ? "N" : of_sequences ? "B" : "J";
 }
@@ -261,16 +270,19 @@ std::string axes_of(const TensorFlag& flag, int64_t count, const Job& job) {
 void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const Job& job = inputs.job;
   for (const TensorFlag& f : tensor_flags()) {
-    if (f.tasks.empty() || !paths.has(f.name)) continue;
-    if (std::ranges::count(f.tasks, config.task) == 0) {
+    if (f.of_model() || !paths.has(f.name)) continue;
+    const auto use =
+        std::ranges::find_if(f.uses, [&](const TensorUse& u) { return std::ranges::count(u.tasks, config.task) > 0; });
+    if (use == f.uses.end()) {
       throw Error(flag_of(f.name) + " was given, but task " + config.task + " has no use for it");
     }
-    if (f.name.starts_with("teacher_") && f.name != "teacher_logps") continue;
+    if (std::ranges::count(kOfTeacher, f.name) > 0) continue;
+    const bool matrix = use->is_matrix();
     const io::TensorHandle handle =
-        open(paths, f.name.c_str(), f.tensor_class, f.is_matrix() ? 2 : 1, f.per_token(), inputs);
-    f.is_matrix() ? check_rows(handle, job) : check_batch(handle, job);
+        open(paths, f.name.c_str(), f.tensor_class, matrix ? 2 : 1, use->per_token(), inputs);
+    matrix ? check_rows(handle, job) : check_batch(handle, job);
     const io::Tensor& tensor = *handle.tensor;
-    const std::string axes = axes_of(f, tensor.elements(), job);
+    const std::string axes = axes_of(*use, tensor.elements(), job);
     if (f.tensor_class == io::TensorClass::kFloat) {
       const bool narrow = f.name == "soft_rows" && job.dtype != DType::kFloat64;
       add_floats(handle, narrow ? DType::kFloat32 : DType::kFloat64, f.name, axes, inputs);
@@ -278,9 +290,8 @@ void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) 
       inputs.add_values(f.name, axes, io::read_flags(tensor));
     } else {
       const std::vector<int64_t> values = io::read_integers(tensor);
-      const int64_t width = f.is_matrix() ? tensor.shape.back() : 1;
-      std::byte* const to =
-          inputs.add(f.name, axes, DType::kInt64, f.is_matrix() ? job.tokens : tensor.elements(), width);
+      const int64_t width = matrix ? tensor.shape.back() : 1;
+      std::byte* const to = inputs.add(f.name, axes, DType::kInt64, matrix ? job.tokens : tensor.elements(), width);
       std::ranges::copy(values, reinterpret_cast<int64_t*>(to));
     }
   }
@@ -355,6 +366,13 @@ io::TensorClass class_of(const Role& role) {
   return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
 }
 
+// "labels" of the library's list: "1 is desirable [B], bool or uint8".
+std::string help_of(const Field& field) {
+  const std::string shape = field.role.shape, in_brackets = shape.starts_with('[') ? " " : ", ";
+  const bool is_flag = class_of(field.role) == io::TensorClass::kFlag;
+  return field.meaning + in_brackets + shape + (is_flag ? ", bool or uint8" : "");
+}
+
 // Returns the vectors that tasks take besides targets, as the library lists them.
 std::vector<TensorFlag> flags_of_tasks() {
   std::vector<TensorFlag> flags;
@@ -363,9 +381,15 @@ std::vector<TensorFlag> flags_of_tasks() {
       const std::string_view name = field.name;
       const bool is_vector = std::is_same_v<T, ConstTensor> || std::is_same_v<T, std::span<const uint8_t>>;
       if (!is_vector || name == "targets" || name == "chosen_ids") return;
-      const auto known = std::ranges::find(flags, name, &TensorFlag::name);
-      if (known != flags.end()) return known->tasks.push_back(Task::kName);
-      flags.push_back({field.name, field.meaning, {Task::kName}, field.role.shape, class_of(field.role)});
+      auto flag = std::ranges::find(flags, name, &TensorFlag::name);
+      if (flag == flags.end()) {
+        flags.push_back({.name = field.name, .uses = {}, .tensor_class = class_of(field.role)});
+        flag = flags.end() - 1;
+      }
+      const std::string help = help_of(field);
+      const auto same = std::ranges::find(flag->uses, help, &TensorUse::help);
+      if (same != flag->uses.end()) return same->tasks.push_back(Task::kName);
+      flag->uses.push_back({help, {Task::kName}, field.role.shape});
     };
     visit_fields(TensorsOf<Task>(), add, Task());
   });
@@ -380,23 +404,23 @@ std::vector<TensorFlag> all_flags() {
   });
   const std::vector<std::string> soft = {SoftCrossEntropy::kName}, taught = {Distillation::kName};
   std::vector<TensorFlag> flags = {
-      {"hidden", "hidden states [N, H] or [B, T, H], safetensors"},
-      {"lm_head", "LM head [V, H] or [H, V]"},
-      {"targets", "token ids [N] or [B, T], int32 or int64"},
-      {"lengths", "lengths of packed sequences, summing to N"},
-      {"bias", "bias of the head [V]"},
+      {"hidden", {{"hidden states [N, H] or [B, T, H], safetensors"}}},
+      {"lm_head", {{"LM head [V, H] or [H, V]"}}},
+      {"targets", {{"token ids [N] or [B, T], int32 or int64"}}},
+      {"lengths", {{"lengths of packed sequences, summing to N"}}},
+      {"bias", {{"bias of the head [V]"}}},
       {.name = "lora",
-       .help = "LoRA of the head as PEFT saves it: its folder, or the safetensors file there",
+       .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file there"}},
        .names = "FILE[:MODULE]"},
-      {"vocab_ids", "entries of the head that the call is over [K], int32 or int64"},
-      {"logits", "finished logits [N, V] or [B, T, V], at level logits"},
-      {"teacher_hidden", "the teacher's hidden states [N, H of its own]", taught},
-      {"teacher_lm_head", "its LM head, in the layout of the student's", taught},
-      {"teacher_bias", "the bias of its head [V]", taught},
-      {"set_ids", "token ids [N, K]", sets, "[N, K]", Class::kInteger},
-      {"set_counts", "how many of its K ids a token has [N]", sets, "[N]", Class::kInteger},
-      {"set_values", "a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", sets, "[N, K]"},
-      {"soft_rows", "a weight of each vocabulary entry [N, V]", soft, "[N, V]"}};
+      {"vocab_ids", {{"entries of the head that the call is over [K], int32 or int64"}}},
+      {"logits", {{"finished logits [N, V] or [B, T, V], at level logits"}}},
+      {"teacher_hidden", {{"the teacher's hidden states [N, H of its own]", taught}}},
+      {"teacher_lm_head", {{"its LM head, in the layout of the student's", taught}}},
+      {"teacher_bias", {{"the bias of its head [V]", taught}}},
+      {"set_ids", {{"token ids [N, K]", sets, "[N, K]"}}, Class::kInteger},
+      {"set_counts", {{"how many of its K ids a token has [N]", sets, "[N]"}}, Class::kInteger},
+      {"set_values", {{"a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", sets, "[N, K]"}}},
+      {"soft_rows", {{"a weight of each vocabulary entry [N, V]", soft, "[N, V]"}}}};
   std::ranges::copy(flags_of_tasks(), std::back_inserter(flags));
   return flags;
 }
@@ -413,7 +437,11 @@ std::string flag_of(std::string name) {
   return "--" + name;
 }
 
-std::string TensorFlag::help_text() const { return tasks.empty() ? help : joined(tasks) + ": " + help; }
+std::string TensorFlag::help_text() const {
+  std::vector<std::string> texts;
+  for (const TensorUse& use : uses) texts.push_back((of_model() ? "" : joined(use.tasks) + ": ") + use.help);
+  return joined(texts, "; ");
+}
 
 void add_input_files(const std::string& flag, const std::string& spec, std::vector<InputFile>& files) {
   if (spec.empty()) return;

@@ -5,7 +5,6 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
-#include <span>
 
 #include "cli/common/command_line.h"
 #include "cli/common/failure.h"

@@ -95,6 +95,31 @@ std::string how_it_died(int status) {
   return text;
 }
 
+volatile pid_t child = 0;  // that is not waited for yet
+volatile sig_atomic_t on_terminal = 0;
+
+// Ends the child, wipes the line that may be drawn, and ends this process by the signal, as a handler may.
+void end_by(int signal) {
+  if (child > 0 && kill(child, SIGKILL) == 0) waitpid(child, nullptr, 0);
+  constexpr std::string_view kWipe = "\r\033[K";
+  if (on_terminal && write(STDERR_FILENO, kWipe.data(), kWipe.size()) < 0) on_terminal = 0;
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+void handle_signals() {
+  on_terminal = isatty(STDERR_FILENO);
+  struct sigaction action {};
+  action.sa_handler = end_by;
+  sigfillset(&action.sa_mask);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    // A signal that the caller ignores (nohup) stays ignored.
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+}
+
 void (*tell_line)(const std::string&) = nullptr;
 
 // The access that failed is a plain read of a tensor's bytes. This thread holds no lock then, neither the
@@ -120,22 +145,27 @@ Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& 
   }
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw ChildFailure(std::string("no pipe: ") + std::strerror(errno));
+  handle_signals();
+  sigset_t all, before;  // A signal waits until its handler knows the child.
+  sigfillset(&all);
+  sigprocmask(SIG_SETMASK, &all, &before);
   const pid_t parent = getpid(), process = fork();
-  if (process < 0) throw ChildFailure(std::string("no process can be started: ") + std::strerror(errno));
   if (process == 0) {
+    sigprocmask(SIG_SETMASK, &before, nullptr);
     answer_end = ends[1];
     live_as_child(parent, work);
   }
+  child = process;
+  sigprocmask(SIG_SETMASK, &before, nullptr);
+  if (process < 0) throw ChildFailure(std::string("no process can be started: ") + std::strerror(errno));
   close(ends[1]);
   Outcome outcome;
   receive_all(ends[0], outcome, on_step);
+  child = 0;  // Its number may be another process's once it is waited for.
   int status = 0;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }
-  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) {
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
-  }
+  if (WIFSIGNALED(status) && WTERMSIG(status) == SIGINT) end_by(SIGINT);
   outcome.died = outcome.result.empty() && outcome.why.empty();
   if (outcome.died) outcome.why = how_it_died(status);
   return outcome;

@@ -53,6 +53,20 @@ class Cut {
   std::vector<int64_t> which_;
 };
 
+// Throws where the axis that ranks share has not an entry for each of what it counts in the whole job.
+void check_axis(const std::string& name, const JobTensor& tensor, const Job& whole) {
+  const size_t axis = tensor.axes.find_first_of("NBVJ");
+  if (axis == std::string::npos) return;
+  const char what = tensor.axes[axis];
+  const auto [want, of] = what == 'N'   ? std::pair(whole.tokens, " tokens")
+                          : what == 'B' ? std::pair(whole.sequences, " sequences")
+                          : what == 'V' ? std::pair(whole.vocab_size, " vocabulary entries")
+                                        : std::pair(whole["kl_logps"].view.count(), " entries of kl_logps");
+  if (tensor.view.sizes[axis] == want) return;
+  throw io::Error(flag_of(name) + " has " + std::to_string(tensor.view.sizes[axis]) +
+                  " entries, but must have one for each of the " + std::to_string(want) + of);
+}
+
 // Returns the part of a tensor that a rank has: the entries of the axis that counts what ranks share, or all.
 Cut cut_of(const JobTensor& tensor, const RankPart& part) {
   const size_t axis = tensor.axes.find_first_of("NBVJ");
@@ -126,6 +140,7 @@ Inputs inputs_of(const Job& whole, const RankPart& part) {
       own.add_values(name, tensor.axes, part.offsets);
       continue;
     }
+    check_axis(name, tensor, whole);
     const Cut cut = cut_of(tensor, part);
     std::array<int64_t, 3> sizes = tensor.view.sizes;
     if (const size_t axis = tensor.axes.find_first_of("NBVJ"); axis != std::string::npos) sizes[axis] = cut.count();

@@ -2,7 +2,6 @@
 // `logitless score`: what a model thinks of each token, from hidden states and a head, without the logits.
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
