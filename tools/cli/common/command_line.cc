@@ -31,8 +31,8 @@ void refuse_empty_names(CLI::App& app) {
   }
 }
 
-// Returns "--hiden is not an option; did you mean --hidden?" of the first option among leftover words, or "" if
-// there is none or no name is near.
+// Returns "--hiden is not an option; did you mean --hidden?" of the first option among leftover words, or ""
+// if there is none or no name is near.
 std::string misspelt_option(const CLI::App& app, const std::vector<std::string>& words) {
   const auto word = std::ranges::find_if(words, [](const std::string& w) { return w.starts_with("--"); });
   if (word == words.end()) return "";

@@ -31,9 +31,9 @@ struct Outcome {
 };
 
 /// Does `work` in a fork of this process and returns what it returned. No OpenMP region may have run here:
-/// its threads would be missing there. A child ends with this process: before it where SIGINT, SIGTERM or SIGHUP
-/// ends this process, which wipes a drawn line then, too. A child that ends by SIGINT ends this process alike.
-/// Throws ChildFailure if no process can be started.
+/// its threads would be missing there. A child ends with this process: before it where SIGINT, SIGTERM or
+/// SIGHUP ends this process, which wipes a drawn line then, too. A child that ends by SIGINT ends this
+/// process alike. Throws ChildFailure if no process can be started.
 Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& on_step);
 
 /// From here on a read beyond the end of a mapped file calls `tell` with a line, and ends this process with

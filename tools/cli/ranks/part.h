@@ -24,8 +24,8 @@ struct RankPart {
 /// are fewer than ranks to share them.
 RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& place);
 
-/// Returns the rank's tensors, in memory of their own. Throws io::Error where one has not an entry for each of
-/// what ranks share.
+/// Returns the rank's tensors, in memory of their own. Throws io::Error where one has not an entry for each
+/// of what ranks share.
 Inputs inputs_of(const Job& whole, const RankPart& part);
 
 /// Puts what a rank has computed of an output into its place in that of the whole job.
