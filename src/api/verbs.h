@@ -54,7 +54,7 @@ std::optional<Teacher> teacher_of(const Steps<T>& steps) {
   }
 }
 
-/// Checks that each per-token tensor of a task with two axes has those of the hidden states or logits.
+/// Checks that the sizes [B, T] of a task's two-axis tensors match the hidden states or logits.
 template <class List, class Structure>
 void check_task_tensors(List list, const Structure& tensors, const Logits& logits, std::string_view of = "") {
   const auto check = [&]<class T>(const Field& field, const T& member) {

@@ -81,8 +81,8 @@ LOGITLESS_TARGET_AVX512 inline void store_rows(const Pairs& pairs, uint16_t* to)
 }
 
 // Loads a step of `depth` rows of 32 elements, `stride` apart, of which `edges` exist, and interleaves
-// rows 2p and 2p + 1: row p of `low` has the pairs of elements 0 to 15, and row p of `high` those of 16 to
-// 31.
+// rows 2p and 2p + 1: row p of `low` has the pairs of elements 0 to 15, and row p of `high` the pairs of
+// elements 16 to 31.
 LOGITLESS_TARGET_AVX512 inline void load_pairs(const uint16_t* from, int64_t stride, int64_t edges, int64_t depth,
                                                Pairs& low, Pairs& high) {
   const __mmask32 existing = first(edges);

@@ -151,8 +151,8 @@ class Backend {
   /// Multiply on the calling thread alone. `kernels` widen 16-bit operands and multiply few rows.
   void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const;
   void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const;
-  /// Hold the returned object while a team calls multiply(). It keeps OpenBLAS from using its own threads,
-  /// in the whole process if OpenBLAS has no narrower setting.
+  /// Hold the returned object while a team calls multiply(). It keeps OpenBLAS from using its own threads.
+  /// Where OpenBLAS cannot be told so for one thread, this holds for the whole process.
   static std::shared_ptr<void> single_threaded_region();
   /// Estimates what a library allocates internally for one thread's products of at most these sizes.
   size_t internal_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const;
