@@ -40,6 +40,14 @@ struct Steps<PreferenceLoss> {
     return std::any_of(task.loss_type.begin(), task.loss_type.end(), logitless::needs_reference);
   }
 
+  // If each sequence is one token, its sum is the token's, and no token is beyond the shorter sequence.
+  static bool has_longer_sequence(std::span<const int64_t> offsets) {
+    for (size_t s = 1; s < offsets.size(); ++s) {
+      if (offsets[s] - offsets[s - 1] > 1) return true;
+    }
+    return false;
+  }
+
   loss::PairLoss make_loss(Call& call) const {
     loss::check_preference_options(task);
     const size_t sequences = call.sequence_offsets().size() - 1;
@@ -57,8 +65,7 @@ struct Steps<PreferenceLoss> {
       core::fail("reference is not given but ", name_of(*first),
                  " compares with it: log-probabilities of 0 make it reference-free");
     }
-    // If each sequence is one token, its sum is the token's, and no token is beyond the shorter sequence.
-    if (task.ld_alpha && needed && reference.logps.size != tokens.tokens() && api::is_sums(reference, tokens)) {
+    if (task.ld_alpha && needed && has_longer_sequence(call.sequence_offsets()) && api::is_sums(reference, tokens)) {
       core::fail("ref_logps has one entry per sequence, and ld_alpha = ", *task.ld_alpha,
                  " weighs tokens: it must have one per token");
     }

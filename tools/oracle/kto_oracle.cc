@@ -87,7 +87,7 @@ LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, cons
                     const KtoLoss& task) {
   KtoInput input;
   input.batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
-  input.batch.reference = read_reference(task.ref_logps, task.ref_logps_are, input.batch);
+  add_reference(task.ref_logps, task.ref_logps_per, task.ref_logps_are, input.batch);
   input.labels.assign(task.labels.begin(), task.labels.end());
   input.labels.resize(input.batch.sequences(), 1);
   input.kl_logps = read_vector(task.kl_logps);

@@ -350,17 +350,20 @@ SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std
   return batch;
 }
 
-std::vector<double> read_reference(const ConstTensor& logps, SequenceLogps meaning, const SequenceBatch& batch) {
+void add_reference(const ConstTensor& logps, EntriesPer per, SequenceLogps meaning, SequenceBatch& batch) {
   const std::vector<double> values = read_vector(logps);
-  std::vector<double> sums;
-  if (logps.count() == batch.sequences()) {
+  if (values.empty()) return;
+  std::vector<double>& sums = batch.reference;
+  if (per == EntriesPer::kSequence || (per == EntriesPer::kBySize && logps.count() == batch.sequences())) {
     for (int64_t s = 0; s < batch.sequences(); ++s) {
       sums.push_back(meaning == SequenceLogps::kAverages ? static_cast<double>(batch.count(s)) * values[s] : values[s]);
     }
-    return sums;
+    // The sums of single tokens are theirs.
+    if (batch.tokens() == batch.sequences()) batch.reference_tokens = values;
+    return;
   }
   for (int64_t s = 0; s < batch.sequences(); ++s) sums.push_back(batch.sum(values, s));
-  return sums;
+  batch.reference_tokens = values;
 }
 
 PreferenceTruth compute_preference(const SequenceBatch& batch, const PreferenceLoss& options) {
@@ -412,11 +415,10 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& opt
 }
 
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                           const ConstTensor& reference, const PreferenceLoss& options) {
+                           const PreferenceLoss& task) {
   SequenceBatch batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
-  if (reference.count() > 0) batch.reference = read_reference(reference, options.ref_logps_are, batch);
-  if (reference.count() == batch.tokens()) batch.reference_tokens = read_vector(reference);
-  const PreferenceTruth loss = compute_preference(batch, options);
+  add_reference(task.ref_logps, task.ref_logps_per, task.ref_logps_are, batch);
+  const PreferenceTruth loss = compute_preference(batch, task);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};
   truth.grads.logp = to_eigen(loss.d_logp);
   return truth;

@@ -35,8 +35,8 @@ void drop_half_pairs(std::span<const int64_t> offsets, Tokens& tokens);
 /// Without a reference.
 SequenceBatch read_batch(const Tokens& tokens, const TokenStatistics& stats, std::vector<int64_t> offsets);
 
-/// Sums a sequence of what the call got: [S] sums or [N] log-probabilities of tokens.
-std::vector<double> read_reference(const ConstTensor& logps, SequenceLogps meaning, const SequenceBatch& batch);
+/// Adds what the call got, if anything: [S] sums or averages, or [N] log-probabilities of tokens.
+void add_reference(const ConstTensor& logps, EntriesPer per, SequenceLogps meaning, SequenceBatch& batch);
 
 /// Whether the loss has a, b or Δ in its formula.
 bool compares_with_reference(PreferenceLossType loss);
@@ -72,9 +72,9 @@ struct KtoTruth {
 KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options);
 
 /// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
-/// call. `reference`: as PreferenceLoss::ref_logps; empty where the loss takes none.
+/// call. The reference of `task`, if it has one, is log-probabilities.
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                           const ConstTensor& reference, const PreferenceLoss& options);
+                           const PreferenceLoss& task);
 /// The reference of `task` is log-probabilities.
 LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                     const KtoLoss& task);

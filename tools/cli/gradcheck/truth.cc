@@ -44,7 +44,7 @@ oracle::LossTruth loss_of(const PolicyLoss& task, const Offsets& offsets, const 
 }
 oracle::LossTruth loss_of(const PreferenceLoss& task, const Offsets& offsets, const oracle::Tokens& tokens,
                           const oracle::TokenStatistics& stats) {
-  return oracle::preference_truth(offsets, tokens, stats, task.ref_logps, task);
+  return oracle::preference_truth(offsets, tokens, stats, task);
 }
 oracle::LossTruth loss_of(const KtoLoss& task, const Offsets& offsets, const oracle::Tokens& tokens,
                           const oracle::TokenStatistics& stats) {

@@ -1,0 +1,55 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls that nobody has thought of: drawn, held to the oracle, and shrunk where one fails. fuzz_calls runs more of
+// them.
+#include <gtest/gtest.h>
+#include <rapidcheck.h>
+
+#include "generator/drawn_call.h"
+
+namespace rc {
+
+template <>
+struct Arbitrary<logitless::testing::DrawnCall> {
+  static Gen<logitless::testing::DrawnCall> arbitrary() {
+    using logitless::testing::DrawnCall;
+    return [](const Random& random, int) {
+      Random next = random;
+      return shrinkable::shrinkRecur(logitless::testing::draw_call(next.next()), [](const DrawnCall& call) {
+        return seq::fromContainer(logitless::testing::simpler_calls(call));
+      });
+    };
+  }
+};
+
+}  // namespace rc
+
+namespace logitless::testing {
+
+void showValue(const DrawnCall& call, std::ostream& out) { out << '\n' << code_of(call); }
+
+namespace {
+
+TEST(DrawnCalls, HoldWhatTheLibraryPromises) {
+  EXPECT_TRUE(rc::check([](const DrawnCall& call) {
+    const Verdict verdict = check(call);
+    RC_CLASSIFY(!verdict.refusal.empty(), "refused");
+    if (!verdict.fault.empty()) RC_FAIL(verdict.fault);
+  }));
+}
+
+// As many sequences as tokens, but one has two of them: their sum says nothing of the tokens.
+TEST(DrawnCalls, SumsOfSequencesDoNotWeighTokens) {
+  DrawnCall call;
+  call.task = "preference_loss";
+  call.options = {{"ld_alpha", "0.5"}};
+  call.time = 1;
+  EXPECT_EQ(check(call).refusal, "");
+  call.packed = true;
+  EXPECT_NE(check(call).refusal.find("ref_logps has one entry per sequence, and ld_alpha"), std::string::npos);
+  call.per_token = true;
+  EXPECT_EQ(check(call).refusal, "");
+  EXPECT_EQ(fault_of(call), "");
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,99 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Draws calls for a while, and prints each that fails as C++:
+//
+//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--refusals]
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "generator/drawn_call.h"
+
+namespace {
+
+using namespace logitless::testing;
+
+// Takes the first simpler call that fails, until none does.
+DrawnCall shrink(DrawnCall call) {
+  for (bool simpler = true; simpler;) {
+    simpler = false;
+    for (const DrawnCall& next : simpler_calls(call)) {
+      if (fault_of(next).empty()) continue;
+      call = next;
+      simpler = true;
+      break;
+    }
+  }
+  return call;
+}
+
+// A call that crashes is printed, too.
+std::string running;
+extern "C" void print_running(int signal) {
+  static constexpr char kText[] = "crashed:\n";
+  if (write(STDOUT_FILENO, kText, sizeof kText - 1) < 0 || write(STDOUT_FILENO, running.data(), running.size()) < 0) {
+    std::_Exit(3);
+  }
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+std::string without_digits(const std::string& text) {
+  std::string out;
+  for (const char c : text) {
+    if (c < '0' || c > '9') out += c;
+  }
+  return out;
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  double seconds = 60;
+  uint64_t seed = 1, calls = UINT64_MAX;
+  bool list_refusals = false;
+  for (int i = 1; i < count; ++i) {
+    const std::string name = arguments[i];
+    if (name == "--refusals") {
+      list_refusals = true;
+    } else if (i + 1 < count && name == "--seconds") {
+      seconds = std::strtod(arguments[++i], nullptr);
+    } else if (i + 1 < count && name == "--calls") {
+      calls = std::strtoull(arguments[++i], nullptr, 10), seconds = 1e9;
+    } else if (i + 1 < count && name == "--seed") {
+      seed = std::strtoull(arguments[++i], nullptr, 10);
+    } else {
+      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N, --seed N or --refusals\n";
+      return 2;
+    }
+  }
+  for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL}) std::signal(signal, print_running);
+  const auto start = std::chrono::steady_clock::now();
+  const auto passed = [&] { return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(); };
+  std::map<std::string, uint64_t> refusals;
+  std::set<std::string> seen;  // A fault is printed once.
+  uint64_t drawn = 0, refused = 0, failed = 0;
+  for (; drawn < calls && passed() < seconds; ++drawn) {
+    const DrawnCall call = draw_call(seed * 1000003 + drawn);
+    running = code_of(call);
+    const Verdict verdict = check(call);
+    if (!verdict.refusal.empty()) ++refused, ++refusals[without_digits(verdict.refusal)];
+    if (verdict.fault.empty()) continue;
+    ++failed;
+    if (!seen.insert(call.task + without_digits(verdict.fault).substr(0, 40)).second) continue;
+    const DrawnCall least = shrink(call);
+    std::cout << "call " << drawn << ": " << fault_of(least) << '\n' << code_of(least) << std::endl;
+  }
+  for (const auto& [message, times] : refusals) {
+    if (list_refusals) std::cout << times << " refused: " << message << '\n';
+  }
+  std::cout << drawn << " calls in " << passed() << " s, " << refused << " refused, " << failed << " failed\n";
+  return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,114 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Tensors that own their memory, with any strides, and notice what is written where it should not be.
+#pragma once
+
+#include <cstddef>
+#include <cstring>
+#include <vector>
+
+#include "logitless/tensor.h"
+#include "oracle/oracle.h"
+#include "support/host_tensor.h"
+
+namespace logitless::testing {
+
+/// All bytes are 0xff at first: NaN as a number, and no token id. Elements are set one by one; the gaps between
+/// them and the borders around them stay.
+class GuardedTensor {
+ public:
+  GuardedTensor() = default;
+  /// `strides` are in elements.
+  GuardedTensor(DType dtype, std::vector<int64_t> sizes, std::vector<int64_t> strides)
+      : dtype_(dtype), sizes_(std::move(sizes)), strides_(std::move(strides)) {
+    int64_t last = 0;
+    bool empty = false;
+    for (size_t i = 0; i < sizes_.size(); ++i) {
+      empty = empty || sizes_[i] == 0;
+      last += (sizes_[i] - 1) * strides_[i];
+    }
+    const size_t span = empty ? 0 : static_cast<size_t>(last + 1) * size_of(dtype);
+    bytes_.assign(span + 2 * kBorder, kGuard);
+    kept_ = bytes_;
+  }
+  /// Row-major, with a gap after each row.
+  static GuardedTensor rows(DType dtype, int64_t rows, int64_t cols, int64_t gap = 0) {
+    return {dtype, {rows, cols}, {cols + gap, 1}};
+  }
+  static GuardedTensor vector(DType dtype, int64_t size) { return {dtype, {size}, {1}}; }
+
+  bool given() const { return !bytes_.empty(); }
+  DType dtype() const { return dtype_; }
+  Tensor view() {
+    Tensor out;
+    if (!given()) return out;
+    out.data = bytes_.data() + kBorder;
+    out.dtype = dtype_;
+    out.axes = static_cast<int>(sizes_.size());
+    std::copy(sizes_.begin(), sizes_.end(), out.sizes.begin());
+    std::copy(strides_.begin(), strides_.end(), out.strides.begin());
+    return out;
+  }
+  int64_t cols() const { return sizes_.back(); }
+  int64_t count() const {
+    int64_t product = 1;
+    for (const int64_t size : sizes_) product *= size;
+    return product;
+  }
+  /// Of row `row`, counted through all axes but the last, which may be the only one.
+  double get(int64_t row, int64_t col) const {
+    return oracle::read_element(bytes_.data() + kBorder, dtype_, at(row, col));
+  }
+  double get(int64_t i) const { return get(i / cols(), i % cols()); }
+  void set(int64_t row, int64_t col, double value) {
+    std::byte* const to = bytes_.data() + kBorder + static_cast<size_t>(at(row, col)) * size_of(dtype_);
+    const auto put = [&](auto number) { std::memcpy(to, &number, sizeof number); };
+    if (dtype_ == DType::kFloat64) put(value);
+    if (dtype_ == DType::kFloat32) put(static_cast<float>(value));
+    if (dtype_ == DType::kBFloat16) put(to_bfloat16(value));
+    if (dtype_ == DType::kFloat16) put(to_float16(value));
+    if (dtype_ == DType::kInt32) put(static_cast<int32_t>(value));
+    if (dtype_ == DType::kInt64) put(static_cast<int64_t>(value));
+    if (dtype_ == DType::kUInt8) put(static_cast<uint8_t>(value));
+  }
+  void set(int64_t i, double value) { set(i / cols(), i % cols(), value); }
+
+  void copy_rows(const GuardedTensor& from, int64_t first, int64_t rows) {
+    for (int64_t row = first; row < first + rows; ++row) {
+      for (int64_t k = 0; k < cols(); ++k) set(row, k, from.get(row, k));
+    }
+  }
+
+  /// Remembers the bytes as they are.
+  void keep() { kept_ = bytes_; }
+  void put_back() { bytes_ = kept_; }
+  bool unchanged() const { return bytes_ == kept_; }
+  const std::vector<std::byte>& bytes() const { return bytes_; }
+  /// Tells whether all bytes that belong to no element are as they were made.
+  bool borders_intact() const {
+    std::vector<bool> of_element(bytes_.size());
+    for (int64_t i = 0; i < count(); ++i) {
+      const size_t first = kBorder + static_cast<size_t>(at(i / cols(), i % cols())) * size_of(dtype_);
+      for (size_t k = 0; k < size_of(dtype_); ++k) of_element[first + k] = true;
+    }
+    for (size_t k = 0; k < bytes_.size(); ++k) {
+      if (!of_element[k] && bytes_[k] != kGuard) return false;
+    }
+    return true;
+  }
+
+ private:
+  static constexpr size_t kBorder = 64;
+  static constexpr std::byte kGuard = std::byte{0xff};
+
+  int64_t at(int64_t row, int64_t col) const {
+    if (sizes_.size() == 1) return col * strides_[0];
+    if (sizes_.size() == 2) return row * strides_[0] + col * strides_[1];
+    return row / sizes_[1] * strides_[0] + row % sizes_[1] * strides_[1] + col * strides_[2];
+  }
+
+  DType dtype_ = DType::kFloat32;
+  std::vector<int64_t> sizes_, strides_;
+  std::vector<std::byte> bytes_, kept_;
+};
+
+}  // namespace logitless::testing

@@ -1,0 +1,133 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The gradients of a drawn call, in memory of their own.
+#pragma once
+
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "generator/side.h"
+#include "logitless/gradients.h"
+
+namespace logitless::testing {
+
+struct Outputs {
+  /// Those that the call asks for. They hold numbers that a call that accumulates adds to.
+  Outputs(const DrawnCall& call, Side& student) : call_(call), student_(student) {
+    const auto type_of = [&](DType input) {
+      return call.narrow_outputs ? input : call.states == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+    };
+    const int64_t hidden = student.x.cols(), vocab = call.vocab, rank = call.lora_rank;
+    if (call.finished) {
+      if (!call.in_place) d_logits = GuardedTensor::rows(type_of(call.states), call.tokens(), vocab, call.output_gap);
+    } else {
+      if (call.d_hidden) d_hidden = GuardedTensor::rows(type_of(call.states), call.tokens(), hidden, call.output_gap);
+      if (call.d_weight && !call.packing) {
+        const DType type = call.sink ? type_of(DType::kFloat32) : type_of(call.head);
+        d_weight = call.head_transposed ? GuardedTensor(type, {vocab, hidden}, {1, vocab + call.output_gap})
+                                        : GuardedTensor::rows(type, vocab, hidden, call.output_gap);
+      }
+      if (call.d_bias && call.bias) d_bias = GuardedTensor::vector(type_of(call.head), vocab);
+      if (rank > 0 && call.d_lora) {
+        d_lora_b = GuardedTensor::rows(type_of(call.states), vocab, rank, call.output_gap);
+        if (call.lora_states) d_lora_states = GuardedTensor::rows(type_of(call.states), call.tokens(), rank);
+        if (!call.lora_states) d_lora_a = GuardedTensor::rows(type_of(call.states), rank, hidden);
+      }
+    }
+    if (call.accumulate) {
+      Random random(call.seed + 5);
+      for (GuardedTensor* out : all()) {
+        if (out == &d_logits || (call.sink && out == &d_weight)) continue;  // These are overwritten.
+        for (int64_t i = 0; out->given() && i < out->count(); ++i) out->set(i, normal_of(random));
+      }
+    }
+    for (GuardedTensor* out : all()) out->keep();
+  }
+
+  std::vector<GuardedTensor*> all() {
+    return {&d_hidden, &d_weight, &d_bias, &d_lora_a, &d_lora_b, &d_lora_states, &d_logits};
+  }
+  bool any() {
+    for (const GuardedTensor* out : all()) {
+      if (out->given()) return true;
+    }
+    return call_.finished && call_.in_place;
+  }
+  bool unchanged() {
+    for (const GuardedTensor* out : all()) {
+      if (!out->unchanged()) return false;
+    }
+    return true;
+  }
+  bool borders_intact() {
+    for (const GuardedTensor* out : all()) {
+      if (out->given() && !out->borders_intact()) return false;
+    }
+    return true;
+  }
+  std::vector<std::byte> bytes() {
+    std::vector<std::byte> bytes;
+    for (const GuardedTensor* out : all()) bytes.insert(bytes.end(), out->bytes().begin(), out->bytes().end());
+    if (call_.in_place) bytes.insert(bytes.end(), student_.finished.bytes().begin(), student_.finished.bytes().end());
+    return bytes;
+  }
+
+  /// The views, of `count` vocabulary entries from `first` on.
+  Gradients views(int64_t first, int64_t count) {
+    const auto cut = [&](GuardedTensor& tensor) {
+      Tensor view = tensor.view();
+      if (!view.given()) return view;
+      view.data =
+          static_cast<std::byte*>(view.data) + first * view.strides[0] * static_cast<int64_t>(size_of(view.dtype));
+      view.sizes[0] = count;
+      return view;
+    };
+    Gradients out;
+    out.d_hidden = as_states(d_hidden.view());
+    out.d_bias = cut(d_bias);
+    out.d_lora_a = d_lora_a.view();
+    out.d_lora_b = cut(d_lora_b);
+    out.d_lora_states = d_lora_states.view();
+    out.d_logits = call_.in_place ? student_.finished.view() : as_states(d_logits.view());
+    if (call_.sink && d_weight.given()) {
+      out.weight_sink = [this, first](int64_t begin, int64_t entries, const ConstTensor& tile) {
+        receive(first + begin, entries, tile);
+      };
+    } else {
+      out.d_weight = cut(d_weight);
+    }
+    out.d_hidden_mode = out.d_weight_mode = out.d_bias_mode = out.d_lora_mode =
+        call_.accumulate ? WriteMode::kAccumulate : WriteMode::kOverwrite;
+    out.backward.mode = call_.backward;
+    out.backward.theta = call_.backward == BackwardMode::kSampled ? 0.05 : 0;
+    return out;
+  }
+
+  GuardedTensor d_hidden, d_weight, d_bias, d_lora_a, d_lora_b, d_lora_states, d_logits;
+  std::string complaint;  ///< about the calls of a sink
+
+ private:
+  Tensor as_states(Tensor view) const {
+    if (call_.packed || !view.given()) return view;
+    return {view.data,
+            view.dtype,
+            {call_.sequences, call_.time, view.sizes[1]},
+            {call_.time * view.strides[0], view.strides[0], 1}};
+  }
+  void receive(int64_t first, int64_t count, const ConstTensor& tile) {
+    if (first != next_) complaint = "the sink got entry " + std::to_string(first) + ", not " + std::to_string(next_);
+    next_ = first + count;
+    for (int64_t v = 0; v < count; ++v) {
+      for (int64_t h = 0; h < tile.sizes[1]; ++h) {
+        d_weight.set(first + v, h,
+                     oracle::read_element(tile.data, tile.dtype, v * tile.strides[0] + h * tile.strides[1]));
+      }
+    }
+  }
+
+  const DrawnCall& call_;
+  Side& student_;
+  int64_t next_ = 0;
+};
+
+}  // namespace logitless::testing

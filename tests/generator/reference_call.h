@@ -1,0 +1,129 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// What a drawn call is held to: the same task on finished float64 logits, in the plain kernels, one row after the
+// other. The products, the head and its LoRA, the softcap and all their gradients are Eigen's. The float64 call is
+// held to the oracle itself.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "generator/result_numbers.h"
+#include "generator/side.h"
+#include "logitless/run.h"
+#include "oracle/distillation_oracle.h"
+#include "oracle/policy_oracle.h"
+#include "oracle/preference_oracle.h"
+#include "oracle/set_distillation_oracle.h"
+#include "oracle/set_oracle.h"
+#include "oracle/tiled_truth.h"
+#include "oracle/views.h"
+
+namespace logitless::testing {
+
+/// ∂L/∂result, as the task takes it.
+struct UpstreamNumbers {
+  double one = 1;
+  std::vector<double> each;  ///< of IdLogps, or of the tokens of a loss
+  TokenGrads grads;          ///< of TokenStatistics
+
+  /// Multiplies the gradients of a loss.
+  void scale_rows(oracle::MatrixXd& d) const {
+    for (int64_t i = 0; i < d.rows(); ++i) d.row(i) *= of_row(i);
+  }
+  double of_row(int64_t i) const { return each.empty() ? one : each[static_cast<size_t>(i)]; }
+
+  template <Task T>
+  Upstream of() const {
+    if (!each.empty()) return each;
+    if constexpr (std::is_same_v<T, TokenStatistics>) return grads;
+    return one;
+  }
+};
+
+/// Results, and dL/dc of the capped logits.
+struct ReferenceResult {
+  std::vector<Column> columns;
+  oracle::MatrixXd d_capped;  ///< [N, V]
+};
+
+/// The call that each pair of raw logits is given to.
+template <Task T>
+class ReferenceCall {
+ public:
+  ReferenceCall(const DrawnCall& call, const T& task, const Side& student, const Side* other,
+                const UpstreamNumbers& upstream)
+      : call_(call), task_(task), student_(student), other_(other), upstream_(upstream) {
+    task_.token.round_logits_to = std::nullopt;
+    if constexpr (std::is_same_v<T, Distillation>) task_.teacher_round_logits_to = std::nullopt;
+    if constexpr (std::is_same_v<T, SoftCrossEntropy>) {
+      if (!task.targets.weights.given() && task.targets.rows.dtype == DType::kFloat32) {
+        dense_.resize(call.tokens(), call.vocab);
+        for (int64_t i = 0; i < dense_.size(); ++i) {
+          dense_.data()[i] = oracle::read_element(task.targets.rows.data, DType::kFloat32, i);
+        }
+        task_.targets.rows = view(dense_.data(), {dense_.rows(), dense_.cols()});
+      }
+    }
+  }
+
+  /// Returns what is made of the raw logits. A pattern other than 0 moves capped logits by their rounding.
+  ReferenceResult run(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern) {
+    cap(raw, other_raw, pattern);
+    ReferenceResult result;
+    result.d_capped = oracle::MatrixXd::Zero(raw.rows(), raw.cols());
+    Gradients gradients;
+    gradients.d_logits = writable(result.d_capped);
+    const Logits logits = given(capped_);
+    if constexpr (kHasLoss<T>) {
+      result.columns = columns_of(logitless::run(context(), logits, task_, gradients));
+      upstream_.scale_rows(result.d_capped);
+    } else {
+      const Forward<T> forward = logitless::forward(context(), logits, task_);
+      backward(context(), logits, task_, forward, upstream_.of<T>(), gradients);
+      result.columns = columns_of(forward.result);
+    }
+    return result;
+  }
+
+  /// Returns how the float64 call differs from the oracle; empty: it does not. After run().
+  std::string difference_from_oracle(const ReferenceResult& got);
+
+ private:
+  static Context context() {
+    ContextOptions options;
+    options.threads = 1;
+    options.simd_target = "plain";
+    return Context(options);
+  }
+  Tensor writable(oracle::MatrixXd& matrix) const {
+    if (call_.packed) return view(matrix.data(), {matrix.rows(), matrix.cols()});
+    return view(matrix.data(), {call_.sequences, call_.time, matrix.cols()});
+  }
+  Logits given(oracle::MatrixXd& matrix) const {
+    Logits logits = Logits::given(writable(matrix));
+    if (call_.packed) logits.offsets = student_.offsets;
+    return logits;
+  }
+  void cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern);
+  void add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets);
+  /// Turns finished logits into hidden states and a head that has an entry of them in each column: what is -inf
+  /// goes into the bias.
+  HeadMatrices masked_head(oracle::MatrixXd& logits);
+  oracle::MatrixXd oracle_gradient(double& loss);
+
+  const DrawnCall& call_;
+  T task_;
+  const Side& student_;
+  const Side* other_;
+  const UpstreamNumbers& upstream_;
+  oracle::MatrixXd capped_, other_capped_, dense_, identity_;
+  oracle::VectorXd masks_;
+
+ public:
+  std::optional<DType> rounding, other_rounding;  ///< of the raw logits
+  oracle::MatrixXd slope;                         ///< dc/dr of the last run
+  /// [N]: what the terms of a row's gradients add up to, of which rounding is a share.
+  oracle::VectorXd terms;
+};
+
+}  // namespace logitless::testing

@@ -1,0 +1,219 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+#include "generator/side.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace logitless::testing {
+
+std::vector<int64_t> offsets_of(const DrawnCall& call) {
+  std::vector<int64_t> offsets = {0};
+  for (int64_t s = 1; s <= call.sequences; ++s) offsets.push_back(s * call.time);
+  // The first sequence gives its tokens, all but one at most, to the second one.
+  if (call.packed && call.sequences > 1) offsets[1] = call.time > 2 ? 1 : 0;
+  return offsets;
+}
+
+Side::Side(const DrawnCall& call_, int64_t hidden_size, std::span<const int64_t> offsets_, Random& random)
+    : call(call_), offsets(offsets_.begin(), offsets_.end()) {
+  if (call.finished) {
+    draw_finished(random);
+  } else {
+    draw_hidden(random, hidden_size);
+    draw_weight(random, hidden_size);
+    if (call.lora_rank > 0) draw_lora(random, hidden_size);
+    multiply();
+  }
+  for (GuardedTensor* tensor : {&hidden, &weight, &scales, &bias, &lora_a, &lora_b, &lora_states, &finished}) {
+    tensor->keep();
+  }
+}
+
+// Draws [N, cols] or [B, T, cols], as the call lays it out in memory.
+static GuardedTensor rows_of(const DrawnCall& call, DType dtype, int64_t cols) {
+  const int64_t stride = cols + call.states_gap;
+  if (call.packed) return GuardedTensor::rows(dtype, call.tokens(), cols, call.states_gap);
+  if (call.time_first) return {dtype, {call.sequences, call.time, cols}, {stride, call.sequences * stride, 1}};
+  return {dtype, {call.sequences, call.time, cols}, {call.time * stride, stride, 1}};
+}
+
+void Side::draw_hidden(Random& random, int64_t hidden_size) {
+  hidden = rows_of(call, call.states, hidden_size);
+  x.resize(call.tokens(), hidden_size);
+  for (int64_t i = 0; i < x.rows(); ++i) {
+    const bool tied = call.values == Values::kTies && i % 2 == 0;
+    for (int64_t h = 0; h < hidden_size; ++h) {
+      hidden.set(i, h, tied ? 0 : normal_of(random));
+      x(i, h) = hidden.get(i, h);
+    }
+  }
+}
+
+void Side::draw_weight(Random& random, int64_t hidden_size) {
+  const int64_t vocab = call.vocab;
+  stored_ = call.vocab_ids ? vocab + 3 : vocab;
+  if (call.vocab_ids) {
+    for (int64_t k = 0; k < vocab; ++k) ids.push_back((k * 2 + 1) % stored_);
+  }
+  const auto row_of = [&](int64_t v) { return ids.empty() ? v : ids[static_cast<size_t>(v)]; };
+  double scale = 1.5 / std::sqrt(static_cast<double>(hidden_size));
+  if (call.values == Values::kCertain) scale *= 20;
+  if (call.values == Values::kLarge) scale *= 3000;
+  oracle::MatrixXd stored(stored_, hidden_size);
+  if (call.packing) {
+    const PackedBlock block = block_of(*call.packing);
+    const bool int8 = *call.packing == Packing::kInt8;
+    weight = GuardedTensor::rows(DType::kUInt8, stored_, hidden_size / block.numbers * block.bytes);
+    if (int8) scales = GuardedTensor::rows(DType::kFloat32, stored_, 1);
+    for (int64_t v = 0; v < stored_; ++v) {
+      // A power of two is exact in any type.
+      const double step = std::ldexp(1.0, -7 + static_cast<int>(below(random, 3)) + std::ilogb(scale));
+      if (int8) scales.set(v, 0, step);
+      for (int64_t h = 0; h < hidden_size; ++h) {
+        const int64_t code = below(random, 255) - 127;
+        const int64_t at = int8 ? h : h / 32 * 34 + 2 + h % 32;
+        if (at < weight.cols()) weight.set(v, at, static_cast<double>(static_cast<uint8_t>(code)));
+        stored(v, h) = static_cast<double>(code) * step;
+      }
+      for (int64_t k = 0; !int8 && k < hidden_size / 32; ++k) {
+        const uint16_t bits = to_float16(step).bits;
+        weight.set(v, k * 34, bits & 255), weight.set(v, k * 34 + 1, bits >> 8);
+      }
+    }
+  } else {
+    weight = call.head_transposed ? GuardedTensor(call.head, {stored_, hidden_size}, {1, stored_ + call.head_gap})
+                                  : GuardedTensor::rows(call.head, stored_, hidden_size, call.head_gap);
+    for (int64_t v = 0; v < stored_; ++v) {
+      for (int64_t h = 0; h < hidden_size; ++h) {
+        weight.set(v, h, scale * normal_of(random));
+        stored(v, h) = weight.get(v, h);
+      }
+    }
+  }
+  w.resize(vocab, hidden_size);
+  for (int64_t v = 0; v < vocab; ++v) w.row(v) = stored.row(row_of(v));
+  if (!call.bias) return;
+  bias = GuardedTensor::vector(call.head, stored_);
+  for (int64_t v = 0; v < stored_; ++v) {
+    double value = 0.5 * normal_of(random);
+    if (call.values == Values::kOffset) value += call.head == DType::kFloat16 ? 0x1p12 : 0x1p20;
+    if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
+    bias.set(0, v, value);
+  }
+  bias_of.resize(vocab);
+  for (int64_t v = 0; v < vocab; ++v) bias_of[v] = bias.get(0, row_of(v));
+}
+
+void Side::draw_lora(Random& random, int64_t hidden_size) {
+  const int64_t rank = call.lora_rank;
+  const auto draw = [&](GuardedTensor& tensor, int64_t rows, int64_t cols, double scale) {
+    tensor = GuardedTensor::rows(call.states, rows, cols, call.head_gap);
+    oracle::MatrixXd drawn(rows, cols);
+    for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t k = 0; k < cols; ++k) {
+        tensor.set(i, k, scale * normal_of(random));
+        drawn(i, k) = tensor.get(i, k);
+      }
+    }
+    return drawn;
+  };
+  const oracle::MatrixXd stored = draw(lora_b, stored_, rank, 0.7);
+  b.resize(call.vocab, rank);
+  for (int64_t v = 0; v < call.vocab; ++v) b.row(v) = stored.row(ids.empty() ? v : ids[static_cast<size_t>(v)]);
+  if (call.lora_states) {
+    rows = draw(lora_states, call.tokens(), rank, 1);
+  } else {
+    a = draw(lora_a, rank, hidden_size, 1 / std::sqrt(static_cast<double>(hidden_size)));
+  }
+}
+
+void Side::draw_finished(Random& random) {
+  finished = rows_of(call, call.states, call.vocab);
+  raw.resize(call.tokens(), call.vocab);
+  double scale = 2;
+  if (call.values == Values::kCertain) scale = 40;
+  if (call.values == Values::kLarge) scale = 5000;
+  for (int64_t i = 0; i < raw.rows(); ++i) {
+    for (int64_t v = 0; v < raw.cols(); ++v) {
+      double value = call.values == Values::kTies && i % 2 == 0 ? 1 : scale * normal_of(random);
+      if (call.values == Values::kOffset) value += call.states == DType::kFloat16 ? 0x1p12 : 0x1p20;
+      if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
+      finished.set(i, v, value);
+      raw(i, v) = finished.get(i, v);
+    }
+  }
+  if (call.values == Values::kMasked) {
+    bias_of = oracle::VectorXd::Zero(call.vocab);
+    for (int64_t v = 3; v < call.vocab; v += 4) bias_of[v] = -std::numeric_limits<double>::infinity();
+  }
+  raw_error = raw.unaryExpr([](double value) { return std::isinf(value) ? 0 : 0 * value; });
+}
+
+void Side::multiply() {
+  constexpr double kScale = 0.5;
+  const double unit = unit_of(call.states);
+  oracle::MatrixXd size = x.cwiseAbs() * w.cwiseAbs().transpose();
+  raw = x * w.transpose();
+  if (call.lora_rank > 0 && call.lora_states) {
+    raw += rows * b.transpose();
+    size += rows.cwiseAbs() * b.cwiseAbs().transpose();
+  } else if (call.lora_rank > 0) {
+    raw += kScale * (x * a.transpose()) * b.transpose();
+    size += 2 * kScale * (x.cwiseAbs() * a.cwiseAbs().transpose()) * b.cwiseAbs().transpose();
+  }
+  if (bias_of.size() > 0) {
+    raw.rowwise() += bias_of.transpose();
+    size.rowwise() += bias_of.unaryExpr([](double v) { return std::isinf(v) ? 0 : std::fabs(v); }).transpose();
+  }
+  raw_error = sum_error(static_cast<double>(x.cols() + call.lora_rank + 2), unit) * size;
+}
+
+Logits Side::logits(int64_t first, int64_t count) {
+  Logits out;
+  if (call.packed) out.offsets = offsets;
+  if (finished.given()) {
+    out.finished = finished.view();
+    return out;
+  }
+  // With ids the list is cut, without them the rows are.
+  const auto cut = [&](GuardedTensor& tensor) {
+    Tensor view = tensor.view();
+    if (!ids.empty() || !view.given()) return view;
+    view.data =
+        static_cast<std::byte*>(view.data) + first * view.strides[0] * static_cast<int64_t>(size_of(view.dtype));
+    view.sizes[0] = count;
+    return view;
+  };
+  out.hidden = hidden.view();
+  LmHead& head = out.head;
+  head.weight = cut(weight);
+  head.packing = call.packing;
+  head.scales = cut(scales);
+  head.bias = cut(bias);
+  head.softcap = call.softcap;
+  if (!ids.empty()) head.vocab_ids = std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
+  if (call.lora_rank > 0) {
+    head.lora.b = cut(lora_b);
+    head.lora.a = lora_a.view();
+    head.lora.states = lora_states.view();
+    head.lora.scale = call.lora_states ? 1 : 0.5;
+  }
+  return out;
+}
+
+void Side::poison(int64_t row) {
+  GuardedTensor& tensor = finished.given() ? finished : hidden;
+  for (int64_t k = 0; k < tensor.cols(); ++k) tensor.set(row, k, std::numeric_limits<double>::quiet_NaN());
+  tensor.keep();
+  raw.row(row).setZero();
+  raw_error.row(row).setZero();
+  if (x.size() > 0) x.row(row).setZero();
+}
+
+bool Side::unchanged() const {
+  return hidden.unchanged() && weight.unchanged() && scales.unchanged() && bias.unchanged() && lora_a.unchanged() &&
+         lora_b.unchanged() && lora_states.unchanged() && finished.unchanged();
+}
+
+}  // namespace logitless::testing

@@ -1,0 +1,66 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The logits of a drawn call, or of its reference or teacher: tensors, and what they come to in float64.
+#pragma once
+
+#include <random>
+#include <span>
+#include <vector>
+
+#include "generator/drawn_call.h"
+#include "generator/guarded_tensor.h"
+#include "logitless/logits.h"
+#include "oracle/oracle.h"
+
+namespace logitless::testing {
+
+using Random = std::mt19937_64;
+inline double normal_of(Random& random) { return std::normal_distribution<double>()(random); }
+inline int64_t below(Random& random, int64_t count) {
+  return static_cast<int64_t>(random() % static_cast<uint64_t>(count));
+}
+
+/// Where the sequences of a call begin and end.
+std::vector<int64_t> offsets_of(const DrawnCall& call);
+
+struct Side {
+  Side(const DrawnCall& call, int64_t hidden_size, std::span<const int64_t> offsets, Random& random);
+
+  int64_t vocab() const { return raw.cols(); }
+  /// The view. The vocabulary may be cut to `count` entries from `first` on.
+  Logits logits(int64_t first, int64_t count);
+  Logits logits() { return logits(0, vocab()); }
+  bool unchanged() const;
+  /// Makes a row NaN: nothing may read it.
+  void poison(int64_t row);
+  /// Returns whether an entry's logits are -inf.
+  bool is_masked(int64_t entry) const { return bias_of.size() > 0 && std::isinf(bias_of[entry]); }
+
+  DrawnCall call;
+  std::vector<int64_t> offsets;  ///< of packed sequences
+  GuardedTensor hidden, weight, scales, bias, lora_a, lora_b, lora_states, finished;
+  std::vector<int64_t> ids;  ///< LmHead::vocab_ids
+
+  // What these come to.
+  oracle::MatrixXd x, w;        ///< [N, H], [V, H]: the LoRA is part of w, unless it has states
+  oracle::MatrixXd a, b, rows;  ///< of the LoRA: [r, H], [V, r], [N, r]
+  oracle::VectorXd bias_of;     ///< [V], or empty
+  oracle::MatrixXd raw;         ///< [N, V]
+  oracle::MatrixXd raw_error;   ///< how far the sums of an engine may be from it
+
+ private:
+  void draw_hidden(Random& random, int64_t hidden_size);
+  void draw_weight(Random& random, int64_t hidden_size);
+  void draw_lora(Random& random, int64_t hidden_size);
+  void draw_finished(Random& random);
+  void multiply();
+
+  int64_t stored_ = 0;  ///< rows of the weight
+};
+
+/// The unit roundoff of the sums of a call.
+inline double unit_of(DType states) { return states == DType::kFloat64 ? 0x1p-53 : 0x1p-24; }
+/// How a sum of n rounded terms errs, relative to the sum of their sizes: eight standard deviations of a random
+/// walk (Higham and Mary 2019).
+inline double sum_error(double n, double unit) { return std::min(n + 2, 8 * std::sqrt(n + 2)) * unit; }
+
+}  // namespace logitless::testing

@@ -1,0 +1,70 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// The tensors of a drawn call's task, beside its logits.
+#pragma once
+
+#include <deque>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "generator/side.h"
+#include "logitless/run.h"
+
+namespace logitless::testing {
+
+/// Draws what a task reads. Options are set before, because they decide what it reads.
+class TaskTensors {
+ public:
+  TaskTensors(const DrawnCall& call, Side& student, Random& random);
+
+  void set(CrossEntropy& task);
+  void set(PolicyLoss& task);
+  void set(PreferenceLoss& task);
+  void set(KtoLoss& task);
+  void set(SoftCrossEntropy& task);
+  void set(Distillation& task);
+  void set(SetDistillation& task);
+  void set(IdLogps& task);
+  void set(TokenStatistics& task);
+
+  /// Returns the reference or teacher that the task has; null: none.
+  Side* other() { return other_ ? &*other_ : nullptr; }
+  /// Sets the task's view of it, whose vocabulary is cut.
+  void set_other(auto& task, int64_t first, int64_t count) {
+    if constexpr (requires { task.reference; }) task.reference = other_->logits(first, count);
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(task)>, Distillation>) {
+      task.teacher = other_->logits(first, count);
+    }
+  }
+  bool unchanged() const;
+  /// Makes rows NaN that take no part, of both sides.
+  void poison_rows();
+
+ private:
+  ConstTensor ids_of(const std::vector<int64_t>& ids);
+  ConstTensor draw_targets(const TokenOptions& token);
+  /// Draws one per token, or per sequence.
+  ConstTensor numbers(int64_t count, double mean, double deviation);
+  /// Returns values near those of the student.
+  ConstTensor log_probabilities(double deviation, bool per_sequence = false);
+  void set_token(TokenOptions& token);
+  template <class Task>
+  void set_reference(Task& task);
+  IdSets draw_sets(bool distinct);
+  GuardedTensor& numbers_of(const IdSets& sets);
+  void for_each_id(const IdSets& sets, const std::function<void(int64_t entry, int64_t count)>& visit) const;
+  int64_t draw_id();
+
+  const DrawnCall& call_;
+  Side& student_;
+  Random& random_;
+  std::deque<GuardedTensor> tensors_;
+  std::deque<std::vector<int64_t>> places_;
+  std::vector<double> temperatures_;
+  std::vector<float> weights_;
+  std::vector<uint8_t> mask_, labels_;
+  std::vector<int64_t> labels_of_rows_;
+  std::optional<Side> other_;
+};
+
+}  // namespace logitless::testing
