@@ -14,6 +14,10 @@ std::string output_fault(const char* name, const DrawnCall& call, const GuardedT
     const double exact = want.data()[i] + held, value = got.get(i);
     if (std::isnan(exact) && std::isnan(value)) continue;
     double tolerance = bound.data()[i] + half_ulp(std::fabs(exact) + bound.data()[i], got.dtype()) + 1e-30;
+    // Each data rank rounds its part before they are summed.
+    if (call.data_ranks > 1) {
+      tolerance += static_cast<double>(call.data_ranks) * half_ulp(size.data()[i] + std::fabs(held), got.dtype());
+    }
     if (call.accumulate) {
       const auto parts = static_cast<double>(2 + call.tokens() + call.vocab);
       tolerance += parts * unit_of(call.states) * (std::fabs(held) + size.data()[i]);

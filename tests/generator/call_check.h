@@ -4,11 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <deque>
 #include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "generator/batch_part.h"
 #include "generator/outputs.h"
 #include "generator/reference_call-inl.h"
 #include "generator/task_tensors.h"
@@ -45,7 +47,13 @@ class CallCheck {
   ContextOptions context_options() const;
   Ran run(Outputs& outputs, int64_t threads);
   Ran run_ranks_of(std::vector<Outputs>& outputs, ContextOptions options);
-  Ran run_one(const Context& context, const Logits& logits, const T& task, const Gradients& gradients);
+  Ran run_one(const Context& context, const Logits& logits, const T& task, const UpstreamNumbers& upstream,
+              const Gradients& gradients);
+  UpstreamNumbers part_of(const UpstreamNumbers& whole, const BatchPart& batch, const T& task) const;
+  Ran joined(std::vector<Ran>& ran, std::vector<Outputs>& outputs, const std::vector<int64_t>& parts,
+             const std::vector<int64_t>& offsets) const;
+  void join(std::vector<Outputs>& outputs, size_t r, int64_t first, int64_t count, const std::vector<int64_t>& offsets,
+            Outputs& whole) const;
   /// The sizes of the slices, or of the ranks' parts, of the vocabulary.
   std::vector<int64_t> cut(int64_t parts) const;
   std::string plan_fault(const Ran& ran) const;
@@ -126,7 +134,8 @@ std::vector<int64_t> CallCheck<T>::cut(int64_t parts) const {
 }
 
 template <Task T>
-Ran CallCheck<T>::run_one(const Context& context, const Logits& logits, const T& task, const Gradients& gradients) {
+Ran CallCheck<T>::run_one(const Context& context, const Logits& logits, const T& task, const UpstreamNumbers& upstream,
+                          const Gradients& gradients) {
   Ran ran;
   const bool halves = call_.halves || !kHasLoss<T>;
   if (!halves) {
@@ -139,29 +148,39 @@ Ran CallCheck<T>::run_one(const Context& context, const Logits& logits, const T&
     const Forward<T> left = forward(context, logits, task);
     ran.columns = columns_of(left.result);
     ran.bits = bytes_of(left.result);
-    ran.plan = gradients.any() ? backward(context, logits, task, left, upstream_.of<T>(), gradients) : left.result.plan;
+    ran.plan = gradients.any() ? backward(context, logits, task, left, upstream.of<T>(), gradients) : left.result.plan;
   }
   return ran;
 }
 
+// Ranks form a grid: rank d * vocab_ranks + v has the d-th part of the batch, and the v-th of the vocabulary.
 template <Task T>
 Ran CallCheck<T>::run_ranks_of(std::vector<Outputs>& outputs, ContextOptions options) {
-  const auto ranks = static_cast<int>(call_.vocab_ranks);
-  const std::vector<int64_t> parts = cut(ranks);
-  ThreadGroup group(ranks);
-  std::vector<Ran> ran(static_cast<size_t>(ranks));
-  const auto errors = run_ranks(ranks, [&](int rank) {
-    const auto r = static_cast<size_t>(rank);
-    const int64_t first = std::accumulate(parts.begin(), parts.begin() + rank, int64_t{0});
+  const auto across = static_cast<size_t>(call_.vocab_ranks), along = static_cast<size_t>(call_.data_ranks);
+  const std::vector<int64_t> parts = cut(call_.vocab_ranks);
+  std::deque<ThreadGroup> of_vocab, of_data;
+  for (size_t d = 0; d < along; ++d) of_vocab.emplace_back(static_cast<int>(across));
+  for (size_t v = 0; v < across; ++v) of_data.emplace_back(static_cast<int>(along));
+  std::vector<Ran> ran(across * along);
+  const std::vector<int64_t> offsets = offsets_of(call_);
+  const auto errors = run_ranks(static_cast<int>(ran.size()), [&](int rank) {
+    const size_t r = static_cast<size_t>(rank), d = r / across, v = r % across;
+    const int64_t first = std::accumulate(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(v), int64_t{0});
     ContextOptions own = options;
-    own.ranks.vocab = &group.of(rank);
+    if (across > 1) own.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
+    if (along > 1) own.ranks.data = &of_data[v].of(static_cast<int>(d));
+    own.ranks.sum_d_weight = along > 1 && !call_.finished;
+    // The first of two has one sequence.
+    BatchPart batch(call_, offsets, d == 0 ? 0 : 1, along == 1 ? call_.sequences : d == 0 ? 1 : call_.sequences - 1);
     T task = task_;
-    if (tensors_.other()) tensors_.set_other(task, first, parts[r]);
-    // Rows of the head go into the outputs of the first rank.
-    Gradients gradients = outputs[r].views(first, parts[r]);
-    const Gradients shared = outputs[0].views(first, parts[r]);
-    gradients.d_weight = shared.d_weight, gradients.d_bias = shared.d_bias, gradients.d_lora_b = shared.d_lora_b;
-    ran[r] = run_one(Context(own), student_.logits(first, parts[r]), task, gradients);
+    if (tensors_.other()) tensors_.set_other(task, first, parts[v]);
+    UpstreamNumbers upstream = upstream_;
+    if (along > 1) {
+      task = batch.cut_task(task);
+      upstream = part_of(upstream_, batch, task);
+    }
+    const Gradients gradients = batch.cut(outputs[r].views(first, parts[v]));
+    ran[r] = run_one(Context(own), batch.cut(student_.logits(first, parts[v])), task, upstream, gradients);
   });
   // A rank whose fault it is throws the reason, the others a RankError.
   std::exception_ptr left;
@@ -173,19 +192,84 @@ Ran CallCheck<T>::run_ranks_of(std::vector<Outputs>& outputs, ContextOptions opt
     }
   }
   if (left) std::rethrow_exception(left);
-  int64_t first = parts[0];
-  for (size_t r = 1; r < ran.size(); first += parts[r++]) {
-    if (call_.sink && outputs[0].d_weight.given()) outputs[0].d_weight.copy_rows(outputs[r].d_weight, first, parts[r]);
-    if (ran[r].bits != ran[0].bits) throw std::logic_error("ranks return other results");
-    for (size_t k = 0; k < 7; ++k) {
-      const GuardedTensor &mine = *outputs[r].all()[k], &theirs = *outputs[0].all()[k];
-      const bool summed = k == 0 || k == 3 || k == 5;
-      if (summed && mine.bytes() != theirs.bytes()) throw std::logic_error("ranks have other gradients");
-      if (k == 1 && call_.sink) continue;
-      if (!mine.unchanged() && !summed) throw std::logic_error("a rank wrote outside of its part");
+  return joined(ran, outputs, parts, offsets);
+}
+
+// Returns what belongs to the tokens of `batch`.
+template <Task T>
+UpstreamNumbers CallCheck<T>::part_of(const UpstreamNumbers& whole, const BatchPart& batch, const T& task) const {
+  UpstreamNumbers part = whole;
+  const auto cut_rows = [&](std::vector<double>& values) {
+    const std::span<const double> rows = batch.cut(std::span<const double>(values));
+    values = std::vector<double>(rows.begin(), rows.end());
+  };
+  if constexpr (std::is_same_v<T, IdLogps>) {
+    const auto size = static_cast<int64_t>(part.each.size()) - task.sets.entries();
+    const bool is_first = task.sets.ids.data == task_.sets.ids.data;
+    const auto begin = whole.each.begin() + (is_first ? 0 : size);
+    part.each.assign(begin, begin + task.sets.entries());
+  } else {
+    cut_rows(part.each);
+  }
+  for (auto* rows : {&part.grads.logp, &part.grads.lse, &part.grads.entropy, &part.grads.cross, &part.grads.outside}) {
+    cut_rows(*rows);
+  }
+  return part;
+}
+
+// Puts together what the ranks have left: outputs of all in those of the first.
+template <Task T>
+Ran CallCheck<T>::joined(std::vector<Ran>& ran, std::vector<Outputs>& outputs, const std::vector<int64_t>& parts,
+                         const std::vector<int64_t>& offsets) const {
+  const auto across = static_cast<size_t>(call_.vocab_ranks);
+  std::vector<Outputs> apart = outputs;
+  Ran whole = ran[0];
+  for (size_t r = 1; r < ran.size(); ++r) {
+    const size_t d = r / across, v = r % across;
+    const size_t same_tokens = d * across;
+    if (ran[r].bits != ran[same_tokens].bits) throw std::logic_error("ranks of a vocabulary return other results");
+    for (size_t c = 0; v == 0 && c < whole.columns.size(); ++c) {
+      std::vector<double>& values = whole.columns[c].values;
+      const std::vector<double>& more = ran[r].columns[c].values;
+      if (!whole.columns[c].of_batch) {
+        values.insert(values.end(), more.begin(), more.end());
+      } else if (std::memcmp(values.data(), more.data(), values.size() * sizeof(double)) != 0) {
+        throw std::logic_error("ranks of a batch have another " + whole.columns[c].name);
+      }
+    }
+    whole.bits.insert(whole.bits.end(), ran[r].bits.begin(), ran[r].bits.end());
+    const int64_t first = std::accumulate(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(v), int64_t{0});
+    join(apart, r, first, parts[v], offsets, outputs[0]);
+  }
+  return whole;
+}
+
+template <Task T>
+void CallCheck<T>::join(std::vector<Outputs>& outputs, size_t r, int64_t first, int64_t count,
+                        const std::vector<int64_t>& offsets, Outputs& whole) const {
+  const auto across = static_cast<size_t>(call_.vocab_ranks);
+  const size_t d = r / across, v = r % across;
+  const auto mine = outputs[r].all(), theirs = whole.all();
+  const std::vector<GuardedTensor*> of_tokens = {&outputs[r].d_hidden, &outputs[r].d_lora_states, &outputs[r].d_logits};
+  const std::vector<GuardedTensor*> of_head = {&outputs[r].d_weight, &outputs[r].d_bias, &outputs[r].d_lora_b};
+  const auto has = [](const std::vector<GuardedTensor*>& list, const GuardedTensor* one) {
+    return std::ranges::find(list, one) != list.end();
+  };
+  for (size_t k = 0; k < mine.size(); ++k) {
+    if (!mine[k]->given()) continue;
+    const auto must_equal = [&](size_t other) {
+      if (mine[k]->bytes() != outputs[other].all()[k]->bytes()) throw std::logic_error("ranks have other gradients");
+    };
+    if (has(of_tokens, mine[k])) {
+      if (v > 0) must_equal(d * across);
+      if (v == 0) theirs[k]->copy_rows(*mine[k], offsets[d], offsets.back() - offsets[d]);
+    } else if (has(of_head, mine[k])) {
+      if (d > 0 && !call_.accumulate) must_equal(v);
+      if (d == 0) theirs[k]->copy_entries(*mine[k], first, count);
+    } else if (!call_.accumulate) {
+      must_equal(0);
     }
   }
-  return ran[0];
 }
 
 template <Task T>
@@ -194,11 +278,17 @@ Ran CallCheck<T>::run(Outputs& outputs, int64_t threads) {
   options.threads = static_cast<int>(threads);
   if (call_.reuse) options.workspace = &workspace_;
   try {
-    if (call_.vocab_ranks == 1) {
-      return run_one(Context(options), student_.logits(), task_, outputs.views(0, student_.vocab()));
+    if (call_.vocab_ranks * call_.data_ranks == 1) {
+      return run_one(Context(options), student_.logits(), task_, upstream_, outputs.views(0, student_.vocab()));
     }
     std::vector<Outputs> each;
-    for (int64_t r = 0; r < call_.vocab_ranks; ++r) each.emplace_back(call_, student_);
+    for (int64_t r = 0; r < call_.vocab_ranks * call_.data_ranks; ++r) each.emplace_back(call_, student_);
+    // What a head's gradients are added to is summed over the batch, too.
+    for (size_t r = static_cast<size_t>(call_.vocab_ranks); call_.accumulate && r < each.size(); ++r) {
+      for (GuardedTensor* out : {&each[r].d_weight, &each[r].d_bias, &each[r].d_lora_a, &each[r].d_lora_b}) {
+        for (int64_t i = 0; out->given() && i < out->count(); ++i) out->set(i, 0);
+      }
+    }
     Ran ran = run_ranks_of(each, options);
     const auto from = each[0].all(), to = outputs.all();
     for (size_t k = 0; k < to.size(); ++k) *to[k] = *from[k];
@@ -233,7 +323,8 @@ std::string CallCheck<T>::plan_fault(const Ran& ran) const {
 
 template <Task T>
 std::string CallCheck<T>::least_budget_fault() {
-  if (call_.budget != Budget::kLeast || !kHasLoss<T> || call_.halves || call_.vocab_ranks > 1) return "";
+  if (call_.budget != Budget::kLeast || !kHasLoss<T> || call_.halves || call_.vocab_ranks * call_.data_ranks > 1)
+    return "";
   Outputs outputs(call_, student_);
   ContextOptions options = context_options();
   options.threads = static_cast<int>(call_.threads);

@@ -90,7 +90,11 @@ void make_consistent(DrawnCall& call) {
     if (call.values == Values::kMasked) call.bias = true, call.softcap = 0;
   }
   if (call.lora_rank == 0) call.lora_states = false;
-  if (call.vocab_ranks > 1) call.slices = 1;
+  // Pairs are not cut, and mismatched completions of KTO belong to all.
+  const bool pairs = call.task == PreferenceLoss::kName;
+  if (pairs || call.sequences == 1 || (call.task == KtoLoss::kName && call.mask)) call.data_ranks = 1;
+  if (call.data_ranks > 1) call.sink = false;
+  if (call.vocab_ranks > 1 || call.data_ranks > 1) call.slices = 1;
   if (call.task == PreferenceLoss::kName && call.sequences == 1) call.sequences = 2;
   const bool no_loss = call.task == IdLogps::kName || call.task == TokenStatistics::kName;
   if (no_loss) call.halves = true;
@@ -98,7 +102,9 @@ void make_consistent(DrawnCall& call) {
   // The covariances of two tokens are equal, and rounding chooses.
   const auto chooses = [](const Option& option) { return option.second.ends_with("_cov"); };
   if (std::ranges::any_of(call.options, chooses)) call.mask = false, call.time = std::max<int64_t>(call.time, 3);
-  // Its largest number is 65504.
+  // Logits that are both at the cap are equal or not as they are rounded.
+  if (call.task == Distillation::kName && call.values == Values::kLarge) call.softcap = 0;
+  // The largest float16 is 65504.
   const Option halves = {"round_logits_to", "float16"};
   if (call.values == Values::kOffset && std::ranges::find(call.options, halves) != call.options.end()) {
     call.values = Values::kNormal;

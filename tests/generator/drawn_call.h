@@ -94,7 +94,7 @@ struct DrawnCall {
   int64_t threads = 1, row_tile = 0, vocab_tile = 0, row_block = 0;
   bool other_backend = false, plain_kernels = false, halves = false, reuse = false;
   GradientPrecision precision = GradientPrecision::kNative;
-  int64_t slices = 1, vocab_ranks = 1;
+  int64_t slices = 1, vocab_ranks = 1, data_ranks = 1;  ///< ranks form a grid
 
   int64_t tokens() const { return sequences * time; }
 };
@@ -151,6 +151,7 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   pick("precision", c.precision, {GradientPrecision::kNative, GradientPrecision::kSplit, GradientPrecision::kFloat32});
   pick("slices", c.slices, {1, 2, 3});
   pick("vocab_ranks", c.vocab_ranks, {1, 2, 3});
+  pick("data_ranks", c.data_ranks, {1, 2});
 }
 
 /// Draws a call. The same number draws the same call.

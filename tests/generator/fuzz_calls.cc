@@ -1,7 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Draws calls for a while, and prints each that fails as C++:
 //
-//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--refusals]
+//     fuzz_calls [--seconds S] [--calls N] [--seed N] [--refusals] [--first]
+//
+// --first ends with the first of them, --refusals counts the messages of calls that were refused.
 #include <unistd.h>
 
 #include <chrono>
@@ -58,11 +60,13 @@ std::string without_digits(const std::string& text) {
 int main(int count, char** arguments) {
   double seconds = 60;
   uint64_t seed = 1, calls = UINT64_MAX;
-  bool list_refusals = false;
+  bool list_refusals = false, only_first = false;
   for (int i = 1; i < count; ++i) {
     const std::string name = arguments[i];
     if (name == "--refusals") {
       list_refusals = true;
+    } else if (name == "--first") {
+      only_first = true;
     } else if (i + 1 < count && name == "--seconds") {
       seconds = std::strtod(arguments[++i], nullptr);
     } else if (i + 1 < count && name == "--calls") {
@@ -70,7 +74,7 @@ int main(int count, char** arguments) {
     } else if (i + 1 < count && name == "--seed") {
       seed = std::strtoull(arguments[++i], nullptr, 10);
     } else {
-      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N, --seed N or --refusals\n";
+      std::cerr << "fuzz_calls: '" << name << "' is not --seconds S, --calls N, --seed N, --refusals or --first\n";
       return 2;
     }
   }
@@ -80,7 +84,7 @@ int main(int count, char** arguments) {
   std::map<std::string, uint64_t> refusals;
   std::set<std::string> seen;  // A fault is printed once.
   uint64_t drawn = 0, refused = 0, failed = 0;
-  for (; drawn < calls && passed() < seconds; ++drawn) {
+  for (; drawn < calls && passed() < seconds && !(only_first && failed > 0); ++drawn) {
     const DrawnCall call = draw_call(seed * 1000003 + drawn);
     running = code_of(call);
     const Verdict verdict = check(call);

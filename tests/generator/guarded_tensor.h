@@ -78,6 +78,12 @@ class GuardedTensor {
     }
   }
 
+  /// Copies along the first axis, which may be the only one.
+  void copy_entries(const GuardedTensor& from, int64_t first, int64_t count) {
+    if (sizes_.size() > 1) return copy_rows(from, first, count);
+    for (int64_t k = first; k < first + count; ++k) set(0, k, from.get(0, k));
+  }
+
   /// Remembers the bytes as they are.
   void keep() { kept_ = bytes_; }
   void put_back() { bytes_ = kept_; }

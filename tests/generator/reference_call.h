@@ -34,7 +34,7 @@ struct UpstreamNumbers {
 
   template <Task T>
   Upstream of() const {
-    if (!each.empty()) return each;
+    if (std::is_same_v<T, IdLogps> || !each.empty()) return each;
     if constexpr (std::is_same_v<T, TokenStatistics>) return grads;
     return one;
   }

@@ -13,15 +13,16 @@ namespace logitless::testing {
 
 struct Column {
   std::string name;
-  bool whole;  ///< integers
+  bool whole;     ///< integers
+  bool of_batch;  ///< one for all tokens
   std::vector<double> values;
 };
 
 template <class Result>
 std::vector<Column> columns_of(const Result& result) {
   std::vector<Column> columns;
-  record::visit_values(result, "", [&](const std::string& name, const record::Value& value, const Field&) {
-    Column column{name, false, {}};
+  record::visit_values(result, "", [&](const std::string& name, const record::Value& value, const Field& field) {
+    Column column{name, false, *field.role.shape == '\0', {}};
     if (const auto* integer = std::get_if<int64_t>(&value)) {
       column.whole = true;
       column.values = {static_cast<double>(*integer)};
