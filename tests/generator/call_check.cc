@@ -1,38 +1,169 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include "generator/call_check.h"
-
+// Holds a drawn call to its reference and to what the library promises.
 #include <exception>
+#include <string>
+#include <vector>
+
+#include "generator/call_run.h"
+#include "generator/comparison.h"
 
 namespace logitless::testing {
+namespace {
 
-std::string output_fault(const char* name, const DrawnCall& call, const GuardedTensor& got, const GuardedTensor& before,
-                         const oracle::MatrixXd& want, const oracle::MatrixXd& bound, const oracle::MatrixXd& size) {
-  const int64_t cols = got.cols();
-  for (int64_t i = 0; i < got.count(); ++i) {
-    const double before_call = before.given() ? before.get(i) : 0;
-    const double held = std::isnan(before_call) ? 0 : before_call;
-    const double exact = want.data()[i] + held, value = got.get(i);
-    if (std::isnan(exact) && std::isnan(value)) continue;
-    double tolerance = bound.data()[i] + half_ulp(std::fabs(exact) + bound.data()[i], got.dtype()) + 1e-30;
-    // Each data rank rounds its part before they are summed.
-    if (call.data_ranks > 1) {
-      tolerance += static_cast<double>(call.data_ranks) * half_ulp(size.data()[i] + std::fabs(held), got.dtype());
-    }
-    if (call.accumulate) {
-      const auto parts = static_cast<double>(2 + call.tokens() + call.vocab);
-      tolerance += parts * unit_of(call.states) * (std::fabs(held) + size.data()[i]);
-    }
-    if (std::fabs(value - exact) <= tolerance) continue;
-    if (std::isinf(value) && got.dtype() == DType::kFloat16 && std::fabs(exact) > 6e4) continue;
-    std::ostringstream text;
-    text.precision(10);
-    text << name << '[' << i / cols << ", " << i % cols << "] is " << value << ", not " << exact << " +- " << tolerance;
-    return text.str();
+template <Task T>
+class CallCheck : private CallRun<T> {
+ public:
+  using CallRun<T>::CallRun;
+  Verdict check();
+
+ private:
+  using Base = CallRun<T>;
+  using Base::call_, Base::student_, Base::tensors_, Base::task_, Base::upstream_, Base::least_;
+
+  std::string plan_fault(const Ran& ran) const;
+  std::string least_budget_fault();
+  std::string result_fault(const Ran& ran, Outputs& outputs);
+  std::string refusal_fault(const std::string& message, Outputs& outputs) const;
+  void move_logits(const Side& side, uint64_t pattern, oracle::MatrixXd& raw) const;
+};
+
+template <Task T>
+std::string CallCheck<T>::plan_fault(const Ran& ran) const {
+  if (!kHasLoss<T> || call_.halves) return "";
+  std::string fault;
+  visit_fields(
+      FieldsOf<Plan>(),
+      [&](const Field& field, const auto& planned, const auto& made) {
+        const std::string name = field.name;
+        if (name == "least_workspace_bytes" || name == "kept_share" || name == "noise_estimate") return;
+        if (name == "d_hidden_bound" || name == "d_weight_bound") return;
+        if (planned != made) fault = "plan() said " + name + " = " + text_of(planned) + ", the call " + text_of(made);
+      },
+      ran.planned, ran.plan);
+  const size_t budget = this->context_options().workspace_bytes;
+  const auto parts = static_cast<size_t>(call_.slices);
+  if (fault.empty() && ran.plan.workspace_bytes > budget * parts && parts == 1) {
+    fault = "workspace_bytes = " + std::to_string(ran.plan.workspace_bytes) + " is above the budget";
   }
-  return "";
+  return fault;
 }
 
-namespace {
+template <Task T>
+std::string CallCheck<T>::least_budget_fault() {
+  if (call_.budget != Budget::kLeast || !kHasLoss<T> || call_.halves || call_.vocab_ranks * call_.data_ranks > 1)
+    return "";
+  Outputs outputs(call_, student_);
+  ContextOptions options = this->context_options();
+  options.threads = static_cast<int>(call_.threads);
+  const auto plan_with = [&](size_t bytes) {
+    options.workspace_bytes = bytes;
+    return plan(Context(options), student_.logits(), task_, outputs.views(0, student_.vocab()));
+  };
+  try {
+    least_ = plan_with(size_t{1} << 30).least_workspace_bytes;
+  } catch (const InvalidInput&) {
+    return "";  // The call itself is refused, too.
+  }
+  try {
+    if (least_ > 1) plan_with(least_ - 1);
+    return least_ > 1 ? "a budget of one byte less than " + std::to_string(least_) + " is accepted" : "";
+  } catch (const InvalidInput&) {
+    return "";
+  }
+}
+
+template <Task T>
+void CallCheck<T>::move_logits(const Side& side, uint64_t pattern, oracle::MatrixXd& raw) const {
+  raw = side.raw;
+  if (pattern == 0) return;
+  Random random(pattern);
+  const double unit = unit_of(call_.states);
+  for (int64_t k = 0; k < raw.size(); ++k) {
+    const double value = raw.data()[k];
+    if (std::isinf(value)) continue;
+    const double error = side.raw_error.data()[k] + 16 * unit * (1 + std::fabs(value));
+    raw.data()[k] += random() % 2 == 0 ? error : -error;
+  }
+}
+
+template <Task T>
+std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
+  const Side* const other = tensors_.other();
+  ReferenceCall<T> reference(call_, task_, student_, other, upstream_);
+  reference.rounding = task_.token.round_logits_to;
+  if constexpr (requires { task_.reference; }) reference.other_rounding = task_.token.round_logits_to;
+  if constexpr (std::is_same_v<T, Distillation>) reference.other_rounding = task_.teacher_round_logits_to;
+  References references;
+  oracle::MatrixXd raw, other_raw;
+  const auto add = [&](uint64_t pattern) {
+    move_logits(student_, pattern, raw);
+    if (other) move_logits(*other, pattern == 0 ? 0 : pattern + 1000, other_raw);
+    references.results.push_back(reference.run(raw, other_raw, pattern));
+    if (pattern == 0) references.slope = reference.slope;
+  };
+  add(0);
+  std::string fault = reference.difference_from_oracle(references.results[0]);
+  if (!fault.empty()) return "float64: " + fault;
+  references.terms = reference.terms;
+  for (int64_t i = 0; i < references.terms.size(); ++i) references.terms[i] *= std::fabs(upstream_.of_row(i));
+  // A difference is looked at again with more patterns: something may jump nearby.
+  uint64_t patterns = 0;
+  for (const uint64_t more : {4, 40}) {
+    while (patterns < more) add(++patterns);
+    fault = column_fault(call_, ran.columns, references);
+    if (fault.empty() && call_.backward == BackwardMode::kExact) {
+      fault = gradient_fault(call_, student_, ran.plan, outputs, references);
+    }
+    if (fault.empty()) break;
+  }
+  return fault;
+}
+
+template <Task T>
+std::string CallCheck<T>::refusal_fault(const std::string& message, Outputs& outputs) const {
+  if (!outputs.unchanged() || !student_.unchanged()) return "refused, but something was written: " + message;
+  bool named = false;
+  const auto look = [&](const Field& field, const auto&...) {
+    named = named || message.find(field.name) != std::string::npos;
+  };
+  visit_flat(FieldsOf<T>(), look, task_);
+  visit_fields(TensorsOf<T>(), look, task_);
+  visit_fields(FieldsOf<Logits>(), look, Logits());
+  visit_fields(FieldsOf<Gradients>(), look, Gradients());
+  visit_fields(FieldsOf<BackwardOptions>(), look, BackwardOptions());
+  visit_fields(FieldsOf<ContextOptions>(), look, ContextOptions());
+  if (message.find("weight_sink") != std::string::npos || message.find("vocab") != std::string::npos) named = true;
+  return named ? "" : "refused without the name of an argument: " + message;
+}
+
+template <Task T>
+Verdict CallCheck<T>::check() {
+  Outputs outputs(call_, student_);
+  try {
+    this->set_task();
+  } catch (const InvalidInput& error) {
+    return {refusal_fault(error.what(), outputs), error.what()};
+  }
+  if (std::string fault = least_budget_fault(); !fault.empty()) return {fault, ""};
+  const Ran ran = this->run(outputs, call_.threads);
+  if (!ran.refusal.empty()) return {refusal_fault(ran.refusal, outputs), ran.refusal};
+  const auto faults = [&]() -> std::string {
+    if (!outputs.complaint.empty()) return outputs.complaint;
+    if (!outputs.borders_intact()) return "an output was written outside of its view";
+    if (!tensors_.unchanged() || (!call_.in_place && !student_.unchanged())) return "an input was written";
+    if (std::string fault = plan_fault(ran); !fault.empty()) return fault;
+    if (std::string fault = result_fault(ran, outputs); !fault.empty()) return fault;
+    const std::vector<std::byte> first = outputs.bytes();
+    student_.finished.put_back();
+    Outputs again(call_, student_);
+    const Ran other_team = this->run(again, call_.threads == 1 ? 3 : 1);
+    if (!other_team.refusal.empty()) return "another team: " + other_team.refusal;
+    if (other_team.bits != ran.bits) return "another team has other results";
+    if (again.bytes() != first) return "another team has other gradients";
+    return "";
+  };
+  return {faults(), ""};
+}
 
 template <Task T>
 Verdict check_task(const DrawnCall& call) {

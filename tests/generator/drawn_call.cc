@@ -99,11 +99,15 @@ void make_consistent(DrawnCall& call) {
   const bool no_loss = call.task == IdLogps::kName || call.task == TokenStatistics::kName;
   if (no_loss) call.halves = true;
   if (call.halves && call.plan == PlanKind::kOnePass) call.plan = PlanKind::kAuto;
-  // The covariances of two tokens are equal, and rounding chooses.
+  // The covariances of two tokens, or of tokens of one advantage, are equal, and rounding chooses.
   const auto chooses = [](const Option& option) { return option.second.ends_with("_cov"); };
-  if (std::ranges::any_of(call.options, chooses)) call.mask = false, call.time = std::max<int64_t>(call.time, 3);
+  if (std::ranges::any_of(call.options, chooses)) {
+    call.mask = false, call.per_token = true;
+    call.time = std::max<int64_t>(call.time, 3);
+  }
   // Logits that are both at the cap are equal or not as they are rounded.
-  if (call.task == Distillation::kName && call.values == Values::kLarge) call.softcap = 0;
+  const bool compares = call.task == Distillation::kName || call.task == SetDistillation::kName;
+  if (compares && call.values == Values::kLarge) call.softcap = 0;
   // The largest float16 is 65504.
   const Option halves = {"round_logits_to", "float16"};
   if (call.values == Values::kOffset && std::ranges::find(call.options, halves) != call.options.end()) {
