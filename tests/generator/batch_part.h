@@ -48,7 +48,7 @@ class BatchPart {
     if (!logits.offsets.empty()) logits.offsets = offsets_;
     return logits;
   }
-  Gradients cut(Gradients gradients) const {
+  logitless::Gradients cut(logitless::Gradients gradients) const {
     gradients.d_hidden = cut(gradients.d_hidden, gradients.d_hidden.axes == 3);
     gradients.d_logits = cut(gradients.d_logits, gradients.d_logits.axes == 3);
     gradients.d_lora_states = cut(gradients.d_lora_states, false);

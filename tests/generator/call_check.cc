@@ -129,7 +129,7 @@ std::string CallCheck<T>::refusal_fault(const std::string& message, Outputs& out
   visit_flat(FieldsOf<T>(), look, task_);
   visit_fields(TensorsOf<T>(), look, task_);
   visit_fields(FieldsOf<Logits>(), look, Logits());
-  visit_fields(FieldsOf<Gradients>(), look, Gradients());
+  visit_fields(FieldsOf<Gradients>(), look, logitless::Gradients());
   visit_fields(FieldsOf<BackwardOptions>(), look, BackwardOptions());
   visit_fields(FieldsOf<ContextOptions>(), look, ContextOptions());
   if (message.find("weight_sink") != std::string::npos || message.find("vocab") != std::string::npos) named = true;

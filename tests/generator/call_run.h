@@ -30,6 +30,44 @@ struct Ran {
   std::string refusal;
 };
 
+/// A call with all that it is given.
+template <Task T>
+struct Given {
+  const Context& context;
+  const Logits& logits;
+  const T& task;
+  const UpstreamNumbers& upstream;
+  const logitless::Gradients& gradients;
+  bool halves;
+};
+
+/// Runs it through C++.
+template <Task T>
+Ran run_given(const Given<T>& call) {
+  const auto& [context, logits, task, upstream, gradients, halves] = call;
+  Ran ran;
+  if (!halves) {
+    if constexpr (kHasLoss<T>) {
+      ran.planned = plan(context, logits, task, gradients);
+      const auto result = run(context, logits, task, gradients);
+      ran.plan = result.plan;
+      ran.columns = columns_of(result);
+      ran.bits = bytes_of(result);
+    }
+  } else {
+    const Forward<T> left = forward(context, logits, task);
+    ran.columns = columns_of(left.result);
+    ran.bits = bytes_of(left.result);
+    ran.plan = gradients.any() ? backward(context, logits, task, left, upstream.template of<T>(), gradients)
+                               : left.result.plan;
+  }
+  return ran;
+}
+
+/// The surface that calls go through: C++, or what a test sets.
+template <Task T>
+inline Ran (*run_here)(const Given<T>&) = &run_given<T>;
+
 template <Task T>
 class CallRun {
  public:
@@ -44,6 +82,7 @@ class CallRun {
   /// task does not accept.
   void set_task();
   ContextOptions context_options() const;
+  bool halves() const { return call_.halves || !kHasLoss<T>; }
   /// Runs with so many threads; a call that is refused says so in its result.
   Ran run(Outputs& outputs, int64_t threads);
 
@@ -57,8 +96,6 @@ class CallRun {
 
  private:
   void draw_upstream();
-  Ran run_one(const Context& context, const Logits& logits, const T& task, const UpstreamNumbers& upstream,
-              const Gradients& gradients);
   Ran run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions& options);
   UpstreamNumbers part_of(const UpstreamNumbers& whole, const BatchPart& batch, const T& task) const;
   Ran joined(std::vector<Ran>& ran, std::vector<Outputs>& outputs, const std::vector<int64_t>& parts,
@@ -129,26 +166,6 @@ std::vector<int64_t> CallRun<T>::cut(int64_t parts) const {
   return {vocab / 2, 0, vocab - vocab / 2};
 }
 
-template <Task T>
-Ran CallRun<T>::run_one(const Context& context, const Logits& logits, const T& task, const UpstreamNumbers& upstream,
-                        const Gradients& gradients) {
-  Ran ran;
-  const bool halves = call_.halves || !kHasLoss<T>;
-  if (!halves) {
-    ran.planned = plan(context, logits, task, gradients);
-    const auto result = logitless::run(context, logits, task, gradients);
-    ran.plan = result.plan;
-    ran.columns = columns_of(result);
-    ran.bits = bytes_of(result);
-  } else {
-    const Forward<T> left = forward(context, logits, task);
-    ran.columns = columns_of(left.result);
-    ran.bits = bytes_of(left.result);
-    ran.plan = gradients.any() ? backward(context, logits, task, left, upstream.of<T>(), gradients) : left.result.plan;
-  }
-  return ran;
-}
-
 // Ranks form a grid: rank d * vocab_ranks + v has the d-th part of the batch, and the v-th of the vocabulary.
 template <Task T>
 Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions& options) {
@@ -175,8 +192,9 @@ Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions
       task = batch.cut_task(task);
       upstream = part_of(upstream_, batch, task);
     }
-    const Gradients gradients = batch.cut(outputs[r].views(first, parts[v]));
-    ran[r] = run_one(Context(own), batch.cut(student_.logits(first, parts[v])), task, upstream, gradients);
+    const logitless::Gradients gradients = batch.cut(outputs[r].views(first, parts[v]));
+    ran[r] =
+        run_here<T>({Context(own), batch.cut(student_.logits(first, parts[v])), task, upstream, gradients, halves()});
   });
   // A rank whose fault it is throws the reason, the others a RankError.
   std::exception_ptr left;
@@ -275,7 +293,8 @@ Ran CallRun<T>::run(Outputs& outputs, int64_t threads) {
   if (call_.reuse) options.workspace = &workspace_;
   try {
     if (call_.vocab_ranks * call_.data_ranks == 1) {
-      return run_one(Context(options), student_.logits(), task_, upstream_, outputs.views(0, student_.vocab()));
+      return run_here<T>(
+          {Context(options), student_.logits(), task_, upstream_, outputs.views(0, student_.vocab()), halves()});
     }
     std::vector<Outputs> each;
     for (int64_t r = 0; r < call_.vocab_ranks * call_.data_ranks; ++r) each.emplace_back(call_, student_);

@@ -73,7 +73,7 @@ struct Outputs {
   }
 
   /// The views, of `count` vocabulary entries from `first` on.
-  Gradients views(int64_t first, int64_t count) {
+  logitless::Gradients views(int64_t first, int64_t count) {
     const auto cut = [&](GuardedTensor& tensor) {
       Tensor view = tensor.view();
       if (!view.given()) return view;
@@ -82,7 +82,7 @@ struct Outputs {
       view.sizes[0] = count;
       return view;
     };
-    Gradients out;
+    logitless::Gradients out;
     out.d_hidden = as_states(d_hidden.view());
     out.d_bias = cut(d_bias);
     out.d_lora_a = d_lora_a.view();

@@ -75,7 +75,7 @@ class ReferenceCall {
     cap(raw, other_raw, pattern);
     ReferenceResult result;
     result.d_capped = oracle::MatrixXd::Zero(raw.rows(), raw.cols());
-    Gradients gradients;
+    logitless::Gradients gradients;
     gradients.d_logits = writable(result.d_capped);
     const Logits logits = given(capped_);
     if constexpr (kHasLoss<T>) {
@@ -156,7 +156,7 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
   cap_one(other_raw, softcap, other_rounding, other_capped_, nullptr);
   // A reference has hidden states and a head.
   if constexpr (requires { task_.reference; }) {
-    LmHead head = head_of(masked_head(other_capped_));
+    logitless::LmHead head = head_of(masked_head(other_capped_));
     task_.reference = Logits::of(writable(other_capped_), head);
     if (call_.packed) task_.reference.offsets = student_.offsets;
   }

@@ -186,7 +186,7 @@ Logits Side::logits(int64_t first, int64_t count) {
     return view;
   };
   out.hidden = hidden.view();
-  LmHead& head = out.head;
+  logitless::LmHead& head = out.head;
   head.weight = cut(weight);
   head.packing = call.packing;
   head.scales = cut(scales);
