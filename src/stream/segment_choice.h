@@ -79,19 +79,15 @@ class SegmentChoice {
   bool choose() {
     if (rows_.empty()) return true;
     weigh();
-    if (pass_.outputs.backward.mode == BackwardMode::kSampled) {
-      const double theta = find_theta();
-      // Whether a sample is used must not depend on the sample: that would be a bias.
-      if (!(theta > 0) || share_at(theta) > kMostKept) return false;
-      draw(theta);
-      report_.kept_share = kept_share();
-      return true;
+    switch (pass_.outputs.backward.mode) {
+      case BackwardMode::kExact:
+        break;
+      case BackwardMode::kSampled:
+        return choose_sample();
+      case BackwardMode::kCertified:
+        return choose_largest();
     }
-    const core::Array<double> dropped = certify();
-    report_.kept_share = kept_share();
-    if (report_.kept_share > kMostKept) return false;
-    bound(dropped);
-    return true;
+    return false;
   }
 
   std::span<const int64_t> rows() const { return rows_; }
@@ -109,6 +105,22 @@ class SegmentChoice {
   static constexpr double kMostKept = 0.5;
   static constexpr float kAlways = std::numeric_limits<float>::quiet_NaN();
   static constexpr size_t kBuckets = 1024;
+
+  bool choose_sample() {
+    const double theta = find_theta();
+    // Whether a sample is used must not depend on the sample: that would be a bias.
+    if (!(theta > 0) || share_at(theta) > kMostKept) return false;
+    draw(theta);
+    report_.kept_share = kept_share();
+    return true;
+  }
+  bool choose_largest() {
+    const core::Array<double> dropped = certify();
+    report_.kept_share = kept_share();
+    if (report_.kept_share > kMostKept) return false;
+    bound(dropped);
+    return true;
+  }
 
   // Returns the bucket of a mass; there are four buckets per octave.
   static size_t bucket_of(float mass) {

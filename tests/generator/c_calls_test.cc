@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Drawn calls through the C API: everything that a call is given arrives, and everything that it returns comes back.
+// Drawn calls through the C API: everything that a call is given arrives, and everything that it returns
+// comes back.
 #include <gtest/gtest.h>
 
 #include <cstring>

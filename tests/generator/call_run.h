@@ -78,8 +78,8 @@ class CallRun {
         tensors_(call_, student_, random_) {}
 
  protected:
-  /// Sets the options and draws the tensors of the task, and ∂L/∂result. Throws InvalidInput for an option that the
-  /// task does not accept.
+  /// Sets the options and draws the tensors of the task, and ∂L/∂result. Throws InvalidInput for an option
+  /// that the task does not accept.
   void set_task();
   ContextOptions context_options() const;
   bool halves() const { return call_.halves || !kHasLoss<T>; }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Compares what a drawn call has left with its reference. The bounds follow from what the reference makes of logits
-// that are moved by as much as an engine's may be off.
+// Compares what a drawn call has left with its reference. The bounds follow from what the reference makes of
+// logits that are moved by as much as an engine's may be off.
 #pragma once
 
 #include <string>
@@ -15,7 +15,8 @@ namespace logitless::testing {
 struct References {
   std::vector<ReferenceResult> results;
   oracle::MatrixXd slope;  ///< dc/dr, [N, V]
-  /// [N]: what the terms of a row's gradients add up to, of which rounding is a share; empty: the gradients themselves.
+  /// [N]: what the terms of a row's gradients add up to, of which rounding is a share; empty: the gradients
+  /// themselves.
   oracle::VectorXd terms;
 };
 

@@ -12,8 +12,8 @@
 
 namespace logitless::testing {
 
-/// All bytes are 0xff at first: NaN as a number, and no token id. Elements are set one by one; the gaps between
-/// them and the borders around them stay.
+/// All bytes are 0xff at first: NaN as a number, and no token id. Elements are set one by one; the gaps
+/// between them and the borders around them stay.
 class GuardedTensor {
  public:
   GuardedTensor() = default;

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a drawn call is held to: the same task on finished float64 logits, in the plain kernels, one row after the
-// other. The products, the head and its LoRA, the softcap and all their gradients are Eigen's. The float64 call is
-// held to the oracle itself.
+// What a drawn call is held to: the same task on finished float64 logits, in the plain kernels, one row after
+// the other. The products, the head and its LoRA, the softcap and all their gradients are Eigen's. The
+// float64 call is held to the oracle itself.
 #pragma once
 
 #include <algorithm>
@@ -110,8 +110,8 @@ class ReferenceCall {
   }
   void cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern);
   void add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets);
-  /// Turns finished logits into hidden states and a head that has an entry of them in each column: what is -inf
-  /// goes into the bias.
+  /// Turns finished logits into hidden states and a head that has an entry of them in each column: what is
+  /// -inf goes into the bias.
   HeadMatrices masked_head(oracle::MatrixXd& logits);
   oracle::MatrixXd oracle_gradient(double& loss);
 

@@ -59,8 +59,8 @@ struct Side {
 
 /// The unit roundoff of the sums of a call.
 inline double unit_of(DType states) { return states == DType::kFloat64 ? 0x1p-53 : 0x1p-24; }
-/// How a sum of n rounded terms errs, relative to the sum of their sizes: eight standard deviations of a random
-/// walk (Higham and Mary 2019).
+/// How a sum of n rounded terms errs, relative to the sum of their sizes: eight standard deviations of a
+/// random walk (Higham and Mary 2019).
 inline double sum_error(double n, double unit) { return std::min(n + 2, 8 * std::sqrt(n + 2)) * unit; }
 
 }  // namespace logitless::testing
