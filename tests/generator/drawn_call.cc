@@ -99,6 +99,7 @@ void make_consistent(DrawnCall& call) {
   const bool no_loss = call.task == IdLogps::kName || call.task == TokenStatistics::kName;
   if (no_loss) call.halves = true;
   if (call.halves && call.plan == PlanKind::kOnePass) call.plan = PlanKind::kAuto;
+  if (call.kept) call.slices = call.vocab_ranks = 1;
   // The covariances of two tokens, or of tokens of one advantage, are equal, and rounding chooses.
   const auto chooses = [](const Option& option) { return option.second.ends_with("_cov"); };
   if (std::ranges::any_of(call.options, chooses)) {

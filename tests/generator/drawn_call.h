@@ -78,6 +78,9 @@ struct DrawnCall {
   bool ids32 = false, strided_ids = false, per_token = false, mask = false, old_logps = true;
   bool model_as_reference = false;  ///< states and a head in place of log-probabilities
   bool dense_targets = false, padded_sets = false, targets = true;
+  bool kept = false;              ///< policy: the ids that the sampler kept
+  bool all_ignored = false;       ///< no token takes part
+  bool other_differs = false;     ///< in type, softcap and bias: the reference model, or the teacher
   bool upstream_of_each = false;  ///< one ∂L/∂loss per token
   bool temperatures = false, weights_of_entries = false;
 
@@ -110,7 +113,7 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
     pick(name, member, {by_default, !by_default});
   };
   pick("sequences", c.sequences, {2, 4, 1, 6});
-  pick("time", c.time, {2, 1, 3, 5, 8, 16, 33});
+  pick("time", c.time, {2, 0, 1, 3, 5, 8, 16, 33});
   pick("hidden", c.hidden, {3, 1, 2, 8, 17, 64, 65});
   pick("vocab", c.vocab, {5, 3, 4, 31, 63, 64, 65, 129, 257, 2049});
   flag("packed", c.packed);
@@ -132,6 +135,7 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   flag("ids32", c.ids32), flag("strided_ids", c.strided_ids), flag("per_token", c.per_token), flag("mask", c.mask);
   flag("old_logps", c.old_logps, true), flag("model_as_reference", c.model_as_reference);
   flag("dense_targets", c.dense_targets), flag("padded_sets", c.padded_sets), flag("targets", c.targets, true);
+  flag("kept", c.kept), flag("all_ignored", c.all_ignored), flag("other_differs", c.other_differs);
   flag("upstream_of_each", c.upstream_of_each), flag("temperatures", c.temperatures);
   flag("weights_of_entries", c.weights_of_entries);
   flag("d_hidden", c.d_hidden, true), flag("d_weight", c.d_weight, true), flag("d_bias", c.d_bias, true);

@@ -150,10 +150,9 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
       to.data()[k] = random() % 2 == 0 ? r + error : r - error;
     }
   };
-  const double softcap = call_.finished ? 0 : call_.softcap;
-  cap_one(raw, softcap, rounding, capped_, &slope);
+  cap_one(raw, call_.finished ? 0 : call_.softcap, rounding, capped_, &slope);
   if (!other_) return;
-  cap_one(other_raw, softcap, other_rounding, other_capped_, nullptr);
+  cap_one(other_raw, call_.finished ? 0 : other_->call.softcap, other_rounding, other_capped_, nullptr);
   // A reference has hidden states and a head.
   if constexpr (requires { task_.reference; }) {
     logitless::LmHead head = head_of(masked_head(other_capped_));
@@ -296,9 +295,13 @@ std::string ReferenceCall<T>::difference_from_oracle(const ReferenceResult& got)
   if constexpr (std::is_same_v<T, IdLogps> || std::is_same_v<T, TokenStatistics>) {
     return "";
   } else {
+    if constexpr (requires { task_.kept; }) {
+      if (task_.kept.ids.given()) return "";  // The oracle's log-probabilities are of the whole vocabulary.
+    }
     if constexpr (requires { task_.reference; }) {
       if (other_) return "";  // The oracle takes a reference's log-probabilities.
     }
+    if (capped_.size() == 0) return "";
     double loss = 0;
     oracle::MatrixXd d = oracle_gradient(loss);
     upstream_.scale_rows(d);

@@ -34,7 +34,10 @@ ConstTensor TaskTensors::ids_of(const std::vector<int64_t>& ids) {
 
 ConstTensor TaskTensors::draw_targets(const TokenOptions& token) {
   std::vector<int64_t> ids;
-  for (int64_t i = 0; i < call_.tokens(); ++i) ids.push_back(below(random_, 5) == 0 ? token.ignore_index : draw_id());
+  for (int64_t i = 0; i < call_.tokens(); ++i) {
+    const bool ignored = call_.all_ignored || below(random_, 5) == 0;
+    ids.push_back(ignored ? token.ignore_index : draw_id());
+  }
   labels_of_rows_ = ids;
   if (token.shift != 0) labels_of_rows_.clear();  // Others take part.
   return ids_of(ids);
@@ -82,7 +85,7 @@ void TaskTensors::set(PolicyLoss& task) {
   std::vector<int64_t> ids;
   for (int64_t i = 0; i < call_.tokens(); ++i) ids.push_back(draw_id());
   if (call_.mask) {
-    for (int64_t i = 0; i < call_.tokens(); ++i) mask_.push_back(below(random_, 4) != 0);
+    for (int64_t i = 0; i < call_.tokens(); ++i) mask_.push_back(!call_.all_ignored && below(random_, 4) != 0);
     task.mask = mask_;
   }
   labels_of_rows_ = ids;
@@ -90,6 +93,7 @@ void TaskTensors::set(PolicyLoss& task) {
     if (mask_[i] == 0) labels_of_rows_[i] = -100, ids[i] = -7;  // Such ids are not read.
   }
   task.chosen_ids = ids_of(ids);
+  if (call_.kept) task.kept = draw_kept(ids);
   task.advantages = numbers(call_.per_token ? call_.tokens() : call_.sequences, 0, 1);
   task.advantages_per = call_.per_token ? EntriesPer::kToken : EntriesPer::kSequence;
   if (call_.old_logps) task.old_logps = log_probabilities(0.5);
@@ -104,11 +108,42 @@ void TaskTensors::set(PolicyLoss& task) {
   }
 }
 
+// The chosen id of each row and up to two others.
+IdSets TaskTensors::draw_kept(const std::vector<int64_t>& chosen) {
+  std::vector<int64_t> ids;
+  std::vector<int64_t>& offsets = places_.emplace_back(std::vector<int64_t>{0});
+  for (const int64_t id : chosen) {
+    const size_t first = ids.size();
+    if (id >= 0) ids.push_back(id);
+    for (int64_t more = id < 0 ? 0 : below(random_, 3); more > 0; --more) {
+      const int64_t other = draw_id();
+      if (std::find(ids.begin() + static_cast<ptrdiff_t>(first), ids.end(), other) == ids.end()) ids.push_back(other);
+    }
+    offsets.push_back(static_cast<int64_t>(ids.size()));
+  }
+  GuardedTensor& tensor = tensors_.emplace_back(
+      GuardedTensor::vector(call_.ids32 ? DType::kInt32 : DType::kInt64, static_cast<int64_t>(ids.size())));
+  for (size_t e = 0; e < ids.size(); ++e) tensor.set(0, static_cast<int64_t>(e), static_cast<double>(ids[e]));
+  tensor.keep();
+  return IdSets(tensor.view(), offsets);
+}
+
+// Draws the reference model or the teacher.
+Side& TaskTensors::draw_other() {
+  DrawnCall own = call_;
+  if (call_.other_differs) {
+    own.bias = !call_.bias || call_.values == Values::kMasked;
+    own.softcap = call_.softcap > 0 || own.values == Values::kMasked ? 0 : 5;
+    if (call_.states == DType::kFloat32) own.states = own.head = DType::kBFloat16;
+    own.lora_rank = 0;
+  }
+  return other_.emplace(own, student_.x.cols() + (call_.packing ? 0 : 2), student_.offsets, random_);
+}
+
 template <class Task>
 void TaskTensors::set_reference(Task& task) {
   if (call_.model_as_reference) {
-    other_.emplace(call_, student_.x.cols() + (call_.packing ? 0 : 2), student_.offsets, random_);
-    task.reference = other_->logits();
+    task.reference = draw_other().logits();
   } else {
     task.ref_logps_per = call_.per_token ? EntriesPer::kToken : EntriesPer::kSequence;
     task.ref_logps = log_probabilities(1, !call_.per_token);
@@ -148,7 +183,7 @@ IdSets TaskTensors::draw_sets(bool distinct) {
   int64_t allowed = 0;
   for (int64_t v = 0; v < call_.vocab; ++v) allowed += student_.is_masked(v) ? 0 : 1;
   for (int64_t i = 0; i < call_.tokens(); ++i) {
-    const int64_t count = i % 5 == 3 ? 0 : 1 + below(random_, std::min<int64_t>(3, allowed - 1));
+    const int64_t count = i % 5 == 3 || call_.all_ignored ? 0 : 1 + below(random_, std::min<int64_t>(3, allowed - 1));
     const size_t first = ids.size();
     while (static_cast<int64_t>(ids.size() - first) < count) {
       const int64_t id = draw_id();
@@ -211,7 +246,7 @@ void TaskTensors::set(SoftCrossEntropy& task) {
     task.targets = SoftTargets(rows.view());
     if (!call_.mask) return;
     for (int64_t i = 0; i < call_.tokens(); ++i) {
-      mask_.push_back(below(random_, 4) != 0);
+      mask_.push_back(!call_.all_ignored && below(random_, 4) != 0);
       labels_of_rows_.push_back(mask_.back() == 0 ? -100 : 0);
     }
     task.targets.mask = mask_;
@@ -244,8 +279,7 @@ void TaskTensors::set(SetDistillation& task) {
 
 void TaskTensors::set(Distillation& task) {
   set_token(task.token);
-  other_.emplace(call_, student_.x.cols() + (call_.packing ? 0 : 2), student_.offsets, random_);
-  task.teacher = other_->logits();
+  task.teacher = draw_other().logits();
   if (task.hard_weight != 0 || call_.mask) task.targets = draw_targets(task.token);
 }
 

@@ -51,6 +51,8 @@ class TaskTensors {
   template <class Task>
   void set_reference(Task& task);
   IdSets draw_sets(bool distinct);
+  IdSets draw_kept(const std::vector<int64_t>& chosen);
+  Side& draw_other();
   GuardedTensor& numbers_of(const IdSets& sets);
   void for_each_id(const IdSets& sets, const std::function<void(int64_t entry, int64_t count)>& visit) const;
   int64_t draw_id();
