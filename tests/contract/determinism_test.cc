@@ -213,7 +213,7 @@ std::string run_helper(const std::string& environment) {
   return status == 0 ? output : "status " + std::to_string(status) + ": " + output;
 }
 
-TEST(Determinism, ThreadsOfTheEnvironment) {
+TEST(ThreadsOfTheEnvironment, GiveTheSameBits) {
   char expected[32];
   std::snprintf(expected, sizeof expected, " %016llx\n", static_cast<unsigned long long>(hash_of_all_cases(1)));
   // Of 1 and 2 threads, too, which limits below leave.

@@ -19,7 +19,8 @@ class BothSuites(unittest.TestCase):
             root = pathlib.Path(name)
             (root / "scripts" / "ci").mkdir(parents=True)
             (root / "bin").mkdir()
-            shutil.copy(ROOT / "scripts" / "test", root / "scripts" / "test")
+            for script in ("scripts/test", "scripts/ci/ctest"):
+                shutil.copy(ROOT / script, root / script)
             parts = {"scripts/setup": 0, "scripts/ci/python": python, "bin/cmake": build, "bin/ctest": ctest}
             for part, status in parts.items():
                 (root / part).write_text(f"#!/bin/sh\necho {part}\nexit {status}\n")
