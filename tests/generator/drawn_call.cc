@@ -106,9 +106,13 @@ void make_consistent(DrawnCall& call) {
     call.mask = false, call.per_token = true;
     call.time = std::max<int64_t>(call.time, 3);
   }
-  // Logits that are both at the cap are equal or not as they are rounded.
+  // Where two numbers are equal up to rounding, rounding decides which is larger: of logits at the cap, of
+  // probabilities of logits that share an offset, of entropies near 0.
   const bool compares = call.task == Distillation::kName || call.task == SetDistillation::kName;
   if (compares && call.values == Values::kLarge) call.softcap = 0;
+  if (compares && call.values == Values::kOffset) call.values = Values::kNormal;
+  const auto sorts = [](const Option& option) { return option.first == "top_entropy_quantile"; };
+  if (std::ranges::any_of(call.options, sorts)) call.values = Values::kNormal;
   // The largest float16 is 65504.
   const Option halves = {"round_logits_to", "float16"};
   if (call.values == Values::kOffset && std::ranges::find(call.options, halves) != call.options.end()) {
