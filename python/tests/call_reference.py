@@ -121,7 +121,8 @@ class Reference:
             return out
 
         def add(name, make):
-            out[name] = make(g, x, w, b, model.a), make(*(None if v is None else np.abs(v) for v in (g, x, w, b, model.a)))
+            parts = g, x, w, b, model.a
+            out[name] = make(*parts), make(*(None if part is None else np.abs(part) for part in parts))
 
         add("d_hidden", lambda g, x, w, b, a: g @ w)
         add("d_weight", lambda g, x, w, b, a: g.T @ x)
@@ -169,7 +170,8 @@ class Reference:
             settled = np.isfinite(moved) & np.isfinite(want)
             infinite = ~np.isfinite(want) & np.all([np.array_equal(w, wants[0], equal_nan=True) for w in wants])
             integral = np.issubdtype(np.asarray(self.runs[0][0][name]).dtype, np.integer)
-            bound = np.where(integral, np.where(moved > 0, np.inf, 0), 6 * moved + (sums * self.unit + unit) * (1 + np.abs(want)))
+            bound = 6 * moved + (sums * self.unit + unit) * (1 + np.abs(want))
+            bound = np.where(integral, np.where(moved > 0, np.inf, 0), bound)
             wrong = settled & ~(np.abs(value - want) <= bound)
             wrong |= infinite & ~((value == want) | (np.isnan(value) & np.isnan(want)))
             if wrong.any():
@@ -184,7 +186,7 @@ class Reference:
         for name, (value, unit) in got.items():
             want, size = self.runs[0][1][name]
             moved = np.max([np.abs(run[1][name][0] - want) for run in self.runs], axis=0)
-            lora = self.lora_unit if name.startswith("d_lora") or name == "d_hidden" and call.student.a is not None else 0
+            lora = 0 if call.student.a is None else self.lora_unit
             bound = 6 * moved + (sums + 2 * unit + 2 * lora) * size + (64 * self.unit + sums) * np.max(size, initial=0)
             bound += 4 * self.start * (self.unit + unit) + 1e-7 * unit  # numbers of float16 below its normal ones
             if whole:

@@ -1,9 +1,9 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Draws calls from the library's own lists of arguments: a new option or tensor is drawn because it is in a list.
 
-A call is drawn in its plain form: float64 arrays of numbers that every floating-point type holds, int64 ids, one entry per
-token or sequence. The tests of a surface pass it in the forms that the surface has, and call_reference.py computes what
-it must return.
+A call is drawn in its plain form: float64 arrays of numbers that every floating-point type holds, int64 ids, one entry
+per token or sequence. The tests of a surface pass it in the forms that the surface has, and call_reference.py computes
+what it must return.
 
 LOGITLESS_EXAMPLES=10000 draws that many calls with another seed each time, in place of the same 300.
 """
@@ -152,13 +152,16 @@ def needed(task, options):
             yield "reward_targets"
 
 
+# Options that decide which code of a surface runs, or which others have an effect.
+_OFTEN = ("loss_type", "reduction", "mean_over", "shift")
 _WITHOUT_REFERENCE = {"sft", "orpo", "simpo", "cpo"}
 
 
 class _Arrays:
     """Draws the tensors of a task by their kinds and shapes."""
 
-    def __init__(self, draw, random, sizes, task, options):
+    def __init__(self, draw, random, sizes, task, options, columns):
+        self.columns = columns  # of sets
         self.draw, self.random, self.sizes, self.task, self.options = draw, random, sizes, task, options
         self.sets = {}
 
@@ -174,13 +177,14 @@ class _Arrays:
             letters = re.match(r"(?:as kl|\[([A-Z](?:, [A-Z])*)\])", shape)
             size = (3,) if letters is None or not letters[1] else tuple(self.sizes[c] for c in letters[1].split(", "))
         if name.endswith("counts"):
-            return self.random.integers(1, self.sets[name.removesuffix("counts").replace("id_", "") + "ids"].shape[1] + 1, size)
+            sets, low = ("ids", 0) if name == "id_counts" else ("kept_ids", 1)  # of which one was chosen
+            return self.random.integers(low, self.sets[sets].shape[1] + 1, size)
         if kind == "ids":
             ids = self.random.integers(0, self.sizes["V"], size)
             ignored = name == "targets" and self.random.random(size) < 0.2
             return np.where(ignored, self.options.get("ignore_index", -100), ids)
         if kind == "flags":
-            return self.random.integers(0, 4, size) > 0
+            return self.random.integers(0, 2, size) > 0
         return self.numbers(name, field, size)
 
     def numbers(self, name, field, size):
@@ -196,7 +200,7 @@ class _Arrays:
 
     def set_of(self, name):
         """[N, K]: of losses that compare distributions no id twice."""
-        cols = self.draw(st.integers(1, min(3, self.sizes["V"])))
+        cols = self.draw(self.columns)
         rows = [self.random.permutation(self.sizes["V"])[:cols] for _ in range(self.sizes["N"])]
         out = np.array(rows, np.int64).reshape(-1, cols)
         if self.task in ("id_logps", "soft_cross_entropy") and self.draw(st.booleans()):
@@ -205,11 +209,11 @@ class _Arrays:
         return out
 
 
-def models(draw, random, tokens, entries, taken, prefix, dtype):
+def models(draw, size, random, tokens, entries, taken, prefix, dtype):
     """Hidden states and a head of so many entries, in one of the forms that the function takes."""
-    columns = draw(st.integers(1, 9))
+    columns = draw(size(1, 9, 4))
     chosen = f"{prefix}vocab_ids" in taken and draw(st.booleans())
-    rows = entries + (draw(st.integers(0, 3)) if chosen else 0)
+    rows = entries + (draw(size(0, 3, 2)) if chosen else 0)
     model = Model(eighths(random, tokens, columns), eighths(random, rows, columns))
     if f"{prefix}logits" in taken and prefix != "ref_" and draw(st.integers(0, 5)) == 5:
         model.weight, model.finished = model.weight[:entries], True
@@ -224,15 +228,20 @@ def models(draw, random, tokens, entries, taken, prefix, dtype):
         scales = eighths(random, rows, 1, low=1).astype(np.float32)
         model.packed, model.weight = PackedWeight(data, "int8", scales), data * scales.astype(np.float64)
     if draw(st.integers(0, 2)) == 2:
-        rank = draw(st.integers(1, 3))
+        rank = draw(size(1, 3, 2))
         model.a, model.b = eighths(random, rank, columns), eighths(random, rows, rank)
         model.scale = draw(st.sampled_from([1.0, 0.5]))
     return model
 
 
 @st.composite
-def calls(draw, functions, dtypes, with_counts=True):
-    """A call of one of the functions, {name: (task, names of the arguments that it takes)}."""
+def calls(draw, functions, dtypes, few_shapes=False):
+    """A call of one of the functions, {name: (task, names of the arguments that it takes)}; with few shapes where each is
+    compiled."""
+
+    def size(low, high, fixed):
+        return st.just(fixed) if few_shapes else st.integers(low, high)
+
     function = draw(st.sampled_from(sorted(functions)))
     task, taken = functions[function]
     random = np.random.default_rng(draw(st.integers(0, 999)))
@@ -240,8 +249,8 @@ def calls(draw, functions, dtypes, with_counts=True):
     if layout == "packed" and "offsets" not in taken:
         layout = "flat"
     pairs = task == "preference_loss"
-    sequences = draw(st.integers(1, 2)) * 2 if pairs else draw(st.integers(1, 3))
-    time = draw(st.integers(1, 4))
+    sequences = draw(st.integers(1, 2)) * 2 if pairs else draw(size(1, 3, 2))
+    time = draw(size(1, 4, 3))
     offsets, lead = None, (sequences, time)
     if layout == "packed":
         offsets = np.concatenate([[0], np.cumsum(random.integers(0, time + 1, sequences))])
@@ -249,7 +258,7 @@ def calls(draw, functions, dtypes, with_counts=True):
         lead = (int(offsets[-1]),)
     elif layout == "flat" and not pairs:
         lead, sequences = (sequences * time,), 1
-    tokens, entries = int(np.prod(lead)), draw(st.integers(2, 12))
+    tokens, entries = int(np.prod(lead)), draw(size(2, 12, 7))
     sizes = {"N": tokens, "B": sequences, "V": entries}
     dtype = draw(st.sampled_from(dtypes))
     head_dtype = dtype if dtype == "float64" else draw(st.sampled_from([d for d in dtypes if d != "float64"]))
@@ -257,43 +266,42 @@ def calls(draw, functions, dtypes, with_counts=True):
     declared, tensors = lists_of(task)
     names = sorted(name for name in declared if name in taken)
     options = {}
-    if "loss_type" in names and draw(st.booleans()):  # what most other options belong to one of
-        options["loss_type"] = draw(values_of("loss_type", declared["loss_type"]))
-    for name in draw(st.lists(st.sampled_from(names), max_size=4, unique=True)):
+    often = [name for name in _OFTEN if name in names and draw(st.integers(0, 2)) == 2]
+    for name in often + draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
         options[name] = draw(values_of(name, declared[name]))
         for choice in declared.get("loss_type", {}).get("choices", ()):
             if name.startswith(f"{choice}_") and draw(st.booleans()):
                 options["loss_type"] = [choice] if declared["loss_type"].get("list") else choice
 
-    arrays, made = {}, _Arrays(draw, random, sizes, task, options)
+    arrays, made = {}, _Arrays(draw, random, sizes, task, options, size(1, min(3, entries), 2))
     asked = set(needed(task, options)) & taken
     spare = sorted(name for name in tensors if name in taken and name not in asked and not name.endswith("offsets"))
     if task == "soft_cross_entropy":
         asked |= {"probabilities"} if draw(st.booleans()) else {"ids", "weights"}
         spare = [name for name in spare if name not in ("ids", "weights", "probabilities")]
     if spare:
-        asked |= set(draw(st.lists(st.sampled_from(spare), max_size=2, unique=True)))
+        asked |= set(draw(st.lists(st.sampled_from(spare), max_size=3, unique=True)))
     relative = pairs and set(options.get("loss_type", ["sigmoid"])) <= _WITHOUT_REFERENCE
     if (pairs and not relative) or task == "kto_loss":
         asked.add("ref_logps")
     if task == "kto_loss" and options.get("loss_type", "kto") == "kto":
         asked |= {"kl_logps", "kl_ref_logps"} if asked & {"kl_logps", "kl_ref_logps"} else set()
-    if not with_counts or not ({"ids", "kept_ids"} & asked):
+    if not ({"ids", "kept_ids"} & asked):
         asked -= {"id_counts", "kept_counts"}
     for begin, name in (("id_", "ids"), ("kept_", "kept_ids")):
         if name not in asked:
             asked.discard(f"{begin}counts")
     if offsets is not None:  # of hidden states alone
         taken = taken - {"logits"}
-    student = models(draw, random, tokens, entries, taken, "", dtype)
+    student = models(draw, size, random, tokens, entries, taken, "", dtype)
     other = None
     if task == "distillation_loss":
-        other = models(draw, random, tokens, entries, taken, "teacher_", dtype)
+        other = models(draw, size, random, tokens, entries, taken, "teacher_", dtype)
         if student.finished:  # then the teacher's are, too
             other = Model(other.hidden, other.whole, finished=True)
     elif "ref_logps" in asked and "ref_hidden" in taken and draw(st.booleans()):
         asked.discard("ref_logps")
-        other = models(draw, random, tokens, entries, taken, "ref_", dtype)
+        other = models(draw, size, random, tokens, entries, taken, "ref_", dtype)
     for name in [name for name in tensors if name in asked]:  # sets come before what is shaped as they are
         arrays[name] = made.make(name, tensors[name])
     if "kept_ids" in arrays:

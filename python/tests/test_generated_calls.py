@@ -6,6 +6,7 @@ import inspect
 import re
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -197,7 +198,8 @@ class NumpyCall:
             like = self.draw(st.sampled_from(["plain", "gap"])) if len(shapes[name]) > 1 else "plain"
             like = "columns" if name == "d_weight" and self.columns else like
             self.outputs[name] = laid_out(np.ones(shapes[name]), like, dtype)
-        self.accumulate = accumulate and bool(self.outputs) and not model.finished  # whose gradient is overwritten
+        # That of finished logits is overwritten.
+        self.accumulate = accumulate and bool(self.outputs) and not model.finished
         return {**self.outputs, **({"accumulate": True} if self.accumulate else {})}
 
     def unit_of_output(self, name):
@@ -232,9 +234,10 @@ def refusal_of(function):
 
 
 def check_refusal(call, error, plain_error, given, unusual):
-    """A message names an argument; where the plain call is taken, one of an unusual form or an option of the backward."""
+    """A message names an argument: where the plain call is taken, one of an unusual form, or an option of gradients."""
     text = str(error)
-    assert named_in(text, given.keys() | FUNCTIONS[call.task][1] | {"packing", "plan"}), f"no argument is named: {error}"
+    names = given.keys() | FUNCTIONS[call.task][1]
+    assert named_in(text, names), f"no argument is named: {error}"
     own = named_in(text, unusual | {"backward", "noise", "theta", "tolerance", "seed"}) or not is_exact(call)
     assert plain_error is not None or own, f"refused, and the plain call is not: {error}"
 
@@ -246,7 +249,7 @@ taken = {"yes": 0, "no": 0}
 @given(call=calls(FUNCTIONS, DTYPES), data=st.data())
 def check_calls(call, data):
     numpys = NumpyCall(call, data.draw)
-    names = data.draw(st.lists(st.sampled_from(OUTPUTS), unique=True)) if call.task != "token_stats" else []
+    names = [] if call.task == "token_stats" else data.draw(st.lists(st.sampled_from(OUTPUTS), unique=True))
     outputs = numpys.add_outputs(names, data.draw(st.booleans()))
     context, set_options = some_context(data.draw)
     given = {**numpys.arguments, "context": context}
@@ -297,3 +300,17 @@ def test_calls_return_what_the_plain_call_does():
     taken.update(yes=0, no=0)
     check_calls()
     assert taken["yes"] > taken["no"] / 2  # a test of refusals alone proves nothing
+
+
+@profile(200)
+@given(call=calls(FUNCTIONS, ["float32"]), data=st.data())
+def test_a_misspelt_argument_is_answered_with_a_name(call, data):
+    given, _ = Reference(call).arguments(0)
+    names = FUNCTIONS[call.task][1]
+    name = data.draw(st.sampled_from(sorted(name for name in names if len(name) > 4)))
+    at = data.draw(st.integers(1, len(name) - 1))
+    wrong = name[:at] + name[at + 1 :]
+    _, error = refusal_of(lambda: getattr(logitless, call.task)(**given))
+    if wrong not in names and error is None:
+        with pytest.raises(TypeError, match=rf"^{call.task} has no argument '{wrong}'; did you mean \w+\?$"):
+            getattr(logitless, call.task)(**given, **{wrong: 1})

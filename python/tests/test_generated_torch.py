@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Calls of `logitless.torch` that are drawn from its signatures and the library's lists: values arrive through every type
-and stride, and autograd's gradients are those of the call, whatever graph the tensors stand in."""
+"""Calls of `logitless.torch` that are drawn from its signatures and the library's lists: values arrive through every
+type and stride, and autograd's gradients are those of the call in every mode of autograd."""
 
 import dataclasses
 import inspect
@@ -84,7 +84,8 @@ class TorchCall:
         if call.other is not None:
             self.add_model(call.other, call.prefix)
         if call.offsets is not None:
-            self.arguments["offsets"] = torch.from_numpy(call.offsets).to(draw(st.sampled_from([torch.int64, torch.int32])))
+            kind = draw(st.sampled_from([torch.int64, torch.int32]))
+            self.arguments["offsets"] = torch.from_numpy(call.offsets).to(kind)
         if "num_items_in_batch" in self.arguments and draw(st.booleans()):
             self.arguments["num_items_in_batch"] = torch.tensor(self.arguments["num_items_in_batch"])
         if "round_logits_to" in self.arguments and draw(st.booleans()):
@@ -156,7 +157,7 @@ class TorchCall:
         else:
             weight = self.leaf(gradient("weight"), model.weight, head_dtype)
         if model.a is not None:
-            a, b = self.leaf(gradient("lora_a"), model.a, head_dtype), self.leaf(gradient("lora_b"), model.b, head_dtype)
+            a, b = (self.leaf(gradient(f"lora_{name}"), getattr(model, name), head_dtype) for name in ("a", "b"))
             weight = LoraWeight(weight, a, b, model.scale)
         arguments[f"{prefix}weight"] = weight
         if model.bias is not None:
@@ -197,10 +198,15 @@ def own_arguments(call, draw):
     return more
 
 
+def unit_of(tensor):
+    return UNITS[str(tensor.dtype).removeprefix("torch.")]
+
+
 def columns_of(call, more, result):
     """(what may be differentiated, all columns by name) of a result."""
-    unit = lambda t: UNITS[str(t.dtype).removeprefix("torch.")]  # noqa: E731
-    as_columns = lambda parts: {name: (part.detach().double(), unit(part)) for name, part in parts.items()}  # noqa: E731
+    def as_columns(parts):
+        return {name: (part.detach().double(), unit_of(part)) for name, part in parts.items()}
+
     if call.function == "topk_logps":
         return {}, {"top_ids": (result[0], 0), **as_columns({"top_logps": result[1]})}
     if call.function == "token_logps":
@@ -235,7 +241,8 @@ def reference_of(call, more):
     asked = {}
     if "k" in more:
         asked = {"top_k": more["k"]}
-        call = dataclasses.replace(call, arrays={**call.arrays, "targets": np.zeros(int(np.prod(call.lead)), np.int64)})
+        targets = np.zeros(int(np.prod(call.lead)), np.int64)
+        call = dataclasses.replace(call, arrays={**call.arrays, "targets": targets})
     if more.get("entropy"):
         asked["entropy"] = True
     if more.get("return_stats"):
@@ -251,23 +258,24 @@ taken = {"yes": 0, "no": 0}
 MODES = ["backward", "no_grad", "inference", "create_graph", "twice", "accumulated"]
 
 
-@profile(1000)
+@profile(1500)
 @given(call=calls(FUNCTIONS, ["float32", "float64", "bfloat16", "float16"]), data=st.data())
 def check_calls(call, data):
     torchs, more = TorchCall(call, data.draw), own_arguments(call, data.draw)
     mode = data.draw(st.sampled_from(MODES))
     before = {name: tensor.detach().clone() for name, tensor in torchs.tensors()}
-    lora_unit = UNITS[call.head_dtype] if call.student.a is not None or (call.other and call.other.a is not None) else 0.0
-    reference = Reference(reference_of(call, more), None if call.task in ("token_stats", "id_logps") else 1.0, lora_unit)
+    without_loss = call.task in ("token_stats", "id_logps")
+    # The states of a LoRA have the type of its matrices.
+    reference = Reference(reference_of(call, more), None if without_loss else 1.0, UNITS[call.head_dtype])
     reference.entries = torchs.entries
     plain_error = error = result = None
     try:
         reference.run(0)
     except (ValueError, TypeError) as one:
         plain_error = one
-    watched = torch.no_grad() if mode == "no_grad" else torch.inference_mode() if mode == "inference" else torch.enable_grad()
+    grad_mode = {"no_grad": torch.no_grad, "inference": torch.inference_mode}.get(mode, torch.enable_grad)
     try:
-        with watched:
+        with grad_mode():
             result = torchs(**more)
     except (ValueError, TypeError, RuntimeError, IndexError) as one:
         error = one
@@ -277,7 +285,8 @@ def check_calls(call, data):
     exact = call.options.get("backward", "exact") == "exact"
     if error is not None:
         names = {*inspect.signature(getattr(lt, call.function)).parameters, *torchs.arguments}
-        assert [n for n in names if re.search(rf"(?<![\w.]){n}(?!\w)", str(error))], f"no argument is named: {error}"
+        named = [n for n in names if re.search(rf"(?<![\w.]){n}(?!\w)", str(error))]
+        assert named, f"no argument is named: {error}"
         of_backward = re.search(r"\b(backward|noise|theta|tolerance|seed)\b", str(error))
         assert plain_error is not None or of_backward or not exact, f"refused, and the plain call is not: {error!r}"
         return
@@ -300,7 +309,7 @@ def check_calls(call, data):
             assert more.get("entropy") and not exact and "gradient of the entropy" in str(refused), refused
             return
         reference.runs, reference.start = [], float(mode == "accumulated")
-    gradients = {name: (value.double(), UNITS[str(value.dtype).removeprefix("torch.")]) for name, value in gradients.items()}
+    gradients = {name: (value.double(), unit_of(value)) for name, value in gradients.items()}
     fault = reference.fault(columns, gradients, whole=True, exact=exact)
     assert fault == "", fault
 

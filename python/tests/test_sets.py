@@ -33,12 +33,6 @@ def draw_ids():
     return ids
 
 
-def set_logps(logits, ids):
-    """Over the distinct ids of each row."""
-    inside = torch.zeros_like(logits, dtype=torch.bool).scatter(1, ids, True)
-    return torch.log_softmax(logits.masked_fill(~inside, float("-inf")), -1).gather(1, ids)
-
-
 def expect_same(ours, theirs, inputs, tolerance=1e-11):
     torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=tolerance, atol=tolerance)
     upstream = torch.linspace(-1, 2, ours.numel(), dtype=ours.dtype).view_as(ours)
@@ -46,47 +40,6 @@ def expect_same(ours, theirs, inputs, tolerance=1e-11):
         torch.autograd.grad(ours, inputs, upstream), torch.autograd.grad(theirs, inputs, upstream.to(theirs.dtype))
     ):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("over", ["vocabulary", "set"])
-@pytest.mark.parametrize("softcap", [0.0, 3.0])
-def test_id_logps_are_those_of_autograd(over, softcap):
-    hidden, weight, bias = inputs = tensors()
-    logits = F.linear(hidden, weight, bias)
-    if softcap:
-        logits = softcap * torch.tanh(logits / softcap)
-    logits = logits / 0.7
-    ids = draw_ids()
-    theirs = torch.log_softmax(logits, -1).gather(1, ids) if over == "vocabulary" else set_logps(logits, ids)
-    ours = id_logps(
-        hidden, weight, ids, bias=bias, normalise_over=over, softcap=softcap, temperature=0.7
-    )
-    expect_same(ours, theirs, inputs)
-
-
-def test_id_logps_of_ragged_rows():
-    hidden, weight, bias = tensors()
-    ids = draw_ids()
-    counts = torch.arange(N) % (K + 1)
-    whole = id_logps(hidden, weight, ids, bias=bias)
-    padded = torch.where(torch.arange(K) < counts[:, None], ids, -1)
-    part = id_logps(hidden, weight, padded, bias=bias, id_counts=counts)
-    kept = torch.arange(K) < counts[:, None]
-    torch.testing.assert_close(part[kept], whole[kept])
-    assert (part[~kept] == 0).all()
-    offsets = torch.cat([torch.zeros(1, dtype=torch.long), counts.cumsum(0)])
-    flat = id_logps(hidden, weight, ids[kept], bias=bias, id_offsets=offsets)
-    torch.testing.assert_close(flat, whole[kept])
-    torch.autograd.grad(flat.sum(), hidden)
-
-
-def test_id_logps_of_batches_and_types():
-    for dtype in (torch.float32, torch.bfloat16):
-        hidden, weight, bias = tensors(dtype)
-        ids = draw_ids()[:10].view(2, 5, K).int()
-        logps = id_logps(hidden[:10].view(2, 5, H), weight, ids, bias=bias, normalise_over="set")
-        assert logps.shape == ids.shape and logps.dtype == torch.float32
-        torch.autograd.grad(logps.sum(), (hidden, weight, bias))
 
 
 def test_a_replayed_sampling_mask_gives_the_samplers_ratio():
@@ -99,54 +52,6 @@ def test_a_replayed_sampling_mask_gives_the_samplers_ratio():
     torch.testing.assert_close(torch.exp(logps - sampler[:, 2]), torch.ones(N, dtype=torch.float64))
     unmasked = id_logps(hidden, weight, chosen[:, None])[:, 0]
     assert (torch.exp(unmasked - sampler[:, 2]) < 1).all()
-
-
-def test_numpy():
-    hidden, weight, bias = (t.detach().numpy() for t in tensors())
-    ids = draw_ids().numpy()
-    for over in ("vocabulary", "set"):
-        result = logitless.id_logps(hidden, weight, ids, bias=bias, normalise_over=over)
-        assert result.logps.shape == ids.shape
-        upstream = np.linspace(-1, 2, ids.size).reshape(ids.shape)
-        d_hidden, d_weight, d_bias = np.empty_like(hidden), np.empty_like(weight), np.empty_like(bias)
-        logitless.id_logps_backward(
-            hidden,
-            weight,
-            ids,
-            forward=result,
-            upstream=upstream,
-            bias=bias,
-            normalise_over=over,
-            d_hidden=d_hidden,
-            d_weight=d_weight,
-            d_bias=d_bias,
-        )
-        inputs = tensors()
-        logps = id_logps(inputs[0], inputs[1], torch.from_numpy(ids), bias=inputs[2], normalise_over=over)
-        np.testing.assert_array_equal(result.logps, logps.detach().numpy())
-        grads = torch.autograd.grad(logps, inputs, torch.from_numpy(upstream))
-        for ours, theirs in zip((d_hidden, d_weight, d_bias), grads):
-            np.testing.assert_array_equal(ours, theirs.numpy())
-    assert logitless.plan("id_logps", hidden=hidden, weight=weight, ids=ids).kind == "forward_only"
-
-
-def test_numpy_soft_targets_and_logits():
-    hidden, weight, _ = (t.detach().numpy() for t in tensors())
-    ids, q = draw_ids().numpy(), np.full((N, K), 0.2)
-    dense = np.zeros((N, V))
-    np.add.at(dense, (np.arange(N)[:, None], ids), q)
-    sparse = logitless.soft_cross_entropy(hidden, weight, ids=ids, weights=q, subtract_entropy=True)
-    rows = logitless.soft_cross_entropy(hidden, weight, probabilities=dense, subtract_entropy=True)
-    np.testing.assert_allclose(sparse.per_token_loss, rows.per_token_loss, rtol=1e-12)
-    assert sparse.metrics["tokens"] == N and sparse.metrics["mean_kl"] == pytest.approx(sparse.loss)
-    logits = hidden @ weight.T
-    d_logits = np.empty_like(logits)
-    finished = logitless.soft_cross_entropy(
-        logits=logits, d_logits=d_logits, probabilities=dense, subtract_entropy=True
-    )
-    assert finished.loss == pytest.approx(rows.loss, rel=1e-12)
-    np.testing.assert_allclose(d_logits.sum(1), 0, atol=1e-12)
-    assert logitless.plan("soft_cross_entropy", hidden=hidden, weight=weight, probabilities=dense).tokens == N
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
@@ -190,43 +95,6 @@ def test_class_probabilities_with_a_gradient_are_pytorchs():
     target = torch.rand(N, V).requires_grad_()
     with pytest.warns(UserWarning, match="PyTorch's own path"):
         linear_cross_entropy(hidden, weight, target)
-
-
-@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-def test_kl_is_that_of_autograd(reduction):
-    hidden, weight, bias = inputs = tensors()
-    q = torch.softmax(torch.randn(N, V, dtype=torch.float64), -1)
-    logp = torch.log_softmax(F.linear(hidden, weight, bias), -1)
-    theirs = F.kl_div(logp, q, reduction="none").sum(-1)
-    theirs = {"none": theirs, "sum": theirs.sum(), "mean": theirs.mean()}[reduction]
-    ours = soft_cross_entropy(
-        hidden, weight, q, bias=bias, reduction=reduction, subtract_entropy=True
-    )
-    expect_same(ours, theirs, inputs)
-
-
-def test_sparse_targets_are_dense_ones():
-    hidden, weight, bias = inputs = tensors()
-    ids, q = draw_ids(), torch.rand(N, K, dtype=torch.float64)
-    dense = torch.zeros(N, V, dtype=torch.float64).scatter_add(1, ids, q)
-    mask = torch.arange(N) % 3 != 1
-    sparse = soft_cross_entropy(hidden, weight, ids=ids, weights=q, mask=mask, bias=bias)
-    rows = soft_cross_entropy(hidden, weight, dense, mask=mask, bias=bias)
-    expect_same(sparse, rows, inputs)
-
-
-def test_gradcheck():
-    hidden, weight, bias = tensors()
-    ids = draw_ids()
-    for over in ("vocabulary", "set"):
-        assert torch.autograd.gradcheck(
-            lambda *t: id_logps(t[0], t[1], ids, bias=t[2], normalise_over=over, softcap=4.0),
-            (hidden, weight, bias),
-        )
-    q = torch.rand(N, V, dtype=torch.float64)
-    assert torch.autograd.gradcheck(
-        lambda *t: soft_cross_entropy(t[0], t[1], q, bias=t[2], reduction="none"), (hidden, weight, bias)
-    )
 
 
 def test_what_is_refused():
