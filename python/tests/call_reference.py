@@ -188,7 +188,8 @@ class Reference:
             moved = np.max([np.abs(run[1][name][0] - want) for run in self.runs], axis=0)
             lora = 0 if call.student.a is None else self.lora_unit
             bound = 6 * moved + (sums + 2 * unit + 2 * lora) * size + (64 * self.unit + sums) * np.max(size, initial=0)
-            bound += 4 * self.start * (self.unit + unit) + 1e-7 * unit  # numbers of float16 below its normal ones
+            bound += 4 * self.start * (self.unit + unit)
+            bound += 2.0**-24 if unit == UNITS["float16"] else 0  # numbers of float16 below its normal ones
             if whole:
                 want, bound = self.whole_head(name, want), self.whole_head(name, bound)
             value = np.asarray(value, np.float64)

@@ -118,7 +118,7 @@ _OUT_OF_RANGE = [float("nan"), -3.0]
 def values_of(name, field):
     """A strategy of an option's values, a few of which no call takes."""
     if "choices" in field:
-        one = st.sampled_from(field["choices"])
+        one = st.sampled_from([choice for choice in field["choices"] if choice != field["default"]])
     elif field["type"] == "bool":
         one = st.just(not field["default"]) if not field.get("list") else st.booleans()
     elif field["type"] == "int":
@@ -181,7 +181,7 @@ class _Arrays:
             return self.random.integers(low, self.sets[sets].shape[1] + 1, size)
         if kind == "ids":
             ids = self.random.integers(0, self.sizes["V"], size)
-            ignored = name == "targets" and self.random.random(size) < 0.2
+            ignored = name == "targets" and self.random.random(size) < 0.3
             return np.where(ignored, self.options.get("ignore_index", -100), ids)
         if kind == "flags":
             return self.random.integers(0, 2, size) > 0

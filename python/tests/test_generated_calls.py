@@ -236,7 +236,7 @@ def refusal_of(function):
 def check_refusal(call, error, plain_error, given, unusual):
     """A message names an argument: where the plain call is taken, one of an unusual form, or an option of gradients."""
     text = str(error)
-    names = given.keys() | FUNCTIONS[call.task][1]
+    names = given.keys() | FUNCTIONS[call.task][1] | unusual
     assert named_in(text, names), f"no argument is named: {error}"
     own = named_in(text, unusual | {"backward", "noise", "theta", "tolerance", "seed"}) or not is_exact(call)
     assert plain_error is not None or own, f"refused, and the plain call is not: {error}"
