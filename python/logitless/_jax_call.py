@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from . import Context, _core
+from . import Context, _core, plan
 from .lora import LoraWeight
 from .packed import PackedWeight
 
@@ -259,10 +259,19 @@ def temperatures_of(given: Any, lead: tuple[int, ...]) -> Any:
     return jax.lax.stop_gradient(jnp.asarray(given, exact)).reshape(-1)
 
 
+def _check_ranges(given: dict[str, Any]) -> None:
+    """Raises when a call is traced what otherwise its gradient would: options of gradients out of their ranges."""
+    options = {name: given[name] for name in ("noise", "theta", "tolerance") if name in given}
+    if options:
+        one = np.ones((1, 1), np.float32)
+        plan("cross_entropy", hidden=one, weight=one, targets=np.zeros(1, np.int64), d_hidden=one.copy(), **options)
+
+
 def attributes_of(task: str, given: dict[str, Any], context: Context | None) -> dict[str, Any]:
     """The options of a call as XLA takes them."""
     if given.get("reduction", "mean") is None:
         raise ValueError("None is not a valid value for reduction")
+    _check_ranges(given)
     types = {bool: np.bool_, int: np.int64, float: np.float64}
     attributes = _core.jax_attributes(task, given, context)
     return {name: types.get(type(value), lambda x: x)(value) for name, value in attributes.items()}

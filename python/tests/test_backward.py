@@ -128,6 +128,35 @@ def test_pytorch_says_what_cannot_be_sampled():
         policy_loss(x, w, torch.from_numpy(IDS)[None], torch.ones(1), entropy_bonus=0.1, backward="sampled")
 
 
+@pytest.mark.parametrize("wrong", [{"theta": -3.0}, {"noise": float("nan")}, {"tolerance": 1.0}], ids=str)
+def test_pytorch_refuses_an_option_out_of_range_before_the_backward(wrong):
+    from logitless.torch import id_logps, linear_cross_entropy, token_logps
+
+    x, w, ids = torch.from_numpy(HIDDEN).requires_grad_(), torch.from_numpy(WEIGHT), torch.from_numpy(IDS)
+    for call in (
+        lambda: token_logps(x, w, ids, **wrong),
+        lambda: id_logps(x, w, ids[:, None], **wrong),
+        lambda: linear_cross_entropy(x, w, ids, reduction="none", **wrong),
+    ):
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))} = .* must be a number"):
+            call()
+
+
+@pytest.mark.parametrize("wrong", [{"theta": -3.0}, {"noise": float("nan")}, {"tolerance": 1.0}], ids=str)
+def test_jax_refuses_an_option_out_of_range_before_the_backward(wrong):
+    pytest.importorskip("logitless.jax", exc_type=ImportError)
+    from logitless.jax import id_logps, soft_cross_entropy, token_logps
+
+    weights = np.ones((N, 1), np.float32)
+    for call in (
+        lambda: token_logps(HIDDEN, WEIGHT, IDS, **wrong),
+        lambda: id_logps(HIDDEN, WEIGHT, IDS[:, None], **wrong),
+        lambda: soft_cross_entropy(HIDDEN, WEIGHT, ids=IDS[:, None], weights=weights, reduction="none", **wrong),
+    ):
+        with pytest.raises(ValueError, match=f"^{next(iter(wrong))} = .* must be a number"):
+            call()
+
+
 def test_distillation():
     from logitless.torch import distillation_loss
 

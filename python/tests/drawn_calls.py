@@ -1,0 +1,309 @@
+# Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+"""Draws calls from the library's own lists of arguments: a new option or tensor is drawn because it is in a list.
+
+A call is drawn in its plain form: float64 arrays of numbers that every floating-point type holds, int64 ids, one entry
+per token or sequence. The tests of a surface pass it in the forms that the surface has, and call_reference.py computes
+what it must return.
+
+LOGITLESS_EXAMPLES=10000 draws that many calls with another seed each time, in place of the same 300.
+"""
+
+import dataclasses
+import os
+import re
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+
+from logitless import _core
+from logitless.packed import PackedWeight
+
+_MANY = int(os.environ.get("LOGITLESS_EXAMPLES") or 0)
+
+
+def profile(examples):
+    """How many calls a test draws. Nothing here is timed, so no call has a deadline."""
+    return settings(
+        max_examples=_MANY or examples,
+        derandomize=not _MANY,
+        deadline=None,
+        database=None,
+        print_blob=False,
+        report_multiple_bugs=False,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )
+
+
+@dataclasses.dataclass
+class Model:
+    """Hidden states and a head. `weight` has the numbers that a packed one stands for."""
+
+    hidden: np.ndarray  # [N, H]
+    weight: np.ndarray  # [V, H], and more rows where vocab_ids chooses some
+    bias: np.ndarray | None = None
+    vocab_ids: np.ndarray | None = None
+    softcap: float = 0.0
+    a: np.ndarray | None = None
+    b: np.ndarray | None = None
+    scale: float = 1.0
+    packed: PackedWeight | None = None
+    finished: bool = False  # its logits are given
+
+    def rows(self, of_entries):
+        return of_entries if self.vocab_ids is None else of_entries[self.vocab_ids]
+
+    @property
+    def whole(self):
+        """The matrix of the call, with the LoRA in it."""
+        weight = self.weight if self.a is None else self.weight + self.scale * self.b @ self.a
+        return self.rows(weight)
+
+
+@dataclasses.dataclass
+class Call:
+    task: str
+    function: str
+    lead: tuple  # [B, T], or [N] of one sequence or with offsets
+    offsets: np.ndarray | None
+    student: Model
+    other: Model | None  # a teacher or a reference
+    arrays: dict
+    options: dict
+    dtype: str  # of hidden states: where rounding errors come from
+    head_dtype: str
+
+    @property
+    def prefix(self):
+        return "teacher_" if self.task == "distillation_loss" else "ref_"
+
+    def plain(self):
+        """The arguments besides models: ids of tokens have the leading axes, and all else is flat."""
+        tensors = lists_of(self.task)[1]
+        narrow = [name for name in self.arrays if tensors[name]["type"] == "float32 array" and name != "probabilities"]
+        out = {**self.arrays, **self.options, **{name: self.arrays[name].astype(np.float32) for name in narrow}}
+        for name in ("targets", "chosen_ids"):
+            if name in out:
+                out[name] = out[name].reshape(self.lead)
+        return out
+
+
+def eighths(random, *shape, low=-8, high=9):
+    return random.integers(low, high, shape) / 8
+
+
+def lists_of(task):
+    """(options, arrays) of a task: their fields by name, as callers name them."""
+    options, arrays = {}, {}
+    for part in (task, f"{task}.tensors"):
+        for name, field in _core.fields(part).items():
+            (arrays if field["type"].endswith("array") else options)[name] = field
+    for name, field in _core.fields("backward").items():
+        options["backward" if name == "mode" else name] = field
+    return options, arrays
+
+
+_NUMBERS = {
+    "above 0 and up to 1": [0.5, 1.0, 0.25],
+    "above 0": [0.5, 2.0, 1.25],
+    "at least 0 and below 1": [0.25, 0.5, 0.75],
+    "from 0 to 1": [0.25, 1.0, 0.0],
+    "at least 0": [0.25, 1.5, 0.0],
+    "finite": [0.25, -0.5, 1.5],
+}
+_OUT_OF_RANGE = [float("nan"), -3.0]
+
+
+def values_of(name, field):
+    """A strategy of an option's values, a few of which no call takes."""
+    if "choices" in field:
+        one = st.sampled_from([choice for choice in field["choices"] if choice != field["default"]])
+    elif field["type"] == "bool":
+        one = st.just(not field["default"]) if not field.get("list") else st.booleans()
+    elif field["type"] == "int":
+        one = st.sampled_from([2, 0, 1, 5, -1] if "at least" not in field["range"] else [1, 2, 3, 0, -1])
+    else:
+        inside = next(values for text, values in _NUMBERS.items() if text in field["range"] or text == "finite")
+        one = st.sampled_from(inside * 8 + _OUT_OF_RANGE)
+    return st.lists(one, min_size=1, max_size=2, unique=True) if field.get("list") else one
+
+
+# Tensors that a call is refused without.
+def needed(task, options):
+    yield from {"policy_loss": ("chosen_ids", "advantages"), "id_logps": ("ids",)}.get(task, ())
+    if task in ("cross_entropy", "preference_loss", "kto_loss", "token_stats"):
+        yield "targets"
+    if task == "set_distillation_loss":
+        yield from ("ids", "teacher_logps")
+    if task == "policy_loss":
+        if options.get("beta"):
+            yield "ref_logps"
+        of_sampler = options.get("sampler_correction", "none") != "none" or options.get("teacher_against") == "sampling"
+        if of_sampler or options.get("m2_threshold") or options.get("sampler_penalty"):
+            yield "sampling_logps"
+        if options.get("teacher_weight"):
+            yield "teacher_logps"
+        if options.get("loss_type") == "topr" or options.get("positive_nll_weight"):
+            yield "scores"
+    if task == "kto_loss":
+        yield "labels"
+        if options.get("loss_type") == "a2po":
+            yield "reward_targets"
+
+
+# Options that decide which code of a surface runs, or which others have an effect.
+_OFTEN = ("loss_type", "reduction", "mean_over", "shift")
+_WITHOUT_REFERENCE = {"sft", "orpo", "simpo", "cpo"}
+
+
+class _Arrays:
+    """Draws the tensors of a task by their kinds and shapes."""
+
+    def __init__(self, draw, random, sizes, task, options, columns):
+        self.columns = columns  # of sets
+        self.draw, self.random, self.sizes, self.task, self.options = draw, random, sizes, task, options
+        self.sets = {}
+
+    def make(self, name, field):
+        shape, kind = field["shape"], field["type"].removesuffix(" array")
+        if shape.startswith("[N, K]"):
+            return self.set_of(name)
+        if shape == "as ids":
+            size = self.sets["ids"].shape
+        elif shape == "[B] or [N]":
+            size = (self.sizes["N" if self.draw(st.booleans()) else "B"],)
+        else:
+            letters = re.match(r"(?:as kl|\[([A-Z](?:, [A-Z])*)\])", shape)
+            size = (3,) if letters is None or not letters[1] else tuple(self.sizes[c] for c in letters[1].split(", "))
+        if name.endswith("counts"):
+            sets, low = ("ids", 0) if name == "id_counts" else ("kept_ids", 1)  # of which one was chosen
+            return self.random.integers(low, self.sets[sets].shape[1] + 1, size)
+        if kind == "ids":
+            ids = self.random.integers(0, self.sizes["V"], size)
+            ignored = name == "targets" and self.random.random(size) < 0.3
+            return np.where(ignored, self.options.get("ignore_index", -100), ids)
+        if kind == "flags":
+            return self.random.integers(0, 2, size) > 0
+        return self.numbers(name, field, size)
+
+    def numbers(self, name, field, size):
+        if name in ("ref_logps", "kl_logps", "kl_ref_logps") and self.task != "policy_loss":
+            return eighths(self.random, *size, low=-60, high=-20)
+        if "logps" in name:
+            return eighths(self.random, *size, low=-24, high=-6)
+        if "above 0" in field["range"]:
+            return self.random.integers(2, 9, size) / 4
+        if "at least 0" in field["range"] or "weights" in name or name == "probabilities":
+            return eighths(self.random, *size, low=0)
+        return eighths(self.random, *size)
+
+    def set_of(self, name):
+        """[N, K]: of losses that compare distributions no id twice."""
+        cols = self.draw(self.columns)
+        rows = [self.random.permutation(self.sizes["V"])[:cols] for _ in range(self.sizes["N"])]
+        out = np.array(rows, np.int64).reshape(-1, cols)
+        if self.task in ("id_logps", "soft_cross_entropy") and self.draw(st.booleans()):
+            out[:, -1] = out[:, 0]
+        self.sets[name] = out
+        return out
+
+
+def models(draw, size, random, tokens, entries, taken, prefix, dtype):
+    """Hidden states and a head of so many entries, in one of the forms that the function takes."""
+    columns = draw(size(1, 9, 4))
+    chosen = f"{prefix}vocab_ids" in taken and draw(st.booleans())
+    rows = entries + (draw(size(0, 3, 2)) if chosen else 0)
+    model = Model(eighths(random, tokens, columns), eighths(random, rows, columns))
+    if f"{prefix}logits" in taken and prefix != "ref_" and draw(st.integers(0, 5)) == 5:
+        model.weight, model.finished = model.weight[:entries], True
+        return model
+    if chosen:
+        model.vocab_ids = random.permutation(rows)[:entries]
+    if draw(st.booleans()):
+        model.bias = eighths(random, rows)
+    model.softcap = draw(st.sampled_from([0.0, 3.0]))
+    if draw(st.integers(0, 2)) == 2 and dtype != "float64":
+        data = random.integers(-9, 10, (rows, columns)).astype(np.int8)
+        scales = eighths(random, rows, 1, low=1).astype(np.float32)
+        model.packed, model.weight = PackedWeight(data, "int8", scales), data * scales.astype(np.float64)
+    if draw(st.integers(0, 2)) == 2:
+        rank = draw(size(1, 3, 2))
+        model.a, model.b = eighths(random, rank, columns), eighths(random, rows, rank)
+        model.scale = draw(st.sampled_from([1.0, 0.5]))
+    return model
+
+
+@st.composite
+def calls(draw, functions, dtypes, few_shapes=False):
+    """A call of one of the functions, {name: (task, names of the arguments that it takes)}; with few shapes where each is
+    compiled."""
+
+    def size(low, high, fixed):
+        return st.just(fixed) if few_shapes else st.integers(low, high)
+
+    function = draw(st.sampled_from(sorted(functions)))
+    task, taken = functions[function]
+    random = np.random.default_rng(draw(st.integers(0, 999)))
+    layout = draw(st.sampled_from(["batch", "flat", "packed"]))
+    if layout == "packed" and "offsets" not in taken:
+        layout = "flat"
+    pairs = task == "preference_loss"
+    sequences = draw(st.integers(1, 2)) * 2 if pairs else draw(size(1, 3, 2))
+    time = draw(size(1, 4, 3))
+    offsets, lead = None, (sequences, time)
+    if layout == "packed":
+        offsets = np.concatenate([[0], np.cumsum(random.integers(0, time + 1, sequences))])
+        offsets[-1] = max(offsets[-1], 1)
+        lead = (int(offsets[-1]),)
+    elif layout == "flat" and not pairs:
+        lead, sequences = (sequences * time,), 1
+    tokens, entries = int(np.prod(lead)), draw(size(2, 12, 7))
+    sizes = {"N": tokens, "B": sequences, "V": entries}
+    dtype = draw(st.sampled_from(dtypes))
+    head_dtype = dtype if dtype == "float64" else draw(st.sampled_from([d for d in dtypes if d != "float64"]))
+
+    declared, tensors = lists_of(task)
+    names = sorted(name for name in declared if name in taken)
+    options = {}
+    often = [name for name in _OFTEN if name in names and draw(st.integers(0, 2)) == 2]
+    for name in often + draw(st.lists(st.sampled_from(names), max_size=3, unique=True)):
+        options[name] = draw(values_of(name, declared[name]))
+        for choice in declared.get("loss_type", {}).get("choices", ()):
+            if name.startswith(f"{choice}_") and draw(st.booleans()):
+                options["loss_type"] = [choice] if declared["loss_type"].get("list") else choice
+
+    arrays, made = {}, _Arrays(draw, random, sizes, task, options, size(1, min(3, entries), 2))
+    asked = set(needed(task, options)) & taken
+    spare = sorted(name for name in tensors if name in taken and name not in asked and not name.endswith("offsets"))
+    if task == "soft_cross_entropy":
+        asked |= {"probabilities"} if draw(st.booleans()) else {"ids", "weights"}
+        spare = [name for name in spare if name not in ("ids", "weights", "probabilities")]
+    if spare:
+        asked |= set(draw(st.lists(st.sampled_from(spare), max_size=3, unique=True)))
+    relative = pairs and set(options.get("loss_type", ["sigmoid"])) <= _WITHOUT_REFERENCE
+    if (pairs and not relative) or task == "kto_loss":
+        asked.add("ref_logps")
+    if task == "kto_loss" and options.get("loss_type", "kto") == "kto":
+        asked |= {"kl_logps", "kl_ref_logps"} if asked & {"kl_logps", "kl_ref_logps"} else set()
+    if not ({"ids", "kept_ids"} & asked):
+        asked -= {"id_counts", "kept_counts"}
+    for begin, name in (("id_", "ids"), ("kept_", "kept_ids")):
+        if name not in asked:
+            asked.discard(f"{begin}counts")
+    if offsets is not None:  # of hidden states alone
+        taken = taken - {"logits"}
+    student = models(draw, size, random, tokens, entries, taken, "", dtype)
+    other = None
+    if task == "distillation_loss":
+        other = models(draw, size, random, tokens, entries, taken, "teacher_", dtype)
+        if student.finished:  # then the teacher's are, too
+            other = Model(other.hidden, other.whole, finished=True)
+    elif "ref_logps" in asked and "ref_hidden" in taken and draw(st.booleans()):
+        asked.discard("ref_logps")
+        other = models(draw, size, random, tokens, entries, taken, "ref_", dtype)
+    for name in [name for name in tensors if name in asked]:  # sets come before what is shaped as they are
+        arrays[name] = made.make(name, tensors[name])
+    if "kept_ids" in arrays:
+        arrays["chosen_ids"] = arrays["kept_ids"][:, 0].copy()
+    return Call(task, function, lead, offsets, student, other, arrays, options, dtype, head_dtype)
