@@ -98,8 +98,11 @@ Ran run_through_c(const Given<T>& given) {
   call.give(given.gradients, given.logits);
   logitless::WeightGradientSink sink = given.gradients.weight_sink;
   if (sink) throw_unless_ok(logitless_set_weight_sink(call, receive_tile, &sink));
-  if (!given.upstream.each.empty()) {
-    call.put("upstream", span_tensor(std::span<const double>(given.upstream.each)));
+  if (std::is_same_v<T, IdLogps> || !given.upstream.each.empty()) {
+    // A list without entries has an address, too.
+    static const double kNone = 0;
+    const std::vector<double>& each = given.upstream.each;
+    call.put("upstream", tensor(each.empty() ? &kNone : each.data(), LOGITLESS_FLOAT64, {std::ssize(each)}));
   } else if (kHasLoss<T>) {
     call.put("upstream", given.upstream.one);
   }
