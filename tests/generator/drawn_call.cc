@@ -107,10 +107,11 @@ void make_consistent(DrawnCall& call) {
     call.time = std::max<int64_t>(call.time, 3);
   }
   // Where two numbers are equal up to rounding, rounding decides which is larger: of logits at the cap, of
-  // probabilities of logits that share an offset, of entropies near 0.
+  // probabilities of logits that are equal or share an offset, of entropies near 0.
   const bool compares = call.task == Distillation::kName || call.task == SetDistillation::kName;
   if (compares && call.values == Values::kLarge) call.softcap = 0;
-  if (compares && call.values == Values::kOffset) call.values = Values::kNormal;
+  const bool near = call.values == Values::kOffset || call.values == Values::kTies;
+  if (compares && near) call.values = Values::kNormal;
   const auto sorts = [](const Option& option) { return option.first == "top_entropy_quantile"; };
   if (std::ranges::any_of(call.options, sorts)) call.values = Values::kNormal;
   // The largest float16 is 65504.
