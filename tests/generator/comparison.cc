@@ -16,6 +16,9 @@ struct Bounded {
   MatrixXd value, bound, size;
 };
 
+// How much farther than the moved logits a result may be. A float64 call errs as much as its reference does.
+double movement(const DrawnCall& call) { return call.states == DType::kFloat64 ? 16 : 6; }
+
 // Returns how an output differs from a gradient; empty: it does not.
 std::string output_fault(const char* name, const DrawnCall& call, const GuardedTensor& got, const GuardedTensor& before,
                          const Bounded& want) {
@@ -95,7 +98,7 @@ class Gradients64 {
     Bounded out{d_capped.cwiseProduct(references.slope), {}, {}};
     out.bound = 64 * unit_ * out.value.cwiseAbs();
     for (const ReferenceResult& moved : references.results) {
-      out.bound = out.bound.cwiseMax(6 * (moved.d_capped - d_capped).cwiseAbs());
+      out.bound = out.bound.cwiseMax(movement(call_) * (moved.d_capped - d_capped).cwiseAbs());
     }
     for (int64_t i = 0; i < references.terms.size(); ++i) {
       out.bound.row(i).array() += 32 * unit_ * references.terms[i];
@@ -158,7 +161,7 @@ std::string column_fault(const DrawnCall& call, const std::vector<Column>& got, 
         continue;
       }
       const double sums = 32 + static_cast<double>(call.vocab + call.tokens()) / 4;
-      const double tolerance = 6 * deviation + sums * unit * (1 + std::fabs(exact));
+      const double tolerance = movement(call) * deviation + sums * unit * (1 + std::fabs(exact));
       if (!(std::fabs(value - exact) <= tolerance)) return fault(i, tolerance);
     }
   }

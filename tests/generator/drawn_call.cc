@@ -103,7 +103,7 @@ void make_consistent(DrawnCall& call) {
   // The covariances of two tokens, or of tokens of one advantage, are equal, and rounding chooses.
   const auto chooses = [](const Option& option) { return option.second.ends_with("_cov"); };
   if (std::ranges::any_of(call.options, chooses)) {
-    call.mask = false, call.per_token = true;
+    call.mask = false, call.per_token = true, call.values = Values::kNormal;
     call.time = std::max<int64_t>(call.time, 3);
   }
   // Where two numbers are equal up to rounding, rounding decides which is larger: of logits at the cap, of
