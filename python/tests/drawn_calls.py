@@ -210,7 +210,7 @@ class _Arrays:
 
 
 def models(draw, size, random, tokens, entries, taken, prefix, dtype):
-    """Hidden states and a head of so many entries, in one of the forms that the function takes."""
+    """Draws hidden states and a head with this many vocabulary entries, in a form that the function accepts."""
     columns = draw(size(1, 9, 4))
     chosen = f"{prefix}vocab_ids" in taken and draw(st.booleans())
     rows = entries + (draw(size(0, 3, 2)) if chosen else 0)

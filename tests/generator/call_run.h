@@ -83,7 +83,7 @@ class CallRun {
   void set_task();
   ContextOptions context_options() const;
   bool halves() const { return call_.halves || !kHasLoss<T>; }
-  /// Runs with so many threads; a call that is refused says so in its result.
+  /// Runs with this number of threads. If the library refuses the call, the result holds the message.
   Ran run(Outputs& outputs, int64_t threads);
 
   DrawnCall call_;
@@ -231,7 +231,7 @@ UpstreamNumbers CallRun<T>::part_of(const UpstreamNumbers& whole, const BatchPar
   return part;
 }
 
-// Puts together what the ranks have left: outputs of all in those of the first.
+// Joins the results of the ranks, and copies their outputs into those of the first rank.
 template <Task T>
 Ran CallRun<T>::joined(std::vector<Ran>& ran, std::vector<Outputs>& outputs, const std::vector<int64_t>& parts,
                        const std::vector<int64_t>& offsets) const {

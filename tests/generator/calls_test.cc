@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls that nobody has thought of: drawn, held to the oracle, and shrunk where one fails. fuzz_calls runs
-// more of them.
+// Draws random calls of every task, compares each with the oracle, and shrinks a call that fails. fuzz_calls
+// draws more of them.
 #include <gtest/gtest.h>
 #include <rapidcheck.h>
 

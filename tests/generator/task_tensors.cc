@@ -197,7 +197,7 @@ IdSets TaskTensors::draw_sets(bool distinct) {
   GuardedTensor& tensor =
       tensors_.emplace_back(call_.padded_sets ? GuardedTensor::rows(dtype, call_.tokens(), 3)
                                               : GuardedTensor::vector(dtype, static_cast<int64_t>(ids.size())));
-  // What follows a row's count is no id.
+  // Entries after a row's count are not token ids.
   for (int64_t i = 0; i < call_.tokens(); ++i) {
     const int64_t first = offsets[static_cast<size_t>(i)], count = offsets[static_cast<size_t>(i) + 1] - first;
     for (int64_t k = 0; k < count; ++k) {
@@ -212,7 +212,7 @@ IdSets TaskTensors::draw_sets(bool distinct) {
   return IdSets::padded(tensor.view(), counts);
 }
 
-// A number per id of the sets; what follows a row's count is NaN.
+// Returns a tensor with one number per id of the sets. Entries after a row's count stay NaN.
 GuardedTensor& TaskTensors::numbers_of(const IdSets& sets) {
   return tensors_.emplace_back(call_.padded_sets ? GuardedTensor::rows(call_.numbers, call_.tokens(), 3)
                                                  : GuardedTensor::vector(call_.numbers, sets.entries()));

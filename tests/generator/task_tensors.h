@@ -45,7 +45,7 @@ class TaskTensors {
   ConstTensor draw_targets(const TokenOptions& token);
   /// Draws one per token, or per sequence.
   ConstTensor numbers(int64_t count, double mean, double deviation);
-  /// Returns values near those of the student.
+  /// Draws log-probabilities near that of a uniform distribution.
   ConstTensor log_probabilities(double deviation, bool per_sequence = false);
   void set_token(TokenOptions& token);
   template <class Task>
