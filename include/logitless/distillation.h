@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Distillation from a teacher's full distribution: two models over one vocabulary, fused. The logits that
-/// student and teacher heads produce are not stored, and the teacher gets no gradients. docs/losses.md,
-/// "Distillation", has the formulas.
+/// student and teacher heads produce are not stored, and the teacher gets no gradients.
+/// docs/losses-distillation.md has the formulas.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Divergences between two distributions over one vocabulary: a student's s = softmax(a) and a teacher's t =
-/// softmax(b), with final logits a and b. Sums run over the vocabulary. docs/losses.md, "Distillation", has
+/// softmax(b), with final logits a and b. Sums run over the vocabulary. docs/losses-distillation.md has
 /// the gradients, and what other projects call these.
 #pragma once
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Log-probabilities at sets of token ids, any number per row, and their gradients. docs/losses.md, section
-/// 4, has the formulas.
+/// Log-probabilities at sets of token ids, any number per row, and their gradients. docs/losses.md
+/// has the formulas.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO and REINFORCE. docs/losses.md,
-/// section 1, has the formulas, sources, masks and ties.
+/// Policy-gradient losses of an LM head, fused: GRPO and its family, PPO, RLOO and REINFORCE.
+/// docs/losses-policy.md has the formulas, sources, masks and ties.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace logitless {
 
-/// The per-token loss and its normaliser (docs/losses.md, 1.2 and 1.6).
+/// The per-token loss and its normaliser (docs/losses-policy.md, "Loss per token" and "Aggregation").
 enum class PolicyLossType {
   kGrpo,
   kBnpo,
@@ -41,8 +41,8 @@ enum class PolicyLossType {
   kKlCov,
 };
 
-/// How the per-token losses become one number (docs/losses.md, 1.6). A mean over sequences divides by their
-/// number: see count_empty_sequences and num_sequences.
+/// How the per-token losses become one number (docs/losses-policy.md, "Aggregation"). A mean over sequences
+/// divides by their number: see count_empty_sequences and num_sequences.
 enum class PolicyAggregation {
   kDefault,              ///< as in the loss type's paper or project
   kTokenMean,            ///< the sum, divided by num_items_in_batch or the number of tokens
@@ -52,8 +52,8 @@ enum class PolicyAggregation {
   kSeqMeanTokenSumNorm,  ///< the mean over sequences of their sums, divided by max_completion_length
 };
 
-/// Which tokens keep their loss, depending on how far the policy has moved from old_logps (docs/losses.md,
-/// 1.3); p = e^logp, p_old = e^old.
+/// Which tokens keep their loss, depending on how far the policy has moved from old_logps
+/// (docs/losses-policy.md, "Factors"); p = e^logp, p_old = e^old.
 enum class TrustRegion {
   kDefault,  ///< tv for dppo, none for the others
   kNone,     ///< all tokens
@@ -122,7 +122,7 @@ inline constexpr std::array kNamesOf<SamplerCorrection> = {
 template <>
 inline constexpr std::array kNamesOf<TeacherAgainst> = {"current", "old", "sampling"};
 
-/// Means over the tokens that take part (docs/losses.md, 1.7). NaN: undefined or not requested.
+/// Means over the tokens that take part (docs/losses-policy.md, "Metrics"). NaN: undefined or not requested.
 struct PolicyMetrics {
   int64_t tokens = 0;                                            ///< tokens that take part
   double mean_ratio = std::numeric_limits<double>::quiet_NaN();  ///< of the importance ratio
@@ -149,7 +149,8 @@ struct PolicyResult {
 };
 
 /// The loss of sampled completions. Setting an option that the loss type or the other options do not use is
-/// an error (docs/losses.md, 1.9), except for the parameters of sapo, vespo, dro, topr and the covariances.
+/// an error (docs/losses-policy.md, "Limits"), except for the parameters of sapo, vespo, dro, topr and the
+/// covariances.
 ///
 /// [N] vectors may also be [B, T]. All except chosen_ids are float32, float64, bfloat16 or float16, and
 /// contiguous. Entries of tokens whose mask is 0 are never read. The sequences are those of the logits.
@@ -178,10 +179,10 @@ struct LOGITLESS_API PolicyLoss {
   /// positions that predict them, so ignore_index and shift are not used.
   TokenOptions token = {};
 
-  /// The level of the ratio (docs/losses.md, 1.1).
+  /// The level of the ratio (docs/losses-policy.md, "Importance ratio").
   ImportanceLevel importance_sampling_level = ImportanceLevel::kToken;
   /// In [0, 1] (gmpo: >= 0). Unset: 0.2 (gmpo: 0.4); for cispo and dppo no lower bound. Not for loss types
-  /// without clipping (docs/losses.md, 1.9).
+  /// without clipping (docs/losses-policy.md, "Limits").
   std::optional<double> epsilon_low = {};
   /// >= 0. Unset: 0.3 (gmpo: 0.4). For cispo and dppo this is the upper bound itself; unset: 5 and 3.
   std::optional<double> epsilon_high = {};
@@ -204,8 +205,8 @@ struct LOGITLESS_API PolicyLoss {
   std::optional<double> sampler_clip_min = {};                      ///< >= 0; needs a sampler_correction
   std::optional<double> sampler_clip_max = 3.0;                     ///< positive; any other than 3 needs a correction
 
-  /// On-policy distillation: the weight of the teacher's log ratio in a token's advantage (docs/losses.md,
-  /// 1.10); finite.
+  /// On-policy distillation: the weight of the teacher's log ratio in a token's advantage
+  /// (docs/losses-policy.md, "A teacher in the advantage"); finite.
   double teacher_weight = 0;
   TeacherAgainst teacher_against = TeacherAgainst::kCurrent;  ///< any other needs teacher_weight
   /// In [0, 1]: the discount per position of later tokens' log ratios. 0: a token's own ratio only; any other

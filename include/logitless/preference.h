@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Preference losses of an LM head, fused: DPO and its family, ORPO, SimPO and CPO on pairs; KTO, BCO, APO
-/// and A*PO on single sequences. docs/losses.md, section 2, has the formulas, sources and which pairs count.
+/// and A*PO on single sequences. docs/losses-preference.md has the formulas, sources and which pairs count.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@
 
 namespace logitless {
 
-/// The loss of a pair (docs/losses.md, section 2).
+/// The loss of a pair (docs/losses-preference.md).
 enum class PreferenceLossType {
   kSigmoid,
   kHinge,
@@ -41,7 +41,8 @@ enum class PreferenceLossType {
   kSigmoidNorm,
 };
 
-/// The function applied to a pair's log ratios a and b (f-DPO: Wang et al. 2024; docs/losses.md, 2.1).
+/// The function applied to a pair's log ratios a and b (f-DPO: Wang et al. 2024; docs/losses-preference.md,
+/// "Variants").
 enum class FDivergence {
   kReverseKl,  ///< a itself
   kForwardKl,  ///< 1 − e^−a
@@ -49,7 +50,7 @@ enum class FDivergence {
   kAlpha,      ///< (e^((α − 1) a) − 1) / (α − 1), with f_alpha
 };
 
-/// The loss of a single sequence (docs/losses.md, 2.2).
+/// The loss of a single sequence (docs/losses-preference.md, "Single sequences").
 enum class KtoLossType {
   kKto,
   kApoZeroUnpaired,
@@ -104,7 +105,7 @@ struct PreferenceResult {
   Plan plan;                            ///< what ran for the policy
 };
 
-/// A weighted sum of losses of pairs (docs/losses.md, section 2). The logits belong to 2B sequences: the B
+/// A weighted sum of losses of pairs (docs/losses-preference.md). The logits belong to 2B sequences: the B
 /// chosen ones, then the B rejected ones, as [2B, T, H] or, if their lengths differ, packed.
 struct LOGITLESS_API PreferenceLoss {
   using Result = PreferenceResult;                         ///< result type of the verbs
@@ -177,7 +178,7 @@ struct KtoResult {
   Plan plan;                            ///< what ran for the policy
 };
 
-/// The loss of B single sequences (docs/losses.md, 2.2).
+/// The loss of B single sequences (docs/losses-preference.md, "Single sequences").
 struct LOGITLESS_API KtoLoss {
   using Result = KtoResult;                         ///< result type of the verbs
   static constexpr const char* kName = "kto_loss";  ///< on every surface

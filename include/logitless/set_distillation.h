@@ -2,7 +2,7 @@
 /// @file
 /// Distillation from a teacher's log-probabilities at a set of token ids per row, such as its top-k. The
 /// treatment of the probability outside the set makes five different losses, all called "top-k KL" by other
-/// projects: docs/losses.md, section 7, has the formulas, and which project computes which.
+/// projects: docs/losses-distillation.md has the formulas, and which project computes which.
 #pragma once
 
 #include <cstdint>

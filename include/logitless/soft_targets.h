@@ -1,7 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 /// @file
 /// Cross-entropy of an LM head against a target distribution per token (soft targets, class probabilities, a
-/// teacher's top-k), fused. docs/losses.md, section 5, has the formulas and the names in other projects.
+/// teacher's top-k), fused. docs/losses-distillation.md, "Soft targets", has the formulas and the names in
+/// other projects.
 #pragma once
 
 #include <cstdint>

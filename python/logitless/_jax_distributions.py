@@ -301,7 +301,7 @@ def set_distillation_loss(
     """How far the student's distribution is from a teacher's, whose log-probabilities at token ids are known: both
     [..., K]. outside= says what becomes of the probability outside of the set: "tail" (the default;
     teacher_outside_logps, of hidden's leading axes, has the teacher's log-probability of it, where that is known),
-    "truncated", "renormalised", "teacher_renormalised" or "generalised": docs/losses.md, section 7.
+    "truncated", "renormalised", "teacher_renormalised" or "generalised": docs/losses-distillation.md.
 
     targets says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is against. The other
     options are layout, softcap and those of SetDistillationOptions.

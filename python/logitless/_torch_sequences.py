@@ -106,7 +106,7 @@ def policy_loss(
     with the loss.
 
     kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
-    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses.md, 1.11).
+    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses-policy.md).
     temperatures, vocab_ids and context are those of linear_cross_entropy(); all ids mean places among vocab_ids.
     offsets, [B + 1], say where each of the sequences of hidden [N, H] begins, and where the last one ends."""
     tensors = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}

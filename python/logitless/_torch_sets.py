@@ -237,7 +237,7 @@ def set_distillation_loss(
     ids and teacher_logps are [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has,
     or [E] with id_offsets. outside= says what becomes of the probability outside of the set: "tail" (the default;
     teacher_outside_logps has the teacher's log-probability of it, where that is known), "truncated", "renormalised",
-    "teacher_renormalised" or "generalised": docs/losses.md, section 7. Gradients flow to hidden, weight and
+    "teacher_renormalised" or "generalised": docs/losses-distillation.md. Gradients flow to hidden, weight and
     bias, and none to the teacher.
 
     targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is

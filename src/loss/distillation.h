@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Distillation as a function of token statistics: docs/losses.md, "Distillation".
+// Distillation as a function of token statistics: docs/losses-distillation.md.
 #pragma once
 
 #include <cstdint>

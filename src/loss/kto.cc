@@ -58,7 +58,7 @@ double SequenceLoss::scale(size_t s) const {
   return options_.average_log_prob ? 1 / std::max(1.0, tokens_.count(s)) : 1;
 }
 
-// Returns the loss of a sequence (docs/losses.md, 2.2).
+// Returns the loss of a sequence (docs/losses-preference.md, "Single sequences").
 WithSlope SequenceLoss::value(size_t s) const {
   const double beta = options_.beta, sign = desirable_[s] ? 1 : -1;
   const double weight =

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Losses of single sequences (KTO and others) as functions of token statistics: docs/losses.md, 2.2.
+// Losses of single sequences (KTO and others) as functions of token statistics: docs/losses-preference.md,
+// "Single sequences".
 #pragma once
 
 #include <cstdint>

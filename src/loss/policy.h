@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Policy losses as a function of token statistics: docs/losses.md, section 1.
+// Policy losses as a function of token statistics: docs/losses-policy.md.
 #pragma once
 
 #include <cstdint>

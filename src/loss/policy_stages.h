@@ -1,13 +1,13 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The stages of a policy loss, in the order in which CompletionLoss (policy.h) takes a token through them.
-// The numbers are sections of docs/losses.md.
+// The stages are sections of docs/losses-policy.md.
 //
-//     1.10        PolicyBatch                    A, with the teacher's part            policy_batch.cc
-//     1.1         PolicyRatios                   ρ, of the token or of its sequence    policy_stages.cc
-//     1.2         policy_token_loss              ℓ                                     policy_variants.cc
-//     1.3, 1.5    PolicyWeights                  ℓ · keep · top · near · m2 · r        policy_stages.cc
-//     1.4         add_kl, add_sampler_penalty    ℓ + beta K + sampler_penalty (…)²     policy_stages.cc
-//     1.6         aggregation                    the factor of ℓ in the loss           policy.cc
+//     A teacher in the advantage    PolicyBatch                   A, with the teacher's part       policy_batch.cc
+//     Importance ratio              PolicyRatios                  ρ, per token or per sequence     policy_stages.cc
+//     Loss per token                policy_token_loss             ℓ                                policy_variants.cc
+//     Factors, Sampler correction   PolicyWeights                 ℓ · keep · top · near · m2 · r   policy_stages.cc
+//     Penalties                     add_kl, add_sampler_penalty   ℓ + beta K + sampler_penalty (…)²  policy_stages.cc
+//     Aggregation                   aggregation                   the factor of ℓ in the loss      policy.cc
 //
 // A stage that depends on other tokens gets these in add(), or in a list, before it sees the first token.
 #pragma once
@@ -27,7 +27,7 @@
 
 namespace logitless::loss {
 
-/// A token that takes part, with the letters of docs/losses.md, section 1.
+/// A token that takes part, with the letters of docs/losses-policy.md.
 struct PolicyToken {
   size_t row = 0;
   size_t sequence = 0;           ///< s
@@ -140,7 +140,7 @@ struct PolicyVariantRow {
   bool has_loss_without_advantage = false;  ///< if false, the loss is 0 where A = 0
   bool reads_scores = false;
   TrustRegion trust_region = TrustRegion::kNone;  ///< if the option is kDefault
-  bool chooses_by_covariance = false;             ///< 1.12
+  bool chooses_by_covariance = false;             ///< covariances
   double default_epsilon_low = 0.2;               ///< if epsilon_low is unset
   double default_epsilon_high = 0.3;              ///< if epsilon_high is unset
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses on pairs as a function of token statistics: docs/losses.md, section 2.
+// Preference losses on pairs as a function of token statistics: docs/losses-preference.md.
 #pragma once
 
 #include <cstdint>

@@ -8,7 +8,7 @@
 namespace logitless::loss {
 
 /// The input of a loss: Σ_t log-probabilities of the pair's sequences, or their means per token if the loss
-/// uses means. The letters are those of docs/losses.md, section 2.
+/// uses means. The letters are those of docs/losses-preference.md.
 struct PairLogps {
   double c = 0, r = 0;  ///< of the chosen and of the rejected sequence
   double a = 0, b = 0;  ///< c and r minus the reference's; c and r without a reference

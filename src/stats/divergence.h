@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Translates the divergences of include/logitless/divergence.h for the row kernels (which sums, which slopes)
-// and computes the statistics from the kernels' sums. docs/losses.md, "Distillation", has the formulas.
+// and computes the statistics from the kernels' sums. docs/losses-distillation.md has the formulas.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Policy losses as docs/losses.md, section 1, has them, written with autograd."""
+"""Policy losses as docs/losses-policy.md has them, written with autograd."""
 
 import torch
 from common import keep_away
@@ -8,7 +8,7 @@ CLIPPED = ("grpo", "bnpo", "dr_grpo", "dapo", "luspo", "rloo", "ppo")
 
 
 def sampler_ratio(o, logps, c):
-    """r of docs/losses.md, 1.5; [B, T] or [B, 1]. TRL makes it while it samples, in no function of its own."""
+    """r of "Sampler correction" in docs/losses-policy.md; [B, T] or [B, 1]. TRL computes it while it samples."""
     if o.sampler_correction == "none":
         return None
     old = logps.detach() if c.old is None else c.old
@@ -25,7 +25,7 @@ def sampler_ratio(o, logps, c):
 
 
 class Formula:
-    """docs/losses.md, section 1, as it stands there."""
+    """docs/losses-policy.md as it stands there."""
 
     def __init__(self, o, c, logps, entropies):
         self.o, self.c, self.mask = o, c, c.mask

@@ -4,7 +4,7 @@
 Three evaluations of each case, as far as each goes:
   trl      GRPOTrainer._compute_loss (and RLOOTrainer's), called on a stand-in for the trainer
   liger    LigerFusedLinearGRPOFunction.ppo_loss_fn
-  formula  docs/losses.md, section 1 (policy_formula.py): what the others leave out, and per-token losses
+  formula  docs/losses-policy.md (policy_formula.py): what the others leave out, and per-token losses
 They must agree; the expected values are TRL's where TRL knows the case.
 """
 
@@ -174,8 +174,8 @@ def trl(o, c, logps, entropies):
         extra = o.beta or o.entropy_bonus or o.sampler_correction != "none" or o.delta
         if extra or o.top_entropy_quantile < 1 or o.off_policy_mask_threshold is not None or c.advantages.dim() == 2:
             return None
-        # An empty sequence adds nothing (docs/losses.md, 1.6): TRL's mean over the others, times their share
-        # of B.
+        # An empty sequence adds nothing (docs/losses-policy.md, "Aggregation"): TRL's mean over the others,
+        # times their share of B.
         kept = rows(c, full)
         stand_in = GrpoStandIn(o, logps[full], entropies[full])
         inputs = trl_inputs(o, kept, logps[full])
@@ -185,7 +185,8 @@ def trl(o, c, logps, entropies):
         return o.loss_scale * loss, trl_metrics(o, stand_in._metrics)
     stand_in = GrpoStandIn(o, logps, entropies)
     loss = GRPOTrainer._compute_loss(stand_in, None, trl_inputs(o, c, logps))
-    # Metrics of a sequence's ratio count no empty sequence (docs/losses.md, 1.7; TRL counts it as unclipped).
+    # Metrics of a sequence's ratio count no empty sequence (docs/losses-policy.md, "Metrics"; TRL counts it
+    # as unclipped).
     stand_in = GrpoStandIn(o, logps[full].detach(), entropies[full].detach())
     GRPOTrainer._compute_loss(stand_in, None, trl_inputs(o, rows(c, full), logps[full].detach()))
     return o.loss_scale * loss, trl_metrics(o, stand_in._metrics)

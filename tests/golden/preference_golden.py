@@ -4,7 +4,7 @@
   trl      DPOTrainer._compute_loss and KTOTrainer._compute_loss, called on a stand-in for the trainer; CPOTrainer.cpo_loss;
            ORPOTrainer.odds_ratio_loss (float32 inside: a check only)
   liger    preference_loss_fn of the fused DPO, CPO, SimPO, ORPO and KTO losses
-A pair with an empty side takes no part (docs/losses.md, section 2): TRL and Liger are called without such pairs.
+A pair with an empty side takes no part (docs/losses-preference.md): TRL and Liger are called without such pairs.
 """
 
 import torch
@@ -34,7 +34,7 @@ VOCAB = 11
 # First position of the completion, and the one after its last; two pairs have an empty side.
 CHOSEN = [(1, 6), (0, 3), (2, 7), (1, 4), (0, 6), (3, 3), (2, 6), (0, 4)]
 REJECTED = [(1, 5), (0, 5), (2, 2), (1, 7), (0, 2), (3, 6), (2, 5), (0, 7)]
-# What a and b of docs/losses.md, section 2, are about: both signs of their difference, beyond 1 too (the
+# What a and b of docs/losses-preference.md are about: both signs of their difference, beyond 1 too (the
 # hinge's corner).
 CHOSEN_DRIFT = [2.5, 1.75, 0.0, 1.0, -3.0, 0.0, 0.25, 1.5]
 REJECTED_DRIFT = [-1.0, 1.5, 0.0, 0.75, -0.5, 0.0, -0.5, 2.5]

@@ -175,7 +175,7 @@ def a2po(v, o):
 
 
 def single(v, o):
-    """The formulas of docs/losses.md, 2.2."""
+    """The formulas of docs/losses-preference.md, "Single sequences"."""
     logps, ref = v.scaled(o)
     x, sign = o.beta * (logps - ref).sum(1), torch.where(v.labels, 1.0, -1.0)
     if o.loss_type == "bco":

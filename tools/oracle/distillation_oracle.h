@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle of distillation: the formulas of docs/losses.md, "Distillation", over whole rows in float64. A
+// The oracle of distillation: the formulas of docs/losses-distillation.md over whole rows in float64. A
 // divergence is a sum of terms of log s and log t; its gradient dF/da = w − s Σ w comes from the slopes
 // w = ∂F/∂log s. The terms are the textbook's, not those that the engine sums.
 #pragma once

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What all tokens of a batch decide together: docs/losses.md, 1.12. Each function returns places in the list
-// of the tokens that take part, and notes how near the choice is to another one.
+// What all tokens of a batch decide together: docs/losses-policy.md, "Choices over the batch". Each function
+// returns places in the list of the tokens that take part, and notes how near the choice is to another one.
 #pragma once
 
 #include <cstddef>

@@ -19,7 +19,7 @@ std::optional<std::vector<double>> read_optional(const ConstTensor& vector) {
   return read_vector(vector);
 }
 
-/// One evaluation. Functions of a token i or a sequence s have the names of docs/losses.md.
+/// One evaluation. Functions of a token i or a sequence s have the names of docs/losses-policy.md.
 class Evaluation {
  public:
   Evaluation(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at, const PolicyPoint& held)
@@ -64,7 +64,7 @@ class Evaluation {
  private:
   bool is(PolicyLossType variant) const { return options_.loss_type == variant; }
   double advantage(int64_t i) const { return tokens_.advantages[i] + options_.teacher_weight * teacher_return(i); }
-  // 1.10: log ratios of the teacher to the policy, all without gradient.
+  // A teacher in the advantage: log ratios of the teacher to the policy, all without gradient.
   double teacher_ratio(int64_t t) const {
     double against = held_.logp[t];
     if (options_.teacher_against == TeacherAgainst::kOld && tokens_.old_logps) against = (*tokens_.old_logps)[t];
@@ -121,7 +121,7 @@ class Evaluation {
     return *sums[s];
   }
 
-  // 1.1
+  // Importance ratio
   void find_ratios() {
     const auto delta = [this](int64_t t) { return logp(t) - old(t); };
     const auto to_ratio = [this](const Number& w) { return exp(kinks_.clamp(w, -most_exponent(), most_exponent())); };
@@ -150,7 +150,7 @@ class Evaluation {
   const Number& ratio(int64_t i) const { return ratio_[i]; }
   Number capped_ratio(int64_t i) { return options_.delta ? kinks_.min(ratio(i), *options_.delta) : ratio(i); }
 
-  // 1.2
+  // Loss per token
   Number variant_loss(int64_t i) {
     const double a = advantage(i);
     if (is(PolicyLossType::kReinforce)) return -a * logp(i);
@@ -204,7 +204,7 @@ class Evaluation {
     return exp(kinks_.min(lambda + k * w - lambda * exp(w), 300));
   }
 
-  // 1.3
+  // Factors
   Number off_policy_keep(int64_t i) {
     if (!options_.off_policy_mask_threshold || advantage(i) >= 0) return 1;
     const int64_t s = sequence_of_[i];
@@ -239,7 +239,7 @@ class Evaluation {
     return !kinks_.above(detail::function(of(x.value), of(x.held), slope, x), up ? high : low);
   }
 
-  // 1.12
+  // Choices over the batch
   void drop_moments() {
     dropped_.assign(tokens_.tokens(), false);
     if (!options_.m2_threshold) return;
@@ -299,7 +299,7 @@ class Evaluation {
     return kinks_.at_most(quantile_, sg(entropy(i))) ? 1 : 0;
   }
 
-  // 1.5
+  // Sampler correction
   Number sampler_factor(int64_t i) {
     const SamplerCorrection mode = options_.sampler_correction;
     if (mode == SamplerCorrection::kNone) return 1;
@@ -319,7 +319,7 @@ class Evaluation {
     return geometric ? exp(kinks_.clamp(difference(i), -300, 300)) : r;
   }
 
-  // 1.4
+  // Penalties
   Number kl(int64_t i) {
     const Number d = (*tokens_.ref_logps)[i] - logp(i);
     Number k = -d;
@@ -351,7 +351,7 @@ class Evaluation {
     return loss;
   }
 
-  // 1.6
+  // Aggregation
   PolicyAggregation aggregation() const {
     using enum PolicyAggregation;
     if (options_.aggregation != kDefault) return options_.aggregation;
@@ -406,7 +406,7 @@ class Evaluation {
     return sum / std::max(1.0, kept);
   }
 
-  // 1.7
+  // Metrics
   void add_metrics(PolicyValue& result) {
     result.mean_teacher_kl = kNaN;
     result.mean_ratio = result.mean_kl = result.mean_logp = result.mean_entropy = kNaN;
@@ -474,7 +474,7 @@ class Evaluation {
   std::vector<int64_t> active_;                                                   // tokens that take part
   std::vector<std::vector<int64_t>> members_;                                     // T_s
   std::vector<int64_t> sequence_of_;                                              // s(i)
-  std::vector<bool> dropped_, chosen_;                                            // 1.12
+  std::vector<bool> dropped_, chosen_;                                            // Choices over the batch
   std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums of sequences
 };
 

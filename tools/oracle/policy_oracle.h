@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The fp64 oracle of the policy losses: docs/losses.md, section 1, line by line.
+// The fp64 oracle of the policy losses: docs/losses-policy.md line by line.
 #pragma once
 
 #include <cstdint>

@@ -47,7 +47,7 @@ bool metrics_average(const PreferenceLoss& options) {
          contains(options, PreferenceLossType::kSimpo);
 }
 
-// 2.1: what stands in place of a log ratio.
+// Variants: what stands in place of a log ratio.
 Number score(const Number& a, const PreferenceLoss& options) {
   switch (options.f_divergence) {
     case FDivergence::kReverseKl:

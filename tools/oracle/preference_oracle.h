@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The fp64 oracle of preference losses and KTO: docs/losses.md, section 2, word for word. Token
+// The fp64 oracle of preference losses and KTO: docs/losses-preference.md word for word. Token
 // log-probabilities in, loss, metrics and ∂loss/∂logp out.
 #pragma once
 

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle of distillation from a teacher at sets of ids: the formulas of docs/losses.md, section 7, over
+// The oracle of distillation from a teacher at sets of ids: the formulas of docs/losses-distillation.md over
 // whole rows in float64.
 #pragma once
 
