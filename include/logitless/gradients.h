@@ -34,7 +34,7 @@ inline constexpr std::array kNamesOf<BackwardMode> = {"exact", "sampled", "certi
 /// token gradients are with respect to logp, lse, cross and a divergence; other calls are refused. They run
 /// as two pass and store N V / 64 float32 numbers between the passes (twice as many with a teacher). If the
 /// workspace has no room for them, or if so many segments would be kept that it does not pay, gradients are
-/// exact and Plan::kept_share is 1. Sources: docs/losses.md, "Gradients of a sample".
+/// exact and Plan::kept_share is 1. Sources: docs/sampled-gradients.md.
 struct BackwardOptions {
   BackwardMode mode = BackwardMode::kExact;  ///< how gradients are computed
   /// kSampled: the expected error of d_hidden or d_weight, whichever is larger, relative to the exact
