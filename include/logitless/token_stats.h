@@ -63,7 +63,7 @@ struct TokenOptions {
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + shift of the same sequence; the last `shift` positions of a
   /// sequence take no part. 1 for a language model, more for states that predict further ahead
-  /// (docs/trainers.md, "Several positions from one head"). At least 0.
+  /// (docs/heads.md, "Several positions from one head"). At least 0.
   int64_t shift = 0;
   /// Positive, and a normal number of the type of the sums.
   double temperature = 1.0;

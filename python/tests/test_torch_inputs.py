@@ -73,7 +73,7 @@ def test_bad_input_has_pytorchs_exceptions(change):
     ],
 )
 def test_mistakes_are_named(change, error, message):
-    """The table of docs/python.md."""
+    """The table of docs/pytorch.md."""
     x, w, _, y = tensors(torch.float32)
     with pytest.raises(error, match=message):
         linear_cross_entropy(*change(x, w, y))
