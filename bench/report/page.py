@@ -367,6 +367,20 @@ def add_overview(page: Page, files: list[File], what: str, link: str) -> None:
     page.add(wrapped(OF_TABLE + CHECKED * any(point.checked for point, _ in found)), "\n".join(lines) + "\n")
 
 
+def add_summary(page: Page, files: list[File]) -> None:
+    """Add a table with one row per contender of logitless: how far it is from the reference over all points."""
+    found = [(one, reference(point)) for file in files for run in file.runs for point in run.points
+             for one in agreeing(point) if reference(point) and is_own(one.name)]
+    lines = [row("contender", "points", "time ÷ reference", "extra memory ÷ reference"), "|---|---:|---:|---:|"]
+    for name in [name for name in BY_NAME if any(one.name == name for one, _ in found)]:
+        pairs = [(one, other) for one, other in found if one.name == name]
+        times = sorted(one.median_s / other.median_s for one, other in pairs)
+        memories = sorted(one.extra_bytes / other.extra_bytes for one, other in pairs if other.extra_bytes)
+        memory = f"{memories[0]:.2g} to {memories[-1]:.2g}" if memories else "no ratio"
+        lines.append(row(shown(name), str(len(pairs)), f"{times[0]:.2f} to {times[-1]:.2f}", memory))
+    page.add("\n".join(lines) + "\n")
+
+
 def make_page(files: list[File], folder: str) -> tuple[str, Pictures]:
     """Return the page of a user, whose pictures are in `folder` beside it."""
     page = Page(folder + "/")
@@ -383,6 +397,7 @@ def make_docs(files: list[File]) -> tuple[dict[str, str], Pictures]:
     the pictures, by theirs in docs/benchmarks/."""
     overview = Page("")
     if files:
+        add_summary(overview, files)
         add_overview(overview, files, "machine", "benchmarks/{}.md")
     else:
         overview.add("No machine has been measured yet: `bench/results` has no file.\n")

@@ -212,6 +212,16 @@ class OfPeers(Folder):
         self.assertIn("| torch_compile | 80.000 | 3 | 79.750 to 80.500 | none |", text)
         self.assertEqual([picture.reference for picture in pictures.values()], [None])
 
+    def test_the_docs_begin_with_how_far_each_contender_is(self):
+        path = self.folder / "cpu.jsonl"
+        path.write_text(lines(run(point(ran("torch_dense", 4.0, 200), ran("one_pass", 2.0, 100)),
+                                  point(ran("torch_dense", 4.0, 200), ran("one_pass", 3.0, 20), tokens=64))))
+        parts, _ = page.make_docs([runs.read_file(path, "cpu")])
+        self.assertEqual(sorted(parts), ["benchmarks.md", "benchmarks/cpu.md"])
+        self.assertIn("| **one_pass** | 2 | 0.50 to 0.75 | 0.1 to 0.5 |\n", parts["benchmarks.md"])
+        self.assertIn("| [cpu](benchmarks/cpu.md) | 3 | torch_dense, the only peer | 0.50, 0.5 |", parts["benchmarks.md"])
+        self.assertIn("](cpu/smollm2-135m-64-float32-cross_entropy-gradients.svg)", parts["benchmarks/cpu.md"])
+
     def test_one_call_has_no_range(self):
         text, _ = self.made(cpu=run(point(ran("torch_dense", 4.0, 200, times_s=[4.0]))))
         self.assertIn("| torch_dense | 4.000 | 1 | – | 1.00 |", text)
