@@ -1,8 +1,8 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Makes a page of files that `logitless bench` and bench/peers wrote: what each contender takes beside dense or beside
 the fastest peer, curves over a swept key, a table and a picture for each point, the machine and the command. Without
-FILE it makes docs/benchmarks.md of bench/results. A line that is wrong is refused with its file and number, and then
-nothing is written."""
+FILE it makes the generated parts of docs/benchmarks.md and of docs/benchmarks/ from bench/results. A line that is wrong
+is refused with its file and number, and then nothing is written."""
 
 import argparse
 import base64
@@ -15,7 +15,7 @@ sys.dont_write_bytecode = True
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.append(str(ROOT / "bench" / "peers"))
 
-from page import Pictures, make_page  # noqa: E402
+from page import Pictures, make_docs, make_page, with_part  # noqa: E402
 from runs import Broken, File, read_file  # noqa: E402
 
 LIBRARIES = "bench/report needs matplotlib and markdown-it-py: pip install -r bench/report/requirements.txt, or " \
@@ -64,20 +64,34 @@ def as_html(text: str, pictures: dict[str, bytes]) -> str:
 """
 
 
-def write(output: pathlib.Path, text: str, pictures: dict[str, bytes]) -> None:
-    """Write a Markdown page and, in a folder with its name, its pictures; delete those of an older page."""
-    if output.suffix == ".html":
-        drawn = {f"{output.stem}/{place}": picture for place, picture in pictures.items()}
-        output.write_text(as_html(text, drawn), encoding="utf-8")
-        return
-    places = {output.with_suffix("") / place: picture for place, picture in pictures.items()}
-    for folder in {place.parent for place in places}:
-        folder.mkdir(parents=True, exist_ok=True)
-        for picture in folder.glob("*.svg"):
+def write_pictures(folder: pathlib.Path, pictures: dict[str, bytes]) -> None:
+    """Write pictures into the folders of their files; delete other pictures there."""
+    places = {folder / place: picture for place, picture in pictures.items()}
+    for parent in {place.parent for place in places}:
+        parent.mkdir(parents=True, exist_ok=True)
+        for picture in parent.glob("*.svg"):
             picture.unlink()
     for place, picture in places.items():
         place.write_bytes(picture)
+
+
+def write(output: pathlib.Path, text: str, pictures: dict[str, bytes]) -> None:
+    """Write an HTML page, or a Markdown page with its pictures in a folder of its name."""
+    if output.suffix == ".html":
+        drawn = {f"{output.stem}/{place}": picture for place, picture in pictures.items()}
+        text = as_html(text, drawn)
+    else:
+        write_pictures(output.with_suffix(""), pictures)
     output.write_text(text, encoding="utf-8")
+
+
+def write_docs(docs: pathlib.Path, parts: dict[str, str], pictures: dict[str, bytes]) -> None:
+    """Replace the generated parts of pages, and the pictures. What else a page says stays."""
+    write_pictures(docs / "benchmarks", pictures)
+    for name, part in parts.items():
+        page = docs / name
+        text = page.read_text(encoding="utf-8") if page.exists() else ""
+        page.write_text(with_part(text, page.stem, part), encoding="utf-8")
 
 
 def draw(pictures: Pictures) -> dict[str, bytes]:
@@ -94,15 +108,17 @@ def main() -> int:
                         help="writes the page: .html is one file with its pictures, .md has them in a folder of its "
                         "name")
     options = parser.parse_args()
-    docs = not options.files
+    docs = not options.files and not options.output
     if docs:
-        options.files = sorted((ROOT / "bench" / "results").glob("*.jsonl"))
-        options.output = options.output or ROOT / "docs" / "benchmarks.md"
-    if not options.output or options.output.suffix not in (".html", ".md"):
+        options.files, options.output = sorted((ROOT / "bench" / "results").glob("*.jsonl")), ROOT / "docs"
+    elif not options.files:
+        parser.error("-o is for a page of files: name them")
+    elif not options.output or options.output.suffix not in (".html", ".md"):
         parser.error("-o must name a page that ends in .html or .md")
     try:
-        text, pictures = make_page(read_files(options.files), options.output.stem, docs)
-        write(options.output, text, draw(pictures))
+        files = read_files(options.files)
+        text, pictures = make_docs(files) if docs else make_page(files, options.output.stem)
+        (write_docs if docs else write)(options.output, text, draw(pictures))
     except ImportError as error:
         print(f"bench/report: {error}. {LIBRARIES}", file=sys.stderr)
         return 2

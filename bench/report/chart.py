@@ -44,7 +44,7 @@ def bars(axes: Axes, ran: list[Result], spans: list[tuple[float, float, float]],
     """Draw one bar per contender with its figure and ratio beside it; a span is (least, figure, most). Return the
     length at which bars are cut."""
     figures = [figure for _, figure, _ in spans]
-    limit = min(max(most for _, _, most in spans), MOST_OF_MEDIAN * (statistics.median(figures) or math.inf)) or 1
+    limit = min(max(most for _, _, most in spans), MOST_OF_MEDIAN * (statistics.median_low(figures) or math.inf)) or 1
     labels = [("» " if figure > limit else "") + text(figure) + times(figure, other) for figure in figures]
     spans = [tuple(min(end, limit) for end in span) for span in spans]
     around = [[figure - least for least, figure, _ in spans], [most - figure for _, figure, most in spans]]

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """The text of a page about files of `logitless bench` and of bench/peers, as Markdown, and which pictures it shows. The
-same files give the same text."""
+same files give the same text. In docs/, it is the part of a page between two marks."""
 
 import math
 import re
@@ -12,6 +12,7 @@ from results import MIB
 from runs import File, Point, Result, Run, number_of, printable
 
 COLUMNS = 108
+TOO_SLOW = 10  # times the fastest logitless: such a peer is no reference, because nobody would use it
 MOST_MESSAGE = 160  # characters of the reason why a contender was left out
 MOST_PICTURES = 24  # per kind and run, so that a page stays readable
 
@@ -36,42 +37,18 @@ class Curves:
 
 Pictures = dict[str, Bars | Curves]  # by their place in the folder of the page
 
-OF_PEERS = """\
-This page compares logitless with its peers on each machine that somebody has measured. Every call gets the same
-tensors, and [bench/peers/README.md](../bench/peers/README.md) says who takes part and how each figure is found. A
-picture has the seconds of one call at the left, then **extra memory**, which is what a call takes above its inputs
-and outputs, and the error of its results against float64, because a fast wrong answer is worth nothing. A bar whose
-figure begins with » is cut: it is longer than four times the median. Blue and **bold** are logitless; the rest are
-peers. The ratio is a contender's time divided by that of the fastest peer whose results agree with float64, which is
-the reference: below 1 it is faster. Trust ratios within a table. Two machines differ in cores and libraries, so
-compare their ratios, not their seconds. To add a machine, call these two commands on it, after `bench/peers/setup`
-and while it does nothing else; the file has the name of the CPU type:
-"""
-
-COMMANDS = """\
-    bench/peers/run -o bench/results/amd-epyc-zen4.jsonl    # measures; --help lists models, types and tasks
-    python3 bench/report                                    # makes this page again
-
-`bench/report` makes this file, so change that and not the text here.
-"""
+BEGIN, END = "<!-- bench/report -->\n", "<!-- /bench/report -->\n"
 
 OF_FILES = """\
-Times are medians of the timed calls, and extra memory is what a call takes above its inputs and outputs. A ratio is
-a time divided by that of `dense` at the same point, which holds all logits, or of the fastest peer whose results
-agree with float64 where peers were measured: below 1 it is faster. Trust ratios within a table more than ratios
-across two tables, and those more than ratios across two files. Workspace is what a plan announces, and the GEMM share
-is the rate of a contender's own products, divided by that of one large product in the same run.
+Times are medians of n timed calls. Extra memory is what a call takes above its inputs and outputs. A ratio is a time
+divided by the time of `dense` at the same point, which holds all logits. Where peers were measured, it is divided by
+the time of the fastest peer whose results agree with float64. Below 1 is faster. Ratios within a table can be trusted
+more than ratios across two tables, and those more than ratios across two files. Workspace is what a plan announces.
+GEMM share is the rate of a contender's own products, divided by the rate of one large product in the same run.
 """
 
-# What a cell of the overview holds, by whether bench/peers measured the point.
-CELLS = {
-    True: "Each cell holds logitless against the fastest peer, by time and by extra memory: its fastest fused "
-          "contender (fused: without all logits in memory) and, if it is another, the one that takes the least "
-          "memory. Only contenders whose results agree with float64 count. `dense`, which is logitless with all "
-          "logits in memory, is in the tables further down.",
-    False: "A cell whose figures are of `dense` holds all contenders against it, by time and by extra memory. "
-           "`forward` computes no gradients.",
-}
+OF_TABLE = "A cell has a contender's time and its extra memory, both divided by the reference's."
+CHECKED = " Contenders whose results do not agree with float64 are not compared."
 
 
 def wrapped(words: str) -> str:
@@ -137,17 +114,18 @@ def fastest_peer(point: Point) -> Result | None:
     return next((one for one in agreeing(point) if not is_own(one.name)), None)
 
 
+def slowness(point: Point, peer: Result) -> float:
+    """Return the peer's time divided by the time of the fastest logitless contender; 1 if none ran."""
+    own = next((one for one in agreeing(point) if is_own(one.name)), peer)
+    return peer.median_s / own.median_s
+
+
 def reference(point: Point) -> Result | None:
-    """Return the contender that ratios refer to: the fastest peer, or dense if no peer ran."""
-    dense = next((one for one in agreeing(point) if one.name == "dense"), None)
-    return fastest_peer(point) if point.checked else dense
-
-
-def fused(point: Point) -> list[Result]:
-    """Return the fastest logitless contender that does not store all logits and, if different, the smallest."""
-    ran = [one for one in agreeing(point) if is_own(one.name) and base(one.name) != "dense"]
-    least = min(ran, key=lambda one: one.extra_bytes, default=None)
-    return [one for one in ran if one in (ran[0], least)]
+    """Return the contender that ratios refer to: the fastest peer unless it is too slow; without peers, dense."""
+    if not point.checked:
+        return next((one for one in agreeing(point) if one.name == "dense"), None)
+    peer = fastest_peer(point)
+    return peer if peer and slowness(point, peer) <= TOO_SLOW else None
 
 
 def error_cell(one: Result, place: int) -> str:
@@ -168,10 +146,11 @@ def row(*cells: str) -> str:
 
 def table(point: Point) -> str:
     """Return a table with one row per contender; a column is a heading and a function of the result."""
-    other, nothing = reference(point), "no peer" if point.checked else "none"
+    other = reference(point)
     columns = {"median s": lambda one: seconds(one.median_s),
-               "least to most": lambda one: f"{seconds(one.least_s)} to {seconds(one.most_s)}",
-               "ratio": lambda one: ratio(one.median_s, other.median_s) if other else nothing,
+               "n": lambda one: str(one.calls),
+               "least to most": lambda one: f"{seconds(one.least_s)} to {seconds(one.most_s)}" if one.calls > 1 else "–",
+               "ratio": lambda one: ratio(one.median_s, other.median_s) if other else "none",
                "extra MiB": lambda one: mebibytes(one.extra_bytes)}
     if point.checked:
         columns["error of loss"] = lambda one: error_cell(one, 0)
@@ -210,7 +189,7 @@ def sizes(point: Point) -> str:
         words += ", ".join(filter(None, [f"Level {plain(point.level)}", plain(point.layout)])) + ". All"
     words += f" logits in float32 would be {mebibytes(4 * point.tokens * point.vocab)} MiB. "
     if point.checked and point.outputs == "gradients":
-        words += f"Errors are of {point.reference_rows:,} rows of d_hidden and {point.reference_entries:,} of " \
+        words += f"Errors cover {point.reference_rows:,} rows of d_hidden and {point.reference_entries:,} of " \
                  "d_weight. "
     if not point.gemm_rate:
         return words + ("GEMM rate: not recorded." if point.checked else "")
@@ -235,7 +214,7 @@ class Page:
         number = 1 + sum(taken.startswith(f"{name}/{place}") for taken in self.pictures)
         path = f"{name}/{place}.svg" if number == 1 else f"{name}/{place}.{number}.svg"
         self.pictures[path] = picture
-        self.add(f"![{words}]({self.folder}/{path})\n")
+        self.add(f"![{words}]({self.folder}{path})\n")
 
 
 def add_point(page: Page, name: str, point: Point, drawn: bool) -> None:
@@ -269,14 +248,20 @@ def curves_of(run: Run) -> list[tuple[str, Curves]]:
     return found
 
 
-def machine_text(facts: dict) -> str:
+def span(values: list) -> str:
+    """Return "1.2", or "1.2 to 3.4" of several values."""
+    known = sorted({value for value in values if isinstance(value, (int, float))})
+    return " to ".join(f"{value:g}" for value in dict.fromkeys(known[:1] + known[-1:]))
+
+
+def machine_text(facts: dict, loads: str) -> str:
     caches = bytes_of(facts, {"l1d_bytes": "L1d {}", "l2_bytes": "L2 {}", "l3_bytes": "L3 {}"})
     parts = recorded(facts, {"cpu": "{}", "cpu_id": "CPU type: {}", "cores": "{} cores"})
     parts += ["caches: " + ", ".join(caches)] if caches else []
     parts += bytes_of(facts, {"memory_bytes": "memory: {}"})
     instructions = listed(facts.get("cpu_instructions"))
     parts += ["instructions: " + " ".join(instructions)] if instructions else []
-    parts += recorded(facts, {"load_average": "load average before the run: {}"})
+    parts += [f"load average before a run: {loads}"] if loads else []
     return "**Machine:** " + "; ".join(parts) + "."
 
 
@@ -306,63 +291,129 @@ def flags_text(run: Run) -> str:
     return "**Flags:** " + "; ".join([*parts, "inputs: " + plain(run.inputs)]) + "." + said
 
 
-def add_run(page: Page, file: File, run: Run) -> None:
-    page.add(*(wrapped(words) for words in (machine_text(run.environment), libraries_text(run), flags_text(run))),
-             f"**Command**, begun on {run.started[:10]}:\n", "    " + run.command + "\n")
-    missing = file.missing(run)
+def alike(run: Run) -> tuple:
+    """Return what runs must have in common so that their machine and libraries are stated once."""
+    facts = {key: value for key, value in run.environment.items() if key != "load_average"}
+    return run.version, run.inputs, repr(sorted(facts.items()))
+
+
+def add_runs(page: Page, file: File, group: list[Run]) -> None:
+    """Add runs on the same machine, with the same libraries and flags: what they share, then their points."""
+    loads = span([run.environment.get("load_average") for run in group])
+    facts = (machine_text(group[0].environment, loads), libraries_text(group[0]), flags_text(group[0]))
+    page.add(*(wrapped(words) for words in facts))
+    page.add("**Commands**, with the day on which they began:\n",
+             "".join(f"    {run.command}  # {run.started[:10]}\n" for run in group))
+    missing = sum(map(file.missing, group))
     if missing:
         page.add(wrapped(f"The run is not complete: {missing} of its points were not measured."))
-    curves = curves_of(run)
+    curves = [curve for run in group for curve in curves_of(run)]
     for place, picture in curves[:MOST_PICTURES]:
         page.show(file.name, place, picture, f"Time and memory against {plain(picture.key)}")
-    for number, point in enumerate(sorted(run.points, key=lambda point: point.key)):
+    points = sorted((point for run in group for point in run.points), key=lambda point: point.key)
+    for number, point in enumerate(points):
         add_point(page, file.name, point, number < MOST_PICTURES)
-    if max(len(curves), len(run.points)) > MOST_PICTURES:
+    if max(len(curves), len(points)) > MOST_PICTURES:
         page.add(wrapped(f"Only the first {MOST_PICTURES} pictures of a kind are drawn; each point has its table."))
 
 
-def overview_cell(point: Point) -> str:
-    other = reference(point)
-    own = fused(point) if point.checked else [one for one in agreeing(point) if one != other]
-    if not own or not other:
-        if not point.checked:
-            return "`dense` did not run" if own else "no other contender ran"
-        return "no " + ("peer" if own else "fused contender") + " that ran and agrees"
-    parts = []
-    for one in own:
-        memory = ratio(one.extra_bytes, other.extra_bytes, ".2g") if other.extra_bytes else "no ratio"
-        parts.append(f"**{plain(one.name)}** time {ratio(one.median_s, other.median_s)}, memory {memory}")
-    return "; ".join(parts) + f" (of {plain(other.name)})"
+def add_file(page: Page, file: File) -> None:
+    if file.torn:
+        page.add(f"Line {file.torn} has no end and was left out: the run was interrupted.\n")
+    groups: dict[tuple, list[Run]] = {}
+    for run in file.runs:
+        groups.setdefault(alike(run), []).append(run)
+    for group in groups.values():
+        add_runs(page, file, group)
 
 
-def add_overview(page: Page, files: list[File]) -> None:
-    """Add a table with one row per point and one column per file."""
-    points = {file.name: {point.key: point for run in file.runs for point in run.points} for file in files}
-    every = {key: point for of_file in points.values() for key, point in of_file.items()}
-    lines = [row("point", *(f"[{name}](#{name})" for name in points)), "|---|" + "---|" * len(points)]
-    for key in sorted(every):
-        cells = [overview_cell(of_file[key]) if key in of_file else "not measured" for of_file in points.values()]
-        lines.append(row(plain(every[key].title), *cells))
-    kinds = {point.checked for point in every.values()}
-    page.add("## All machines\n" if True in kinds else "## All points\n")
-    page.add(*(wrapped(CELLS[checked]) for checked in sorted(kinds)), "\n".join(lines) + "\n")
+def reference_cell(point: Point) -> str:
+    """Name what ratios refer to, or say why there are none."""
+    other, peer = reference(point), fastest_peer(point)
+    if other:
+        peers = [one for one in agreeing(point) if not is_own(one.name)]
+        return plain(other.name) + (", the only peer" if point.checked and len(peers) == 1 else "")
+    if not point.checked:
+        return "none: `dense` did not run"
+    slow = peer and f"{plain(peer.name)} takes {slowness(point, peer):.0f} times as long as logitless"
+    return f"none: {slow or 'no peer ran and agrees'}"
 
 
-def make_page(files: list[File], folder: str, docs: bool) -> tuple[str, Pictures]:
-    """The page, whose pictures are in `folder` beside it. `docs`: docs/benchmarks.md and not a page of a user."""
-    page = Page(folder)
-    if docs:
-        page.add("# Benchmarks by CPU type\n", wrapped(OF_PEERS), COMMANDS)
-    else:
-        page.add("# logitless beside its contenders\n", wrapped(OF_FILES))
-    if not files:
-        page.add("No machine has been measured yet: `bench/results` has no file.\n")
-        return "\n".join(page.parts), page.pictures
-    add_overview(page, files)
+def overview_cell(point: Point, name: str) -> str:
+    other, one = reference(point), next((one for one in agreeing(point) if one.name == name), None)
+    if not one or not other:
+        return "–"
+    if one == other:
+        return "1"
+    memory = ratio(one.extra_bytes, other.extra_bytes, ".2g") if other.extra_bytes else "no ratio"
+    return f"{ratio(one.median_s, other.median_s)}, {memory}"
+
+
+def add_overview(page: Page, files: list[File], what: str, link: str) -> None:
+    """Add a table with one row per point and file, and one column per contender of logitless."""
+    found = sorted(((point, file.name) for file in files for run in file.runs for point in run.points),
+                   key=lambda one: (one[0].key, one[1]))
+    names = list(dict.fromkeys(one.name for point, _ in found for one in point.results if is_own(one.name)))
+    names.sort(key=lambda name: [*BY_NAME, name].index(name))
+    lines = [row("point", what, "n", "reference", *map(shown, names)), "|---|---|---:|---|" + "---:|" * len(names)]
+    before = ""
+    for point, file in found:
+        calls = span([one.calls for one in agreeing(point)]) or "–"
+        cells = [overview_cell(point, name) for name in names]
+        title = plain(point.title)
+        lines.append(row("" if title == before else title, f"[{file}]({link.format(file)})", calls,
+                         reference_cell(point), *cells))
+        before = title
+    page.add(wrapped(OF_TABLE + CHECKED * any(point.checked for point, _ in found)), "\n".join(lines) + "\n")
+
+
+def add_summary(page: Page, files: list[File]) -> None:
+    """Add a table with one row per contender of logitless: how far it is from the reference over all points."""
+    found = [(one, reference(point)) for file in files for run in file.runs for point in run.points
+             for one in agreeing(point) if reference(point) and is_own(one.name)]
+    lines = [row("contender", "points", "time ÷ reference", "extra memory ÷ reference"), "|---|---:|---:|---:|"]
+    for name in [name for name in BY_NAME if any(one.name == name for one, _ in found)]:
+        pairs = [(one, other) for one, other in found if one.name == name]
+        times = sorted(one.median_s / other.median_s for one, other in pairs)
+        memories = sorted(one.extra_bytes / other.extra_bytes for one, other in pairs if other.extra_bytes)
+        memory = f"{memories[0]:.2g} to {memories[-1]:.2g}" if memories else "no ratio"
+        lines.append(row(shown(name), str(len(pairs)), f"{times[0]:.2f} to {times[-1]:.2f}", memory))
+    page.add("\n".join(lines) + "\n")
+
+
+def make_page(files: list[File], folder: str) -> tuple[str, Pictures]:
+    """Return the page of a user, whose pictures are in `folder` beside it."""
+    page = Page(folder + "/")
+    page.add("# logitless beside its contenders\n", wrapped(OF_FILES), "## All points\n")
+    add_overview(page, files, "file", "#{}")
     for file in files:
         page.add(f"## {file.name}\n")
-        if file.torn:
-            page.add(f"Line {file.torn} has no end and was left out: the run was interrupted.\n")
-        for run in file.runs:
-            add_run(page, file, run)
+        add_file(page, file)
     return "\n".join(page.parts), page.pictures
+
+
+def make_docs(files: list[File]) -> tuple[dict[str, str], Pictures]:
+    """Return the generated parts of docs/benchmarks.md and of docs/benchmarks/<file>.md, by their places in docs/, and
+    the pictures, by theirs in docs/benchmarks/."""
+    overview = Page("")
+    if files:
+        add_summary(overview, files)
+        add_overview(overview, files, "machine", "benchmarks/{}.md")
+    else:
+        overview.add("No machine has been measured yet: `bench/results` has no file.\n")
+    parts, pictures = {"benchmarks.md": "\n".join(overview.parts)}, {}
+    for file in files:
+        page = Page("")
+        add_file(page, file)
+        parts[f"benchmarks/{file.name}.md"] = "\n".join(page.parts)
+        pictures |= page.pictures
+    return parts, pictures
+
+
+def with_part(text: str, name: str, part: str) -> str:
+    """Return a page of docs/ with its generated part replaced; a page that does not exist yet gets its title."""
+    begin, end = text.find(BEGIN), text.find(END)
+    if begin < 0 or end < begin:
+        text = text or f"# {name}\n"
+        return f"{text}\n{BEGIN}{part}{END}"
+    return text[:begin] + BEGIN + part + text[end:]

@@ -32,6 +32,7 @@ class Result:
     median_s: float = 0
     least_s: float = 0
     most_s: float = 0
+    calls: int = 0  # that were timed
     first_s: float = 0
     extra_bytes: int = 0
     workspace_bytes: int | None = None  # None: a contender of another program
@@ -232,7 +233,7 @@ def read_result(fields: Fields, dtype: str, checked: bool) -> Result:
     if fields.has("loss") and not is_number(fields.value["loss"], -MOST):
         fields.reject("loss", "a number, or null")
     plan, workspace = fields.text("plan"), fields.count("workspace_bytes")
-    return Result(name, "", median, min(times), max(times), fields.size("first_s"), fields.count("extra_peak_bytes"),
+    return Result(name, "", median, min(times), max(times), len(times), fields.size("first_s"), fields.count("extra_peak_bytes"),
                   workspace if plan else None, plan, fields.value.get("loss"),
                   fields.size("gemm_efficiency") if fields.has("gemm_efficiency") else None, tuple(errors),
                   tuple(disagrees))

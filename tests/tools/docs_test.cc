@@ -33,8 +33,10 @@ std::vector<std::string> lines_of(const std::string& text) {
 /// The pages that this test answers for.
 std::vector<fs::path> pages() {
   std::vector<fs::path> out = {kRoot / "README.md", kRoot / "CONTRIBUTING.md", kRoot / "examples" / "README.md"};
-  for (const auto& entry : fs::directory_iterator(kRoot / "docs")) {
-    if (entry.path().extension() == ".md") out.push_back(entry.path());
+  for (const fs::path& folder : {kRoot / "docs", kRoot / "docs" / "benchmarks"}) {
+    for (const auto& entry : fs::directory_iterator(folder)) {
+      if (entry.path().extension() == ".md") out.push_back(entry.path());
+    }
   }
   std::sort(out.begin(), out.end());
   return out;

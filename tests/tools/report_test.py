@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""bench/report: a page has every contender and every point of its files, docs/benchmarks.md is what it makes of
-bench/results, and a line that is wrong is refused with its file and number.
+"""bench/report: a page has every contender and every point of its files, docs/benchmarks.md and docs/benchmarks/ have what
+it makes of bench/results, and a line that is wrong is refused with its file and number.
 
     report_test.py CLASS ...    Drawn and Command are skipped where matplotlib or markdown-it-py is missing
 """
@@ -108,7 +108,7 @@ class Folder(unittest.TestCase):
             path = self.folder / (name + ".jsonl")
             path.write_text(lines(objects), encoding="utf-8")
             read.append(runs.read_file(path, name.replace("_", "-")))
-        return page.make_page(read, "page", False)
+        return page.make_page(read, "page")
 
     def refusal(self, text):
         path = self.folder / "cpu.jsonl"
@@ -126,12 +126,17 @@ class Folder(unittest.TestCase):
 
 
 class Committed(unittest.TestCase):
-    def test_the_page_is_what_the_command_makes_of_the_files(self):
+    def test_the_pages_have_what_the_command_makes_of_the_files(self):
+        docs = ROOT / "docs"
         files = [runs.read_file(path, path.stem) for path in sorted((ROOT / "bench" / "results").glob("*.jsonl"))]
-        text, pictures = page.make_page(files, "benchmarks", True)
+        parts, pictures = page.make_docs(files)
         told = "bench/report was not run after its last change, or the last change of bench/results"
-        self.assertEqual((ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8"), text, told)
-        folder = ROOT / "docs" / "benchmarks"
+        for name, part in parts.items():
+            text = (docs / name).read_text(encoding="utf-8")
+            self.assertEqual(text, page.with_part(text, "", part), f"{name}: {told}")
+        generated = [path for path in docs.rglob("*.md") if page.BEGIN in path.read_text(encoding="utf-8")]
+        self.assertEqual(sorted(path.relative_to(docs).as_posix() for path in generated), sorted(parts), told)
+        folder = docs / "benchmarks"
         present = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.svg"))
         self.assertEqual(present, sorted(pictures), told)
         # The bytes depend on the version of matplotlib; the words in a picture do not.
@@ -142,23 +147,24 @@ class Committed(unittest.TestCase):
                 self.assertLessEqual({one.name, *([] if one.failure else [page.seconds(one.median_s)])}, words,
                                      f"{place}: {told}")
 
-    def test_lines_end_where_those_of_other_pages_do(self):
-        text = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
-        wide = [one for one in text.splitlines() if len(one) > 110 and not one.startswith(("|", "    "))]
-        self.assertEqual(wide, [])
+    def test_what_a_page_says_besides_stays(self):
+        made = page.with_part("", "a-cpu", "old\n")
+        self.assertTrue(made.startswith("# a-cpu\n"))
+        self.assertEqual(page.with_part(made + "\nBy hand.\n", "a-cpu", "new\n"),
+                         made.replace("old", "new") + "\nBy hand.\n")
 
 
 class OfPeers(Folder):
     def test_a_table_has_every_figure(self):
         text, _ = self.made(cpu=FULL)
         self.assertIn("### smollm2-135m, 512 tokens, float32, cross_entropy, gradients\n", text)
-        self.assertIn("| torch_compile | 2.000 | 1.750 to 2.500 | 1.00 | 768.0 | 1.0e-08 | 1.0e-06 | 2.0e-07 |", text)
-        self.assertIn("| **one_pass** | 3.000 | 2.750 to 3.500 | 1.50 | 256.0 | 1.0e-08 | 1.0e-06 | 2.0e-07 |", text)
-        self.assertLess(text.index("| torch_compile |"), text.index("| **one_pass** |"))
-        self.assertIn("**one_pass** time 1.50, memory 0.33 (of torch_compile) |", text)
+        self.assertIn("| torch_compile | 2.000 | 3 | 1.750 to 2.500 | 1.00 | 768.0 | 1.0e-08 | 1.0e-06 | 2.0e-07 |", text)
+        self.assertIn("| **one_pass** | 3.000 | 3 | 2.750 to 3.500 | 1.50 | 256.0 | 1.0e-08 | 1.0e-06 | 2.0e-07 |", text)
+        self.assertLess(text.index("| torch_compile | 2"), text.index("| **one_pass** | 3"))
+        self.assertIn("| [cpu](#cpu) | 3 | torch_compile | 1.50, 0.33 |", text)
         self.assertIn("GEMM rate: 220 GFLOP/s (210 to 230).", text)
         self.assertIn("OPENBLAS_CORETYPE=Haswell", text)
-        self.assertIn("\n    bench/peers/run --tokens 512\n", text)
+        self.assertIn("\n    bench/peers/run --tokens 512  # 2026-11-21\n", text)
 
     def test_what_is_missing_is_marked(self):
         text, _ = self.made(cpu=FULL)
@@ -172,36 +178,53 @@ class OfPeers(Folder):
             del loss[key]
         text, _ = self.made(cpu=run(point(loss, outputs="loss", gradient_bytes=0)))
         self.assertIn("| error of loss |\n", text)
-        self.assertIn("no fused contender that ran and agrees", text)
+        self.assertIn("| [cpu](#cpu) | 3 | torch_dense, the only peer |\n", text)
 
     def test_a_wrong_result_is_no_peer(self):
         wrong, broken = ran("torch_compile", 1.0, 8, d_hidden=0.9), ran("jax_dense", 2.0, 8, d_hidden=None)
         text, _ = self.made(cpu=run(point(wrong, broken, ran("torch_dense", 4.0, 8), ran("one_pass", 2.0, 8))))
         self.assertIn("9.0e-01, disagrees", text)
         self.assertIn("not finite, disagrees", text)
-        self.assertIn("| **one_pass** | 2.000 | 1.750 to 2.500 | 0.50 |", text)
+        self.assertIn("| **one_pass** | 2.000 | 3 | 1.750 to 2.500 | 0.50 |", text)
 
     def test_machines_stand_side_by_side(self):
         other = run(point(ran("torch_dense", 2.0, 0), ran("two_pass", 1.0, 8)),
                     point(ran("two_pass", 1.0, 8), tokens=2048), cpu="Other")
         text, pictures = self.made(cpu_b=FULL, cpu_a=other)
-        self.assertIn("| point | [cpu-a](#cpu-a) | [cpu-b](#cpu-b) |", text)
-        self.assertIn("512 tokens, float32, cross_entropy, gradients | **two_pass** time 0.50, memory no ratio "
-                      "(of torch_dense) | **one_pass**", text)
-        self.assertIn("2,048 tokens, float32, cross_entropy, gradients | no peer that ran and agrees | not measured |",
-                      text)
+        self.assertIn("| point | file | n | reference | **one_pass** | **two_pass** |", text)
+        self.assertIn("512 tokens, float32, cross_entropy, gradients | [cpu-a](#cpu-a) | 3 | torch_dense, the only peer | "
+                      "– | 0.50, no ratio |\n|  | [cpu-b](#cpu-b) | 3 | torch_compile | 1.50, 0.33 | – |", text)
+        self.assertIn("2,048 tokens, float32, cross_entropy, gradients | [cpu-a](#cpu-a) | 3 | "
+                      "none: no peer ran and agrees | – | – |", text)
         self.assertLess(text.index("\n## cpu-a\n"), text.index("\n## cpu-b\n"))
         self.assertEqual(len(pictures), 4)  # and the curves over seq_len
 
-    def test_the_overview_has_the_fastest_and_the_smallest_without_logits(self):
+    def test_the_overview_has_every_contender_that_agrees(self):
         wrong = ran("logitless_torch", 0.5, 1, d_hidden=0.9)
         text, _ = self.made(cpu=run(point(ran("torch_dense", 4.0, 200), ran("two_pass", 3.0, 10), wrong,
-                                          ran("one_pass", 2.0, 100), ran("logitless_jax", 2.5, 50),
-                                          ran("dense", 1.0, 5))))
-        self.assertIn("| **one_pass** time 0.50, memory 0.5; **two_pass** time 0.75, memory 0.05 (of torch_dense) |",
-                      text)
-        text, _ = self.made(cpu=run(point(ran("torch_dense", 4.0, 200), ran("dense", 1.0, 5))))
-        self.assertIn("| no fused contender that ran and agrees |", text)
+                                          ran("one_pass", 2.0, 100), ran("dense", 1.0, 5))))
+        self.assertIn("| **dense** | **one_pass** | **two_pass** | **logitless_torch** |", text)
+        self.assertIn("| torch_dense, the only peer | 0.25, 0.025 | 0.50, 0.5 | 0.75, 0.05 | – |", text)
+
+    def test_a_peer_that_nobody_would_use_is_no_reference(self):
+        text, pictures = self.made(cpu=run(point(ran("torch_compile", 80.0, 200), ran("one_pass", 2.0, 100))))
+        self.assertIn("| none: torch\\_compile takes 40 times as long as logitless | – |".replace("\\_", "_"), text)
+        self.assertIn("| torch_compile | 80.000 | 3 | 79.750 to 80.500 | none |", text)
+        self.assertEqual([picture.reference for picture in pictures.values()], [None])
+
+    def test_the_docs_begin_with_how_far_each_contender_is(self):
+        path = self.folder / "cpu.jsonl"
+        path.write_text(lines(run(point(ran("torch_dense", 4.0, 200), ran("one_pass", 2.0, 100)),
+                                  point(ran("torch_dense", 4.0, 200), ran("one_pass", 3.0, 20), tokens=64))))
+        parts, _ = page.make_docs([runs.read_file(path, "cpu")])
+        self.assertEqual(sorted(parts), ["benchmarks.md", "benchmarks/cpu.md"])
+        self.assertIn("| **one_pass** | 2 | 0.50 to 0.75 | 0.1 to 0.5 |\n", parts["benchmarks.md"])
+        self.assertIn("| [cpu](benchmarks/cpu.md) | 3 | torch_dense, the only peer | 0.50, 0.5 |", parts["benchmarks.md"])
+        self.assertIn("](cpu/smollm2-135m-64-float32-cross_entropy-gradients.svg)", parts["benchmarks/cpu.md"])
+
+    def test_one_call_has_no_range(self):
+        text, _ = self.made(cpu=run(point(ran("torch_dense", 4.0, 200, times_s=[4.0]))))
+        self.assertIn("| torch_dense | 4.000 | 1 | – | 1.00 |", text)
 
     def test_a_file_may_hold_several_runs(self):
         again = point(ran("torch_dense", 2.0, 8), tokens=1024)
@@ -209,6 +232,15 @@ class OfPeers(Folder):
         self.assertEqual(text.count("**Libraries:**"), 2)
         self.assertEqual(text.count("\n## cpu\n"), 1)
         self.assertLess(text.index("torch 2.13.0"), text.index("torch 2.14.0"))
+
+    def test_runs_that_are_alike_state_their_machine_once(self):
+        again = point(ran("torch_dense", 2.0, 8), tokens=128)
+        text, _ = self.made(cpu=[*FULL, *run(again, command="bench/peers/run --tokens 128", load_average=0.5)])
+        self.assertEqual(text.count("**Libraries:**"), 1)
+        self.assertIn("load average before a run: 0.5.", text)
+        commands = [f"    bench/peers/run --tokens {tokens}  # 2026-11-21\n" for tokens in (512, 128)]
+        self.assertIn("\n" + "".join(commands), text)
+        self.assertLess(text.index("\n### smollm2-135m, 128"), text.index("\n### smollm2-135m, 512"))
 
     def test_teachers_of_two_sizes_are_two_points(self):
         points = [point(ran("liger_jsd", 1.0, 8), task="jsd") for _ in range(2)]
@@ -239,15 +271,14 @@ class OfBench(Folder):
             title = f"H = 64, V = 1,000, {tokens} tokens, {dtype}, cross_entropy"
             self.assertEqual(section.split("\n")[0], title)
             time, logits = tokens / 64, 4 * tokens * 1000 / 2**20
-            self.assertIn(f"| **dense** | {time:.3f} | {time - 0.25:.3f} to {time + 0.5:.3f} | 1.00 | {tokens}.0 | 1 | "
+            self.assertIn(f"| **dense** | {time:.3f} | 3 | {time - 0.25:.3f} to {time + 0.5:.3f} | 1.00 | {tokens}.0 | 1 | "
                           f"{tokens / 2:.1f} | {2 * time:.3f} | 0.88 | 2.5 | dense |", section)
             self.assertIn(f"| 1.07 | 2.0 | {2 / tokens:.3g} | 1.0 |", section)
             self.assertIn("| **one_pass:threads=1** |", section)
             self.assertIn(f"| **two_pass** | left out: out of memory at {tokens} |", section)
             self.assertIn(f"Level fused, hidden_vocab. All logits in float32 would be {logits:.1f} MiB. GEMM rate: 125",
                           " ".join(section.split()))
-        self.assertIn("**auto** time 1.07, memory 0.0039; **one_pass:threads=1** time 2.13, memory 0.0078 (of dense)",
-                      text)
+        self.assertIn("| [sweep](#sweep) | 3 | dense | 1 | – | 1.07, 0.0039 | 2.13, 0.0078 |", text)
         self.assertEqual(sum(isinstance(one, page.Curves) for one in pictures.values()), 2)  # over seq_len
         self.assertEqual(len(pictures), 8)
         for path in pictures:
@@ -257,17 +288,17 @@ class OfBench(Folder):
         text, _ = self.made(sweep=SWEEP)
         self.assertIn("\n    logitless bench --set model.hidden_size=64 --sweep seq_len=128,256,512 --sweep "
                       "model.dtype=float32,bfloat16 --contenders dense,auto,one_pass:threads=1,two_pass --warmup 1 "
-                      "--iters 3 --inputs random\n", text)
+                      "--iters 3 --inputs random  # 2026-11-21\n", text)
 
     def test_without_dense_there_is_no_ratio(self):
         text, _ = self.made(cpu=run(place({}, failed("dense", "no memory"), timed("auto", 1e-5, 2, times_s=[1e-5]))))
-        self.assertIn("| **auto** | 0.0000100 | 0.0000100 to 0.0000100 | none | 2.0 | none | 1.0 |", text)
-        self.assertIn("| `dense` did not run |", text)
+        self.assertIn("| **auto** | 0.0000100 | 1 | – | none | 2.0 | none | 1.0 |", text)
+        self.assertIn("| none: `dense` did not run |", text)
 
     def test_a_run_that_was_interrupted_says_so(self):
         path = self.folder / "torn.jsonl"
         path.write_text(lines(SWEEP[:3]) + '{"type": "poi', encoding="utf-8")
-        text, _ = page.make_page([runs.read_file(path, "torn")], "page", False)
+        text, _ = page.make_page([runs.read_file(path, "torn")], "page")
         self.assertIn("Line 4 has no end and was left out", text)
         self.assertIn("The run is not complete: 4 of its points were not measured.", text)
         whole = [SWEEP[0] | {"sweep": header(*SWEEP[1:3])["sweep"]}, *SWEEP[1:3], *run(*SWEEP[3:], command=None)]
