@@ -82,7 +82,7 @@ void make_consistent(DrawnCall& call) {
     call.vocab_ids = call.bias = call.head_transposed = false;
     call.slices = call.vocab_ranks = 1;
     call.backward = BackwardMode::kExact;
-    call.model_as_reference = false;
+    call.model_as_reference = call.teacher_logits = false;
     if (call.task == Distillation::kName) call.packed = false;
     if (call.plan == PlanKind::kExpectedRow) call.plan = PlanKind::kAuto;
   } else {

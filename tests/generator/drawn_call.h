@@ -81,6 +81,7 @@ struct DrawnCall {
   bool kept = false;              ///< policy: the ids that the sampler kept
   bool all_ignored = false;       ///< no token takes part
   bool other_differs = false;     ///< in type, softcap and bias: the reference model, or the teacher
+  bool teacher_logits = false;    ///< the teacher's logits are finished, beside a student's hidden states
   bool upstream_of_each = false;  ///< one ∂L/∂loss per token
   bool temperatures = false, weights_of_entries = false;
 
@@ -136,6 +137,7 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   flag("old_logps", c.old_logps, true), flag("model_as_reference", c.model_as_reference);
   flag("dense_targets", c.dense_targets), flag("padded_sets", c.padded_sets), flag("targets", c.targets, true);
   flag("kept", c.kept), flag("all_ignored", c.all_ignored), flag("other_differs", c.other_differs);
+  flag("teacher_logits", c.teacher_logits);
   flag("upstream_of_each", c.upstream_of_each), flag("temperatures", c.temperatures);
   flag("weights_of_entries", c.weights_of_entries);
   flag("d_hidden", c.d_hidden, true), flag("d_weight", c.d_weight, true), flag("d_bias", c.d_bias, true);

@@ -171,9 +171,13 @@ void Side::multiply() {
 
 Logits Side::logits(int64_t first, int64_t count) {
   Logits out;
-  if (call.packed) out.offsets = offsets;
+  // A teacher's finished logits have the sequences of the student.
+  if (call.packed && !(call.finished && call.teacher_logits)) out.offsets = offsets;
   if (finished.given()) {
     out.finished = finished.view();
+    out.finished.data =
+        static_cast<std::byte*>(finished.view().data) + first * static_cast<int64_t>(size_of(call.states));
+    out.finished.sizes[static_cast<size_t>(out.finished.axes) - 1] = count;
     return out;
   }
   // With ids the list is cut, without them the rows are.

@@ -137,6 +137,7 @@ Side& TaskTensors::draw_other() {
     if (call_.states == DType::kFloat32) own.states = own.head = DType::kBFloat16;
     own.lora_rank = 0;
   }
+  if (call_.teacher_logits && call_.task == Distillation::kName) own.finished = true, own.softcap = 0;
   return other_.emplace(own, student_.x.cols() + (call_.packing ? 0 : 2), student_.offsets, random_);
 }
 
