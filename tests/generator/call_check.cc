@@ -1,7 +1,9 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Holds a drawn call to its reference and to what the library promises.
+#include <bit>
 #include <exception>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "generator/call_run.h"
@@ -24,6 +26,7 @@ class CallCheck : private CallRun<T> {
   std::string plan_fault(const Ran& ran) const;
   std::string least_budget_fault();
   std::string result_fault(const Ran& ran, Outputs& outputs);
+  std::string one_process_fault(const Ran& ran, const std::vector<std::byte>& gradients);
   std::string refusal_fault(const std::string& message, Outputs& outputs) const;
   void move_logits(const Side& side, uint64_t pattern, oracle::MatrixXd& raw) const;
 };
@@ -83,6 +86,8 @@ void CallCheck<T>::move_logits(const Side& side, uint64_t pattern, oracle::Matri
     const double value = raw.data()[k];
     if (std::isinf(value)) continue;
     const double error = side.raw_error.data()[k] + 16 * unit * (1 + std::fabs(value));
+    // Equal logits that are exact stay equal.
+    if (call_.values == Values::kWhole) random.seed(pattern + std::bit_cast<uint64_t>(value));
     raw.data()[k] += random() % 2 == 0 ? error : -error;
   }
 }
@@ -120,6 +125,19 @@ std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
     if (fault.empty()) break;
   }
   return fault;
+}
+
+// Ranks of a vocabulary have the bits of one process that has their slices.
+template <Task T>
+std::string CallCheck<T>::one_process_fault(const Ran& ran, const std::vector<std::byte>& gradients) {
+  if (call_.vocab_ranks == 1 || call_.data_ranks > 1 || call_.budget != Budget::kDefault) return "";
+  call_.slices = std::exchange(call_.vocab_ranks, 1);
+  Outputs outputs(call_, student_);
+  const Ran one = this->run(outputs, call_.threads);
+  call_.vocab_ranks = std::exchange(call_.slices, 1);
+  if (!one.refusal.empty()) return "slices in one process: " + one.refusal;
+  if (!std::equal(one.bits.begin(), one.bits.end(), ran.bits.begin())) return "ranks and slices have other results";
+  return outputs.bytes() == gradients ? "" : "ranks and slices have other gradients";
 }
 
 template <Task T>
@@ -163,7 +181,7 @@ Verdict CallCheck<T>::check() {
     if (!other_team.refusal.empty()) return "another team: " + other_team.refusal;
     if (other_team.bits != ran.bits) return "another team has other results";
     if (again.bytes() != first) return "another team has other gradients";
-    return "";
+    return one_process_fault(ran, first);
   };
   return {faults(), ""};
 }

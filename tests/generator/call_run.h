@@ -72,7 +72,7 @@ template <Task T>
 class CallRun {
  public:
   explicit CallRun(const DrawnCall& call)
-      : call_(call),
+      : call_((GuardedTensor::place_of_next = call.place, call)),
         random_(call.seed),
         student_(call_, call.hidden, offsets_of(call), random_),
         tensors_(call_, student_, random_) {}
@@ -272,7 +272,8 @@ void CallRun<T>::join(std::vector<Outputs>& outputs, size_t r, int64_t first, in
   for (size_t k = 0; k < mine.size(); ++k) {
     if (!mine[k]->given()) continue;
     const auto must_equal = [&](size_t other) {
-      if (mine[k]->bytes() != outputs[other].all()[k]->bytes()) throw std::logic_error("ranks have other gradients");
+      if (!std::ranges::equal(mine[k]->bytes(), outputs[other].all()[k]->bytes()))
+        throw std::logic_error("ranks have other gradients");
     };
     if (has(of_tokens, mine[k])) {
       if (v > 0) must_equal(d * across);

@@ -71,7 +71,9 @@ std::string code_of_value(const T& value) {
 // Takes away what the library refuses for certain, so that most calls run.
 void make_consistent(DrawnCall& call) {
   const bool wide = call.states == DType::kFloat64;
-  if (wide || call.head == DType::kFloat64) call.head = wide ? call.states : DType::kFloat32;
+  for (DType* type : {&call.head, &call.lora}) {
+    if (wide || *type == DType::kFloat64) *type = wide ? call.states : DType::kFloat32;
+  }
   if (call.packing && (wide || call.finished)) call.packing = {};
   if (call.packing) {
     call.head_transposed = call.d_weight = call.sink = false;
@@ -110,7 +112,7 @@ void make_consistent(DrawnCall& call) {
   // probabilities of logits that are equal or share an offset, of entropies near 0.
   const bool compares = call.task == Distillation::kName || call.task == SetDistillation::kName;
   if (compares && call.values == Values::kLarge) call.softcap = 0;
-  const bool near = call.values == Values::kOffset || call.values == Values::kTies;
+  const bool near = call.values == Values::kOffset || call.values == Values::kTies || call.values == Values::kWhole;
   if (compares && near) call.values = Values::kNormal;
   const auto sorts = [](const Option& option) { return option.first == "top_entropy_quantile"; };
   if (std::ranges::any_of(call.options, sorts)) call.values = Values::kNormal;

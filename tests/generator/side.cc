@@ -30,21 +30,23 @@ Side::Side(const DrawnCall& call_, int64_t hidden_size, std::span<const int64_t>
   }
 }
 
-// Draws [N, cols] or [B, T, cols], as the call lays it out in memory.
-static GuardedTensor rows_of(const DrawnCall& call, DType dtype, int64_t cols) {
-  const int64_t stride = cols + call.states_gap;
-  if (call.packed) return GuardedTensor::rows(dtype, call.tokens(), cols, call.states_gap);
-  if (call.time_first) return {dtype, {call.sequences, call.time, cols}, {stride, call.sequences * stride, 1}};
-  return {dtype, {call.sequences, call.time, cols}, {call.time * stride, stride, 1}};
+GuardedTensor rows_of_tokens(const DrawnCall& call, DType dtype, int64_t cols, Direction direction) {
+  const bool inputs = direction == kInputs;
+  const int64_t stride = cols + (inputs ? call.states_gap : call.output_gap);
+  const int64_t between = inputs ? call.sequence_gap : call.output_sequence_gap;
+  if (call.packed) return {dtype, {call.tokens(), cols}, {stride, 1}};
+  const std::vector<int64_t> sizes = {call.sequences, call.time, cols};
+  if (inputs ? call.time_first : call.output_time_first) return {dtype, sizes, {stride, call.sequences * stride, 1}};
+  return {dtype, sizes, {(call.time + between) * stride, stride, 1}};
 }
 
 void Side::draw_hidden(Random& random, int64_t hidden_size) {
-  hidden = rows_of(call, call.states, hidden_size);
+  hidden = rows_of_tokens(call, call.states, hidden_size, kInputs);
   x.resize(call.tokens(), hidden_size);
   for (int64_t i = 0; i < x.rows(); ++i) {
     const bool tied = call.values == Values::kTies && i % 2 == 0;
     for (int64_t h = 0; h < hidden_size; ++h) {
-      hidden.set(i, h, tied ? 0 : normal_of(random));
+      hidden.set(i, h, tied ? 0 : number_of(call, random, 1));
       x(i, h) = hidden.get(i, h);
     }
   }
@@ -65,12 +67,16 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
     const PackedBlock block = block_of(*call.packing);
     const bool int8 = *call.packing == Packing::kInt8;
     weight = GuardedTensor::rows(DType::kUInt8, stored_, hidden_size / block.numbers * block.bytes);
-    if (int8) scales = GuardedTensor::rows(DType::kFloat32, stored_, 1);
+    const int64_t groups = !call.scale_groups ? 1 : hidden_size % 2 == 0 ? 2 : hidden_size;
+    if (int8) scales = GuardedTensor::rows(DType::kFloat32, stored_, groups);
     for (int64_t v = 0; v < stored_; ++v) {
-      // A power of two is exact in any type.
-      const double step = std::ldexp(1.0, -7 + static_cast<int>(below(random, 3)) + std::ilogb(scale));
-      if (int8) scales.set(v, 0, step);
+      double step = 0;
       for (int64_t h = 0; h < hidden_size; ++h) {
+        if (h == 0 || (int8 && h % (hidden_size / groups) == 0)) {
+          // A power of two is exact in any type.
+          step = std::ldexp(1.0, -7 + static_cast<int>(below(random, 3)) + std::ilogb(scale));
+          if (int8) scales.set(v, h / (hidden_size / groups), step);
+        }
         const int64_t code = below(random, 255) - 127;
         const int64_t at = int8 ? h : h / 32 * 34 + 2 + h % 32;
         if (at < weight.cols()) weight.set(v, at, static_cast<double>(static_cast<uint8_t>(code)));
@@ -86,7 +92,7 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
                                   : GuardedTensor::rows(call.head, stored_, hidden_size, call.head_gap);
     for (int64_t v = 0; v < stored_; ++v) {
       for (int64_t h = 0; h < hidden_size; ++h) {
-        weight.set(v, h, scale * normal_of(random));
+        weight.set(v, h, number_of(call, random, scale));
         stored(v, h) = weight.get(v, h);
       }
     }
@@ -96,7 +102,7 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
   if (!call.bias) return;
   bias = GuardedTensor::vector(call.head, stored_);
   for (int64_t v = 0; v < stored_; ++v) {
-    double value = 0.5 * normal_of(random);
+    double value = number_of(call, random, 0.5, 3);
     if (call.values == Values::kOffset) value += call.head == DType::kFloat16 ? 0x1p12 : 0x1p20;
     if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
     bias.set(0, v, value);
@@ -108,11 +114,11 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
 void Side::draw_lora(Random& random, int64_t hidden_size) {
   const int64_t rank = call.lora_rank;
   const auto draw = [&](GuardedTensor& tensor, int64_t rows, int64_t cols, double scale) {
-    tensor = GuardedTensor::rows(call.states, rows, cols, call.head_gap);
+    tensor = GuardedTensor::rows(call.lora, rows, cols, call.head_gap);
     oracle::MatrixXd drawn(rows, cols);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t k = 0; k < cols; ++k) {
-        tensor.set(i, k, scale * normal_of(random));
+        tensor.set(i, k, number_of(call, random, scale, 1));
         drawn(i, k) = tensor.get(i, k);
       }
     }
@@ -129,14 +135,14 @@ void Side::draw_lora(Random& random, int64_t hidden_size) {
 }
 
 void Side::draw_finished(Random& random) {
-  finished = rows_of(call, call.states, call.vocab);
+  finished = rows_of_tokens(call, call.states, call.vocab, kInputs);
   raw.resize(call.tokens(), call.vocab);
   double scale = 2;
   if (call.values == Values::kCertain) scale = 40;
   if (call.values == Values::kLarge) scale = 5000;
   for (int64_t i = 0; i < raw.rows(); ++i) {
     for (int64_t v = 0; v < raw.cols(); ++v) {
-      double value = call.values == Values::kTies && i % 2 == 0 ? 1 : scale * normal_of(random);
+      double value = call.values == Values::kTies && i % 2 == 0 ? 1 : number_of(call, random, scale, 4);
       if (call.values == Values::kOffset) value += call.states == DType::kFloat16 ? 0x1p12 : 0x1p20;
       if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
       finished.set(i, v, value);
@@ -167,6 +173,7 @@ void Side::multiply() {
     size.rowwise() += bias_of.unaryExpr([](double v) { return std::isinf(v) ? 0 : std::fabs(v); }).transpose();
   }
   raw_error = sum_error(static_cast<double>(x.cols() + call.lora_rank + 2), unit) * size;
+  if (call.values == Values::kWhole) raw_error.setZero();
 }
 
 Logits Side::logits(int64_t first, int64_t count) {
@@ -194,6 +201,7 @@ Logits Side::logits(int64_t first, int64_t count) {
   head.weight = cut(weight);
   head.packing = call.packing;
   head.scales = cut(scales);
+  if (scales.given() && scales.cols() > 1) head.group = x.cols() / scales.cols();
   head.bias = cut(bias);
   head.softcap = call.softcap;
   if (!ids.empty()) head.vocab_ids = std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count));
