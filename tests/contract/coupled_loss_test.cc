@@ -265,35 +265,6 @@ TEST(CoupledLoss, ChunksOfEveryBudget) {
   EXPECT_EQ(*chunk_counts.rbegin(), 24u);
 }
 
-TEST(CoupledLoss, OutputsInEveryForm) {
-  for_each_grouping([](CoupledLossTester& tester) {
-    tester.layout(HeadLayout::kVocabHidden).padding(3).tightest_one_pass();
-    tester.accumulate().matches_oracle();
-    tester.accumulate(false).gradients(true, false, false).matches_oracle();
-    tester.gradients(false, true, true).matches_oracle();
-    // A sink and a bfloat16 d_weight have sums of all entries beside chunks, and of a few tiles without.
-    for (const bool sink : {true, false}) {
-      const DType narrow = sink ? DType::kFloat32 : DType::kBFloat16;
-      tester.gradients(true, true, true).sink(sink).dtype(narrow).gradient_dtype(narrow);
-      tester.workspace(size_t{64} << 20).matches_oracle();
-      tester.tightest_one_pass().matches_oracle();
-    }
-    // d_hidden alone may be bfloat16 in any chunks: each row is finished in one of them.
-    tester.gradients(true, false, false).tightest_one_pass().matches_oracle();
-  });
-}
-
-TEST(CoupledLoss, TheSizesThatTheLibraryChooses) {
-  for_each_grouping([](CoupledLossTester& tester) { tester.tiles(0, 0).tightest_one_pass().matches_oracle(); });
-}
-
-TEST(CoupledLoss, OptionsOfTokens) {
-  for_each_grouping([](CoupledLossTester& tester) {
-    tester.batch(4).shift().temperatures().entropy(true).tightest_one_pass().matches_oracle();
-    tester.temperature_meaning(TemperatureMeaning::kScaleLogp).matches_oracle();
-  });
-}
-
 TEST(CoupledLoss, SingletonsAreUncoupled) {
   CoupledLossTester tester = small().ignored(0.2).groups("single", [](int64_t i) { return -7 * i; });
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
@@ -305,25 +276,6 @@ TEST(CoupledLoss, SingletonsAreUncoupled) {
       EXPECT_EQ(coupled.calls, uncoupled.calls);
     }
   }
-}
-
-TEST(CoupledLoss, SameBitsForEveryNumberOfThreads) {
-  for_each_grouping([](CoupledLossTester& tester) {
-    const size_t least = tester.entropy(true).tightest_one_pass().run_spec().context.workspace_bytes;
-    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kAuto}) {
-      for (const size_t bytes : {least, least + least / 2}) {
-        // Where one pass does not run, a tile needs more than the smallest chunks do.
-        const size_t budget = plan == PlanKind::kOnePass ? bytes : std::max(bytes, size_t{100} << 10);
-        const CoupledRun one = tester.plan(plan).workspace(budget).threads(1).run_once();
-        for (const int threads : {2, 3, 7}) {
-          const CoupledRun run = tester.threads(threads).run_once();
-          EXPECT_TRUE(run.bytes == one.bytes) << threads << " threads";
-          EXPECT_EQ(run.calls, one.calls);
-          EXPECT_EQ(run.plan.chunk_rows, one.plan.chunk_rows);
-        }
-      }
-    }
-  });
 }
 
 TEST(CoupledLoss, AGroupThatDoesNotFitMeansTwoPass) {
@@ -345,15 +297,6 @@ TEST(CoupledLoss, AutoTakesOnePassWhenTheLargestGroupFits) {
   EXPECT_EQ(run.plan.kind, PlanKind::kOnePass);
   EXPECT_EQ(run.plan.chunk_rows, 150);
   EXPECT_EQ(tester.workspace(least - 1).run_once().plan.kind, PlanKind::kTwoPass);
-}
-
-TEST(CoupledLoss, NoRowAndNoGradient) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kAuto}) {
-    small().tokens(0).plan(plan).matches_oracle();
-    small().ignored(1).plan(plan).accumulate().matches_oracle();
-    const CoupledRun run = small().plan(PlanKind::kAuto).gradients(false, false, false).matches_oracle();
-    EXPECT_EQ(run.plan.kind, PlanKind::kForwardOnly);
-  }
 }
 
 // These tests would see it: in this budget rows that the engine believes to stand alone are parted.

@@ -121,6 +121,10 @@ void make_consistent(DrawnCall& call) {
   if (call.values == Values::kOffset && std::ranges::find(call.options, halves) != call.options.end()) {
     call.values = Values::kNormal;
   }
+  // Segments are chosen where a large vocabulary has few likely entries.
+  if (call.backward != BackwardMode::kExact && call.seed % 4 == 0) {
+    call.vocab = 2049, call.values = Values::kCertain, call.softcap = 0;
+  }
   // A large vocabulary with few other numbers.
   if (call.vocab > 300 && call.tokens() > 16) call.time = 3;
 }

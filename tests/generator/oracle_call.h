@@ -212,6 +212,21 @@ void ReferenceCall<T>::add_terms_of_divergence(const oracle::DistillationTruth& 
   }
 }
 
+// The gradient of a cross whose weights do not sum to 1 is a difference of larger terms.
+template <Task T>
+void ReferenceCall<T>::add_terms_of_cross() {
+  if constexpr (std::is_same_v<T, TokenStatistics>) {
+    double weight = 0;
+    for (const float q : task_.request.cross_weights) weight += static_cast<double>(q);
+    terms = oracle::VectorXd::Zero(capped_.rows());
+    for (int64_t i = 0; i < terms.size() && weight > 0 && task_.request.cross; ++i) {
+      const auto row = static_cast<size_t>(i);
+      const double own = task_.token.temperatures.empty() ? task_.token.temperature : task_.token.temperatures[row];
+      terms[i] = std::fabs(upstream_.grads.cross[row]) * weight / own;
+    }
+  }
+}
+
 // Losses of the statistics of targets, or of chosen ids.
 template <Task T>
 template <class Loss>
@@ -259,6 +274,7 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
   if constexpr (std::is_same_v<T, IdLogps>) {
     return oracle_of(task_, capped_, upstream_.each);
   } else if constexpr (std::is_same_v<T, TokenStatistics>) {
+    add_terms_of_cross();
     return oracle_of(task_, capped_, offsets, upstream_.grads);
   } else if constexpr (std::is_same_v<T, SoftCrossEntropy>) {
     const oracle::SetLogits logits{capped_, 0, task_.token};
@@ -282,11 +298,11 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
     out.d_capped = truth.d_raw;
   } else if constexpr (std::is_same_v<T, Distillation>) {
     oracle::MatrixXd student = capped_, teacher = other_capped_;
-    const HeadMatrices head = masked_head(student);
-    masked_head(teacher);
+    oracle::VectorXd masks, teacher_masks;
+    const HeadMatrices head = masked_head(student, masks), teacher_head = masked_head(teacher, teacher_masks);
     const auto truth =
         oracle::distillation_rows({states_view(student, call_, student_.offsets), head,
-                                   TeacherMatrices(states_view(teacher, call_, student_.offsets), head, {}),
+                                   TeacherMatrices(states_view(teacher, call_, student_.offsets), teacher_head, {}),
                                    core::targets_of("targets", task_.targets), task_});
     add_terms_of_divergence(truth);
     out.add("loss", std::vector{truth.loss});

@@ -106,10 +106,11 @@ class ReferenceCall {
   }
   void cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern);
   void add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets);
+  void add_terms_of_cross();
   void add_terms_of_divergence(const oracle::DistillationTruth& truth);
   /// Turns finished logits into hidden states and a head that has an entry of them in each column: what is
   /// -inf goes into the bias.
-  HeadMatrices masked_head(oracle::MatrixXd& logits);
+  HeadMatrices masked_head(oracle::MatrixXd& logits, oracle::VectorXd& masks);
   OracleNumbers oracle_numbers();
   template <class Loss>
   OracleNumbers oracle_of_tokens(Loss task);
@@ -154,7 +155,7 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
   cap_one(other_raw, call_.finished ? 0 : other_->call.softcap, other_rounding, other_capped_, nullptr);
   // A reference has hidden states and a head.
   if constexpr (requires { task_.reference; }) {
-    logitless::LmHead head = head_of(masked_head(other_capped_));
+    logitless::LmHead head = head_of(masked_head(other_capped_, masks_));
     task_.reference = Logits::of(writable(other_capped_), head);
     if (call_.packed) task_.reference.offsets = student_.offsets;
   }
@@ -162,17 +163,17 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
 }
 
 template <Task T>
-HeadMatrices ReferenceCall<T>::masked_head(oracle::MatrixXd& logits) {
+HeadMatrices ReferenceCall<T>::masked_head(oracle::MatrixXd& logits, oracle::VectorXd& masks) {
   const int64_t vocab = logits.cols();
   identity_ = oracle::MatrixXd::Identity(vocab, vocab);
-  masks_ = oracle::VectorXd::Zero(vocab);
+  masks = oracle::VectorXd::Zero(vocab);
   for (int64_t k = 0; k < logits.size(); ++k) {
     if (!std::isinf(logits.data()[k])) continue;
-    masks_[k % vocab] = logits.data()[k];
+    masks[k % vocab] = logits.data()[k];
     logits.data()[k] = 0;
   }
   HeadMatrices head(ConstMatrix(identity_.data(), vocab, vocab));
-  head.bias = ConstVector(masks_.data(), vocab);
+  head.bias = ConstVector(masks.data(), vocab);
   return head;
 }
 

@@ -10,6 +10,7 @@
 
 #include "logitless/distillation.h"
 #include "oracle/distillation_oracle.h"
+#include "support/divergence_cases.h"
 #include "support/host_tensor.h"
 #include "support/views.h"
 
@@ -107,12 +108,5 @@ DistillationBounds distillation_bounds(const DistillationCase& call, const oracl
 /// Expects all numbers of a result, and the gradients if there are any, within their bounds.
 void expect_distilled(const DistillationCase& call, const DistillationResult& got, const StudentGradients* gradients,
                       double gradient_unit = 0);
-
-/// Every divergence, and the ends of those that have a parameter.
-struct DivergenceCase {
-  std::string name;
-  Distillation options;
-};
-std::vector<DivergenceCase> divergence_cases();
 
 }  // namespace logitless::testing
