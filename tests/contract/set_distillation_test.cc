@@ -13,7 +13,6 @@
 #include "logitless/set_distillation.h"
 #include "set_distillation_case.h"
 #include "support/calls.h"
-#include "support/host_tensor.h"
 #include "support/views.h"
 
 namespace logitless::testing {
