@@ -37,7 +37,7 @@ struct OracleNumbers {
 };
 
 inline oracle::LogitsTruth truth_of(const oracle::MatrixXd& capped, const oracle::Tokens& tokens) {
-  return {FinishedLogits(capped.data(), 1, capped.rows(), capped.cols()), tokens, size_t{1} << 28};
+  return {FinishedLogits(capped.data(), 1, capped.rows(), capped.cols()), tokens, size_t{1} << 12};
 }
 
 inline oracle::MatrixXd logit_gradients(const oracle::LogitsTruth& truth, const oracle::TokenStatistics& stats,
