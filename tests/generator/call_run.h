@@ -147,8 +147,12 @@ ContextOptions CallRun<T>::context_options() const {
   options.plan = call_.plan;
   options.row_tile = call_.row_tile, options.vocab_tile = call_.vocab_tile, options.row_block = call_.row_block;
   options.gradient_precision = call_.precision;
-  if (call_.plain_kernels) options.simd_target = "plain";
-  if (call_.other_backend) options.gemm_backend = gemm_backends().back();
+  const auto choose = [](int64_t number, const std::vector<std::string>& of, std::string& choice) {
+    if (number > 0) choice = of[static_cast<size_t>(number - 1) % of.size()];
+  };
+  static const std::vector<std::string> kBackends = gemm_backends(), kTargets = simd_targets();
+  choose(call_.backend, kBackends, options.gemm_backend);
+  choose(call_.kernels, kTargets, options.simd_target);
   if (call_.budget == Budget::kSmall) options.workspace_bytes = size_t{48} << 10;
   if (call_.budget == Budget::kLeast && least_ > 0) options.workspace_bytes = least_;
   if (call_.slices > 1) options.ranks.slices = cut(call_.slices);
