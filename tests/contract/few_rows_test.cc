@@ -2,15 +2,12 @@
 // Calls with few rows have products of their own, which read the head once.
 #include <gtest/gtest.h>
 
-#include <Eigen/Core>
-#include <cmath>
 #include <cstddef>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "logitless/cross_entropy.h"
-#include "support/adapted_head.h"
 #include "support/calls.h"
 #include "support/inputs.h"
 #include "support/testers.h"

@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Heads that are no plain matrix: some entries of one, and packed ones. Each has the bits of the matrix that
-// it stands for, in every task and plan.
+// Packed heads, and chosen entries of them, have the bits of the matrix that they represent.
 #include <gtest/gtest.h>
 
 #include <bit>

@@ -1,9 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The calls of logits.h against the fp64 oracle: values, strides, tiles, memory, threads, instruction sets.
+// Calls on finished logits: their bits, budgets, rows that are not finite, and messages.
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -11,9 +10,7 @@
 #include <vector>
 
 #include "support/calls.h"
-#include "support/guard_pages.h"
-#include "support/logits_tester.h"
-#include "support/policy_tester.h"
+#include "support/every_task.h"
 #include "support/refusal.h"
 #include "support/views.h"
 
@@ -23,45 +20,80 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-// Each row alone: neither the other rows of its block, nor its block's size, nor where the gradient goes
-// decides about a bit.
-TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
-  LogitsTester tester = small().tokens(23).label_smoothing(0.1);
-  const auto bytes = tester.tiles(1, 64).cross_entropy_once().bytes;
-  for (const int64_t rows : {0, 2, 5, 23, 100}) {
-    EXPECT_TRUE(tester.tiles(rows, 64).in_place(false).cross_entropy_once().bytes == bytes);
-    EXPECT_TRUE(tester.in_place().cross_entropy_once().bytes == bytes);
+// A call of 23 rows of 150 logits, and everything that it leaves.
+struct RowsOfLogits {
+  std::vector<float> logits = normal(23 * 150, 3), out = logits;
+  std::vector<int64_t> targets;
+  ContextOptions options = {.threads = 2, .vocab_tile = 64, .row_block = 5};
+  bool in_place = false;
+  Plan plan, planned;
+
+  RowsOfLogits() {
+    for (int64_t i = 0; i < 23; ++i) targets.push_back(i * 37 % 150);
   }
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-    EXPECT_TRUE(tester.plan(plan).cross_entropy_once().bytes == bytes);
+  std::vector<std::byte> bytes() {
+    out = logits;
+    CrossEntropy task;
+    task.label_smoothing = 0.1;
+    const FinishedLogits given((in_place ? out : logits).data(), 1, 23, 150);
+    const LogitsGradient gradient(out.data(), 1, 23, 150);
+    planned = cross_entropy.plan(Context(options), given, Targets(std::span(targets)), task, gradient);
+    CrossEntropyResult result = cross_entropy(Context(options), given, Targets(std::span(targets)), task, gradient);
+    plan = std::exchange(result.plan, {});
+    std::vector<std::byte> all = bytes_of(result);
+    const auto more = std::as_bytes(std::span(out));
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+};
+
+// Neither the other rows of a block, nor its size, nor where the gradient goes changes a bit of a row.
+TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
+  RowsOfLogits call;
+  const std::vector<std::byte> bytes = call.bytes();
+  for (const int64_t rows : {0, 1, 2, 23, 100}) {
+    call.options.row_block = rows;
+    for (const bool in_place : {false, true}) {
+      call.in_place = in_place;
+      for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
+        call.options.plan = plan;
+        EXPECT_TRUE(call.bytes() == bytes) << rows;
+      }
+    }
   }
 }
 
-// The least budget is that of one thread, whatever the team: it is accepted and leaves the same bits, and one
-// byte less is refused with a message that names it.
+// The least budget is that of one thread, whatever the team. It is accepted and leaves the same bits; one byte
+// less is refused with a message that names it.
 TEST(Logits, ASmallBudgetTakesFewerThreads) {
-  for (const DType dtype : kDTypes) {
-    for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-      LogitsTester tester = small().dtype(dtype).plan(kind).tiles(2, 64).threads(3);
-      const LogitsRun roomy = tester.cross_entropy_once();
-      EXPECT_EQ(roomy.result.plan.threads, 3);
-      const size_t one = LogitsTester(tester).threads(1).cross_entropy_once().result.plan.workspace_bytes;
-      for (const int threads : {1, 2, 3, 7}) {
-        tester.threads(threads).workspace(one);
-        const LogitsRun tight = tester.cross_entropy_once();
-        EXPECT_EQ(tight.result.plan.threads, 1);
-        EXPECT_EQ(tight.result.plan.workspace_bytes, one);
-        EXPECT_EQ(tester.planned().least_workspace_bytes, one);
-        EXPECT_TRUE(tight.bytes == roomy.bytes) << threads << " threads";
-        expect_invalid_input({"workspace_bytes = " + std::to_string(one - 1), "64 vocabulary entries of a row",
-                              "needs at least " + std::to_string(one) + " bytes"},
-                             [&] { tester.workspace(one - 1).cross_entropy_once(); });
-      }
-      // What lies between takes the threads that it holds.
-      const LogitsRun middle = tester.workspace(roomy.result.plan.workspace_bytes - 1).threads(3).cross_entropy_once();
-      EXPECT_EQ(middle.result.plan.threads, 2);
-      EXPECT_TRUE(middle.bytes == roomy.bytes);
+  for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+    RowsOfLogits call;
+    call.options.plan = kind;
+    call.options.row_block = 2;
+    call.options.threads = 1;
+    const std::vector<std::byte> bytes = call.bytes();
+    const size_t one = call.plan.workspace_bytes;
+    call.options.threads = 3;
+    EXPECT_TRUE(call.bytes() == bytes);
+    EXPECT_EQ(call.plan.threads, 3);
+    const size_t three = call.plan.workspace_bytes;
+    for (const int threads : {1, 2, 3, 7}) {
+      call.options.threads = threads;
+      call.options.workspace_bytes = one;
+      EXPECT_TRUE(call.bytes() == bytes) << threads << " threads";
+      EXPECT_EQ(call.plan.threads, 1);
+      EXPECT_EQ(call.plan.workspace_bytes, one);
+      EXPECT_EQ(call.planned.least_workspace_bytes, one);
+      call.options.workspace_bytes = one - 1;
+      expect_invalid_input({"workspace_bytes = " + std::to_string(one - 1), "64 vocabulary entries of a row",
+                            "needs at least " + std::to_string(one) + " bytes"},
+                           [&] { call.bytes(); });
     }
+    // A budget between those of one and three threads takes two.
+    call.options.threads = 3;
+    call.options.workspace_bytes = three - 1;
+    EXPECT_TRUE(call.bytes() == bytes);
+    EXPECT_EQ(call.plan.threads, 2);
   }
 }
 
@@ -108,11 +140,6 @@ class Thrower final : public TokenLoss {
     if (rows.back() >= 20) throw std::runtime_error("from the loss");
   }
 };
-
-TEST(Logits, ACoupledLossCannotRunInOneSweep) {
-  expect_invalid_input({"plan = one_pass cannot run"},
-                       [] { small().groups().plan(PlanKind::kOnePass).token_loss_once(); });
-}
 
 // Gradients in a call of their own are refused under one_pass from logits as they are from hidden states, and
 // nothing is written.
@@ -166,32 +193,17 @@ TEST(Logits, ARowWithoutUpstreamHasNoGradient) {
   for (size_t v = 40; v < 80; ++v) EXPECT_EQ(out[v], 0);
 }
 
-TEST(Logits, PackedSequencesAreThoseOfCallsOfTheirOwn) {
-  constexpr int64_t kRows = 12, kVocab = 50;
-  const std::vector<int64_t> offsets = {0, 5, 5, 12};
-  std::vector<float> logits, packed(kRows * kVocab, 9.0F), apart = packed;
-  for (int64_t i = 0; i < kRows * kVocab; ++i) logits.push_back(static_cast<float>(i * 37 % 101) / 20);
-  std::vector<int64_t> ids;
-  for (int64_t i = 0; i < kRows; ++i) ids.push_back(i * 7 % kVocab);
+TEST(Logits, OffsetsArePackedSequences) {
+  const std::vector<float> logits(12 * 50, 0.5F);
+  const std::vector<int64_t> ids(12, 3), offsets = {0, 5, 5, 12}, few = {0, 5};
   CrossEntropy task;
-  task.token.shift = 1;
-  task.reduction = Reduction::kSum;
-  const auto loss_of = [&](const std::vector<int64_t>& sequences, int64_t first, int64_t count, float* out) {
-    task.targets = view(&ids[static_cast<size_t>(first)], {count});
-    const Logits given = {.offsets = sequences,
-                          .finished = view(&logits[static_cast<size_t>(first * kVocab)], {count, kVocab})};
-    return run(Context(), given, task, {.d_logits = view(out + first * kVocab, {count, kVocab})}).loss;
-  };
-  const double loss = loss_of(offsets, 0, kRows, packed.data());
-  EXPECT_NEAR(loss, loss_of({}, 0, 5, apart.data()) + loss_of({}, 5, 7, apart.data()), 1e-12 * loss);
-  EXPECT_EQ(packed, apart);
-  const std::vector<float> before = packed;
+  task.targets = view(ids.data(), {12});
   expect_invalid_input({"offsets[1] = 5 must be the number of rows of logits, 12"}, [&] {
-    loss_of({0, 5}, 0, kRows, packed.data());
+    run(Context(), {.offsets = few, .finished = view(logits.data(), {12, 50})}, task);
   });
-  const Logits batched = {.offsets = offsets, .finished = view(logits.data(), {3, 4, kVocab})};
-  expect_invalid_input({"offsets is given, but logits is [B, T, V]"}, [&] { run(Context(), batched, task); });
-  EXPECT_EQ(packed, before);
+  expect_invalid_input({"offsets is given, but logits is [B, T, V]"}, [&] {
+    run(Context(), {.offsets = offsets, .finished = view(logits.data(), {3, 4, 50})}, task);
+  });
 }
 
 }  // namespace

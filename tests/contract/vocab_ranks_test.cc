@@ -1,32 +1,18 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks that hold parts of the vocabulary: every task has the same bits however many ranks share its slices.
+// Ranks that hold parts of the vocabulary send each other what they must, and little more.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
-#include <functional>
-#include <limits>
-#include <memory>
-#include <numeric>
-#include <optional>
-#include <stdexcept>
-#include <string>
-#include <type_traits>
 #include <vector>
 
 #include "support/calls.h"
-#include "support/inputs.h"
-#include "support/policy_tester.h"
-#include "support/preference_tester.h"
-#include "support/rank_of_task.h"
-#include "support/testers.h"
+#include "support/host_tensor.h"
 #include "support/thread_ranks.h"
-#include "support/views.h"
 
 namespace logitless::testing {
 namespace {
 
-// 16 bytes of statistics a token and rank, 8 H of d_hidden times (P - 1) / P, and little beside.
+// 16 bytes of statistics per token and rank, 8 H (P - 1) / P of d_hidden, and little more.
 TEST(VocabRanks, SendWhatTheyMust) {
   constexpr int64_t kRows = 4000, kColumns = 48, kWords = 90;
   struct Case {

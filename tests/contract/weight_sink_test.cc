@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The weight-gradient sink: every tile once, in order, exact; and what happens when it throws.
+// The weight-gradient sink may overwrite the weight, is called by one thread at a time, and may throw.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,15 +14,13 @@
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
-
 CrossEntropyTester small() { return CrossEntropyTester().tiles(16, 64).threads(3).sink(); }
 
 TEST(WeightSink, MayOverwriteItsTileOfTheWeight) {
   for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
-    for (const DType dtype : kDTypes) {
-      for (const int64_t hidden :
-           {19, 600}) {  // 600: several blocks of hidden still read the weight at different times
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      // Several blocks of 600 hidden components read the weight at different times.
+      for (const int64_t hidden : {19, 600}) {
         CrossEntropyTester tester = small().layout(layout).dtype(dtype).hidden(hidden).vocab(400);
         tester.sink_overwrites_weight();
         for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
