@@ -21,7 +21,7 @@ class CallCheck : private CallRun<T> {
 
  private:
   using Base = CallRun<T>;
-  using Base::call_, Base::student_, Base::tensors_, Base::task_, Base::upstream_, Base::least_;
+  using Base::call_, Base::student_, Base::tensors_, Base::task_, Base::upstream_, Base::least_, Base::slices_;
 
   std::string plan_fault(const Ran& ran) const;
   std::string least_budget_fault();
@@ -131,10 +131,12 @@ std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
 template <Task T>
 std::string CallCheck<T>::one_process_fault(const Ran& ran, const std::vector<std::byte>& gradients) {
   if (call_.vocab_ranks == 1 || call_.data_ranks > 1 || call_.budget != Budget::kDefault) return "";
-  call_.slices = std::exchange(call_.vocab_ranks, 1);
+  for (const int64_t part : this->cut(call_.vocab_ranks)) {
+    for (const int64_t slice : this->slices_of_part(part)) slices_.push_back(slice);
+  }
+  call_.vocab_ranks = 1;
   Outputs outputs(call_, student_);
   const Ran one = this->run(outputs, call_.threads);
-  call_.vocab_ranks = std::exchange(call_.slices, 1);
   if (!one.refusal.empty()) return "slices in one process: " + one.refusal;
   if (!std::equal(one.bits.begin(), one.bits.end(), ran.bits.begin())) return "ranks and slices have other results";
   return outputs.bytes() == gradients ? "" : "ranks and slices have other gradients";

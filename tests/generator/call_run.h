@@ -86,13 +86,19 @@ class CallRun {
   /// Runs with this number of threads. If the library refuses the call, the result holds the message.
   Ran run(Outputs& outputs, int64_t threads);
 
+  /// Returns the sizes of the slices, or of the ranks' parts, of the vocabulary.
+  std::vector<int64_t> cut(int64_t parts) const;
+  /// Returns the slices of a rank.
+  std::vector<int64_t> slices_of_part(int64_t part) const;
+
   DrawnCall call_;
   Random random_;
   Side student_;
   TaskTensors tensors_;
   T task_ = {};
   UpstreamNumbers upstream_;
-  size_t least_ = 0;  ///< the budget of Budget::kLeast, once it is known
+  size_t least_ = 0;             ///< the budget of Budget::kLeast, once it is known
+  std::vector<int64_t> slices_;  ///< of one process, where they are not those of the call
 
  private:
   void draw_upstream();
@@ -102,8 +108,6 @@ class CallRun {
              const std::vector<int64_t>& offsets) const;
   void join(std::vector<Outputs>& outputs, size_t r, int64_t first, int64_t count, const std::vector<int64_t>& offsets,
             Outputs& whole) const;
-  /// Returns the sizes of the slices, or of the ranks' parts, of the vocabulary.
-  std::vector<int64_t> cut(int64_t parts) const;
 
   Workspace workspace_;
 };
@@ -147,11 +151,19 @@ ContextOptions CallRun<T>::context_options() const {
   options.plan = call_.plan;
   options.row_tile = call_.row_tile, options.vocab_tile = call_.vocab_tile, options.row_block = call_.row_block;
   options.gradient_precision = call_.precision;
-  if (call_.plain_kernels) options.simd_target = "plain";
-  if (call_.other_backend) options.gemm_backend = gemm_backends().back();
+  const auto choose = [](int64_t number, const std::vector<std::string>& of, std::string& choice) {
+    if (number > 0) choice = of[static_cast<size_t>(number - 1) % of.size()];
+  };
+  static const std::vector<std::string> kBackends = gemm_backends(), kTargets = simd_targets();
+  choose(call_.backend, kBackends, options.gemm_backend);
+  choose(call_.kernels, kTargets, options.simd_target);
   if (call_.budget == Budget::kSmall) options.workspace_bytes = size_t{48} << 10;
   if (call_.budget == Budget::kLeast && least_ > 0) options.workspace_bytes = least_;
-  if (call_.slices > 1) options.ranks.slices = cut(call_.slices);
+  if (!slices_.empty()) {
+    options.ranks.slices = slices_;
+  } else if (call_.slices > 1 && call_.vocab_ranks == 1) {
+    options.ranks.slices = cut(call_.slices);
+  }
   return options;
 }
 
@@ -164,6 +176,13 @@ std::vector<int64_t> CallRun<T>::cut(int64_t parts) const {
   if (call_.vocab_ids) return {1, vocab - 1};
   if (parts == 2) return {vocab / 3, vocab - vocab / 3};
   return {vocab / 2, 0, vocab - vocab / 2};
+}
+
+template <Task T>
+std::vector<int64_t> CallRun<T>::slices_of_part(int64_t part) const {
+  if (call_.slices == 1) return {part};
+  if (call_.slices == 2) return {part / 2, part - part / 2};
+  return {part / 2, 0, part - part / 2};
 }
 
 // Ranks form a grid: rank d * vocab_ranks + v has the d-th part of the batch, and the v-th of the vocabulary.
@@ -181,6 +200,7 @@ Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions
     const int64_t first = std::accumulate(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(v), int64_t{0});
     ContextOptions own = options;
     if (across > 1) own.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
+    if (across > 1 && call_.slices > 1) own.ranks.slices = slices_of_part(parts[v]);
     if (along > 1) own.ranks.data = &of_data[v].of(static_cast<int>(d));
     own.ranks.sum_d_weight = along > 1 && !call_.finished;
     // The first of two has one sequence.

@@ -96,7 +96,8 @@ void make_consistent(DrawnCall& call) {
   const bool pairs = call.task == PreferenceLoss::kName;
   if (pairs || call.sequences == 1 || (call.task == KtoLoss::kName && call.mask)) call.data_ranks = 1;
   if (call.data_ranks > 1) call.sink = false;
-  if (call.vocab_ranks > 1 || call.data_ranks > 1) call.slices = 1;
+  // An empty list of ids would be all of them.
+  if (call.vocab_ranks > 1 && call.vocab_ids) call.slices = 1;
   if (call.task == PreferenceLoss::kName && call.sequences == 1) call.sequences = 2;
   const bool no_loss = call.task == IdLogps::kName || call.task == TokenStatistics::kName;
   if (no_loss) call.halves = true;

@@ -112,7 +112,8 @@ struct DrawnCall {
   PlanKind plan = PlanKind::kAuto;
   Budget budget = Budget::kDefault;
   int64_t threads = 1, row_tile = 0, vocab_tile = 0, row_block = 0;
-  bool other_backend = false, plain_kernels = false, halves = false, reuse = false;
+  int64_t backend = 0, kernels = 0;  ///< 0: auto; n: the n-th of this machine
+  bool halves = false, reuse = false;
   GradientPrecision precision = GradientPrecision::kNative;
   int64_t slices = 1, vocab_ranks = 1, data_ranks = 1;  ///< ranks form a grid
 
@@ -174,8 +175,9 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   pick("row_tile", c.row_tile, {0, 1, 7, 16});
   pick("vocab_tile", c.vocab_tile, {0, 1, 16, 64, 65});
   pick("row_block", c.row_block, {0, 1, 3});
-  flag("other_backend", c.other_backend), flag("plain_kernels", c.plain_kernels), flag("halves", c.halves);
-  flag("reuse", c.reuse);
+  pick("backend", c.backend, {0, 1, 2, 3});
+  pick("kernels", c.kernels, {0, 1, 2, 3, 4, 5, 6, 7});
+  flag("halves", c.halves), flag("reuse", c.reuse);
   pick("precision", c.precision, {GradientPrecision::kNative, GradientPrecision::kSplit, GradientPrecision::kFloat32});
   pick("slices", c.slices, {1, 2, 3});
   pick("vocab_ranks", c.vocab_ranks, {1, 2, 3});
