@@ -287,6 +287,7 @@ void TaskTensors::poison_rows() {
   for (size_t i = 0; i < labels_of_rows_.size(); ++i) {
     if (labels_of_rows_[i] >= 0 && labels_of_rows_[i] < call_.vocab) continue;
     student_.poison(static_cast<int64_t>(i));
+    if (!temperatures_.empty()) temperatures_[i] = std::numeric_limits<double>::quiet_NaN();
     if (other_) other_->poison(static_cast<int64_t>(i));
   }
 }

@@ -37,7 +37,7 @@ class TaskTensors {
     }
   }
   bool unchanged() const;
-  /// Makes rows NaN that take no part, of both sides.
+  /// Makes rows NaN that take no part, of both sides, and their temperatures.
   void poison_rows();
 
  private:
