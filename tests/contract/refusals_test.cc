@@ -297,8 +297,8 @@ class Refusals {
 
   // Each output at the begin and at the end of each input, and at each other output.
   void check_overlaps() {
-    if (!call_.upstream().empty()) {
-      const auto bytes = std::as_bytes(call_.upstream());
+    if (!call_.upstream_.each.empty()) {
+      const auto bytes = std::as_bytes(std::span(call_.upstream_.each));
       inputs_.push_back({"upstream", bytes.data(), bytes.size()});
     }
     for (const auto& [name, output] : outputs_) {

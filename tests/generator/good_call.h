@@ -46,16 +46,14 @@ class GoodCall : private CallRun<T> {
   bool unchanged() { return outputs_.unchanged() && student_.unchanged() && tensors_.unchanged(); }
   const DrawnCall& drawn() const { return call_; }
   int64_t vocab() const { return student_.vocab(); }
-  /// ∂L/∂loss of each token or entry, if there is one.
-  std::span<const double> upstream() const { return upstream_.each; }
-
+  using CallRun<T>::upstream_;
   Logits logits;
   T task;
   logitless::Gradients gradients;
 
  private:
   using Base = CallRun<T>;
-  using Base::call_, Base::student_, Base::tensors_, Base::task_, Base::upstream_;
+  using Base::call_, Base::student_, Base::tensors_, Base::task_;
   Outputs outputs_;
 };
 

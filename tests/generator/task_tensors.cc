@@ -61,6 +61,7 @@ void TaskTensors::set_token(TokenOptions& token) {
   for (int64_t i = 0; i < call_.tokens(); ++i) {
     temperatures_.push_back(0.5 + 0.25 * static_cast<double>(below(random_, 8)));
   }
+  all_temperatures_ = temperatures_;
   token.temperatures = temperatures_;
 }
 
