@@ -208,7 +208,9 @@ class KeyCall {
     words >> sizes;
     const auto at = keys.find(name);
     const int32_t dtype = at != keys.end() ? at->second.tensor.dtype : LOGITLESS_FLOAT64;
-    if (sizes != "null") give(name, dtype, numbers_in(sizes));
+    const bool is_output = name.starts_with("d_") && name != "d_logp";
+    if (sizes != "null" && is_output) give_output(name, numbers_in(sizes));
+    if (sizes != "null" && !is_output) give(name, dtype, numbers_in(sizes));
     logitless_tensor& tensor = keys.at(name).tensor;
     if (sizes == "null") tensor.data = nullptr;
     while (words >> word) {
@@ -217,7 +219,7 @@ class KeyCall {
         std::copy(strides.begin(), strides.end(), tensor.strides);
       } else {
         tensor.dtype = type_of(word);
-        for (int64_t i = 0; i < 32; ++i) set_element(tensor, i, dtype == LOGITLESS_INT64 ? 0 : -0.5);
+        for (int64_t i = 0; !is_output && i < 32; ++i) set_element(tensor, i, dtype == LOGITLESS_INT64 ? 0 : -0.5);
       }
     }
   }
