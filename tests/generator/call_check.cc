@@ -95,7 +95,9 @@ void CallCheck<T>::move_logits(const Side& side, uint64_t pattern, oracle::Matri
 template <Task T>
 std::string CallCheck<T>::result_fault(const Ran& ran, Outputs& outputs) {
   const Side* const other = tensors_.other();
-  ReferenceCall<T> reference(call_, task_, student_, other, upstream_);
+  T known = task_;
+  if (call_.temperatures) known.token.temperatures = tensors_.all_temperatures();
+  ReferenceCall<T> reference(call_, known, student_, other, upstream_);
   reference.rounding = task_.token.round_logits_to;
   if constexpr (requires { task_.reference; }) reference.other_rounding = task_.token.round_logits_to;
   if constexpr (std::is_same_v<T, Distillation>) reference.other_rounding = task_.teacher_round_logits_to;

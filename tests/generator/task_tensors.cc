@@ -61,6 +61,7 @@ void TaskTensors::set_token(TokenOptions& token) {
   for (int64_t i = 0; i < call_.tokens(); ++i) {
     temperatures_.push_back(0.5 + 0.25 * static_cast<double>(below(random_, 8)));
   }
+  all_temperatures_ = temperatures_;
   token.temperatures = temperatures_;
 }
 
@@ -288,6 +289,7 @@ void TaskTensors::poison_rows() {
   for (size_t i = 0; i < labels_of_rows_.size(); ++i) {
     if (labels_of_rows_[i] >= 0 && labels_of_rows_[i] < call_.vocab) continue;
     student_.poison(static_cast<int64_t>(i));
+    if (!temperatures_.empty()) temperatures_[i] = std::numeric_limits<double>::quiet_NaN();
     if (other_) other_->poison(static_cast<int64_t>(i));
   }
 }
