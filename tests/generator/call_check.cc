@@ -88,7 +88,7 @@ void CallCheck<T>::move_logits(const Side& side, uint64_t pattern, oracle::Matri
     const double error = side.raw_error.data()[k] + 16 * unit * (1 + std::fabs(value));
     // Equal logits that are exact stay equal.
     if (call_.values == Values::kWhole) random.seed(pattern + std::bit_cast<uint64_t>(value));
-    raw.data()[k] += random() % 2 == 0 ? error : -error;
+    raw.data()[k] += amplitude_of(pattern) * (random() % 2 == 0 ? error : -error);
   }
 }
 

@@ -38,6 +38,9 @@ struct UpstreamNumbers {
   }
 };
 
+/// How far a pattern moves logits, as a share of their error: between two values there may be a third.
+inline double amplitude_of(uint64_t pattern) { return pattern <= 4 ? 1 : 0.25 * static_cast<double>(1 + pattern % 4); }
+
 /// Results, and dL/dc of the capped logits.
 struct ReferenceResult {
   std::vector<Column> columns;
@@ -146,7 +149,7 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
         r = softcap * t;
         if (slopes) slopes->data()[k] = 1 - t * t;
       }
-      const double error = std::isfinite(r) ? unit * (1 + std::fabs(r)) : 0;
+      const double error = std::isfinite(r) ? amplitude_of(pattern) * unit * (1 + std::fabs(r)) : 0;
       to.data()[k] = random() % 2 == 0 ? r + error : r - error;
     }
   };

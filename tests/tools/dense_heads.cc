@@ -45,6 +45,28 @@ void expect_as_the_library(const FromHead& source, bool lora, double tolerance) 
   });
 }
 
+TEST(DenseHeads, OfEveryTask) {
+  const FromHidden plain;
+  FromHead source;
+  source.given = plain.head();
+  const AdaptedHead<float> adapted(kVocab, kHidden, kRank, 1.75);
+  for (const double softcap : {0.0, 3.0}) {
+    source.given.softcap = softcap;
+    expect_as_the_library(source, false, adapted.tolerance(states_of(source)));
+  }
+  const Batch batch;
+  const Logits logits = logits_of(source.states(), source.given);
+  const TokenStatistics statistics = {.targets = batch.targets(),
+                                      .request = {.entropy = true, .rank = true}};
+  const TokenStats want = logitless::run(Context(), logits, statistics).stats;
+  const TokenStats got = dense::run(Context(), logits, statistics).stats;
+  EXPECT_EQ(got.rank, want.rank);
+  for (size_t i = 0; i < want.logp.size(); ++i) {
+    EXPECT_NEAR(got.logp[i], want.logp[i], 1e-5);
+    EXPECT_NEAR(got.entropy[i], want.entropy[i], 1e-5);
+  }
+}
+
 TEST(DenseHeads, WithALora) {
   const AdaptedHead<float> adapted(kVocab, kHidden, kRank, 1.75);
   FromHead source;

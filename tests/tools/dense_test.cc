@@ -9,9 +9,6 @@
 #include <vector>
 
 #include "support/calls.h"
-#include "support/distillation_case.h"
-#include "support/policy_tester.h"
-#include "support/preference_tester.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -20,10 +17,9 @@ namespace {
 constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
 constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
 
-// The testers of this program call dense::run().
+// The tester calls dense::run(). Other tasks are in dense_heads.cc.
 const bool kRunsDense = [] {
-  TypeList<CrossEntropy, PolicyLoss, PreferenceLoss, KtoLoss, Distillation, TokenStatistics, CustomLoss>::each(
-      []<class T>() { run_task<T> = &dense::run<T>; });
+  run_task<CrossEntropy> = &dense::run<CrossEntropy>;
   return true;
 }();
 
@@ -104,54 +100,6 @@ TEST(Dense, Bfloat16Gradients) {
 TEST(Dense, EveryInstructionSet) {
   for (const std::string& target : simd_targets()) {
     dense_call().simd_target(target).softcap(12).temperatures().label_smoothing(0.1).z_loss(0.01).matches_oracle();
-  }
-}
-
-TEST(Dense, PolicyLosses) {
-  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
-    for (const DType dtype : kDTypes) {
-      PolicyTester tester;
-      tester.loss_type(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere();
-      tester.matches_oracle();
-    }
-  }
-}
-
-TEST(Dense, PreferenceLosses) {
-  for (const PreferenceLossType loss : all_of<PreferenceLossType>()) {
-    PreferenceTester tester;
-    tester.loss(loss).vocab(70).hidden(11).finite_everywhere().matches_oracle();
-  }
-  KtoTester().vocab(70).hidden(11).finite_everywhere().matches_oracle();
-}
-
-TEST(Dense, StatisticsAndTheirGradients) {
-  for (const DType dtype : kDTypes) {
-    TokenStatsTester tester;
-    tester.dtype(dtype).finite_everywhere();
-    tester.statistics_match_oracle();
-    tester.token_loss_matches_oracle();
-  }
-}
-
-TEST(Dense, Distillation) {
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
-    for (const DivergenceCase& divergence : divergence_cases()) {
-      for (const double softcap : {0, 4}) {
-        SCOPED_TRACE(divergence.name + " " + name_of(dtype) + " softcap " + std::to_string(softcap));
-        DistillationSpec spec;
-        spec.student.dtype = spec.teacher.dtype = dtype;
-        spec.student.softcap = spec.teacher.softcap = softcap;
-        DistillationCase call(spec);
-        call.options = divergence.options;
-        call.options.hard_weight = 0.5;
-        call.options.token.temperature = 2;
-        StudentGradients gradients(call.student);
-        const DistillationResult result = call.run(Context(small_tiles(PlanKind::kAuto)), gradients.views());
-        expect_distilled(call, result, &gradients);
-        if (HasFailure()) return;
-      }
-    }
   }
 }
 

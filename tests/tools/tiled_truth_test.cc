@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "support/host_tensor.h"
+#include "support/problem.h"
 #include "support/inputs.h"
-#include "support/logits_tester.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -179,9 +180,9 @@ TEST(Reference, NaNReachesItsRowAndTheSumsOverRows) {
 TEST(Reference, HeldLogitsOfAnyStrides) {
   constexpr int64_t kBatch = 3, kTime = 7, kVocab = 61;
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-    for (const bool time_first : {false, true}) {
-      SCOPED_TRACE(std::string(name_of(dtype)) + (time_first ? ", time first" : ""));
-      LogitsBuffer logits({dtype, kBatch, kTime, kVocab, /*padding=*/2, /*later=*/1, time_first}, heap_memory);
+    for (const Rows places : {Rows::kSlice, Rows::kTransposed}) {
+      SCOPED_TRACE(std::string(name_of(dtype)) + (places == Rows::kTransposed ? ", time first" : ""));
+      HostTensor logits(dtype, kBatch * kTime, kVocab, 2, places, kBatch, heap_memory);
       InputSpec spec;
       spec.tokens = kBatch * kTime;
       spec.vocab = kVocab;
@@ -208,7 +209,9 @@ TEST(Reference, HeldLogitsOfAnyStrides) {
       const oracle::TokenGradients grads = mixed_gradients(spec.tokens);
       const MatrixXd want = oracle::compute_logit_gradients(problem, stats, grads).d_raw;
       for (const size_t scratch : kScratch) {
-        const oracle::LogitsTruth reference(logits.view(), problem, scratch);
+        const ConstMatrix view = logits.view();
+        const FinishedLogits held(view.data, dtype, kBatch, kTime, kVocab, logits.batch_stride(), view.stride);
+        const oracle::LogitsTruth reference(held, problem, scratch);
         expect_same(reference.compute_statistics(), stats);
         Assembled got(want.rows(), want.cols());
         reference.compute_logit_gradients(stats, grads,
