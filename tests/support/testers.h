@@ -223,7 +223,6 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   }
   Self& class_weights(bool on = true) { return this->input("class_weights", on, class_weights_on_, on); }
   Self& label_smoothing(double value) { return this->input("label_smoothing", value, options_.label_smoothing, value); }
-  Self& dft() { return this->input("dft", true, options_.dft, true); }
   Self& z_loss(double value) { return this->input("z_loss", value, options_.z_loss, value); }
   Self& loss_scale(double value) { return this->input("loss_scale", value, options_.loss_scale, value); }
   Self& num_items_in_batch(double value) {
