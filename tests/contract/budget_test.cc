@@ -180,34 +180,6 @@ TEST(PackedHidden, GiveTheSameBits) {
   }
 }
 
-// Calls without gradients may run by a plan of those with gradients.
-TEST(LeastWorkspace, WithoutGradients) {
-  const auto expect_least = [](const std::function<Plan(const Context&)>& plan, PlanKind kind) {
-    const auto in = [&](size_t bytes) { return plan(Context({.workspace_bytes = bytes, .plan = kind})); };
-    const size_t least = in(size_t{256} << 20).least_workspace_bytes;
-    EXPECT_LE(in(least).workspace_bytes, least) << name_of(kind);
-    EXPECT_THROW(in(least - 1), InvalidInput) << name_of(kind) << " " << least;
-  };
-  InputSpec spec;
-  spec.tokens = spec.hidden = 64;
-  spec.vocab = 4096;
-  const Inputs inputs(spec);
-  for (const PlanKind kind : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
-    expect_least(
-        [&](const Context& context) {
-          return plan_token_stats(context, inputs.hidden_view(), inputs.head_view(), inputs.targets_view());
-        },
-        kind);
-    if (kind == PlanKind::kExpectedRow) continue;
-    expect_least(
-        [&](const Context& context) {
-          return distillation_loss.plan(context, inputs.hidden_view(), inputs.head_view(),
-                                        Teacher(inputs.hidden_view(), inputs.head_view()), {}, {}, {});
-        },
-        kind);
-  }
-}
-
 // A plan function has the time to find it, a call that runs has not.
 TEST(LeastWorkspace, IsToldByPlanFunctionsOnly) {
   CrossEntropyTester tester;

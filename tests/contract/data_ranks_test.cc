@@ -165,36 +165,6 @@ TEST(DataRanks, HaveTheLossesOfOneProcess) {
   }
 }
 
-// Two by two ranks: each has half of the batch and a part of the vocabulary.
-TEST(DataRanks, OfAGridShareTheVocabularyToo) {
-  constexpr int64_t kFirst = 61;
-  for (const Task& task : tasks()) {
-    SCOPED_TRACE(task.name);
-    const std::vector<std::vector<int64_t>> parts = {{0, 2}, {1, 3}};
-    const Left one = run(task, {}, part_of({0, 1, 2, 3}));
-    std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
-    std::vector<Left> left(4);
-    const auto errors = run_ranks(4, [&](int rank) {
-      const auto d = static_cast<size_t>(rank / 2), v = static_cast<size_t>(rank % 2);
-      ContextOptions options;
-      options.threads = 1;
-      options.ranks.data = &of_batch[v].of(static_cast<int>(d));
-      options.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
-      options.ranks.sum_d_weight = true;
-      left[static_cast<size_t>(rank)] =
-          run(task, options, v == 0 ? part_of(parts[d], 0, kFirst) : part_of(parts[d], kFirst, kVocab - kFirst));
-    });
-    for (size_t rank = 0; rank < 4; ++rank) {
-      ASSERT_EQ(message_of(errors[rank]), "");
-      const int64_t first = rank % 2 == 0 ? 0 : kFirst, end = rank % 2 == 0 ? kFirst : kVocab;
-      expect_near(left[rank].numbers, one.numbers, 1e-6, "numbers");
-      expect_near(left[rank].d_hidden, rows_of(one.d_hidden, parts[rank / 2], kTime * kHidden), 1e-6, "d_hidden");
-      expect_near(left[rank].d_weight, {one.d_weight.begin() + first * kHidden, one.d_weight.begin() + end * kHidden},
-                  1e-6, "d_weight");
-    }
-  }
-}
-
 // A mistake on one rank of a grid reaches all four.
 TEST(DataRanks, OfAGridEndTogether) {
   std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};

@@ -2,12 +2,8 @@
 // Packed heads, and chosen entries of them, have the bits of the matrix that they represent.
 #include <gtest/gtest.h>
 
-#include <bit>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
-#include <limits>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,7 +11,6 @@
 #include "support/calls.h"
 #include "support/every_task.h"
 #include "support/refusal.h"
-#include "support/result_columns.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -83,46 +78,6 @@ TEST(Heads, ExpectedRowsAndChosenSegmentsHaveTheBitsOfTheirMatrix) {
       EXPECT_EQ(of_packed.kind, of_plain.kind);
       EXPECT_EQ(of_packed.d_hidden_bound, of_plain.d_hidden_bound);
       EXPECT_EQ(of_plain.kept_share < 0.9, backward.mode != BackwardMode::kExact);
-    }
-  }
-}
-
-// Its states are wider than those of other tests, so that a row has several groups.
-TEST(Heads, CodesOfNf4HaveTheBitsOfTheirMatrix) {
-  constexpr int64_t kWide = 36;
-  const std::vector<float> hidden = normal(kTokens * kWide, 61);
-  std::vector<uint8_t> codes(kVocab * kWide / 2);
-  for (size_t i = 0; i < codes.size(); ++i) codes[i] = static_cast<uint8_t>(i * 89 + i / 7);
-  constexpr float kNumbers[] = {-1.0F,         -0.6961928F, -0.52507305F, -0.3949175F, -0.28444138F, -0.18477343F,
-                                -0.091050036F, 0.0F,        0.0795803F,   0.1609302F,  0.2461123F,   0.33791524F,
-                                0.44070983F,   0.562617F,   0.72295684F,  1.0F};
-  const Batch batch;
-  for (const int64_t group : {int64_t{0}, int64_t{4}, int64_t{12}}) {
-    const int64_t in_group = group > 0 ? group : kWide;
-    std::vector<float> scales, weight;
-    for (int64_t g = 0; g < kVocab * kWide / in_group; ++g) scales.push_back(0.3F + 0.01F * static_cast<float>(g % 7));
-    for (int64_t i = 0; i < kVocab * kWide; ++i) {
-      const uint8_t both = codes[static_cast<size_t>(i / 2)];
-      weight.push_back(scales[static_cast<size_t>(i / in_group)] * kNumbers[i % 2 == 0 ? both >> 4 : both & 15]);
-    }
-    PackedMatrix packed;
-    packed.data = codes.data();
-    packed.packing = Packing::kNf4;
-    packed.rows = kVocab;
-    packed.cols = kWide;
-    packed.scales = scales.data();
-    packed.group = group;
-    for (const PlanKind plan : kPlansOfGradients) {
-      const auto run = [&](const LmHead& head) {
-        std::vector<float> d_hidden(kTokens * kWide);
-        Gradients outputs;
-        outputs.d_hidden = {d_hidden.data(), kTokens, kWide};
-        const HiddenStates states(hidden.data(), kBatch, kTime, kWide);
-        d_hidden.push_back(static_cast<float>(
-            cross_entropy(Context(small_tiles(plan)), states, head, batch.targets(), {}, outputs).loss));
-        return d_hidden;
-      };
-      EXPECT_EQ(run(LmHead(packed)), run(LmHead(ConstMatrix(weight.data(), kVocab, kWide)))) << name_of(plan) << group;
     }
   }
 }

@@ -78,6 +78,9 @@ void make_consistent(DrawnCall& call) {
   if (call.packing) {
     call.head_transposed = call.d_weight = call.sink = false;
     if (call.packing == Packing::kQ8_0) call.hidden = 64;
+    if (call.packing == Packing::kNf4) call.hidden = (call.hidden + 3) / 4 * 4;
+    // The numbers of nf4 are not whole.
+    if (call.packing == Packing::kNf4 && call.values == Values::kWhole) call.values = Values::kNormal;
   }
   if (call.finished) {
     call.lora_rank = call.softcap = 0;

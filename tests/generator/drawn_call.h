@@ -85,7 +85,7 @@ struct DrawnCall {
   DType lora = DType::kFloat32;
   bool lora_states = false;
   std::optional<Packing> packing = {};
-  bool scale_groups = false;  ///< int8: several scales per row
+  bool scale_groups = false;  ///< int8, nf4: several scales per row
   bool vocab_ids = false;
 
   // The tensors of the task.
@@ -151,7 +151,9 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   pick("lora_rank", c.lora_rank, {0, 1, 4, 20});
   pick("lora", c.lora, {kFloat32, kBFloat16, kFloat64, kFloat16});
   flag("lora_states", c.lora_states);
-  pick("packing", c.packing, {std::optional<Packing>(), std::optional(Packing::kInt8), std::optional(Packing::kQ8_0)});
+  pick("packing", c.packing,
+       {std::optional<Packing>(), std::optional(Packing::kInt8), std::optional(Packing::kQ8_0),
+        std::optional(Packing::kNf4)});
   flag("scale_groups", c.scale_groups), flag("vocab_ids", c.vocab_ids);
   pick("numbers", c.numbers, {kFloat64, kFloat32, kBFloat16, kFloat16});
   flag("ids32", c.ids32), flag("strided_ids", c.strided_ids), flag("per_token", c.per_token), flag("mask", c.mask);

@@ -52,6 +52,47 @@ void Side::draw_hidden(Random& random, int64_t hidden_size) {
   }
 }
 
+// bitsandbytes' numbers, times a scale.
+static constexpr float kNf4Numbers[] = {
+    -1.0F,      -0.6961928F, -0.52507305F, -0.3949175F, -0.28444138F, -0.18477343F, -0.091050036F, 0.0F,
+    0.0795803F, 0.1609302F,  0.2461123F,   0.33791524F, 0.44070983F,  0.562617F,    0.72295684F,   1.0F};
+
+// Each number is exact in any type, because a power of two scales it.
+void Side::draw_packed(Random& random, double scale, oracle::MatrixXd& stored) {
+  const int64_t hidden_size = stored.cols();
+  const PackedBlock block = block_of(*call.packing);
+  const bool nf4 = *call.packing == Packing::kNf4, apart = has_scales_apart(*call.packing);
+  weight = GuardedTensor::rows(DType::kUInt8, stored_, hidden_size / block.numbers * block.bytes);
+  const int64_t groups = !apart || !call.scale_groups ? 1 : hidden_size % 2 == 0 ? 2 : hidden_size;
+  const int64_t group = hidden_size / groups;
+  if (apart) scales = GuardedTensor::rows(DType::kFloat32, stored_, groups);
+  for (int64_t v = 0; v < stored_; ++v) {
+    double step = 0;
+    int64_t code = 0;
+    for (int64_t h = 0; h < hidden_size; ++h) {
+      if (h % group == 0) {
+        step = std::ldexp(1.0, (nf4 ? 0 : -7) + static_cast<int>(below(random, 3)) + std::ilogb(scale));
+        if (apart) scales.set(v, h / group, step);
+      }
+      if (nf4) {  // Two codes per byte.
+        const int64_t next = below(random, 16);
+        code = h % 2 == 0 ? next * 16 : code + next;
+        if (h / 2 < weight.cols()) weight.set(v, h / 2, static_cast<double>(code));
+        stored(v, h) = kNf4Numbers[next] * step;
+        continue;
+      }
+      code = below(random, 255) - 127;
+      const int64_t at = apart ? h : h / 32 * 34 + 2 + h % 32;
+      if (at < weight.cols()) weight.set(v, at, static_cast<double>(static_cast<uint8_t>(code)));
+      stored(v, h) = static_cast<double>(code) * step;
+    }
+    for (int64_t k = 0; !apart && k < hidden_size / 32; ++k) {
+      const uint16_t bits = to_float16(step).bits;
+      weight.set(v, k * 34, bits & 255), weight.set(v, k * 34 + 1, bits >> 8);
+    }
+  }
+}
+
 void Side::draw_weight(Random& random, int64_t hidden_size) {
   const int64_t vocab = call.vocab;
   stored_ = call.vocab_ids ? vocab + 3 : vocab;
@@ -64,29 +105,7 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
   if (call.values == Values::kLarge) scale *= 3000;
   oracle::MatrixXd stored(stored_, hidden_size);
   if (call.packing) {
-    const PackedBlock block = block_of(*call.packing);
-    const bool int8 = *call.packing == Packing::kInt8;
-    weight = GuardedTensor::rows(DType::kUInt8, stored_, hidden_size / block.numbers * block.bytes);
-    const int64_t groups = !call.scale_groups ? 1 : hidden_size % 2 == 0 ? 2 : hidden_size;
-    if (int8) scales = GuardedTensor::rows(DType::kFloat32, stored_, groups);
-    for (int64_t v = 0; v < stored_; ++v) {
-      double step = 0;
-      for (int64_t h = 0; h < hidden_size; ++h) {
-        if (h == 0 || (int8 && h % (hidden_size / groups) == 0)) {
-          // A power of two is exact in any type.
-          step = std::ldexp(1.0, -7 + static_cast<int>(below(random, 3)) + std::ilogb(scale));
-          if (int8) scales.set(v, h / (hidden_size / groups), step);
-        }
-        const int64_t code = below(random, 255) - 127;
-        const int64_t at = int8 ? h : h / 32 * 34 + 2 + h % 32;
-        if (at < weight.cols()) weight.set(v, at, static_cast<double>(static_cast<uint8_t>(code)));
-        stored(v, h) = static_cast<double>(code) * step;
-      }
-      for (int64_t k = 0; !int8 && k < hidden_size / 32; ++k) {
-        const uint16_t bits = to_float16(step).bits;
-        weight.set(v, k * 34, bits & 255), weight.set(v, k * 34 + 1, bits >> 8);
-      }
-    }
+    draw_packed(random, scale, stored);
   } else {
     weight = call.head_transposed ? GuardedTensor(call.head, {stored_, hidden_size}, {1, stored_ + call.head_gap})
                                   : GuardedTensor::rows(call.head, stored_, hidden_size, call.head_gap);
