@@ -82,7 +82,7 @@ std::vector<Task> tasks() {
                    }});
   }
   for (const PolicyLossType variant : all_of<PolicyLossType>()) {
-    // These look at the whole batch, and are refused (rank_errors_test.cc).
+    // These look at the whole batch, and are refused (rank_options_test.cc).
     if (variant == PolicyLossType::kClipCov || variant == PolicyLossType::kKlCov) continue;
     out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
                      PolicyLoss options;
