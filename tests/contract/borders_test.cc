@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What enters a call from outside of C++: strides of any sign, sizes near 2^63, arrays that stand anywhere.
-// strides_test holds what slices compute, bad_input_test what is wrong with values.
+// strides_test holds what slices compute, refusals_test what is wrong with values.
 #include <gtest/gtest.h>
 
 #include <functional>

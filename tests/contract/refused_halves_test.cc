@@ -100,6 +100,7 @@ TEST(RefusedHalves, OfSetsAndDivergences) {
   distilled.expect_refused({"upstream = nan"}, kNaN);
   distilled.expect_refused({"stats.divergence has 5 entries but hidden has 6 rows"}, 1.0,
                            [](auto& left) { left.stats.divergence.mean.pop_back(); });
+  expect_invalid_input({"teacher: "}, [&] { run(small.context, small.logits(), Distillation()); });
   ContextOptions slice;
   slice.ranks.slice = VocabSlice{};
   slice.ranks.slice->vocab_size = 5;

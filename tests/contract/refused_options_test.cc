@@ -206,6 +206,7 @@ TEST(RefusedOptions, OfAPreferenceLoss) {
   };
   expect_changes({
       one("", ""),
+      one("loss_type = []", "loss_type is empty"),
       one("loss_type = sigmoid,ipo; loss_weights = 1,nan", "loss_weights = nan must be a finite number"),
       one("loss_weights = inf", "loss_weights = inf must be a finite number"),
       one("loss_weights = 1,2", "loss_weights has 2 entries but loss_type has 1"),

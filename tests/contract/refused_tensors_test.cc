@@ -160,6 +160,7 @@ TEST(RefusedTensors, OfAReference) {
     });
   }
   expect_changes({
+      {"preference_loss of models", "reference.hidden = ", "reference.hidden is not given"},
       {"preference_loss", "loss_type = simpo; ref_logps = ; ref_logps_per = by_size; ref_logps_are = averages",
        "ref_logps_are = averages is set but ref_logps is not given"},
   });

@@ -37,8 +37,13 @@ class GoodCall : private CallRun<T> {
     visit_fields(FieldsOf<logitless::Gradients>(), add, gradients);
     visit_fields(FieldsOf<BackwardOptions>(), add_backward, gradients.backward);
   }
-  /// Runs it; throws what the library throws.
-  void run(const Context& context) { run_given<T>({context, logits, task, upstream_, gradients, this->halves()}); }
+  /// Runs it, as a whole or in halves; throws what the library throws.
+  void run(const Context& context) {
+    if constexpr (kHasLoss<T>) {
+      if (!this->halves()) return static_cast<void>(logitless::run(context, logits, task, gradients));
+    }
+    run_given<T>({context, logits, task, upstream_, gradients, true});
+  }
   /// Outputs are again as they were before a run.
   void put_back() {
     for (GuardedTensor* output : outputs_.all()) output->put_back();
