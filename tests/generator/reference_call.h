@@ -113,6 +113,8 @@ class ReferenceCall {
   /// Turns finished logits into hidden states and a head that has an entry of them in each column: what is
   /// -inf goes into the bias.
   HeadMatrices masked_head(oracle::MatrixXd& logits);
+  /// Returns the task with the log-probabilities of a reference model in its place: the oracle takes these.
+  T with_logps_of_reference();
   oracle::MatrixXd oracle_gradient(double& loss);
 
   const DrawnCall& call_;
@@ -122,6 +124,7 @@ class ReferenceCall {
   const UpstreamNumbers& upstream_;
   oracle::MatrixXd capped_, other_capped_, dense_, identity_;
   oracle::VectorXd masks_;
+  std::vector<double> logps_of_reference_;
 
  public:
   std::optional<DType> rounding, other_rounding;  ///< of the raw logits
@@ -217,6 +220,25 @@ oracle::LossTruth loss_truth(const T& task, const std::vector<int64_t>& offsets,
 }
 
 template <Task T>
+T ReferenceCall<T>::with_logps_of_reference() {
+  T task = task_;
+  if constexpr (requires { task.reference; }) {
+    if (!other_) return task;
+    oracle::MatrixXd logits = other_capped_;
+    logits.rowwise() += masks_.transpose();
+    const Targets targets = core::targets_of("targets", task.targets);
+    const oracle::Tokens tokens = oracle::read_tokens(offsets_of(call_), logits.cols(), targets, task.token);
+    const FinishedLogits model(logits.data(), 1, logits.rows(), logits.cols());
+    const oracle::VectorXd logps = oracle::LogitsTruth(model, tokens, size_t{1} << 28).compute_statistics().logp;
+    logps_of_reference_.assign(logps.begin(), logps.end());
+    task.reference = {};
+    task.ref_logps = logps_of_reference_;
+    task.ref_logps_per = EntriesPer::kToken;
+  }
+  return task;
+}
+
+template <Task T>
 oracle::MatrixXd ReferenceCall<T>::oracle_gradient(double& loss) {
   const std::vector<int64_t> offsets = offsets_of(call_);
   const int64_t vocab = capped_.cols();
@@ -278,9 +300,9 @@ oracle::MatrixXd ReferenceCall<T>::oracle_gradient(double& loss) {
       }
     }();
     if constexpr (std::is_same_v<T, PreferenceLoss>) oracle::drop_half_pairs(offsets, tokens);
-    const oracle::LogitsTruth truth(FinishedLogits(capped_.data(), 1, capped_.rows(), vocab), tokens, size_t{1} << 28);
+    const oracle::LogitsTruth truth(FinishedLogits(capped_.data(), 1, capped_.rows(), vocab), tokens, size_t{1} << 12);
     const oracle::TokenStatistics stats = truth.compute_statistics();
-    const oracle::LossTruth made = loss_truth(task_, offsets, truth.tokens(), stats);
+    const oracle::LossTruth made = loss_truth(with_logps_of_reference(), offsets, truth.tokens(), stats);
     loss = made.loss;
     oracle::MatrixXd d = oracle::MatrixXd::Zero(capped_.rows(), vocab);
     truth.compute_logit_gradients(stats, made.grads, [&](int64_t first, const oracle::MatrixXd& tile) {
@@ -297,9 +319,6 @@ std::string ReferenceCall<T>::difference_from_oracle(const ReferenceResult& got)
   } else {
     if constexpr (requires { task_.kept; }) {
       if (task_.kept.ids.given()) return "";  // The oracle's log-probabilities are of the whole vocabulary.
-    }
-    if constexpr (requires { task_.reference; }) {
-      if (other_) return "";  // The oracle takes a reference's log-probabilities.
     }
     if (capped_.size() == 0) return "";
     double loss = 0;
