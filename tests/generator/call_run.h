@@ -67,6 +67,8 @@ Ran run_given(const Given<T>& call) {
 /// The surface that calls go through: C++, or what a test sets.
 template <Task T>
 inline Ran (*run_here)(const Given<T>&) = &run_given<T>;
+/// Whether rows that take no part are NaN.
+inline bool poisons_rows = true;
 
 template <Task T>
 class CallRun {
@@ -119,7 +121,7 @@ void CallRun<T>::set_task() {
   keys.add_all(task_, kDefaults);
   for (const auto& [name, text] : call_.options) keys.set(name, std::string_view(text));
   tensors_.set(task_);
-  tensors_.poison_rows();
+  if (poisons_rows) tensors_.poison_rows();
   draw_upstream();
 }
 
