@@ -108,14 +108,6 @@ TEST(SegmentGradients, TheMeanOfSampledOnesOfOtherLossesIsExact) {
   }
 }
 
-TEST(SegmentGradients, AnotherSeedDrawsOthers) {
-  const SeededModel model(40, 9, 2000, 2);
-  const Caller run = cross_entropy_of(model);
-  const Outputs one = outputs_of(model, run, sampled(0.2, 1));
-  EXPECT_EQ(outputs_of(model, run, sampled(0.2, 1)).values, one.values);
-  EXPECT_NE(outputs_of(model, run, sampled(0.2, 2)).values, one.values);
-}
-
 // The choice is made once, so outputs have the bits that they have together.
 TEST(SegmentGradients, EveryFormOfTheOutputs) {
   const SeededModel model(60, 17, 1500, 1);

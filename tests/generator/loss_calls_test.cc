@@ -33,13 +33,6 @@ void expect_right(const DrawnCall& call) {
   EXPECT_EQ(verdict.fault, "") << code_of(call);
 }
 
-TEST(NamedLossCalls, ReferenceModelsWeighTheirTails) {
-  DrawnCall call = call_of("preference_loss", {{"ld_alpha", "0.5"}});
-  call.model_as_reference = call.packed = true;
-  call.time = 5;
-  expect_right(call);
-}
-
 TEST(NamedLossCalls, MeansOverSequencesOfDataRanks) {
   for (const char* const task : {"distillation_loss", "set_distillation_loss"}) {
     for (const char* const mean_over : {"sequences", "sequence_means"}) {
