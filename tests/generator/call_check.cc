@@ -33,7 +33,7 @@ class CallCheck : private CallRun<T> {
 
 template <Task T>
 std::string CallCheck<T>::plan_fault(const Ran& ran) const {
-  if (!kHasLoss<T> || call_.halves) return "";
+  if (!kRuns<T> || call_.halves) return "";
   std::string fault;
   visit_fields(
       FieldsOf<Plan>(),
@@ -54,7 +54,7 @@ std::string CallCheck<T>::plan_fault(const Ran& ran) const {
 
 template <Task T>
 std::string CallCheck<T>::least_budget_fault() {
-  if (call_.budget != Budget::kLeast || !kHasLoss<T> || call_.halves || call_.vocab_ranks * call_.data_ranks > 1)
+  if (call_.budget != Budget::kLeast || !kRuns<T> || call_.halves || call_.vocab_ranks * call_.data_ranks > 1)
     return "";
   Outputs outputs(call_, student_);
   ContextOptions options = this->context_options();
@@ -204,9 +204,7 @@ Verdict check_task(const DrawnCall& call) {
 Verdict check(const DrawnCall& call) {
   Verdict verdict{"no such task", ""};
   AllTasks::each([&]<class T>() {
-    if constexpr (!std::is_same_v<T, CustomLoss>) {
-      if (call.task == T::kName) verdict = check_task<T>(call);
-    }
+    if (call.task == T::kName) verdict = check_task<T>(call);
   });
   return verdict;
 }

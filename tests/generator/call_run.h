@@ -47,7 +47,7 @@ Ran run_given(const Given<T>& call) {
   const auto& [context, logits, task, upstream, gradients, halves] = call;
   Ran ran;
   if (!halves) {
-    if constexpr (kHasLoss<T>) {
+    if constexpr (kRuns<T>) {
       ran.planned = plan(context, logits, task, gradients);
       const auto result = run(context, logits, task, gradients);
       ran.plan = result.plan;
@@ -84,7 +84,7 @@ class CallRun {
   /// that the task does not accept.
   void set_task();
   ContextOptions context_options() const;
-  bool halves() const { return call_.halves || !kHasLoss<T>; }
+  bool halves() const { return call_.halves || !kRuns<T>; }
   /// Runs with this number of threads. If the library refuses the call, the result holds the message.
   Ran run(Outputs& outputs, int64_t threads);
 

@@ -45,9 +45,7 @@ Choices choices_of_task() {
 const std::map<std::string, Choices>& all_choices() {
   static const std::map<std::string, Choices> all = [] {
     std::map<std::string, Choices> made;
-    AllTasks::each([&]<class T>() {
-      if constexpr (!std::is_same_v<T, CustomLoss>) made[T::kName] = choices_of_task<T>();
-    });
+    AllTasks::each([&]<class T>() { made[T::kName] = choices_of_task<T>(); });
     return made;
   }();
   return all;
@@ -77,10 +75,10 @@ void make_consistent(DrawnCall& call) {
   if (call.packing && (wide || call.finished)) call.packing = {};
   if (call.packing) {
     call.head_transposed = call.d_weight = call.sink = false;
-    if (call.packing == Packing::kQ8_0) call.hidden = 64;
+    if (!has_scales_apart(*call.packing)) call.hidden = std::max<int64_t>(64, block_of(*call.packing).numbers);
     if (call.packing == Packing::kNf4) call.hidden = (call.hidden + 3) / 4 * 4;
-    // The numbers of nf4 are not whole.
-    if (call.packing == Packing::kNf4 && call.values == Values::kWhole) call.values = Values::kNormal;
+    const bool whole = call.packing == Packing::kInt8 || call.packing == Packing::kQ8_0;
+    if (!whole && call.values == Values::kWhole) call.values = Values::kNormal;
   }
   if (call.finished) {
     call.lora_rank = call.softcap = 0;

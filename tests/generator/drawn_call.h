@@ -153,7 +153,8 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   flag("lora_states", c.lora_states);
   pick("packing", c.packing,
        {std::optional<Packing>(), std::optional(Packing::kInt8), std::optional(Packing::kQ8_0),
-        std::optional(Packing::kNf4)});
+        std::optional(Packing::kNf4), std::optional(Packing::kQ4_0), std::optional(Packing::kQ4K),
+        std::optional(Packing::kQ5K), std::optional(Packing::kQ6K)});
   flag("scale_groups", c.scale_groups), flag("vocab_ids", c.vocab_ids);
   pick("numbers", c.numbers, {kFloat64, kFloat32, kBFloat16, kFloat16});
   flag("ids32", c.ids32), flag("strided_ids", c.strided_ids), flag("per_token", c.per_token), flag("mask", c.mask);

@@ -6,10 +6,13 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "core/fields.h"
 #include "core/tensors.h"
 #include "generator/reference_call.h"
 #include "oracle/distillation_oracle.h"
@@ -33,6 +36,17 @@ struct OracleNumbers {
   void add(const char* name, const std::vector<int64_t>& values) {
     add(name, std::vector<double>(values.begin(), values.end()));
     columns.back().whole = true;
+  }
+  /// The mean over the rows that take part, of values that are 0 elsewhere.
+  void add_mean(const char* name, const std::vector<double>& values, double rows) {
+    const double sum = std::accumulate(values.begin(), values.end(), 0.0);
+    add(name, std::vector{rows > 0 ? sum / rows : 0});
+  }
+  void add_metrics(const auto& metrics) {
+    visit_fields(
+        FieldsOf<std::remove_cvref_t<decltype(metrics)>>(),
+        [&](const Field& field, const auto& value) { add(field.name, std::vector{static_cast<double>(value)}); },
+        metrics);
   }
 };
 
@@ -91,19 +105,25 @@ inline void add_lists(const oracle::TokenStatistics& stats, const oracle::Tokens
   out.add("top_logps", std::move(logps));
 }
 
-/// `upstream`: as backward() takes it.
-inline OracleNumbers oracle_of(const TokenStatistics& task, const oracle::MatrixXd& capped,
-                               const std::vector<int64_t>& offsets, const TokenGrads& upstream) {
+inline oracle::Tokens tokens_of(const TokenStatistics& task, const oracle::MatrixXd& capped,
+                                const std::vector<int64_t>& offsets) {
   const Targets given = core::targets_of("targets", task.targets);
   // Without targets every row takes part, and no log-probability is wanted of it.
   const std::vector<int64_t> none(static_cast<size_t>(capped.rows()), 0);
-  const bool has_targets = given.size > 0;
-  const Targets targets = has_targets ? given : Targets(std::span<const int64_t>(none));
+  const Targets targets = given.size > 0 ? given : Targets(std::span<const int64_t>(none));
   oracle::Tokens tokens = oracle::read_tokens(offsets, capped.cols(), targets, task.token);
   tokens.top_k = task.request.top_k;
   for (size_t v = 0; v < task.request.cross_weights.size(); ++v) {
     tokens.cross[static_cast<int64_t>(v)] = task.request.cross_weights[v];
   }
+  return tokens;
+}
+
+/// `upstream`: as backward() takes it.
+inline OracleNumbers oracle_of(const TokenStatistics& task, const oracle::MatrixXd& capped,
+                               const std::vector<int64_t>& offsets, const TokenGrads& upstream) {
+  const bool has_targets = task.targets.given();
+  const oracle::Tokens tokens = tokens_of(task, capped, offsets);
   const oracle::LogitsTruth truth = truth_of(capped, tokens);
   const oracle::TokenStatistics stats = truth.compute_statistics();
   OracleNumbers out;
@@ -127,9 +147,91 @@ inline OracleNumbers oracle_of(const TokenStatistics& task, const oracle::Matrix
   return out;
 }
 
+/// A caller's own loss, on the oracle's statistics.
+inline OracleNumbers oracle_of(const CustomLoss& task, const oracle::MatrixXd& capped,
+                               const std::vector<int64_t>& offsets) {
+  TokenStatistics as_statistics{task.targets, task.token, task.loss->needs()};
+  TokenStats read;
+  const auto to_vector = [](const oracle::VectorXd& values) {
+    return std::vector<double>(values.begin(), values.end());
+  };
+  const oracle::Tokens tokens = tokens_of(as_statistics, capped, offsets);
+  const oracle::TokenStatistics stats = truth_of(capped, tokens).compute_statistics();
+  read.logp = to_vector(stats.logp), read.lse = to_vector(stats.lse), read.entropy = to_vector(stats.entropy);
+  read.cross = to_vector(stats.cross), read.outside = to_vector(stats.outside);
+  TokenGrads grads;
+  for (auto* column : {&grads.logp, &grads.lse, &grads.entropy, &grads.cross, &grads.outside}) {
+    column->assign(static_cast<size_t>(capped.rows()), 0);
+  }
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < capped.rows(); ++i) {
+    if (tokens.takes_part(i)) rows.push_back(i);
+  }
+  task.loss->evaluate(rows, read, grads);
+  return oracle_of(as_statistics, capped, offsets, grads);
+}
+
+// What the oracle says of a loss, by name; returns its gradients.
+inline oracle::TokenGradients add_loss(const CrossEntropy& task, const std::vector<int64_t>&,
+                                       const oracle::Tokens& tokens, const oracle::TokenStatistics& stats,
+                                       OracleNumbers& out) {
+  oracle::Loss loss = oracle::compute_cross_entropy(tokens, stats, task);
+  if (!task.want_accuracy) loss.metrics.accuracy = CrossEntropyMetrics().accuracy;
+  if (!task.want_entropy) loss.metrics.mean_entropy = CrossEntropyMetrics().mean_entropy;
+  out.add("loss", std::vector{loss.loss}), out.add("per_token_loss", loss.per_token_loss);
+  out.add("per_token_lse", stats.lse);
+  if (task.want_accuracy) out.add("per_token_argmax", stats.argmax);
+  out.add_metrics(loss.metrics);
+  return loss.grads;
+}
+inline oracle::TokenGradients add_loss(const PolicyLoss& task, const std::vector<int64_t>& offsets,
+                                       const oracle::Tokens&, const oracle::TokenStatistics& stats,
+                                       OracleNumbers& out) {
+  const auto to_vector = [](const oracle::VectorXd& values) {
+    return std::vector<double>(values.begin(), values.end());
+  };
+  const oracle::PolicyValue loss = oracle::compute_policy_loss(oracle::read_policy_batch(task, offsets), task,
+                                                               {to_vector(stats.logp), to_vector(stats.entropy)});
+  oracle::TokenGradients grads(stats.logp.size());
+  std::vector<double> losses;
+  for (int64_t i = 0; i < stats.logp.size(); ++i) {
+    losses.push_back(loss.per_token_loss[static_cast<size_t>(i)].value);
+    grads.logp[i] = loss.d_logp(i), grads.entropy[i] = loss.d_entropy(i);
+  }
+  PolicyMetrics metrics;
+  metrics.tokens = loss.tokens, metrics.mean_ratio = loss.mean_ratio.value, metrics.mean_kl = loss.mean_kl.value;
+  metrics.mean_logp = loss.mean_logp.value, metrics.mean_entropy = loss.mean_entropy.value;
+  metrics.mean_teacher_kl = loss.mean_teacher_kl.value, metrics.clip_fraction = loss.clip_fraction;
+  metrics.clip_fraction_low = loss.clip_fraction_low, metrics.clip_fraction_high = loss.clip_fraction_high;
+  out.add("loss", std::vector{loss.loss.value}), out.add("per_token_loss", losses);
+  out.add_metrics(metrics);
+  return grads;
+}
+inline oracle::TokenGradients add_loss(const PreferenceLoss& task, const std::vector<int64_t>& offsets,
+                                       const oracle::Tokens& tokens, const oracle::TokenStatistics& stats,
+                                       OracleNumbers& out) {
+  const oracle::PreferenceTruth loss = oracle::preference_result(offsets, tokens, stats, task);
+  out.add("loss", std::vector{loss.loss}), out.add("sequence_logps", loss.sequence_logps);
+  out.add_metrics(loss.metrics);
+  oracle::TokenGradients grads(stats.logp.size());
+  grads.logp = oracle::to_eigen(loss.d_logp);
+  return grads;
+}
+inline oracle::TokenGradients add_loss(const KtoLoss& task, const std::vector<int64_t>& offsets,
+                                       const oracle::Tokens& tokens, const oracle::TokenStatistics& stats,
+                                       OracleNumbers& out) {
+  const oracle::KtoTruth loss = oracle::kto_result(offsets, tokens, stats, task);
+  out.add("loss", std::vector{loss.loss}), out.add("sequence_logps", loss.sequence_logps);
+  out.add("sequence_losses", loss.sequence_losses);
+  out.add_metrics(loss.metrics);
+  oracle::TokenGradients grads(stats.logp.size());
+  grads.logp = oracle::to_eigen(loss.d_logp);
+  return grads;
+}
+
 /// Policy losses whose log-probabilities are over the ids that the sampler kept.
 inline OracleNumbers oracle_of_kept(const PolicyLoss& task, const oracle::MatrixXd& capped,
-                                    const std::vector<int64_t>& offsets, oracle::LossTruth& made) {
+                                    const std::vector<int64_t>& offsets) {
   const oracle::Tokens tokens = oracle::read_tokens(offsets, capped.cols(), task);
   const oracle::SetLogits logits{capped, 0, task.token, true};
   const oracle::RowIds sets = oracle::read_sets(task.kept, capped.rows(), task.mask);
@@ -139,13 +241,13 @@ inline OracleNumbers oracle_of_kept(const PolicyLoss& task, const oracle::Matrix
     const int64_t chosen = tokens.labels[static_cast<size_t>(i)];
     stats.logp[i] = oracle::log_probabilities(logits, i, sets[static_cast<size_t>(i)])[chosen];
   }
-  made = oracle::policy_truth(offsets, stats, task);
   OracleNumbers out;
+  const oracle::TokenGradients grads = add_loss(task, offsets, tokens, stats, out);
   out.d_capped = oracle::MatrixXd::Zero(capped.rows(), capped.cols());
   for (int64_t i = 0; i < capped.rows(); ++i) {
     if (!tokens.takes_part(i)) continue;
     oracle::VectorXd gamma = oracle::VectorXd::Zero(capped.cols());
-    gamma[tokens.labels[static_cast<size_t>(i)]] = made.grads.logp[i];
+    gamma[tokens.labels[static_cast<size_t>(i)]] = grads.logp[i];
     out.d_capped.row(i) = oracle::d_raw_logits(logits, i, sets[static_cast<size_t>(i)], gamma).transpose();
   }
   return out;
@@ -176,18 +278,6 @@ template <class M>
 HiddenStates states_view(M& matrix, const DrawnCall& call, const std::vector<int64_t>& offsets) {
   const ConstMatrix states(matrix.data(), matrix.rows(), matrix.cols());
   return call.packed ? HiddenStates(states, offsets) : HiddenStates(states, call.sequences);
-}
-
-// Losses of the tokens' statistics.
-template <Task T>
-oracle::LossTruth loss_truth(const T& task, const std::vector<int64_t>& offsets, const oracle::Tokens& tokens,
-                             const oracle::TokenStatistics& stats) {
-  if constexpr (std::is_same_v<T, CrossEntropy>) return oracle::cross_entropy_truth(tokens, stats, task);
-  if constexpr (std::is_same_v<T, PolicyLoss>) return oracle::policy_truth(offsets, stats, task);
-  if constexpr (std::is_same_v<T, PreferenceLoss>) {
-    return oracle::preference_truth(offsets, tokens, stats, task);
-  }
-  if constexpr (std::is_same_v<T, KtoLoss>) return oracle::kto_truth(offsets, tokens, stats, task);
 }
 
 // Bounds the terms of a divergence's gradients. The engine's slopes have constants that cancel.
@@ -258,11 +348,9 @@ OracleNumbers ReferenceCall<T>::oracle_of_tokens(Loss task) {
   }
   const oracle::LogitsTruth truth = truth_of(capped_, tokens);
   const oracle::TokenStatistics stats = truth.compute_statistics();
-  const oracle::LossTruth made = loss_truth(task, offsets, truth.tokens(), stats);
   OracleNumbers out;
-  out.d_capped = logit_gradients(truth, stats, made.grads);
-  out.add("loss", std::vector{made.loss});
-  if (!made.per_token_loss.empty()) out.add("per_token_loss", made.per_token_loss);
+  out.add("per_token_logps", stats.logp);
+  out.d_capped = logit_gradients(truth, stats, add_loss(task, offsets, truth.tokens(), stats, out));
   return out;
 }
 
@@ -276,11 +364,14 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
   } else if constexpr (std::is_same_v<T, TokenStatistics>) {
     add_terms_of_cross();
     return oracle_of(task_, capped_, offsets, upstream_.grads);
+  } else if constexpr (std::is_same_v<T, CustomLoss>) {
+    return oracle_of(task_, capped_, offsets);
   } else if constexpr (std::is_same_v<T, SoftCrossEntropy>) {
     const oracle::SetLogits logits{capped_, 0, task_.token};
     const oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, task_.targets, task_);
     out.add("loss", std::vector{soft.loss});
     out.add("per_token_loss", soft.per_token_loss);
+    out.add_metrics(soft.metrics);
     terms = soft.gamma.cwiseAbs().rowwise().sum();
     out.d_capped.resize(capped_.rows(), vocab);
     for (int64_t i = 0; i < capped_.rows(); ++i) {
@@ -295,6 +386,13 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
     add_terms_of_sets(labels, offsets);
     out.add("loss", std::vector{truth.loss});
     out.add("per_token_loss", truth.per_token_loss);
+    out.add("per_token_divergence", truth.divergence);
+    const auto rows = static_cast<double>(truth.rows);
+    out.add("tokens", std::vector{rows});
+    out.add_mean("mean_divergence", truth.divergence, rows),
+        out.add_mean("mean_teacher_mass", truth.teacher_mass, rows);
+    if (task_.outside != OutsideSet::kRenormalised) out.add_mean("mean_student_mass", truth.student_mass, rows);
+    if (task_.hard_weight != 0) out.add_mean("mean_nll", truth.nll, rows);
     out.d_capped = truth.d_raw;
   } else if constexpr (std::is_same_v<T, Distillation>) {
     oracle::MatrixXd student = capped_, teacher = other_capped_;
@@ -309,13 +407,26 @@ OracleNumbers ReferenceCall<T>::oracle_numbers() {
     out.add("per_token_loss", truth.per_token_loss);
     out.add("per_token_divergence", truth.divergence);
     out.add("per_token_acceptance", truth.acceptance);
+    const auto rows = static_cast<double>(std::ranges::count(truth.takes_part, true));
+    out.add("tokens", std::vector{rows});
+    out.add_mean("mean_divergence", truth.divergence, rows), out.add_mean("mean_acceptance", truth.acceptance, rows);
+    if (task_.hard_weight != 0) {
+      std::vector<double> nll = truth.logps;
+      for (double& value : nll) value = -value;
+      out.add("per_token_logps", truth.logps), out.add_mean("mean_nll", nll, rows);
+    }
+    if (task_.want_entropy) {
+      out.add("per_token_entropy", truth.entropy), out.add("per_token_teacher_entropy", truth.teacher_entropy);
+      out.add_mean("mean_entropy", truth.entropy, rows);
+      out.add_mean("mean_teacher_entropy", truth.teacher_entropy, rows);
+    }
+    if (task_.want_agreement) {
+      out.add("per_token_agreement", truth.agreement), out.add_mean("agreement", truth.agreement, rows);
+    }
     out.d_capped = truth.d_raw;
   } else if constexpr (std::is_same_v<T, PolicyLoss>) {
     if (!task_.kept.ids.given()) return oracle_of_tokens(task_);
-    oracle::LossTruth made;
-    out = oracle_of_kept(task_, capped_, offsets, made);
-    out.add("loss", std::vector{made.loss});
-    out.add("per_token_loss", made.per_token_loss);
+    out = oracle_of_kept(task_, capped_, offsets);
   } else {
     return oracle_of_tokens(task_);
   }
@@ -331,7 +442,7 @@ template <Task T>
 std::string ReferenceCall<T>::difference_from_oracle(const ReferenceResult& got) {
   if (capped_.size() == 0) return "";
   OracleNumbers truth = oracle_numbers();
-  if constexpr (kHasLoss<T>) upstream_.scale_rows(truth.d_capped);
+  if constexpr (kRuns<T>) upstream_.scale_rows(truth.d_capped);
   const auto says = [](const std::string& what, double value, double want) {
     return what + " is " + std::to_string(value) + ", the oracle says " + std::to_string(want);
   };

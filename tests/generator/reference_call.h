@@ -41,6 +41,10 @@ struct UpstreamNumbers {
 /// How far a pattern moves logits, as a share of their error: between two values there may be a third.
 inline double amplitude_of(uint64_t pattern) { return pattern <= 4 ? 1 : 0.25 * static_cast<double>(1 + pattern % 4); }
 
+/// Whether run() computes gradients of the task.
+template <Task T>
+inline constexpr bool kRuns = kHasLoss<T> || std::is_same_v<T, CustomLoss>;
+
 /// Results, and dL/dc of the capped logits.
 struct ReferenceResult {
   std::vector<Column> columns;
@@ -77,7 +81,7 @@ class ReferenceCall {
     logitless::Gradients gradients;
     gradients.d_logits = writable(result.d_capped);
     const Logits logits = given(capped_);
-    if constexpr (kHasLoss<T>) {
+    if constexpr (kRuns<T>) {
       result.columns = columns_of(logitless::run(context(), logits, task_, gradients));
       upstream_.scale_rows(result.d_capped);
     } else {

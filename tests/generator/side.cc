@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
+
+#include "kernels/plain_tile.h"
 
 namespace logitless::testing {
 
@@ -62,6 +66,7 @@ void Side::draw_packed(Random& random, double scale, oracle::MatrixXd& stored) {
   const int64_t hidden_size = stored.cols();
   const PackedBlock block = block_of(*call.packing);
   const bool nf4 = *call.packing == Packing::kNf4, apart = has_scales_apart(*call.packing);
+  if (!apart && *call.packing != Packing::kQ8_0) return draw_blocks(random, scale, stored);
   weight = GuardedTensor::rows(DType::kUInt8, stored_, hidden_size / block.numbers * block.bytes);
   const int64_t groups = !apart || !call.scale_groups ? 1 : hidden_size % 2 == 0 ? 2 : hidden_size;
   const int64_t group = hidden_size / groups;
@@ -90,6 +95,34 @@ void Side::draw_packed(Random& random, double scale, oracle::MatrixXd& stored) {
       const uint16_t bits = to_float16(step).bits;
       weight.set(v, k * 34, bits & 255), weight.set(v, k * 34 + 1, bits >> 8);
     }
+  }
+}
+
+// Draws bytes, with scales that give numbers of about `scale`. The plain kernels tell what they come to: they
+// are held to ggml's own numbers.
+void Side::draw_blocks(Random& random, double scale, oracle::MatrixXd& stored) {
+  const Packing packing = *call.packing;
+  const PackedBlock block = block_of(packing);
+  weight = GuardedTensor::rows(DType::kUInt8, stored_, stored.cols() / block.numbers * block.bytes);
+  for (int64_t i = 0; i < weight.count(); ++i) weight.set(i, static_cast<double>(below(random, 256)));
+  // Where a block has its float16 numbers, and the largest integer that each multiplies.
+  std::vector<std::pair<int64_t, double>> halves = {{0, 8}};
+  if (packing == Packing::kQ4K) halves = {{0, 63 * 15}, {2, 63}};
+  if (packing == Packing::kQ5K) halves = {{0, 63 * 31}, {2, 63}};
+  if (packing == Packing::kQ6K) halves = {{208, 128 * 32}};
+  for (int64_t v = 0; v < stored_; ++v) {
+    for (int64_t first = 0; first < weight.cols(); first += block.bytes) {
+      for (const auto& [at, largest] : halves) {
+        const uint16_t bits = to_float16(scale / largest * (0.5 + 0.125 * static_cast<double>(below(random, 8)))).bits;
+        weight.set(v, first + at, bits & 255), weight.set(v, first + at + 1, bits >> 8);
+      }
+    }
+  }
+  const kernels::UnpackRow unpack = kernels::plain_unpack_kernels().of(packing, 0);
+  std::vector<float> row(static_cast<size_t>(stored.cols()));
+  for (int64_t v = 0; v < stored_; ++v) {
+    unpack({static_cast<const uint8_t*>(weight.view().data) + v * weight.cols()}, 0, stored.cols(), row.data());
+    for (int64_t h = 0; h < stored.cols(); ++h) stored(v, h) = row[static_cast<size_t>(h)];
   }
 }
 

@@ -55,6 +55,7 @@ struct Side {
   void draw_hidden(Random& random, int64_t hidden_size);
   void draw_weight(Random& random, int64_t hidden_size);
   void draw_packed(Random& random, double scale, oracle::MatrixXd& stored);
+  void draw_blocks(Random& random, double scale, oracle::MatrixXd& stored);
   void draw_lora(Random& random, int64_t hidden_size);
   void draw_finished(Random& random);
   void multiply();

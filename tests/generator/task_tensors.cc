@@ -81,6 +81,13 @@ void TaskTensors::set(TokenStatistics& task) {
   task.request.cross_weights = weights_;
 }
 
+void TaskTensors::set(CustomLoss& task) {
+  set_token(task.token);
+  task.targets = draw_targets(task.token);
+  for (int64_t v = 0; v < call_.vocab; ++v) weights_.push_back(0.25F * static_cast<float>(below(random_, 8)));
+  task.loss = &loss_.emplace(call_, weights_);
+}
+
 void TaskTensors::set(PolicyLoss& task) {
   set_token(task.token);
   std::vector<int64_t> ids;

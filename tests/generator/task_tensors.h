@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "generator/drawn_loss.h"
 #include "generator/side.h"
 #include "logitless/run.h"
 
@@ -26,6 +27,7 @@ class TaskTensors {
   void set(SetDistillation& task);
   void set(IdLogps& task);
   void set(TokenStatistics& task);
+  void set(CustomLoss& task);
 
   /// Returns the reference or teacher that the task has; null: none.
   Side* other() { return other_ ? &*other_ : nullptr; }
@@ -69,6 +71,7 @@ class TaskTensors {
   std::vector<uint8_t> mask_, labels_;
   std::vector<int64_t> labels_of_rows_;
   std::optional<Side> other_;
+  std::optional<DrawnLoss> loss_;
 };
 
 }  // namespace logitless::testing
