@@ -137,7 +137,9 @@ void plan_reference(Call& whole, const Reference& reference, const loss::Sequenc
 }
 
 core::Array<core::ByteRange> ranges_of(const Reference& reference) {
-  core::Array<core::ByteRange> ranges = {core::range_of("ref_logps", reference.logps)};
+  const std::span<const int64_t> offsets = reference.model.offsets;
+  core::Array<core::ByteRange> ranges = {core::range_of("ref_logps", reference.logps),
+                                         core::range_of("reference.offsets", offsets.data(), offsets.size_bytes())};
   try {
     const HeadMatrices head = core::head_of(reference.model.head);
     ranges.push_back(problem::range_of("reference.hidden", core::hidden_of(reference.model)));

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "core/check_fields.h"
 #include "core/views.h"
 
 namespace logitless::loss {
@@ -40,6 +41,7 @@ SequenceTokens read_sequences(std::span<const int64_t> offsets, core::Array<int6
 }
 
 bool is_per_token(std::string_view name, EntriesPer per, int64_t size, const SequenceTokens& tokens) {
+  core::check_named("_per", per, name);
   if (per != EntriesPer::kBySize) {
     const bool by_token = per == EntriesPer::kToken;
     const int64_t wanted = by_token ? tokens.tokens() : tokens.sequences();

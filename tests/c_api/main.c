@@ -1,6 +1,7 @@
 /* Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0 */
 /* This calls every function of c_api.h from C99, and holds cross-entropy against sums in double that are written
- * out here. tasks_test.cc holds every task against C++, failures_test.cc has the messages. */
+ * out here. keys_test.cc has every key, failures_test.cc the messages, generator/c_calls_test.cc calls of all
+ * tasks. */
 #include <logitless/c_api.h>
 #include <math.h>
 #include <stdio.h>

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <map>
@@ -11,155 +12,128 @@
 #include <string>
 #include <vector>
 
+#include "logitless/logitless.h"
+#include "seeded_model.h"
 #include "support/calls.h"
 #include "support/coupled_loss.h"
 #include "support/refusal.h"
-#include "support/testers.h"
 #include "support/views.h"
 
 namespace logitless::testing {
 namespace {
 
+constexpr size_t kRoomy = size_t{64} << 20;
+
 /// What one run left.
 struct CoupledRun {
   Plan plan;
   std::vector<std::vector<int64_t>> calls;  ///< rows of each call of evaluate()
-  std::vector<std::byte> bytes;             ///< gradients and logp
+  std::vector<float> gradients;             ///< d_hidden, then d_weight
+  std::vector<double> logp;
 };
 
-class CoupledLossTester : public Tester<CoupledLossTester> {
- public:
-  /// `group` names the group of a row.
-  CoupledLossTester& groups(const std::string& name, std::function<int64_t(int64_t row)> group) {
-    return input("groups", name, group_, std::move(group));
-  }
-  CoupledLossTester& entropy(bool on) { return input("entropy", on, entropy_, on); }
-  /// The engine does not hear of the groups.
-  CoupledLossTester& uncoupled(bool on = true) { return run("uncoupled", on, uncoupled_, on); }
+/// How it runs.
+struct Setting {
+  PlanKind plan = PlanKind::kAuto;
+  size_t workspace = kRoomy;
+  bool entropy = false, declared = true;
 
-  std::vector<int64_t> group_ids() const {
-    std::vector<int64_t> ids(static_cast<size_t>(spec_.tokens));
-    for (int64_t i = 0; i < spec_.tokens; ++i) ids[i] = group_(i);
-    return ids;
+  Context context() const {
+    ContextOptions options;
+    options.plan = plan, options.workspace_bytes = workspace, options.threads = 2;
+    options.row_tile = options.row_block = 16, options.vocab_tile = 64;
+    return Context(options);
   }
-  std::vector<int64_t> active_rows() {
+};
+
+// 96 rows: wide enough a vocabulary that the logits of a chunk are most of what one pass needs.
+class Coupled : public SeededModel {
+ public:
+  using GroupOf = std::function<int64_t(int64_t row)>;
+  explicit Coupled(const GroupOf& group_of, int64_t rows = 96) : SeededModel(rows, 19, 300) {
+    for (int64_t i = 0; i < rows; ++i) groups.push_back(group_of(i));
+  }
+  Coupled& ignore(const std::function<bool(int64_t row)>& ignored) {
+    for (int64_t i = 0; i < tokens; ++i) {
+      if (ignored(i)) targets[static_cast<size_t>(i)] = -100;
+    }
+    return *this;
+  }
+
+  CoupledRun run(const Setting& setting) const {
+    CoupledRun out;
+    out.gradients.assign(states.size() + weight.size(), 99);
+    CoupledLoss loss(groups, setting.entropy, setting.declared);
+    out.logp =
+        run_token_loss(setting.context(), hidden_states(), head(), ids(), {}, loss, views(out.gradients), &out.plan)
+            .logp;
+    out.calls = loss.calls();
+    return out;
+  }
+  Plan planned(const Setting& setting) const {
+    std::vector<float> gradients(states.size() + weight.size());
+    const CoupledLoss loss(groups, setting.entropy, setting.declared);
+    return plan_token_loss(setting.context(), hidden_states(), head(), ids(), {}, loss, views(gradients));
+  }
+  /// The least that one pass needs.
+  size_t least_of_one_pass(bool declared = true) const {
+    return planned({.plan = PlanKind::kOnePass, .declared = declared}).least_workspace_bytes;
+  }
+  std::vector<int64_t> active_rows() const {
     std::vector<int64_t> rows;
-    for (int64_t i = 0; i < spec_.tokens; ++i) {
-      if (reference().expected.problem.takes_part(i)) rows.push_back(i);
+    for (int64_t i = 0; i < tokens; ++i) {
+      if (targets[static_cast<size_t>(i)] >= 0) rows.push_back(i);
     }
     return rows;
   }
   /// Counts the rows of the largest group that take part.
-  int64_t largest_group() {
+  int64_t largest_group() const {
     std::map<int64_t, int64_t> sizes;
     int64_t largest = 0;
-    for (const int64_t row : active_rows()) largest = std::max(largest, ++sizes[group_(row)]);
+    for (const int64_t row : active_rows()) largest = std::max(largest, ++sizes[groups[static_cast<size_t>(row)]]);
     return largest;
   }
 
-  CoupledRun run_once() {
-    Reference& own = reference();
-    GradientOutputs outputs(own.inputs, run_);
-    return call(own, outputs);
-  }
-
-  /// Runs, compares with the oracle, and looks at what evaluate() got.
-  CoupledRun matches_oracle() {
-    SCOPED_TRACE(describe());
-    Reference& truth = reference();
-    GradientOutputs outputs(truth.inputs, run_);
-    const CoupledRun run = call(truth, outputs);
-    EXPECT_LE(run.plan.workspace_bytes, run_.context.workspace_bytes);
-    if (run_.context.plan != PlanKind::kAuto) {
-      EXPECT_EQ(run.plan.kind, run_.context.plan);
+  /// Runs, and compares with gradients that are made of statistics of all rows.
+  CoupledRun is_right(const Setting& setting) const {
+    const CoupledRun got = run(setting);
+    EXPECT_LE(got.plan.workspace_bytes, setting.workspace);
+    if (setting.plan != PlanKind::kAuto) {
+      EXPECT_EQ(got.plan.kind, setting.plan);
     }
-    expect_gradients_near(outputs, truth.expected, run_, spec_.layout);
-    expect_whole_groups(run);
-    return run;
+    expect_whole_groups(got);
+    const std::vector<float> want = gradients_of_statistics(setting.entropy);
+    double most = 0;
+    for (const float value : want) most = std::max(most, std::abs(static_cast<double>(value)));
+    for (size_t i = 0; i < want.size(); ++i) {
+      EXPECT_NEAR(got.gradients[i], want[i], 1e-5 * most) << i;
+      if (::testing::Test::HasFailure()) break;
+    }
+    return got;
   }
 
-  Plan planned() {
-    Reference& own = reference();
-    GradientOutputs outputs(own.inputs, run_);
-    const CoupledLoss loss(group_ids(), entropy_, !uncoupled_);
-    return plan_token_loss(context(), own.inputs.hidden_view(), own.inputs.head_view(), own.inputs.targets_view(),
-                           own.options, loss, outputs.gradients());
-  }
-
-  /// Runs one pass in the least that it needs.
-  CoupledLossTester& tightest_one_pass() { return plan(PlanKind::kOnePass).tightest_workspace(); }
+  std::vector<int64_t> groups;
 
  private:
-  struct Reference {
-    explicit Reference(const InputSpec& spec) : inputs(spec) {}
-    Inputs inputs;
-    HostArray<double> temperatures;
-    TokenOptions options;
-    Expected expected;
-  };
-
-  void forget() override { reference_.reset(); }
-
-  Reference& reference() {
-    if (reference_) return *reference_;
-    auto made = std::make_shared<Reference>(spec_);
-    made->options = token_options(made->temperatures);
-    Expected& expected = made->expected;
-    expected = expect_statistics(oracle::read_problem(made->inputs.hidden_view(), made->inputs.head_view(),
-                                                      made->inputs.targets_view(), made->options),
-                                 arithmetic_for(spec_.dtype, context()));
-    reference_ = made;
-    add_group_gradients(expected);
-    return *made;
+  Gradients views(std::vector<float>& gradients) const {
+    Gradients out;
+    out.d_hidden = {gradients.data(), tokens, hidden};
+    out.d_weight = {gradients.data() + states.size(), vocab, hidden};
+    return out;
   }
-
-  // Sums over a group: the errors of the statistics add up, and n terms in fp64 err by n · 2^-53 of their
-  // absolute sum, in the engine's loss and here. S + E is one more term.
-  void add_group_gradients(Expected& expected) const {
-    struct Sums {
-      double logp = 0, entropy = 0, absolute = 0, error = 0, terms = 1;
-    };
-    std::map<int64_t, Sums> groups;
-    for (int64_t i = 0; i < spec_.tokens; ++i) {
-      if (!expected.problem.takes_part(i)) continue;
-      Sums& group = groups[group_(i)];
-      group.logp += expected.stats.logp[i];
-      group.absolute += std::abs(expected.stats.logp[i]);
-      group.error += expected.stat_bounds.logp[i];
-      group.terms += 1;
-      if (!entropy_) continue;
-      group.entropy += expected.stats.entropy[i];
-      group.absolute += std::abs(expected.stats.entropy[i]);
-      group.error += expected.stat_bounds.entropy[i];
-    }
-    oracle::TokenGradients grads(spec_.tokens), errors(spec_.tokens);
-    for (int64_t i = 0; i < spec_.tokens; ++i) {
-      if (!expected.problem.takes_part(i)) continue;
-      const Sums& group = groups[group_(i)];
-      const double error = group.error + 2 * group.terms * 0x1p-53 * (group.absolute + group.error);
-      grads.logp[i] = group.logp + group.entropy;
-      errors.logp[i] = error;
-      if (!entropy_) continue;
-      grads.entropy[i] = group.logp;
-      errors.entropy[i] = error;
-    }
-    add_gradients(expected, grads, errors);
+  std::vector<float> gradients_of_statistics(bool entropy) const {
+    const Context context(Setting{.plan = PlanKind::kTwoPass}.context());
+    const StatsRequest request = {.entropy = entropy};
+    const TokenStats stats = compute_token_stats(context, hidden_states(), head(), ids(), {}, request);
+    TokenGrads grads;
+    grads.logp.assign(static_cast<size_t>(tokens), 0);
+    if (entropy) grads.entropy = grads.logp;
+    CoupledLoss(groups, entropy).evaluate(active_rows(), stats, grads);
+    std::vector<float> out(states.size() + weight.size(), 99);
+    backpropagate_token_grads(context, hidden_states(), head(), ids(), {}, request, stats, grads, views(out));
+    return out;
   }
-
-  CoupledRun call(Reference& reference, GradientOutputs& outputs) const {
-    const Inputs& inputs = reference.inputs;
-    CoupledLoss loss(group_ids(), entropy_, !uncoupled_);
-    CoupledRun run;
-    const TokenStats stats = run_token_loss(context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(),
-                                            reference.options, loss, outputs.gradients(), &run.plan);
-    run.calls = loss.calls();
-    run.bytes = outputs.bytes();
-    const auto* logp = reinterpret_cast<const std::byte*>(stats.logp.data());
-    run.bytes.insert(run.bytes.end(), logp, logp + stats.logp.size() * sizeof(double));
-    return run;
-  }
-
-  void expect_whole_groups(const CoupledRun& run) {
+  void expect_whole_groups(const CoupledRun& run) const {
     std::map<int64_t, size_t> call_of;
     std::vector<int64_t> seen;
     for (size_t c = 0; c < run.calls.size(); ++c) {
@@ -169,7 +143,8 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
         EXPECT_LE(static_cast<int64_t>(rows.size()), run.plan.chunk_rows) << "call " << c;
       }
       for (const int64_t row : rows) {
-        EXPECT_EQ(call_of.emplace(group_(row), c).first->second, c) << "the group of row " << row << " was parted";
+        EXPECT_EQ(call_of.emplace(groups[static_cast<size_t>(row)], c).first->second, c)
+            << "the group of row " << row << " was parted";
         seen.push_back(row);
       }
     }
@@ -179,84 +154,53 @@ class CoupledLossTester : public Tester<CoupledLossTester> {
       EXPECT_EQ(run.calls.size(), 1u);
     }
   }
-
-  std::function<int64_t(int64_t)> group_ = [](int64_t) { return 0; };
-  bool entropy_ = false;
-  bool uncoupled_ = false;
-  std::shared_ptr<Reference> reference_;
 };
 
-// 96 rows: wide enough a vocabulary that the logits of a chunk are most of what one pass needs.
-CoupledLossTester small() { return CoupledLossTester().tokens(96).vocab(300).tiles(16, 64).threads(2); }
-
-// Ways in which rows hang together, with inputs to match.
-const std::vector<std::function<void(CoupledLossTester&)>>& groupings() {
-  static const std::vector<std::function<void(CoupledLossTester&)>> all = {
-      [](auto& t) { t.batch(6).groups("sequences", [](int64_t i) { return i / 16; }); },
-      [](auto& t) {  // chosen answers, then rejected ones
-        t.batch(8).shift().groups("pairs in two halves", [](int64_t i) { return i / 12 % 4; });
-      },
-      [](auto& t) {  // packed answers of two lengths
-        t.packed({0, 15, 30, 45, 60, 69, 78, 87, 96})
-            .shift()
-            .ignored(0.1)
-            .groups("pairs of two lengths", [](int64_t i) { return i < 60 ? i / 15 : (i - 60) / 9; });
-      },
-      [](auto& t) { t.groups("one", [](int64_t) { return -3; }); },
-      [](auto& t) { t.groups("interleaved", [](int64_t i) { return i % 3; }); },
-      [](auto& t) { t.ignored(0.3).groups("any ids, ignored rows", [](int64_t i) { return (i * 7 % 11 - 5) << 40; }); },
-      [](auto& t) {  // all rows of two sequences are ignored
-        std::vector<int64_t> targets(96, 7);
-        std::fill_n(targets.begin() + 12, 24, -100);
-        t.batch(8).targets(targets).groups("some without a row", [](int64_t i) { return i / 12; });
-      },
-      [](auto& t) {
-        t.packed({0, 31, 31, 40, 41, 90, 96}).shift().groups("packed sequences", [](int64_t i) {
-          return i < 31 ? 0 : i < 40 ? 2 : i < 41 ? 3 : i < 90 ? 4 : 5;
-        });
-      },
-      [](auto& t) { t.groups("one large, the others single", [](int64_t i) { return i % 2 ? 0 : i; }); },
+// Ways in which rows hang together.
+std::vector<Coupled> groupings() {
+  const auto third = [](int64_t i) { return i % 3 == 1; };
+  return {
+      Coupled([](int64_t i) { return i / 16; }),
+      Coupled([](int64_t i) { return i / 12 % 4; }).ignore([](int64_t i) { return i % 12 == 11; }),
+      Coupled([](int64_t i) { return i < 60 ? i / 15 : (i - 60) / 9; }).ignore(third),
+      Coupled([](int64_t) { return -3; }),
+      Coupled([](int64_t i) { return i % 3; }),
+      Coupled([](int64_t i) { return (i * 7 % 11 - 5) << 40; }).ignore(third),
+      // All rows of two groups are ignored.
+      Coupled([](int64_t i) { return i / 12; }).ignore([](int64_t i) { return i >= 12 && i < 36; }),
+      Coupled([](int64_t i) {
+        return i < 31 ? 0 : i < 40 ? 2 : i < 41 ? 3 : i < 90 ? 4 : 5;
+      }),
+      Coupled([](int64_t i) { return i % 2 ? 0 : i; }),
   };
-  return all;
-}
-
-void for_each_grouping(const std::function<void(CoupledLossTester&)>& check) {
-  for (const auto& grouping : groupings()) {
-    CoupledLossTester tester = small();
-    grouping(tester);
-    check(tester);
-  }
 }
 
 TEST(CoupledLoss, EveryGroupingAndPlan) {
-  for_each_grouping([](CoupledLossTester& tester) {
+  for (const Coupled& call : groupings()) {
     for (const bool entropy : {false, true}) {
-      tester.entropy(entropy).workspace(size_t{64} << 20);
-      tester.plan(PlanKind::kTwoPass).matches_oracle();
-      EXPECT_EQ(tester.plan(PlanKind::kOnePass).matches_oracle().calls.size(), 1u);
-      EXPECT_EQ(tester.plan(PlanKind::kAuto).matches_oracle().plan.kind, PlanKind::kOnePass);
+      call.is_right({.plan = PlanKind::kTwoPass, .entropy = entropy});
+      EXPECT_EQ(call.is_right({.plan = PlanKind::kOnePass, .entropy = entropy}).calls.size(), 1u);
+      EXPECT_EQ(call.is_right({.entropy = entropy}).plan.kind, PlanKind::kOnePass);
     }
-  });
+  }
 }
 
 TEST(CoupledLoss, ChunksOfWholeGroups) {
-  for_each_grouping([](CoupledLossTester& tester) {
-    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
-      const CoupledRun run = tester.dtype(dtype).entropy(true).tightest_one_pass().matches_oracle();
-      // The smallest chunk there can be is the largest group.
-      EXPECT_EQ(run.plan.chunk_rows, tester.largest_group());
-      EXPECT_EQ(run.calls.size() == 1, run.plan.chunk_rows == run.plan.active_rows);
-    }
-  });
+  for (const Coupled& call : groupings()) {
+    const CoupledRun run = call.is_right({.plan = PlanKind::kOnePass, .workspace = call.least_of_one_pass()});
+    // The smallest chunk there can be is the largest group.
+    EXPECT_EQ(run.plan.chunk_rows, call.largest_group());
+    EXPECT_EQ(run.calls.size() == 1, run.plan.chunk_rows == run.plan.active_rows);
+  }
 }
 
 TEST(CoupledLoss, ChunksOfEveryBudget) {
   std::set<size_t> chunk_counts;
-  CoupledLossTester tester = small().batch(24).groups("sequences of 4", [](int64_t i) { return i / 4; });
-  const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;
+  const Coupled call([](int64_t i) { return i / 4; });
+  const size_t least = call.least_of_one_pass();
   size_t before = std::numeric_limits<size_t>::max();
   for (size_t bytes = least; bytes < 6 * least; bytes += least / 64) {
-    const CoupledRun run = tester.workspace(bytes).matches_oracle();
+    const CoupledRun run = call.is_right({.plan = PlanKind::kOnePass, .workspace = bytes});
     EXPECT_LE(run.calls.size(), before) << "more chunks in " << bytes << " bytes";
     before = run.calls.size();
     chunk_counts.insert(run.calls.size());
@@ -265,119 +209,85 @@ TEST(CoupledLoss, ChunksOfEveryBudget) {
   EXPECT_EQ(*chunk_counts.rbegin(), 24u);
 }
 
-TEST(CoupledLoss, OutputsInEveryForm) {
-  for_each_grouping([](CoupledLossTester& tester) {
-    tester.layout(HeadLayout::kVocabHidden).padding(3).tightest_one_pass();
-    tester.accumulate().matches_oracle();
-    tester.accumulate(false).gradients(true, false, false).matches_oracle();
-    tester.gradients(false, true, true).matches_oracle();
-    // A sink and a bfloat16 d_weight have sums of all entries beside chunks, and of a few tiles without.
-    for (const bool sink : {true, false}) {
-      const DType narrow = sink ? DType::kFloat32 : DType::kBFloat16;
-      tester.gradients(true, true, true).sink(sink).dtype(narrow).gradient_dtype(narrow);
-      tester.workspace(size_t{64} << 20).matches_oracle();
-      tester.tightest_one_pass().matches_oracle();
-    }
-    // d_hidden alone may be bfloat16 in any chunks: each row is finished in one of them.
-    tester.gradients(true, false, false).tightest_one_pass().matches_oracle();
-  });
-}
-
-TEST(CoupledLoss, TheSizesThatTheLibraryChooses) {
-  for_each_grouping([](CoupledLossTester& tester) { tester.tiles(0, 0).tightest_one_pass().matches_oracle(); });
-}
-
-TEST(CoupledLoss, OptionsOfTokens) {
-  for_each_grouping([](CoupledLossTester& tester) {
-    tester.batch(4).shift().temperatures().entropy(true).tightest_one_pass().matches_oracle();
-    tester.temperature_meaning(TemperatureMeaning::kScaleLogp).matches_oracle();
-  });
-}
-
 TEST(CoupledLoss, SingletonsAreUncoupled) {
-  CoupledLossTester tester = small().ignored(0.2).groups("single", [](int64_t i) { return -7 * i; });
+  const Coupled call = Coupled([](int64_t i) { return -7 * i; }).ignore([](int64_t i) { return i % 5 == 2; });
   for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     for (const size_t kib : {80, 120, 1000}) {
-      tester.plan(plan).workspace(kib << 10).uncoupled(false);
-      const CoupledRun coupled = tester.matches_oracle();
-      const CoupledRun uncoupled = tester.uncoupled().matches_oracle();
-      EXPECT_TRUE(coupled.bytes == uncoupled.bytes);
+      const CoupledRun coupled = call.is_right({.plan = plan, .workspace = kib << 10});
+      const CoupledRun uncoupled = call.is_right({.plan = plan, .workspace = kib << 10, .declared = false});
+      EXPECT_EQ(coupled.gradients, uncoupled.gradients);
+      EXPECT_EQ(coupled.logp, uncoupled.logp);
       EXPECT_EQ(coupled.calls, uncoupled.calls);
     }
   }
 }
 
-TEST(CoupledLoss, SameBitsForEveryNumberOfThreads) {
-  for_each_grouping([](CoupledLossTester& tester) {
-    const size_t least = tester.entropy(true).tightest_one_pass().run_spec().context.workspace_bytes;
-    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kAuto}) {
-      for (const size_t bytes : {least, least + least / 2}) {
-        // Where one pass does not run, a tile needs more than the smallest chunks do.
-        const size_t budget = plan == PlanKind::kOnePass ? bytes : std::max(bytes, size_t{100} << 10);
-        const CoupledRun one = tester.plan(plan).workspace(budget).threads(1).run_once();
-        for (const int threads : {2, 3, 7}) {
-          const CoupledRun run = tester.threads(threads).run_once();
-          EXPECT_TRUE(run.bytes == one.bytes) << threads << " threads";
-          EXPECT_EQ(run.calls, one.calls);
-          EXPECT_EQ(run.plan.chunk_rows, one.plan.chunk_rows);
-        }
-      }
-    }
-  });
-}
-
 TEST(CoupledLoss, AGroupThatDoesNotFitMeansTwoPass) {
-  CoupledLossTester tester = small().batch(4).groups("sequences", [](int64_t i) { return i / 24; });
-  const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;
-  EXPECT_EQ(tester.run_once().calls.size(), 4u);
-  tester.workspace(least - 1);
-  EXPECT_EQ(tester.plan(PlanKind::kAuto).matches_oracle().plan.kind, PlanKind::kTwoPass);
+  const Coupled call([](int64_t i) { return i / 24; });
+  const size_t least = call.least_of_one_pass();
+  EXPECT_EQ(call.run({.plan = PlanKind::kOnePass, .workspace = least}).calls.size(), 4u);
+  EXPECT_EQ(call.is_right({.workspace = least - 1}).plan.kind, PlanKind::kTwoPass);
   expect_invalid_input({"needs at least " + std::to_string(least) + " bytes", "couples 24 rows"},
-                       [&] { tester.plan(PlanKind::kOnePass).run_once(); });
+                       [&] { call.run({.plan = PlanKind::kOnePass, .workspace = least - 1}); });
 }
 
 // Auto keeps chunks that one pass would rather be slow in to two pass, but a large group that fits is one
 // pass's.
 TEST(CoupledLoss, AutoTakesOnePassWhenTheLargestGroupFits) {
-  CoupledLossTester tester = small().tokens(600).batch(4).groups("sequences", [](int64_t i) { return i / 150; });
-  const size_t least = tester.tightest_one_pass().run_spec().context.workspace_bytes;
-  const CoupledRun run = tester.plan(PlanKind::kAuto).workspace(least).matches_oracle();
+  const Coupled call([](int64_t i) { return i / 150; }, 600);
+  const size_t least = call.least_of_one_pass();
+  const CoupledRun run = call.is_right({.workspace = least});
   EXPECT_EQ(run.plan.kind, PlanKind::kOnePass);
   EXPECT_EQ(run.plan.chunk_rows, 150);
-  EXPECT_EQ(tester.workspace(least - 1).run_once().plan.kind, PlanKind::kTwoPass);
-}
-
-TEST(CoupledLoss, NoRowAndNoGradient) {
-  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kAuto}) {
-    small().tokens(0).plan(plan).matches_oracle();
-    small().ignored(1).plan(plan).accumulate().matches_oracle();
-    const CoupledRun run = small().plan(PlanKind::kAuto).gradients(false, false, false).matches_oracle();
-    EXPECT_EQ(run.plan.kind, PlanKind::kForwardOnly);
-  }
+  EXPECT_EQ(call.run({.workspace = least - 1}).plan.kind, PlanKind::kTwoPass);
 }
 
 // These tests would see it: in this budget rows that the engine believes to stand alone are parted.
 TEST(CoupledLoss, TheBudgetsPartRowsThatAreNotCoupled) {
-  CoupledLossTester tester = small().groups("one", [](int64_t) { return 1; });
-  EXPECT_EQ(tester.tightest_one_pass().matches_oracle().calls.size(), 1u);
-  EXPECT_GT(tester.uncoupled().tightest_one_pass().run_once().calls.size(), 1u);
+  const Coupled call([](int64_t) { return 1; });
+  EXPECT_EQ(call.run({.plan = PlanKind::kOnePass, .workspace = call.least_of_one_pass()}).calls.size(), 1u);
+  const Setting uncoupled = {.plan = PlanKind::kOnePass, .workspace = call.least_of_one_pass(false), .declared = false};
+  EXPECT_GT(call.run(uncoupled).calls.size(), 1u);
 }
 
 // Any number of groups but one a row is a mistake, and nothing is written.
 TEST(CoupledLoss, GroupsOfAnotherSize) {
-  Inputs inputs{InputSpec()};
-  GradientOutputs outputs(inputs, {});
-  const std::vector<std::byte> before = outputs.bytes();
-  for (const size_t entries : {1, 36, 38}) {
+  for (const size_t entries : {1, 95, 97}) {
+    Coupled call([](int64_t) { return 1; });
+    call.groups.resize(entries);
+    std::vector<float> d_hidden(call.states.size(), 99);
     for (const bool wanted : {true, false}) {
-      CoupledLoss loss(std::vector<int64_t>(entries), false);
+      CoupledLoss loss(call.groups, false);
+      Gradients gradients;
+      if (wanted) gradients.d_hidden = {d_hidden.data(), call.tokens, call.hidden};
       expect_invalid_input({"groups() has " + std::to_string(entries) + " entries"}, [&] {
-        run_token_loss(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), {}, loss,
-                       wanted ? outputs.gradients() : Gradients());
+        run_token_loss(Context(), call.hidden_states(), call.head(), call.ids(), {}, loss, gradients);
       });
     }
+    EXPECT_EQ(d_hidden, std::vector<float>(d_hidden.size(), 99));
   }
-  EXPECT_TRUE(outputs.bytes() == before);
+}
+
+class FailingLoss : public TokenLoss {
+ public:
+  StatsRequest needs() const override { return {}; }
+  GradsFilled gradients() const override { return {}; }
+  void evaluate(std::span<const int64_t>, const TokenStats&, TokenGrads&) override {
+    throw std::runtime_error("the loss failed");
+  }
+};
+
+TEST(RunTokenLoss, ItsExceptionArrives) {
+  const SeededModel model(37, 19, 150);
+  std::vector<float> d_hidden(model.states.size());
+  Gradients gradients;
+  gradients.d_hidden = {d_hidden.data(), model.tokens, model.hidden};
+  for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+    FailingLoss loss;
+    EXPECT_THROW(run_token_loss(Setting{.plan = plan}.context(), model.hidden_states(), model.head(), model.ids(), {},
+                                loss, gradients),
+                 std::runtime_error);
+  }
 }
 
 }  // namespace

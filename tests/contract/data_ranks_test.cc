@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Ranks that have parts of a batch, and a grid of ranks that share the vocabulary too: losses, metrics and
-// gradients are those of one process.
+// Ranks that have parts of a batch, and a grid of ranks that share the vocabulary too. Drawn calls do not cut
+// pairs, nor the mismatched completions of KTO.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -70,42 +70,6 @@ struct Task {
 
 std::vector<Task> tasks() {
   std::vector<Task> out;
-  for (const Reduction reduction : {Reduction::kMean, Reduction::kSum}) {
-    out.push_back({"cross_entropy", false, [reduction](const Context& context, const Part& p, const Gradients& g) {
-                     CrossEntropy options;
-                     options.reduction = reduction;
-                     options.label_smoothing = 0.1;
-                     options.z_loss = 0.01;
-                     options.dft = reduction == Reduction::kSum;
-                     options.want_entropy = options.want_accuracy = true;
-                     return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
-                   }});
-  }
-  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
-    // These look at the whole batch, and are refused (rank_errors_test.cc).
-    if (variant == PolicyLossType::kClipCov || variant == PolicyLossType::kKlCov) continue;
-    out.push_back({name_of(variant), false, [variant](const Context& context, const Part& p, const Gradients& g) {
-                     PolicyLoss options;
-                     options.loss_type = variant;
-                     // The gradient of k2 is linear in the log-ratio. That of k3 holds its exponential, which
-                     // is large for these inputs and multiplies the rounding of a log-probability.
-                     options.kl_estimator = KlEstimator::kK2;
-                     options.beta = 0.04;
-                     if (variant != PolicyLossType::kTopr) options.entropy_bonus = 0.02;
-                     if (variant == PolicyLossType::kDrGrpo) options.max_completion_length = 5;
-                     const bool scored = variant == PolicyLossType::kTopr || variant == PolicyLossType::kGmpo;
-                     if (variant == PolicyLossType::kGmpo) options.positive_nll_weight = 0.1;
-                     if (variant == PolicyLossType::kGrpo) options.count_empty_sequences = false;
-                     PolicyBatch batch;
-                     if (scored) batch.scores = {p.batch.advantages.data(), static_cast<int64_t>(p.sequences.size())};
-                     batch.chosen_ids = p.targets();
-                     batch.advantages = {p.batch.advantages.data(), static_cast<int64_t>(p.sequences.size())};
-                     batch.old_logps = {p.batch.old_logps.data(), static_cast<int64_t>(p.batch.old_logps.size())};
-                     batch.ref_logps = {p.batch.ref_logps.data(), static_cast<int64_t>(p.batch.ref_logps.size())};
-                     batch.mask = p.batch.mask;
-                     return numbers(policy_loss(context, p.states(), p.source.head(), batch, options, g));
-                   }});
-  }
   out.push_back({"preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
                    PreferenceLoss options;
                    options.loss_type = {PreferenceLossType::kSigmoid, PreferenceLossType::kSft};
@@ -128,22 +92,24 @@ std::vector<Task> tasks() {
                    return numbers(
                        preference_loss(context, p.states(), p.source.head(), p.targets(), reference, options, g));
                  }});
-  for (const KtoLossType loss : all_of<KtoLossType>()) {
-    out.push_back({name_of(loss), false, [loss](const Context& context, const Part& p, const Gradients& g) {
-                     KtoBatch batch;
-                     batch.targets = p.targets();
-                     batch.labels = p.batch.labels;
-                     batch.reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
-                     if (loss == KtoLossType::kKto) batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
-                     const ConstVector advantages(p.batch.advantages.data(),
-                                                  static_cast<int64_t>(p.batch.advantages.size()));
-                     if (loss == KtoLossType::kA2po) batch.reward_targets = advantages;
-                     KtoLoss options;
-                     options.loss_type = loss;
-                     options.want_entropy = true;
-                     return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
-                   }});
-  }
+  out.push_back({"kto_loss", false, [](const Context& context, const Part& p, const Gradients& g) {
+                   KtoBatch batch;
+                   batch.targets = p.targets();
+                   batch.labels = p.batch.labels;
+                   batch.reference.logps = {p.batch.sums.data(), static_cast<int64_t>(p.batch.sums.size())};
+                   batch.kl_logps = batch.kl_ref_logps = batch.reference.logps;
+                   KtoLoss options;
+                   options.want_entropy = true;
+                   return numbers(kto_loss(context, p.states(), p.source.head(), batch, options, g));
+                 }});
+  out.push_back(
+      {"preference_loss with a reference model", true, [](const Context& context, const Part& p, const Gradients& g) {
+         Reference reference;
+         reference.hidden = p.states();
+         reference.head = p.source.head();
+         reference.head.bias = {};
+         return numbers(preference_loss(context, p.states(), p.source.head(), p.targets(), reference, {}, g));
+       }});
   return out;
 }
 
@@ -171,8 +137,8 @@ void expect_near(const std::vector<T>& got, const std::vector<T>& want, double b
 }
 
 TEST(DataRanks, HaveTheLossesOfOneProcess) {
-  // Three ranks have one, two and one of four sequences.
-  const std::vector<std::vector<int64_t>> cuts = {{0}, {1, 2}, {3}}, pair_cuts = {{0, 2}, {1, 3}};
+  // One rank has no token.
+  const std::vector<std::vector<int64_t>> cuts = {{0}, {1, 2}, {}, {3}}, pair_cuts = {{0, 2}, {}, {1, 3}};
   for (const Task& task : tasks()) {
     SCOPED_TRACE(task.name);
     const auto& parts = task.pairs ? pair_cuts : cuts;
@@ -199,36 +165,6 @@ TEST(DataRanks, HaveTheLossesOfOneProcess) {
   }
 }
 
-// Two by two ranks: each has half of the batch and a part of the vocabulary.
-TEST(DataRanks, OfAGridShareTheVocabularyToo) {
-  constexpr int64_t kFirst = 61;
-  for (const Task& task : tasks()) {
-    SCOPED_TRACE(task.name);
-    const std::vector<std::vector<int64_t>> parts = {{0, 2}, {1, 3}};
-    const Left one = run(task, {}, part_of({0, 1, 2, 3}));
-    std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
-    std::vector<Left> left(4);
-    const auto errors = run_ranks(4, [&](int rank) {
-      const auto d = static_cast<size_t>(rank / 2), v = static_cast<size_t>(rank % 2);
-      ContextOptions options;
-      options.threads = 1;
-      options.ranks.data = &of_batch[v].of(static_cast<int>(d));
-      options.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
-      options.ranks.sum_d_weight = true;
-      left[static_cast<size_t>(rank)] =
-          run(task, options, v == 0 ? part_of(parts[d], 0, kFirst) : part_of(parts[d], kFirst, kVocab - kFirst));
-    });
-    for (size_t rank = 0; rank < 4; ++rank) {
-      ASSERT_EQ(message_of(errors[rank]), "");
-      const int64_t first = rank % 2 == 0 ? 0 : kFirst, end = rank % 2 == 0 ? kFirst : kVocab;
-      expect_near(left[rank].numbers, one.numbers, 1e-6, "numbers");
-      expect_near(left[rank].d_hidden, rows_of(one.d_hidden, parts[rank / 2], kTime * kHidden), 1e-6, "d_hidden");
-      expect_near(left[rank].d_weight, {one.d_weight.begin() + first * kHidden, one.d_weight.begin() + end * kHidden},
-                  1e-6, "d_weight");
-    }
-  }
-}
-
 // A mistake on one rank of a grid reaches all four.
 TEST(DataRanks, OfAGridEndTogether) {
   std::array<ThreadGroup, 2> of_batch = {ThreadGroup(2), ThreadGroup(2)}, of_vocab = {ThreadGroup(2), ThreadGroup(2)};
@@ -247,89 +183,6 @@ TEST(DataRanks, OfAGridEndTogether) {
       const std::string message = message_of(errors[rank]), own = "targets[2] = 101 is outside [0, 101)";
       EXPECT_NE(message.find(own), std::string::npos) << rank << ": " << message;
       EXPECT_EQ(message.find(own) == 0, wrong.count(static_cast<int>(rank)) > 0) << message;
-    }
-  }
-}
-
-// A rank may have no token: it has nothing to give for each, and its reference's states have no row.
-TEST(DataRanks, MayHaveNoToken) {
-  const std::vector<std::vector<int64_t>> parts = {{0, 1, 2, 3}, {}};
-  Task of_temperatures = {
-      "cross_entropy", false, [](const Context& context, const Part& p, const Gradients& g) {
-        const std::vector<double> temperatures(p.batch.ids.size(), 1.5);
-        CrossEntropy options;
-        options.token.temperatures = temperatures;
-        return numbers(cross_entropy(context, p.states(), p.source.head(), p.targets(), options, g));
-      }};
-  Task with_model = {
-      "preference_loss", true, [](const Context& context, const Part& p, const Gradients& g) {
-        Reference reference;
-        reference.hidden = p.states();
-        reference.head = p.source.head();
-        reference.head.bias = {};
-        preference_loss.plan(context, p.states(), p.source.head(), p.targets(), reference, {}, g);
-        return numbers(preference_loss(context, p.states(), p.source.head(), p.targets(), reference, {}, g));
-      }};
-  Task with_states = {"LoRA", false, [](const Context& context, const Part& p, const Gradients& g) {
-                        constexpr int64_t kRank = 3;
-                        const int64_t rows = static_cast<int64_t>(p.batch.ids.size());
-                        const std::vector<float> states(p.batch.ids.size() * kRank, 0.5F), b(kVocab * kRank, 0.25F);
-                        std::vector<float> d_states(kTokens * kRank);
-                        LmHead head = p.source.head();
-                        head.lora.states = {states.empty() ? nullptr : states.data(), rows, kRank};
-                        head.lora.b = {b.data(), kVocab, kRank};
-                        Gradients with_lora = g;
-                        with_lora.d_lora_states = {d_states.data(), rows, kRank};
-                        ContextOptions cut = context.options();
-                        cut.ranks.slices = {40, kVocab - 40};
-                        return numbers(cross_entropy(Context(cut), p.states(), head, p.targets(), {}, with_lora));
-                      }};
-  for (const Task& task : {of_temperatures, with_model, with_states}) {
-    SCOPED_TRACE(task.name);
-    const Left one = run(task, {}, part_of(parts[0]));
-    ThreadGroup group(2);
-    std::vector<Left> left(2);
-    const auto errors = run_ranks(2, [&](int rank) {
-      ContextOptions options;
-      options.ranks.data = &group.of(rank);
-      options.ranks.sum_d_weight = true;
-      left[static_cast<size_t>(rank)] = run(task, options, part_of(parts[static_cast<size_t>(rank)]));
-    });
-    for (size_t rank = 0; rank < 2; ++rank) {
-      ASSERT_EQ(message_of(errors[rank]), "");
-      expect_near(left[rank].numbers, one.numbers, 1e-7, "numbers");
-      expect_near(left[rank].d_weight, one.d_weight, 1e-6, "d_weight");
-    }
-  }
-}
-
-TEST(DataRanks, RefuseWhatIsOfAWholeBatch) {
-  const std::pair<const char*, std::function<void(PolicyLoss&)>> cases[] = {
-      {"top_entropy_quantile = 0.5", [](auto& o) { o.top_entropy_quantile = 0.5; }},
-      {"loss_type = clip_cov", [](auto& o) { o.loss_type = PolicyLossType::kClipCov; }},
-      {"loss_type = kl_cov", [](auto& o) { o.loss_type = PolicyLossType::kKlCov; }},
-      {"m2_threshold = 0.25", [](auto& o) { o.m2_threshold = 0.25; }},
-  };
-  for (const auto& [what, set] : cases) {
-    SCOPED_TRACE(what);
-    ThreadGroup group(2);
-    const auto errors = run_ranks(2, [&, &set = set](int rank) {
-      ContextOptions options;
-      options.ranks.data = &group.of(rank);
-      const Part part = part_of({0, 1});
-      PolicyLoss policy;
-      set(policy);
-      PolicyBatch batch;
-      batch.chosen_ids = part.targets();
-      batch.advantages = {part.batch.advantages.data(), 2};
-      const ConstVector logps(part.batch.old_logps.data(), static_cast<int64_t>(part.batch.old_logps.size()));
-      batch.old_logps = logps;
-      if (policy.m2_threshold) batch.sampling_logps = logps;
-      batch.mask = part.batch.mask;
-      policy_loss(Context(options), part.states(), part.source.head(), batch, policy);
-    });
-    for (const auto& error : errors) {
-      EXPECT_NE(message_of(error).find(std::string(what) + " is of a whole batch"), std::string::npos);
     }
   }
 }

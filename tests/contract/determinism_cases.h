@@ -16,7 +16,7 @@ namespace logitless::testing {
 struct DeterminismCase {
   std::string name;
   std::function<std::vector<std::byte>(int threads)> bytes;  ///< everything that the call leaves
-  std::function<Plan(int threads)> plan;                     ///< empty where a tester of finished logits has none
+  std::function<Plan(int threads)> plan;
 };
 
 /// Returns every loss, plan and form, with few and many row blocks and sizes that are no multiple of

@@ -212,26 +212,6 @@ TEST(EarlySums, HaveTheBitsOfLateOnes) {
   }
 }
 
-// Two ranks that each hold half of the tokens have the gradients of one that holds all.
-TEST(EarlySums, AreThoseOfTheWholeBatch) {
-  const Ran early = run({2, 2}, kCases[0]);
-  Rank whole = Rank(kCases[0], 0);
-  const Rank other(kCases[0], 1);
-  whole.hidden.insert(whole.hidden.end(), other.hidden.begin(), other.hidden.end());
-  whole.targets.insert(whole.targets.end(), other.targets.begin(), other.targets.end());
-  Gradients gradients;
-  gradients.d_weight = {whole.d_weight.data(), kVocab, kHidden};
-  cross_entropy(Context(), HiddenStates(whole.hidden.data(), 1, 2 * kTokens, kHidden), Head::instance().view(kCases[0]),
-                {whole.targets.data(), 2 * kTokens}, {}, gradients);
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < whole.d_weight.size(); ++i) {
-    const double d = early.ranks[1].d_weight[i] - whole.d_weight[i];
-    difference += d * d;
-    size += static_cast<double>(whole.d_weight[i]) * whole.d_weight[i];
-  }
-  EXPECT_LT(difference, 1e-12 * size);
-}
-
 // A rank that dies amid the sums, while threads of both are at work, ends the other one.
 TEST(EarlySums, EndWhereOneDies) {
   const int exchanges = run({2, 2}, kCases[0]).exchanges;

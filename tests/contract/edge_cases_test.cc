@@ -65,44 +65,6 @@ TEST(LargeIndices, LogitsBeyond31Bits) {
   }
 }
 
-// Σ W_y = 0: the nll part of the mean is over nothing, the z-loss part is not.
-TEST(CrossEntropyMeans, WeightsThatSumToZeroLeaveTheZLoss) {
-  constexpr int64_t kTokens = 5, kVocab = 7, kHidden = 3;
-  std::vector<double> hidden(kTokens * kHidden), weight(kVocab * kHidden), d_hidden(hidden.size(), NAN),
-      d_weight(weight.size(), NAN);
-  for (size_t k = 0; k < hidden.size(); ++k) hidden[k] = std::sin(static_cast<double>(k));
-  for (size_t k = 0; k < weight.size(); ++k) weight[k] = std::cos(static_cast<double>(3 * k));
-  const std::vector<int32_t> targets = {1, 2, -100, 1, 2};
-  const std::vector<float> class_weights = {1, 0, 0, 1, 1, 1, 1};
-  const LmHead head({weight.data(), kVocab, kHidden}, HeadLayout::kVocabHidden);
-  Gradients gradients;
-  gradients.d_hidden = {d_hidden.data(), kTokens, kHidden};
-  gradients.d_weight = {d_weight.data(), kVocab, kHidden};
-  for (const double z_loss : {0.0, 0.5}) {
-    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
-      CrossEntropy options;
-      options.class_weights = class_weights;
-      options.z_loss = z_loss;
-      options.label_smoothing = 0.25;
-      ContextOptions run;
-      run.plan = plan;
-      const ConstMatrix states(hidden.data(), kTokens, kHidden);
-      const CrossEntropyResult got =
-          cross_entropy(Context(run), states, head, std::span<const int32_t>(targets), options, gradients);
-      const oracle::Problem problem = oracle::read_problem(states, head, std::span<const int32_t>(targets), options);
-      const oracle::Statistics stats = oracle::compute_statistics(problem);
-      const oracle::Loss loss = oracle::compute_cross_entropy(problem, stats, options, {});
-      const oracle::ParameterGradients want = oracle::compute_parameter_gradients(
-          problem, oracle::compute_logit_gradients(problem, stats, loss.grads).d_raw);
-      EXPECT_EQ(loss.loss > 0, z_loss > 0);
-      EXPECT_NEAR(got.loss, loss.loss, 1e-14);
-      EXPECT_NEAR(got.metrics.z_loss, loss.loss, 1e-14);
-      for (size_t k = 0; k < hidden.size(); ++k) EXPECT_NEAR(d_hidden[k], want.d_hidden.data()[k], 1e-14);
-      for (size_t k = 0; k < weight.size(); ++k) EXPECT_NEAR(d_weight[k], want.d_weight.data()[k], 1e-14);
-    }
-  }
-}
-
 /// Six tokens, five vocabulary entries, and a loss that a test makes up.
 struct SmallCase {
   std::vector<float> hidden = std::vector<float>(24, 0.5f), weight = std::vector<float>(20, 0.25f);

@@ -47,29 +47,6 @@ CrossEntropyTester small() {
       .gradient_dtype(DType::kFloat32);
 }
 
-TEST(GradientPrecision, MatchesTheOracleInEveryPlan) {
-  for (const GradientPrecision precision : kPrecisions) {
-    for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
-      for (const double softcap : {0.0, 20.0}) {
-        for (const PlanKind plan : kPlans) {
-          CrossEntropyTester tester = small().gradient_precision(precision).layout(layout).softcap(softcap).plan(plan);
-          tester.ignored(0.2).matches_oracle();
-          tester.metrics().label_smoothing(0.1).accumulate().matches_oracle();
-        }
-      }
-    }
-  }
-}
-
-TEST(GradientPrecision, OutputsOfEveryType) {
-  for (const GradientPrecision precision : kPrecisions) {
-    for (const DType output : {DType::kBFloat16, DType::kFloat32}) {
-      small().gradient_precision(precision).gradient_dtype(output).matches_oracle();
-      small().gradient_precision(precision).gradient_dtype(output).sink().matches_oracle();
-    }
-  }
-}
-
 class OneCall {
  public:
   /// Adds `shared` times a direction to all rows of the head, and another to all hidden states: the logits

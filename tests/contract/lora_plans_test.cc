@@ -19,53 +19,6 @@
 namespace logitless::testing {
 namespace {
 
-// Of every loss that has expected rows, in one call and in halves.
-TEST(LoraPlans, ExpectedRowsHaveTheGradientsOfTheWholeMatrix) {
-  constexpr int64_t kRank = 3;
-  const AdaptedHead<float> adapted(kVocab, kHidden, kRank, 1.75);
-  FromHead with, plain;
-  with.given = adapted.head();
-  plain.given = adapted.plain();
-  const double tolerance = adapted.tolerance(states_of(with));
-  const Batch batch;
-  for (const double softcap : {0.0, 3.0}) {
-    with.given.softcap = plain.given.softcap = softcap;
-    with.given.bias = plain.given.bias = {with.bias.data(), kVocab};
-    std::vector<AdaptedOutputs<float>> want;
-    visit_every_task(plain, batch, [&](const auto& task) {
-      AdaptedOutputs<float>& one = want.emplace_back(kTokens, kVocab, kHidden, kRank, 99.0F);
-      task.run(Context(small_tiles(PlanKind::kTwoPass)), one.views(false));
-    });
-    size_t i = 0, ran = 0;
-    visit_every_task(with, batch, [&](const auto& task) {
-      const AdaptedOutputs<float>& exact = want[i++];
-      SCOPED_TRACE(std::string(task.name) + " softcap " + std::to_string(softcap));
-      const Context context(small_tiles(PlanKind::kExpectedRow));
-      const auto expect_exact = [&](const AdaptedOutputs<float>& got) {
-        expect_near(got.d_hidden, exact.d_hidden, tolerance, "d_hidden");
-        expect_near(got.d_a, adapted.d_a(exact.d_weight), tolerance, "d_lora_a");
-        expect_near(got.d_b, adapted.d_b(exact.d_weight), tolerance, "d_lora_b");
-      };
-      AdaptedOutputs<float> one(kTokens, kVocab, kHidden, kRank, 99.0F), apart = one;
-      try {
-        task.run(context, one.views(true));
-      } catch (const InvalidInput& error) {
-        EXPECT_NE(std::string(error.what()).find("plan = expected_row cannot run: "), std::string::npos);
-        return;
-      }
-      ++ran;
-      expect_exact(one);
-      const auto forward = task.forward(context);
-      if constexpr (requires { forward.stats.expected; }) {
-        EXPECT_EQ(forward.stats.expected.f32.size(), static_cast<size_t>(kTokens * (kHidden + kRank)));
-      }
-      task.backward(context, forward, 1.0, apart.views(true));
-      expect_exact(apart);
-    });
-    EXPECT_GE(ran, 8U);
-  }
-}
-
 // A frozen head with a frozen LoRA takes them by itself.
 TEST(LoraPlans, ExpectedRowsAreTakenWhereTheHeadIsFrozen) {
   const AdaptedHead<float> adapted(kVocab, kHidden, 3, 1.75);

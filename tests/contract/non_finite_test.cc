@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "support/calls.h"
+#include "support/every_task.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -178,6 +179,33 @@ TEST(NonFinite, OneLossATokenTellsWhichIsBad) {
       cross_entropy(Context(), inputs.hidden_view(), inputs.head_view(), inputs.targets_view(), options, {})
           .per_token_loss;
   for (int64_t i = 0; i < 37; ++i) EXPECT_EQ(std::isnan(losses[i]), i == kBadRow) << i;
+}
+
+// Rows that a loss does not couple with the bad one keep their gradients.
+TEST(NonFinite, InOneRowOfEveryTask) {
+  constexpr int64_t kBad = 6;  // of the second sequence, whose pair is the fourth one
+  FromHidden source;
+  source.hidden[kBad * kHidden + 2] = std::numeric_limits<float>::quiet_NaN();
+  const Batch batch;
+  for (const PlanKind plan : kPlansOfGradients) {
+    visit_every_task(source, batch, [&](const auto& task) {
+      SCOPED_TRACE(std::string(task.name) + " " + name_of(plan));
+      FromHidden::Outputs outputs;
+      const auto result = task.run(Context(small_tiles(plan)), outputs.views());
+      if constexpr (requires { result.loss; }) {
+        EXPECT_TRUE(std::isnan(result.loss));
+      }
+      const bool of_batch = std::string(task.name).ends_with("of the batch");
+      for (int64_t row = 0; row < kTokens && !of_batch; ++row) {
+        const float got = outputs.values()[static_cast<size_t>(row * kHidden)];
+        if (row == kBad) {
+          EXPECT_TRUE(std::isnan(got));
+        } else if (!task.couples_rows || row / kTime % 2 == 0) {
+          EXPECT_TRUE(std::isfinite(got)) << row;
+        }
+      }
+    });
+  }
 }
 
 }  // namespace

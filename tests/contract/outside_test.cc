@@ -58,18 +58,6 @@ TEST(Outside, StaysFiniteAtTenThousandNats) {
   EXPECT_NEAR(gradient[3], share * std::exp(-1.0), 1e-6);
 }
 
-TEST(Outside, LosesNothingToACommonOffset) {
-  const Row row = {{16777216.0F + 4, 16777216.0F, 16777216.0F + 2}}, same = {{4, 0, 2}};
-  EXPECT_DOUBLE_EQ(row.stats().outside[0], same.stats().outside[0]);
-  EXPECT_EQ(row.gradient(), same.gradient());
-}
-
-TEST(Outside, IsNearZeroWhereTheTargetHasNoMass) {
-  const Row row = {{-50, 0, 1}};
-  EXPECT_LE(row.stats().outside[0], 0);
-  EXPECT_GE(row.stats().outside[0], -1e-6);
-}
-
 TEST(Outside, IsMinusInfinityWhereNothingElseHasMass) {
   const auto inf = static_cast<float>(kInfinity);
   for (const Row& row : {Row{{3}}, Row{{3, -inf, -inf}}}) {
@@ -81,15 +69,6 @@ TEST(Outside, IsMinusInfinityWhereNothingElseHasMass) {
 TEST(Outside, IsNanWhereTheRowIs) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   for (const Row& row : {Row{{nan, 1, 2}}, Row{{1, nan, 2}}}) EXPECT_TRUE(std::isnan(row.stats().outside[0]));
-}
-
-TEST(Outside, FollowsTheTemperatureOfLogitsAlone) {
-  const Row row = {{4, 0, 2}}, halved = {{2, 0, 1}};
-  TokenOptions options;
-  options.temperature = 2;
-  EXPECT_NEAR(row.stats(options).outside[0], halved.stats().outside[0], 1e-6);
-  options.temperature_meaning = TemperatureMeaning::kScaleLogp;
-  EXPECT_EQ(row.stats(options).outside, row.stats().outside);
 }
 
 TEST(Outside, AGradientNeedsItsStatistics) {

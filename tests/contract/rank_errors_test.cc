@@ -184,31 +184,16 @@ void run_cross_entropy(GivenToRank& given) {
                 given.options, given.gradients);
 }
 
-// What each rank may do by itself, but not otherwise than the others.
+// What each rank may do by itself, but not otherwise than the others. rank_arguments_test.cc has all arguments,
+// rank_options_test.cc all options.
 TEST(RankErrors, NameTheFieldThatDiffersAndBothRanks) {
   const Difference differences[] = {
-      {"a target", [](GivenToRank& g) { g.batch.ids[7] = 3; }, "targets", kDiffer},
       {"a token", [](GivenToRank& g) { g.batch.ids[7] = -100; }, "targets", kDiffer},
-      {"an option", [](GivenToRank& g) { g.options.reduction = Reduction::kSum; }, "reduction",
-       "rank 0 has mean where rank 1 has sum"},
-      {"statistics", [](GivenToRank& g) { g.options.want_entropy = true; }, "want_entropy",
-       "rank 0 has false where rank 1 has true"},
-      {"softcap", [](GivenToRank& g) { g.source.softcap = 30; }, "softcap", "rank 0 has 0 where rank 1 has 30"},
-      {"hidden states", [](GivenToRank& g) { g.source.hidden[5] += 1; }, "hidden", kDiffer},
       {"plans", [](GivenToRank& g) { g.context.plan = PlanKind::kTwoPass; }, "plan",
        "rank 0 has one_pass where rank 1 has two_pass"},
       {"tiles", [](GivenToRank& g) { g.context.vocab_tile = 32; }, "vocab_tile", "rank 0 has 16 where rank 1 has 32"},
       {"precision", [](GivenToRank& g) { g.context.gradient_precision = GradientPrecision::kSplit; },
        "gradient_precision", "rank 0 has native where rank 1 has split"},
-      {"outputs", [](GivenToRank& g) { g.gradients.d_hidden = {}; }, "d_hidden",
-       "rank 0 has float32 where rank 1 has not wanted"},
-      {"gradients", [](GivenToRank& g) { g.gradients = {}; }, "d_weight", "rank 0 has float32 where rank 1 has none"},
-      {"sampling", [](GivenToRank& g) { g.gradients.backward = {.mode = BackwardMode::kSampled, .theta = 1}; },
-       "backward.mode", "rank 0 has exact where rank 1 has sampled"},
-      {"what is left out", [](GivenToRank& g) { g.gradients.backward.mode = BackwardMode::kCertified; },
-       "backward.mode", "rank 0 has exact where rank 1 has certified"},
-      {"modes", [](GivenToRank& g) { g.gradients.d_hidden_mode = WriteMode::kAccumulate; }, "d_hidden_mode",
-       "rank 0 has overwrite where rank 1 has accumulate"},
       {"class weights", [](GivenToRank& g) { g.class_weights.assign(kVocab, 1.0F); }, "class_weights",
        "rank 0 has none where rank 1 has 101 values"},
   };
@@ -241,21 +226,6 @@ TEST(RankErrors, NameTheFieldThatDiffersAndBothRanks) {
                    compute_token_stats(Context(given.context), given.source.states(), given.source.head(),
                                        given.batch.targets());
                  });
-}
-
-TEST(RankErrors, NameWhatDiffersAmongGradientsOfASample) {
-  const auto prepare = [](GivenToRank& g) { g.gradients.backward = {.mode = BackwardMode::kSampled, .theta = 1}; };
-  const Difference differences[] = {
-      {"the mode", [](GivenToRank& g) { g.gradients.backward.mode = BackwardMode::kCertified; }, "backward.mode",
-       "rank 0 has sampled where rank 1 has certified"},
-      {"no mode", [](GivenToRank& g) { g.gradients.backward = {}; }, "backward.mode",
-       "rank 0 has sampled where rank 1 has exact"},
-      {"the threshold", [](GivenToRank& g) { g.gradients.backward.theta = 0.5; }, "backward.theta",
-       "rank 0 has 1 where rank 1 has 0.5"},
-      {"the seed", [](GivenToRank& g) { g.gradients.backward.seed = 7; }, "backward.seed",
-       "rank 0 has 0 where rank 1 has 7"},
-  };
-  for (const Difference& difference : differences) expect_noticed(difference, run_cross_entropy, prepare);
 }
 
 // Runs a call on two ranks of a batch, with this head and these gradients of it.
@@ -294,100 +264,6 @@ TEST(RankErrors, NameBothKindsOfLora) {
   expect(none, of_a, "rank 0 has none where rank 1 has a of float32");
   expect(of_a, none, "rank 0 has a of float32 where rank 1 has none");
   expect(of_states, of_a, "rank 0 has states of float32 where rank 1 has a of float32");
-}
-
-// Every array that a task reads, changed on one rank: whatever changes the result is noticed, and both ranks
-// are named.
-TEST(RankErrors, NoticeEveryArrayOfEveryTask) {
-  struct Change {
-    const char* what;
-    std::function<void(FromHidden&, Batch&)> make;
-  };
-  const Change changes[] = {
-      {"hidden", [](FromHidden& s, Batch&) { s.hidden[2] += 1; }},
-      {"ids", [](FromHidden&, Batch& b) { b.ids[7] = 3; }},
-      {"mask", [](FromHidden&, Batch& b) { b.mask[7] = 0; }},
-      {"advantages", [](FromHidden&, Batch& b) { b.advantages[1] = 3; }},
-      {"old_logps", [](FromHidden&, Batch& b) { b.old_logps[7] -= 0.125F; }},
-      {"ref_logps", [](FromHidden&, Batch& b) { b.ref_logps[7] -= 0.125F; }},
-      {"sums", [](FromHidden&, Batch& b) { b.sums[3] = -2; }},
-      {"labels", [](FromHidden&, Batch& b) { b.labels[2] = !b.labels[2]; }},
-      {"set_ids", [](FromHidden&, Batch& b) { b.set_ids[0] = 100; }},
-      {"set_weights", [](FromHidden&, Batch& b) { b.set_weights[0] *= 0.5F; }},
-      {"distributions", [](FromHidden&, Batch& b) { b.distributions[kVocab + 3] += 0.125F; }},
-      {"model.hidden", [](FromHidden&, Batch& b) { b.model.hidden[2] += 1; }},
-      {"grads.logp", [](FromHidden&, Batch& b) { b.grads.logp[7] += 1; }},
-      {"grads.lse", [](FromHidden&, Batch& b) { b.grads.lse[7] += 1; }},
-      {"grads.entropy", [](FromHidden&, Batch& b) { b.grads.entropy[7] += 1; }},
-  };
-  const std::vector<std::string> names = task_names();
-  std::map<std::string, int> noticed;
-  for (size_t task = 0; task < names.size(); ++task) {
-    for (const Change& change : changes) {
-      SCOPED_TRACE(names[task] + ", " + change.what);
-      // Returns all that one process computes.
-      const auto bytes = [&](bool changed) {
-        RankOfTask given(kWorlds[0], 0);
-        if (changed) change.make(given.source, given.batch);
-        FromHidden::Outputs at_once, apart;
-        std::vector<std::byte> out = run_rank(task, Context(), given, at_once, apart);
-        for (const auto* outputs : {&at_once, &apart}) {
-          const auto of = std::as_bytes(std::span(outputs->values()));
-          out.insert(out.end(), of.begin(), of.end());
-        }
-        return out;
-      };
-      try {
-        if (bytes(true) == bytes(false)) continue;
-      } catch (const InvalidInput&) {
-        continue;
-      }
-      ++noticed[change.what];
-      ThreadGroup group(3);
-      const auto errors = run_ranks(3, [&](int rank) {
-        RankOfTask given(kWorlds[2], static_cast<size_t>(rank));
-        if (rank == 1) change.make(given.source, given.batch);
-        ContextOptions options;
-        options.ranks = {&group.of(rank), given.slices};
-        FromHidden::Outputs at_once, apart;
-        run_rank(task, Context(options), given, at_once, apart);
-      });
-      for (const auto& error : errors) {
-        ASSERT_TRUE(error);
-        EXPECT_THROW(std::rethrow_exception(error), RankError);
-        const std::string message = message_of(error);
-        EXPECT_NE(message.find(" must be the same on all ranks of ranks.vocab: "), std::string::npos) << message;
-        EXPECT_NE(message.find("rank 0"), std::string::npos) << message;
-        EXPECT_NE(message.find("rank 1"), std::string::npos) << message;
-      }
-    }
-  }
-  for (const Change& change : changes) EXPECT_GT(noticed[change.what], 0) << change.what;
-}
-
-// What a loss is given beside its options.
-TEST(RankErrors, NameTheArrayOfABatchThatDiffers) {
-  const auto policy = [](GivenToRank& given) {
-    PolicyLoss options;
-    options.beta = 0.04;
-    policy_loss(Context(given.context), given.source.states(), given.source.head(), given.batch.policy_with_reference(),
-                options, given.gradients);
-  };
-  expect_noticed({"an advantage", [](GivenToRank& g) { g.batch.advantages[1] = 3; }, "advantages", kDiffer}, policy);
-  expect_noticed({"a log-probability", [](GivenToRank& g) { g.batch.ref_logps[7] = -1; }, "ref_logps", kDiffer},
-                 policy);
-  const auto kto = [](GivenToRank& given) {
-    kto_loss(Context(given.context), given.source.states(), given.source.head(),
-             given.batch.kto(given.batch.reference()), {}, given.gradients);
-  };
-  expect_noticed({"a label", [](GivenToRank& g) { g.batch.labels[2] = 1; }, "labels", kDiffer}, kto);
-  expect_noticed({"a reference", [](GivenToRank& g) { g.batch.sums[3] = -2; }, "ref_logps", kDiffer}, kto);
-  expect_noticed(
-      {"a reference's hidden states", [](GivenToRank& g) { g.batch.model.hidden[2] = 9; }, "reference.hidden", kDiffer},
-      [](GivenToRank& given) {
-        preference_loss(Context(given.context), given.source.states(), given.source.head(), given.batch.targets(),
-                        given.batch.reference_model(), {}, given.gradients);
-      });
 }
 
 // Tokens that take no part are not compared, as their values are not read.
@@ -462,20 +338,6 @@ TEST(RankErrors, EndWhereOneDies) {
     }
   }
   EXPECT_GT(dies_at, 10);
-}
-
-// Logits that a rank has gathered already would be counted once a rank, which adds log P.
-TEST(RankErrors, RefuseFinishedLogits) {
-  ThreadGroup group(2);
-  const auto errors = run_ranks(2, [&](int rank) {
-    const FromLogits source;
-    const Batch batch;
-    ContextOptions options;
-    options.ranks.vocab = &group.of(rank);
-    cross_entropy(Context(options), FinishedLogits(source.data.data(), kBatch, kTime, kVocab), batch.targets());
-  });
-  EXPECT_EQ(message_of(errors[0]),
-            "ranks.vocab or ranks.slices is set: vocabulary entries of finished logits are not split");
 }
 
 }  // namespace

@@ -3,13 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
-#include <span>
-#include <type_traits>
 #include <vector>
 
 #include "logitless/logitless.h"
@@ -19,8 +16,6 @@
 
 namespace logitless::testing {
 namespace {
-
-bfloat16 cut_to_bfloat16(float x) { return {static_cast<uint16_t>(std::bit_cast<uint32_t>(x) >> 16)}; }
 
 TEST(SegmentEdgeCases, RowsThatAreNotNumbersHaveNoOtherGradients) {
   SeededModel model(30, 9, 2000, 2);
@@ -133,105 +128,6 @@ TEST(SegmentEdgeCases, TheMeanIsExactWhereADrawMayTakeMost) {
   SeededModel model(1, 3, 192, 0.01);
   model.targets[0] = 5;
   expect_unbiased(model, cross_entropy_of(model), 1.45, 0.7);
-}
-
-// A tolerance that next to nothing is dropped under makes what exact gradients are, of every type and layout.
-// States and weights are small integers: their products are exact, so that both walks have the same logits
-// whatever multiplies.
-TEST(SegmentEdgeCases, CertifiedOnesOfAPeakedModelAreExactInEveryType) {
-  const int64_t n = 45, h = 19, v = 1111;
-  SeededModel model(n, h, v, 4);
-  for (float& state : model.states) state = std::round(state);
-  for (float& weight : model.weight) weight = std::round(3 * weight);
-  const auto check = [&](auto number, HeadLayout layout, DType out_type, double tolerance) {
-    using T = decltype(number);
-    SCOPED_TRACE(name_of(DTypeOf<T>::value));
-    const auto cast = [](float x) {
-      if constexpr (std::is_same_v<T, bfloat16>) {
-        return cut_to_bfloat16(x);
-      } else {
-        return static_cast<T>(x);
-      }
-    };
-    std::vector<T> states(static_cast<size_t>(n * h)), weight(static_cast<size_t>(v * h));
-    for (size_t i = 0; i < states.size(); ++i) states[i] = cast(model.states[i]);
-    const bool tall = layout == HeadLayout::kVocabHidden;
-    for (int64_t entry = 0; entry < v; ++entry) {
-      for (int64_t c = 0; c < h; ++c) {
-        weight[static_cast<size_t>(tall ? entry * h + c : c * v + entry)] =
-            cast(model.weight[static_cast<size_t>(entry * h + c)]);
-      }
-    }
-    const int64_t rows = tall ? v : h, cols = tall ? h : v;
-    const LmHead head(ConstMatrix(weight.data(), rows, cols), layout);
-    const HiddenStates source(ConstMatrix(states.data(), n, h));
-    const size_t bytes = static_cast<size_t>((n + v) * h) * size_of(out_type);
-    const auto run = [&](const BackwardOptions& backward, Plan& plan) {
-      std::vector<std::byte> out(bytes);
-      Gradients gradients;
-      gradients.d_hidden = Matrix(out.data(), out_type, n, h);
-      gradients.d_weight = Matrix(out.data() + static_cast<size_t>(n * h) * size_of(out_type), out_type, rows, cols);
-      gradients.backward = backward;
-      plan = cross_entropy(Context(options_of(2, PlanKind::kTwoPass)), source, head,
-                           Targets(std::span<const int64_t>(model.targets)), {}, gradients)
-                 .plan;
-      std::vector<double> values;
-      for (size_t i = 0; i < bytes / size_of(out_type); ++i) {
-        values.push_back(out_type == DType::kFloat64 ? reinterpret_cast<const double*>(out.data())[i]
-                         : out_type == DType::kFloat32
-                             ? static_cast<double>(reinterpret_cast<const float*>(out.data())[i])
-                             : static_cast<double>(std::bit_cast<float>(
-                                   static_cast<uint32_t>(reinterpret_cast<const uint16_t*>(out.data())[i]) << 16)));
-      }
-      return values;
-    };
-    Plan plan;
-    const std::vector<double> exact = run({}, plan);
-    EXPECT_EQ(plan.kept_share, 1);
-    const std::vector<double> got = run(certified(1e-7), plan);
-    EXPECT_LT(plan.kept_share, 0.5);
-    double most = 0;
-    for (const double value : exact) most = std::max(most, std::abs(value));
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], exact[i], tolerance * most) << i;
-  };
-  for (const HeadLayout layout : {HeadLayout::kVocabHidden, HeadLayout::kHiddenVocab}) {
-    check(float(), layout, DType::kFloat32, 1e-5);
-    check(double(), layout, DType::kFloat64, 2e-7);
-    check(bfloat16(), layout, DType::kFloat32, 1e-2);
-    check(bfloat16(), layout, DType::kBFloat16, 1e-2);
-  }
-}
-
-// Few rows are multiplied by a backend that wants scratch of its own.
-TEST(SegmentEdgeCases, OfFewRowsOfEveryType) {
-  for (const int64_t tokens : {1, 3, 8, 16, 17}) {
-    const SeededModel model(tokens, 768, 1300, 0.5);
-    std::vector<bfloat16> states, weight;
-    for (const float x : model.states) states.push_back(cut_to_bfloat16(x));
-    for (const float x : model.weight) weight.push_back(cut_to_bfloat16(x));
-    const auto run = [&](const BackwardOptions& backward, Plan& plan) {
-      Outputs outputs(model);
-      Gradients gradients = outputs.views();
-      gradients.d_bias = {};
-      gradients.backward = backward;
-      plan = cross_entropy(Context(options_of(2, PlanKind::kTwoPass)), ConstMatrix(states.data(), tokens, 768),
-                           LmHead(ConstMatrix(weight.data(), model.vocab, 768)), model.ids(), {}, gradients)
-                 .plan;
-      outputs.values.resize(static_cast<size_t>((tokens + model.vocab) * 768));
-      return outputs;
-    };
-    Plan plan;
-    const Outputs exact = run({}, plan);
-    for (const BackwardOptions& backward : {certified(1e-6), by_noise(0.05), sampled(0.01)}) {
-      const Outputs got = run(backward, plan);
-      double off = 0, size = 0;
-      for (size_t i = 0; i < got.values.size(); ++i) {
-        off += std::pow(static_cast<double>(got.values[i]) - static_cast<double>(exact.values[i]), 2);
-        size += std::pow(static_cast<double>(exact.values[i]), 2);
-      }
-      EXPECT_LT(std::sqrt(off / size), 0.15) << tokens << " " << name_of(backward.mode);
-    }
-  }
 }
 
 TEST(SegmentEdgeCases, ATightBudgetMakesThemExact) {

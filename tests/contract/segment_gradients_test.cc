@@ -108,74 +108,6 @@ TEST(SegmentGradients, TheMeanOfSampledOnesOfOtherLossesIsExact) {
   }
 }
 
-// The statistics of a backward half come from another call, and its walk is made again.
-TEST(SegmentGradients, HalvesHaveTheBitsOfOneCall) {
-  const SeededModel model(40, 9, 2000, 2);
-  const Context context(options_of(2));
-  Outputs one(model), apart(model);
-  Gradients views = one.views();
-  views.backward = sampled(0.1, 5);
-  const auto result = cross_entropy(context, model.hidden_states(), model.head(), model.ids(), {}, views);
-  EXPECT_LT(result.plan.kept_share, 0.5);
-  EXPECT_EQ(result.plan.kind, PlanKind::kTwoPass);
-  views = apart.views();
-  views.backward = sampled(0.1, 5);
-  const auto forward = cross_entropy.forward(context, model.hidden_states(), model.head(), model.ids());
-  EXPECT_EQ(forward.result.loss, result.loss);
-  const Plan plan =
-      cross_entropy.backward(context, model.hidden_states(), model.head(), model.ids(), {}, forward, 1.0, views);
-  EXPECT_EQ(plan.kept_share, result.plan.kept_share);
-  EXPECT_EQ(apart.values, one.values);
-}
-
-TEST(SegmentGradients, TheLossIsThatOfExactGradients) {
-  const SeededModel model(40, 9, 2000, 2);
-  Outputs outputs(model);
-  const Context context(options_of(2, PlanKind::kTwoPass));
-  const auto loss_of = [&](const BackwardOptions& backward) {
-    Gradients views = outputs.views();
-    views.backward = backward;
-    return cross_entropy(context, model.hidden_states(), model.head(), model.ids(), {}, views).loss;
-  };
-  const double exact = loss_of({});
-  EXPECT_EQ(loss_of(sampled(0.2)), exact);
-  EXPECT_EQ(loss_of(certified(0.01)), exact);
-}
-
-TEST(SegmentGradients, TheSameBitsForAnyNumberOfThreads) {
-  const SeededModel model(130, 33, 3001, 0.6);
-  for (const BackwardOptions& backward : {sampled(0.05, 7), by_noise(0.05, 7), certified(0.4)}) {
-    const Caller run = cross_entropy_of(model);
-    Plan plan;
-    const Outputs one = outputs_of(model, run, backward, &plan, options_of(1));
-    EXPECT_LT(plan.kept_share, 0.5) << name_of(backward.mode);
-    for (const int threads : {2, 3, 7}) {
-      Plan of_team;
-      EXPECT_EQ(outputs_of(model, run, backward, &of_team, options_of(threads)).values, one.values) << threads;
-      EXPECT_EQ(of_team.kept_share, plan.kept_share);
-      EXPECT_EQ(of_team.noise_estimate, plan.noise_estimate);
-    }
-  }
-}
-
-TEST(SegmentGradients, AnotherSeedDrawsOthers) {
-  const SeededModel model(40, 9, 2000, 2);
-  const Caller run = cross_entropy_of(model);
-  const Outputs one = outputs_of(model, run, sampled(0.2, 1));
-  EXPECT_EQ(outputs_of(model, run, sampled(0.2, 1)).values, one.values);
-  EXPECT_NE(outputs_of(model, run, sampled(0.2, 2)).values, one.values);
-}
-
-// Slices of the vocabulary have the same bits however many ranks share them.
-TEST(SegmentGradients, TheSameBitsForAnyNumberOfRanks) {
-  const SeededModel model(50, 9, 2000, 2);
-  for (const BackwardOptions& backward : {sampled(0.2, 3), certified(0.05)}) {
-    expect_same_over_ranks(model, backward, [&](const Context& context, const Slice& slice, const Gradients& outputs) {
-      return cross_entropy(context, model.hidden_states(), slice.of(model.head()), model.ids(), {}, outputs).plan;
-    });
-  }
-}
-
 // The choice is made once, so outputs have the bits that they have together.
 TEST(SegmentGradients, EveryFormOfTheOutputs) {
   const SeededModel model(60, 17, 1500, 1);
@@ -234,35 +166,6 @@ TEST(SegmentGradients, EveryFormOfTheOutputs) {
   run(accumulate);
   for (size_t i = 0; i < added.values.size(); ++i) {
     ASSERT_NEAR(added.values[i], all.values[i] + 0.25F, 1e-6) << i;
-  }
-}
-
-TEST(SegmentGradients, CertifiedErrorsAreBelowTheirBounds) {
-  SeededModel model(70, 21, 3000, 0.9);
-  for (const double softcap : {0.0, 6.0}) {
-    model.softcap = softcap;
-    for (const bool smoothed : {false, true}) {
-      CrossEntropy options;
-      if (smoothed) {
-        options.label_smoothing = 0.001;
-        options.token.temperature = 0.8;
-      }
-      const Caller run = cross_entropy_of(model, options);
-      const Outputs exact = outputs_of(model, run, {}, nullptr, options_of(2, PlanKind::kTwoPass));
-      double before = 1;
-      for (const double tolerance : {0.1, 0.3, 0.6}) {
-        Plan plan;
-        const Outputs got = outputs_of(model, run, certified(tolerance), &plan);
-        EXPECT_LE(plan.kept_share, before);
-        before = plan.kept_share;
-        EXPECT_EQ(plan.noise_estimate, 0);
-        if (plan.kept_share == 1) continue;
-        EXPECT_GT(got.hidden_distance(exact), 0);
-        EXPECT_LE(got.hidden_distance(exact), plan.d_hidden_bound);
-        EXPECT_LE(got.weight_distance(exact), plan.d_weight_bound);
-      }
-      EXPECT_LT(before, 0.5);
-    }
   }
 }
 

@@ -8,7 +8,6 @@
 #include <thread>
 #include <vector>
 
-#include "support/logits_tester.h"
 #include "support/testers.h"
 
 namespace logitless::testing {
@@ -39,10 +38,6 @@ TEST(Team, CallsEndAndAreRight) {
     for (const int threads : {2, 3, 5}) large_call(threads).plan(plan).matches_oracle();
     large_call(3).plan(plan).dtype(DType::kBFloat16).matches_oracle();
   }
-  LogitsTester logits;
-  logits.tokens(200).vocab(900).threads(4);
-  logits.cross_entropy_matches_oracle();
-  logits.in_place().cross_entropy_matches_oracle();
 }
 
 TEST(Team, ThreadsAreThoseOfTheTeam) {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The weight-gradient sink: every tile once, in order, exact; and what happens when it throws.
+// The weight-gradient sink may overwrite the weight, is called by one thread at a time, and may throw.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -14,52 +14,13 @@
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
-
 CrossEntropyTester small() { return CrossEntropyTester().tiles(16, 64).threads(3).sink(); }
-
-TEST(WeightSink, ReceivesWhatDWeightWouldHold) {
-  for (const DType dtype : kDTypes) {
-    for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
-      CrossEntropyTester tester = small().dtype(dtype).layout(layout).ignored(0.3).padding(2);
-      for (const PlanKind plan : {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass}) {
-        tester.plan(plan).matches_oracle();
-        tester.gradients(false, true, false).matches_oracle();
-        tester.gradients(true, true, true);
-      }
-      tester.plan(PlanKind::kAuto).form(Form::kSplit).matches_oracle();
-      tester.plan(PlanKind::kTwoPass).form(Form::kFused).tightest_workspace().matches_oracle();
-    }
-  }
-}
-
-// Several chunks add to sums of all entries, which are handed on once.
-TEST(WeightSink, InChunks) {
-  for (const DType dtype : kDTypes) {
-    for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
-      CrossEntropyTester tester = small().dtype(dtype).layout(layout).tokens(600).hidden(11).plan(PlanKind::kOnePass);
-      tester.workspace(size_t{176} << 10).sink_overwrites_weight().matches_oracle();
-      EXPECT_LT(tester.planned().chunk_rows, 300);
-      tester.sink(false).sink_overwrites_weight(false).gradient_dtype(dtype).accumulate().matches_oracle();
-      EXPECT_LT(tester.planned().chunk_rows, 300);
-    }
-  }
-}
-
-TEST(WeightSink, AccumulatingOutputsBesideIt) { small().accumulate().plan(PlanKind::kTwoPass).matches_oracle(); }
-
-TEST(WeightSink, VocabulariesAroundTileEdges) {
-  for (const int64_t vocab : {1, 63, 64, 65, 128, 199, 2049}) {
-    small().vocab(vocab).plan(PlanKind::kTwoPass).matches_oracle();
-    small().vocab(vocab).plan(PlanKind::kOnePass).matches_oracle();
-  }
-}
 
 TEST(WeightSink, MayOverwriteItsTileOfTheWeight) {
   for (const HeadLayout layout : {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden}) {
-    for (const DType dtype : kDTypes) {
-      for (const int64_t hidden :
-           {19, 600}) {  // 600: several blocks of hidden still read the weight at different times
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+      // Several blocks of 600 hidden components read the weight at different times.
+      for (const int64_t hidden : {19, 600}) {
         CrossEntropyTester tester = small().layout(layout).dtype(dtype).hidden(hidden).vocab(400);
         tester.sink_overwrites_weight();
         for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {

@@ -47,7 +47,7 @@ Ran run_given(const Given<T>& call) {
   const auto& [context, logits, task, upstream, gradients, halves] = call;
   Ran ran;
   if (!halves) {
-    if constexpr (kHasLoss<T>) {
+    if constexpr (kRuns<T>) {
       ran.planned = plan(context, logits, task, gradients);
       const auto result = run(context, logits, task, gradients);
       ran.plan = result.plan;
@@ -67,12 +67,14 @@ Ran run_given(const Given<T>& call) {
 /// The surface that calls go through: C++, or what a test sets.
 template <Task T>
 inline Ran (*run_here)(const Given<T>&) = &run_given<T>;
+/// Whether rows that take no part are NaN.
+inline bool poisons_rows = true;
 
 template <Task T>
 class CallRun {
  public:
   explicit CallRun(const DrawnCall& call)
-      : call_(call),
+      : call_((GuardedTensor::place_of_next = call.place, call)),
         random_(call.seed),
         student_(call_, call.hidden, offsets_of(call), random_),
         tensors_(call_, student_, random_) {}
@@ -82,9 +84,14 @@ class CallRun {
   /// that the task does not accept.
   void set_task();
   ContextOptions context_options() const;
-  bool halves() const { return call_.halves || !kHasLoss<T>; }
+  bool halves() const { return call_.halves || !kRuns<T>; }
   /// Runs with this number of threads. If the library refuses the call, the result holds the message.
   Ran run(Outputs& outputs, int64_t threads);
+
+  /// Returns the sizes of the slices, or of the ranks' parts, of the vocabulary.
+  std::vector<int64_t> cut(int64_t parts) const;
+  /// Returns the slices of a rank.
+  std::vector<int64_t> slices_of_part(int64_t part) const;
 
   DrawnCall call_;
   Random random_;
@@ -92,7 +99,8 @@ class CallRun {
   TaskTensors tensors_;
   T task_ = {};
   UpstreamNumbers upstream_;
-  size_t least_ = 0;  ///< the budget of Budget::kLeast, once it is known
+  size_t least_ = 0;             ///< the budget of Budget::kLeast, once it is known
+  std::vector<int64_t> slices_;  ///< of one process, where they are not those of the call
 
  private:
   void draw_upstream();
@@ -102,8 +110,6 @@ class CallRun {
              const std::vector<int64_t>& offsets) const;
   void join(std::vector<Outputs>& outputs, size_t r, int64_t first, int64_t count, const std::vector<int64_t>& offsets,
             Outputs& whole) const;
-  /// Returns the sizes of the slices, or of the ranks' parts, of the vocabulary.
-  std::vector<int64_t> cut(int64_t parts) const;
 
   Workspace workspace_;
 };
@@ -115,7 +121,7 @@ void CallRun<T>::set_task() {
   keys.add_all(task_, kDefaults);
   for (const auto& [name, text] : call_.options) keys.set(name, std::string_view(text));
   tensors_.set(task_);
-  tensors_.poison_rows();
+  if (poisons_rows) tensors_.poison_rows();
   draw_upstream();
 }
 
@@ -147,11 +153,19 @@ ContextOptions CallRun<T>::context_options() const {
   options.plan = call_.plan;
   options.row_tile = call_.row_tile, options.vocab_tile = call_.vocab_tile, options.row_block = call_.row_block;
   options.gradient_precision = call_.precision;
-  if (call_.plain_kernels) options.simd_target = "plain";
-  if (call_.other_backend) options.gemm_backend = gemm_backends().back();
+  const auto choose = [](int64_t number, const std::vector<std::string>& of, std::string& choice) {
+    if (number > 0) choice = of[static_cast<size_t>(number - 1) % of.size()];
+  };
+  static const std::vector<std::string> kBackends = gemm_backends(), kTargets = simd_targets();
+  choose(call_.backend, kBackends, options.gemm_backend);
+  choose(call_.kernels, kTargets, options.simd_target);
   if (call_.budget == Budget::kSmall) options.workspace_bytes = size_t{48} << 10;
   if (call_.budget == Budget::kLeast && least_ > 0) options.workspace_bytes = least_;
-  if (call_.slices > 1) options.ranks.slices = cut(call_.slices);
+  if (!slices_.empty()) {
+    options.ranks.slices = slices_;
+  } else if (call_.slices > 1 && call_.vocab_ranks == 1) {
+    options.ranks.slices = cut(call_.slices);
+  }
   return options;
 }
 
@@ -164,6 +178,13 @@ std::vector<int64_t> CallRun<T>::cut(int64_t parts) const {
   if (call_.vocab_ids) return {1, vocab - 1};
   if (parts == 2) return {vocab / 3, vocab - vocab / 3};
   return {vocab / 2, 0, vocab - vocab / 2};
+}
+
+template <Task T>
+std::vector<int64_t> CallRun<T>::slices_of_part(int64_t part) const {
+  if (call_.slices == 1) return {part};
+  if (call_.slices == 2) return {part / 2, part - part / 2};
+  return {part / 2, 0, part - part / 2};
 }
 
 // Ranks form a grid: rank d * vocab_ranks + v has the d-th part of the batch, and the v-th of the vocabulary.
@@ -181,6 +202,7 @@ Ran CallRun<T>::run_on_ranks(std::vector<Outputs>& outputs, const ContextOptions
     const int64_t first = std::accumulate(parts.begin(), parts.begin() + static_cast<ptrdiff_t>(v), int64_t{0});
     ContextOptions own = options;
     if (across > 1) own.ranks.vocab = &of_vocab[d].of(static_cast<int>(v));
+    if (across > 1 && call_.slices > 1) own.ranks.slices = slices_of_part(parts[v]);
     if (along > 1) own.ranks.data = &of_data[v].of(static_cast<int>(d));
     own.ranks.sum_d_weight = along > 1 && !call_.finished;
     // The first of two has one sequence.
@@ -272,7 +294,8 @@ void CallRun<T>::join(std::vector<Outputs>& outputs, size_t r, int64_t first, in
   for (size_t k = 0; k < mine.size(); ++k) {
     if (!mine[k]->given()) continue;
     const auto must_equal = [&](size_t other) {
-      if (mine[k]->bytes() != outputs[other].all()[k]->bytes()) throw std::logic_error("ranks have other gradients");
+      if (!std::ranges::equal(mine[k]->bytes(), outputs[other].all()[k]->bytes()))
+        throw std::logic_error("ranks have other gradients");
     };
     if (has(of_tokens, mine[k])) {
       if (v > 0) must_equal(d * across);

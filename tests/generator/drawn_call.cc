@@ -45,9 +45,7 @@ Choices choices_of_task() {
 const std::map<std::string, Choices>& all_choices() {
   static const std::map<std::string, Choices> all = [] {
     std::map<std::string, Choices> made;
-    AllTasks::each([&]<class T>() {
-      if constexpr (!std::is_same_v<T, CustomLoss>) made[T::kName] = choices_of_task<T>();
-    });
+    AllTasks::each([&]<class T>() { made[T::kName] = choices_of_task<T>(); });
     return made;
   }();
   return all;
@@ -71,18 +69,23 @@ std::string code_of_value(const T& value) {
 // Takes away what the library refuses for certain, so that most calls run.
 void make_consistent(DrawnCall& call) {
   const bool wide = call.states == DType::kFloat64;
-  if (wide || call.head == DType::kFloat64) call.head = wide ? call.states : DType::kFloat32;
+  for (DType* type : {&call.head, &call.lora}) {
+    if (wide || *type == DType::kFloat64) *type = wide ? call.states : DType::kFloat32;
+  }
   if (call.packing && (wide || call.finished)) call.packing = {};
   if (call.packing) {
     call.head_transposed = call.d_weight = call.sink = false;
-    if (call.packing == Packing::kQ8_0) call.hidden = 64;
+    if (!has_scales_apart(*call.packing)) call.hidden = std::max<int64_t>(64, block_of(*call.packing).numbers);
+    if (call.packing == Packing::kNf4) call.hidden = (call.hidden + 3) / 4 * 4;
+    const bool whole = call.packing == Packing::kInt8 || call.packing == Packing::kQ8_0;
+    if (!whole && call.values == Values::kWhole) call.values = Values::kNormal;
   }
   if (call.finished) {
     call.lora_rank = call.softcap = 0;
     call.vocab_ids = call.bias = call.head_transposed = false;
     call.slices = call.vocab_ranks = 1;
     call.backward = BackwardMode::kExact;
-    call.model_as_reference = false;
+    call.model_as_reference = call.teacher_logits = false;
     if (call.task == Distillation::kName) call.packed = false;
     if (call.plan == PlanKind::kExpectedRow) call.plan = PlanKind::kAuto;
   } else {
@@ -94,7 +97,8 @@ void make_consistent(DrawnCall& call) {
   const bool pairs = call.task == PreferenceLoss::kName;
   if (pairs || call.sequences == 1 || (call.task == KtoLoss::kName && call.mask)) call.data_ranks = 1;
   if (call.data_ranks > 1) call.sink = false;
-  if (call.vocab_ranks > 1 || call.data_ranks > 1) call.slices = 1;
+  // An empty list of ids would be all of them.
+  if (call.vocab_ranks > 1 && call.vocab_ids) call.slices = 1;
   if (call.task == PreferenceLoss::kName && call.sequences == 1) call.sequences = 2;
   const bool no_loss = call.task == IdLogps::kName || call.task == TokenStatistics::kName;
   if (no_loss) call.halves = true;
@@ -110,7 +114,7 @@ void make_consistent(DrawnCall& call) {
   // probabilities of logits that are equal or share an offset, of entropies near 0.
   const bool compares = call.task == Distillation::kName || call.task == SetDistillation::kName;
   if (compares && call.values == Values::kLarge) call.softcap = 0;
-  const bool near = call.values == Values::kOffset || call.values == Values::kTies;
+  const bool near = call.values == Values::kOffset || call.values == Values::kTies || call.values == Values::kWhole;
   if (compares && near) call.values = Values::kNormal;
   const auto sorts = [](const Option& option) { return option.first == "top_entropy_quantile"; };
   if (std::ranges::any_of(call.options, sorts)) call.values = Values::kNormal;
@@ -118,6 +122,10 @@ void make_consistent(DrawnCall& call) {
   const Option halves = {"round_logits_to", "float16"};
   if (call.values == Values::kOffset && std::ranges::find(call.options, halves) != call.options.end()) {
     call.values = Values::kNormal;
+  }
+  // Segments are chosen where a large vocabulary has few likely entries.
+  if (call.backward != BackwardMode::kExact && call.seed % 4 == 0) {
+    call.vocab = 2049, call.values = Values::kCertain, call.softcap = 0;
   }
   // A large vocabulary with few other numbers.
   if (call.vocab > 300 && call.tokens() > 16) call.time = 3;

@@ -32,6 +32,7 @@ enum class Values {
   kOffset,   ///< logits share an offset of 2^20
   kMasked,   ///< every fourth entry has a bias of -inf
   kLarge,    ///< logits up to about 10^4
+  kWhole,    ///< small whole numbers: logits are exact, and many are equal
 };
 
 /// The budget of a call.
@@ -41,13 +42,23 @@ enum class Budget {
   kLeast,  ///< the least that the call accepts
 };
 
+/// Where the tensors of a call are.
+enum class Place {
+  kHeap,       ///< with borders, which nothing may write
+  kPageEnd,    ///< a forbidden page follows
+  kPageBegin,  ///< a forbidden page is in front
+};
+
 }  // namespace logitless::testing
 
 namespace logitless {
 template <>
-inline constexpr std::array kNamesOf<testing::Values> = {"normal", "certain", "ties", "offset", "masked", "large"};
+inline constexpr std::array kNamesOf<testing::Values> = {"normal", "certain", "ties", "offset",
+                                                         "masked", "large",   "whole"};
 template <>
 inline constexpr std::array kNamesOf<testing::Budget> = {"default", "small", "least"};
+template <>
+inline constexpr std::array kNamesOf<testing::Place> = {"heap", "page_end", "page_begin"};
 }  // namespace logitless
 
 namespace logitless::testing {
@@ -60,6 +71,7 @@ struct DrawnCall {
   bool packed = false;  ///< sequences of unequal length, one of them empty
   Values values = Values::kNormal;
   uint64_t seed = 1;
+  Place place = Place::kHeap;
 
   // The logits.
   bool finished = false;
@@ -67,10 +79,13 @@ struct DrawnCall {
   bool head_transposed = false, bias = false;
   int64_t states_gap = 0, head_gap = 0;  ///< elements between rows
   bool time_first = false;               ///< [T, B, H] in memory
+  int64_t sequence_gap = 0;              ///< rows between sequences
   double softcap = 0;
   int64_t lora_rank = 0;
+  DType lora = DType::kFloat32;
   bool lora_states = false;
   std::optional<Packing> packing = {};
+  bool scale_groups = false;  ///< int8, nf4: several scales per row
   bool vocab_ids = false;
 
   // The tensors of the task.
@@ -81,21 +96,24 @@ struct DrawnCall {
   bool kept = false;              ///< policy: the ids that the sampler kept
   bool all_ignored = false;       ///< no token takes part
   bool other_differs = false;     ///< in type, softcap and bias: the reference model, or the teacher
+  bool teacher_logits = false;    ///< the teacher's logits are finished, beside a student's hidden states
   bool upstream_of_each = false;  ///< one ∂L/∂loss per token
   bool temperatures = false, weights_of_entries = false;
 
   // The gradients.
-  bool d_hidden = true, d_weight = true, d_bias = true, d_lora = true;
+  bool d_hidden = true, d_weight = true, d_bias = true, d_lora_a = true, d_lora_b = true;
   bool narrow_outputs = false;  ///< of the inputs' type
   bool accumulate = false, sink = false, in_place = false;
-  int64_t output_gap = 0;
+  int64_t output_gap = 0, output_sequence_gap = 0;
+  bool output_time_first = false;
   BackwardMode backward = BackwardMode::kExact;
 
   // How it runs.
   PlanKind plan = PlanKind::kAuto;
   Budget budget = Budget::kDefault;
   int64_t threads = 1, row_tile = 0, vocab_tile = 0, row_block = 0;
-  bool other_backend = false, plain_kernels = false, halves = false, reuse = false;
+  int64_t backend = 0, kernels = 0;  ///< 0: auto; n: the n-th of this machine
+  bool halves = false, reuse = false;
   GradientPrecision precision = GradientPrecision::kNative;
   int64_t slices = 1, vocab_ranks = 1, data_ranks = 1;  ///< ranks form a grid
 
@@ -118,7 +136,9 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   pick("vocab", c.vocab, {5, 3, 4, 31, 63, 64, 65, 129, 257, 2049});
   flag("packed", c.packed);
   pick("values", c.values,
-       {Values::kNormal, Values::kCertain, Values::kTies, Values::kOffset, Values::kMasked, Values::kLarge});
+       {Values::kNormal, Values::kCertain, Values::kTies, Values::kOffset, Values::kMasked, Values::kLarge,
+        Values::kWhole});
+  pick("place", c.place, {Place::kHeap, Place::kPageEnd, Place::kPageBegin});
   flag("finished", c.finished);
   pick("states", c.states, {kFloat32, kBFloat16, kFloat64, kFloat16});
   pick("head", c.head, {kFloat32, kBFloat16, kFloat64, kFloat16});
@@ -126,23 +146,31 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   pick("states_gap", c.states_gap, {0, 1, 5});
   pick("head_gap", c.head_gap, {0, 1, 5});
   flag("time_first", c.time_first);
+  pick("sequence_gap", c.sequence_gap, {0, 1, 2});
   pick("softcap", c.softcap, {0.0, 3.0, 30.0});
-  pick("lora_rank", c.lora_rank, {0, 1, 4});
+  pick("lora_rank", c.lora_rank, {0, 1, 4, 20});
+  pick("lora", c.lora, {kFloat32, kBFloat16, kFloat64, kFloat16});
   flag("lora_states", c.lora_states);
-  pick("packing", c.packing, {std::optional<Packing>(), std::optional(Packing::kInt8), std::optional(Packing::kQ8_0)});
-  flag("vocab_ids", c.vocab_ids);
+  pick("packing", c.packing,
+       {std::optional<Packing>(), std::optional(Packing::kInt8), std::optional(Packing::kQ8_0),
+        std::optional(Packing::kNf4), std::optional(Packing::kQ4_0), std::optional(Packing::kQ4K),
+        std::optional(Packing::kQ5K), std::optional(Packing::kQ6K)});
+  flag("scale_groups", c.scale_groups), flag("vocab_ids", c.vocab_ids);
   pick("numbers", c.numbers, {kFloat64, kFloat32, kBFloat16, kFloat16});
   flag("ids32", c.ids32), flag("strided_ids", c.strided_ids), flag("per_token", c.per_token), flag("mask", c.mask);
   flag("old_logps", c.old_logps, true), flag("model_as_reference", c.model_as_reference);
   flag("dense_targets", c.dense_targets), flag("padded_sets", c.padded_sets), flag("targets", c.targets, true);
   flag("kept", c.kept), flag("all_ignored", c.all_ignored), flag("other_differs", c.other_differs);
+  flag("teacher_logits", c.teacher_logits);
   flag("upstream_of_each", c.upstream_of_each), flag("temperatures", c.temperatures);
   flag("weights_of_entries", c.weights_of_entries);
   flag("d_hidden", c.d_hidden, true), flag("d_weight", c.d_weight, true), flag("d_bias", c.d_bias, true);
-  flag("d_lora", c.d_lora, true);
+  flag("d_lora_a", c.d_lora_a, true), flag("d_lora_b", c.d_lora_b, true);
   flag("narrow_outputs", c.narrow_outputs), flag("accumulate", c.accumulate), flag("sink", c.sink);
   flag("in_place", c.in_place);
   pick("output_gap", c.output_gap, {0, 3});
+  pick("output_sequence_gap", c.output_sequence_gap, {0, 1, 2});
+  flag("output_time_first", c.output_time_first);
   pick("backward", c.backward, {BackwardMode::kExact, BackwardMode::kSampled, BackwardMode::kCertified});
   pick("plan", c.plan, {PlanKind::kAuto, PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow});
   pick("budget", c.budget, {Budget::kDefault, Budget::kSmall, Budget::kLeast});
@@ -150,8 +178,9 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   pick("row_tile", c.row_tile, {0, 1, 7, 16});
   pick("vocab_tile", c.vocab_tile, {0, 1, 16, 64, 65});
   pick("row_block", c.row_block, {0, 1, 3});
-  flag("other_backend", c.other_backend), flag("plain_kernels", c.plain_kernels), flag("halves", c.halves);
-  flag("reuse", c.reuse);
+  pick("backend", c.backend, {0, 1, 2, 3});
+  pick("kernels", c.kernels, {0, 1, 2, 3, 4, 5, 6, 7});
+  flag("halves", c.halves), flag("reuse", c.reuse);
   pick("precision", c.precision, {GradientPrecision::kNative, GradientPrecision::kSplit, GradientPrecision::kFloat32});
   pick("slices", c.slices, {1, 2, 3});
   pick("vocab_ranks", c.vocab_ranks, {1, 2, 3});

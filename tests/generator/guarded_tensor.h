@@ -2,15 +2,54 @@
 // Tensors that own their memory, with any strides, and notice what is written where it should not be.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <memory>
+#include <span>
 #include <vector>
 
+#include "generator/drawn_call.h"
 #include "logitless/tensor.h"
 #include "oracle/oracle.h"
+#include "support/guard_pages.h"
 #include "support/host_tensor.h"
 
 namespace logitless::testing {
+
+/// Bytes of a tensor. A copy is in the same kind of place.
+class PlacedBytes {
+ public:
+  PlacedBytes() = default;
+  PlacedBytes(size_t size, std::byte value, Place place) : size_(size), place_(place) {
+    if (place == Place::kHeap) {
+      memory_ = {new std::byte[size], [](void* bytes) { delete[] static_cast<std::byte*>(bytes); }};
+    } else {
+      memory_ = guarded_memory(size, place == Place::kPageEnd ? Flush::kEnd : Flush::kBegin);
+    }
+    std::fill_n(data(), size, value);
+  }
+  PlacedBytes(const PlacedBytes& other) : PlacedBytes(other.size_, std::byte(), other.place_) { copy(other); }
+  PlacedBytes(PlacedBytes&&) = default;
+  PlacedBytes& operator=(const PlacedBytes& other) {
+    if (size_ != other.size_ || place_ != other.place_) return *this = PlacedBytes(other);
+    copy(other);
+    return *this;
+  }
+  PlacedBytes& operator=(PlacedBytes&&) = default;
+
+  std::byte* data() const { return static_cast<std::byte*>(memory_.get()); }
+  size_t size() const { return size_; }
+  const std::byte* begin() const { return data(); }
+  const std::byte* end() const { return data() + size_; }
+
+ private:
+  void copy(const PlacedBytes& other) { std::copy_n(other.data(), size_, data()); }
+
+  std::shared_ptr<void> memory_;
+  size_t size_ = 0;
+  Place place_ = Place::kHeap;
+};
 
 /// All bytes are 0xff at first: NaN as a number, and no token id. Elements are set one by one; the gaps
 /// between them and the borders around them stay.
@@ -27,21 +66,25 @@ class GuardedTensor {
       last += (sizes_[i] - 1) * strides_[i];
     }
     const size_t span = empty ? 0 : static_cast<size_t>(last + 1) * size_of(dtype);
-    bytes_.assign(span + 2 * kBorder, kGuard);
-    kept_ = bytes_;
+    border_ = place_of_next == Place::kHeap ? 64 : 0;
+    bytes_ = PlacedBytes(span + 2 * border_, kGuard, place_of_next);
+    given_ = true;
+    keep();
   }
+  /// Where tensors that are made from now on are.
+  static inline Place place_of_next = Place::kHeap;
   /// Row-major, with a gap after each row.
   static GuardedTensor rows(DType dtype, int64_t rows, int64_t cols, int64_t gap = 0) {
     return {dtype, {rows, cols}, {cols + gap, 1}};
   }
   static GuardedTensor vector(DType dtype, int64_t size) { return {dtype, {size}, {1}}; }
 
-  bool given() const { return !bytes_.empty(); }
+  bool given() const { return given_; }
   DType dtype() const { return dtype_; }
   Tensor view() {
     Tensor out;
     if (!given()) return out;
-    out.data = bytes_.data() + kBorder;
+    out.data = bytes_.data() + border_;
     out.dtype = dtype_;
     out.axes = static_cast<int>(sizes_.size());
     std::copy(sizes_.begin(), sizes_.end(), out.sizes.begin());
@@ -56,11 +99,11 @@ class GuardedTensor {
   }
   /// Of row `row`, counted through all axes but the last, which may be the only one.
   double get(int64_t row, int64_t col) const {
-    return oracle::read_element(bytes_.data() + kBorder, dtype_, at(row, col));
+    return oracle::read_element(bytes_.data() + border_, dtype_, at(row, col));
   }
   double get(int64_t i) const { return get(i / cols(), i % cols()); }
   void set(int64_t row, int64_t col, double value) {
-    std::byte* const to = bytes_.data() + kBorder + static_cast<size_t>(at(row, col)) * size_of(dtype_);
+    std::byte* const to = bytes_.data() + border_ + static_cast<size_t>(at(row, col)) * size_of(dtype_);
     const auto put = [&](auto number) { std::memcpy(to, &number, sizeof number); };
     if (dtype_ == DType::kFloat64) put(value);
     if (dtype_ == DType::kFloat32) put(static_cast<float>(value));
@@ -85,25 +128,24 @@ class GuardedTensor {
   }
 
   /// Remembers the bytes as they are.
-  void keep() { kept_ = bytes_; }
-  void put_back() { bytes_ = kept_; }
-  bool unchanged() const { return bytes_ == kept_; }
-  const std::vector<std::byte>& bytes() const { return bytes_; }
+  void keep() { kept_.assign(bytes_.begin(), bytes_.end()); }
+  void put_back() { std::copy(kept_.begin(), kept_.end(), bytes_.data()); }
+  bool unchanged() const { return std::equal(bytes_.begin(), bytes_.end(), kept_.begin(), kept_.end()); }
+  std::span<const std::byte> bytes() const { return {bytes_.data(), bytes_.size()}; }
   /// Tells whether all bytes that belong to no element are as they were made.
   bool borders_intact() const {
     std::vector<bool> of_element(bytes_.size());
     for (int64_t i = 0; i < count(); ++i) {
-      const size_t first = kBorder + static_cast<size_t>(at(i / cols(), i % cols())) * size_of(dtype_);
+      const size_t first = border_ + static_cast<size_t>(at(i / cols(), i % cols())) * size_of(dtype_);
       for (size_t k = 0; k < size_of(dtype_); ++k) of_element[first + k] = true;
     }
     for (size_t k = 0; k < bytes_.size(); ++k) {
-      if (!of_element[k] && bytes_[k] != kGuard) return false;
+      if (!of_element[k] && bytes_.data()[k] != kGuard) return false;
     }
     return true;
   }
 
  private:
-  static constexpr size_t kBorder = 64;
   static constexpr std::byte kGuard = std::byte{0xff};
 
   int64_t at(int64_t row, int64_t col) const {
@@ -114,7 +156,10 @@ class GuardedTensor {
 
   DType dtype_ = DType::kFloat32;
   std::vector<int64_t> sizes_, strides_;
-  std::vector<std::byte> bytes_, kept_;
+  size_t border_ = 0;
+  bool given_ = false;
+  PlacedBytes bytes_;
+  std::vector<std::byte> kept_;
 };
 
 }  // namespace logitless::testing

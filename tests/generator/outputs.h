@@ -19,19 +19,19 @@ struct Outputs {
     };
     const int64_t hidden = student.x.cols(), vocab = call.vocab, rank = call.lora_rank;
     if (call.finished) {
-      if (!call.in_place) d_logits = GuardedTensor::rows(type_of(call.states), call.tokens(), vocab, call.output_gap);
+      if (!call.in_place) d_logits = rows_of_tokens(call, type_of(call.states), vocab, kOutputs);
     } else {
-      if (call.d_hidden) d_hidden = GuardedTensor::rows(type_of(call.states), call.tokens(), hidden, call.output_gap);
+      if (call.d_hidden) d_hidden = rows_of_tokens(call, type_of(call.states), hidden, kOutputs);
       if (call.d_weight && !call.packing) {
         const DType type = call.sink ? type_of(DType::kFloat32) : type_of(call.head);
         d_weight = call.head_transposed ? GuardedTensor(type, {vocab, hidden}, {1, vocab + call.output_gap})
                                         : GuardedTensor::rows(type, vocab, hidden, call.output_gap);
       }
       if (call.d_bias && call.bias) d_bias = GuardedTensor::vector(type_of(call.head), vocab);
-      if (rank > 0 && call.d_lora) {
-        d_lora_b = GuardedTensor::rows(type_of(call.states), vocab, rank, call.output_gap);
-        if (call.lora_states) d_lora_states = GuardedTensor::rows(type_of(call.states), call.tokens(), rank);
-        if (!call.lora_states) d_lora_a = GuardedTensor::rows(type_of(call.states), rank, hidden);
+      if (rank > 0 && call.d_lora_b) d_lora_b = GuardedTensor::rows(type_of(call.lora), vocab, rank, call.output_gap);
+      if (rank > 0 && call.d_lora_a) {
+        if (call.lora_states) d_lora_states = GuardedTensor::rows(type_of(call.lora), call.tokens(), rank);
+        if (!call.lora_states) d_lora_a = GuardedTensor::rows(type_of(call.lora), rank, hidden);
       }
     }
     if (call.accumulate) {
@@ -83,12 +83,12 @@ struct Outputs {
       return view;
     };
     logitless::Gradients out;
-    out.d_hidden = as_states(d_hidden.view());
+    out.d_hidden = d_hidden.view();
     out.d_bias = cut(d_bias);
     out.d_lora_a = d_lora_a.view();
     out.d_lora_b = cut(d_lora_b);
     out.d_lora_states = d_lora_states.view();
-    out.d_logits = call_.in_place ? student_.finished.view() : as_states(d_logits.view());
+    out.d_logits = call_.in_place ? student_.finished.view() : d_logits.view();
     if (call_.sink && d_weight.given()) {
       out.weight_sink = [this, first](int64_t begin, int64_t entries, const ConstTensor& tile) {
         receive(first + begin, entries, tile);
@@ -107,13 +107,6 @@ struct Outputs {
   std::string complaint;  ///< about the calls of a sink
 
  private:
-  Tensor as_states(Tensor view) const {
-    if (call_.packed || !view.given()) return view;
-    return {view.data,
-            view.dtype,
-            {call_.sequences, call_.time, view.sizes[1]},
-            {call_.time * view.strides[0], view.strides[0], 1}};
-  }
   void receive(int64_t first, int64_t count, const ConstTensor& tile) {
     if (first != next_) complaint = "the sink got entry " + std::to_string(first) + ", not " + std::to_string(next_);
     next_ = first + count;

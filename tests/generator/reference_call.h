@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What a drawn call is held to: the same task on finished float64 logits, in the plain kernels, one row after
 // the other. The products, the head and its LoRA, the softcap and all their gradients are Eigen's. The
-// float64 call is held to the oracle itself.
+// float64 call is held to the oracle itself (oracle_call.h).
 #pragma once
 
 #include <algorithm>
@@ -10,16 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "core/tensors.h"
 #include "generator/result_numbers.h"
 #include "generator/side.h"
 #include "logitless/run.h"
 #include "oracle/distillation_oracle.h"
-#include "oracle/policy_oracle.h"
-#include "oracle/preference_oracle.h"
-#include "oracle/set_distillation_oracle.h"
-#include "oracle/set_oracle.h"
-#include "oracle/tiled_truth.h"
 #include "oracle/views.h"
 
 namespace logitless::testing {
@@ -44,11 +38,20 @@ struct UpstreamNumbers {
   }
 };
 
+/// How far a pattern moves logits, as a share of their error: between two values there may be a third.
+inline double amplitude_of(uint64_t pattern) { return pattern <= 4 ? 1 : 0.25 * static_cast<double>(1 + pattern % 4); }
+
+/// Whether run() computes gradients of the task.
+template <Task T>
+inline constexpr bool kRuns = kHasLoss<T> || std::is_same_v<T, CustomLoss>;
+
 /// Results, and dL/dc of the capped logits.
 struct ReferenceResult {
   std::vector<Column> columns;
   oracle::MatrixXd d_capped;  ///< [N, V]
 };
+
+struct OracleNumbers;
 
 /// The call that each pair of raw logits is given to.
 template <Task T>
@@ -78,7 +81,7 @@ class ReferenceCall {
     logitless::Gradients gradients;
     gradients.d_logits = writable(result.d_capped);
     const Logits logits = given(capped_);
-    if constexpr (kHasLoss<T>) {
+    if constexpr (kRuns<T>) {
       result.columns = columns_of(logitless::run(context(), logits, task_, gradients));
       upstream_.scale_rows(result.d_capped);
     } else {
@@ -110,10 +113,14 @@ class ReferenceCall {
   }
   void cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& other_raw, uint64_t pattern);
   void add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets);
+  void add_terms_of_cross();
+  void add_terms_of_divergence(const oracle::DistillationTruth& truth);
   /// Turns finished logits into hidden states and a head that has an entry of them in each column: what is
   /// -inf goes into the bias.
-  HeadMatrices masked_head(oracle::MatrixXd& logits);
-  oracle::MatrixXd oracle_gradient(double& loss);
+  HeadMatrices masked_head(oracle::MatrixXd& logits, oracle::VectorXd& masks);
+  OracleNumbers oracle_numbers();
+  template <class Loss>
+  OracleNumbers oracle_of_tokens(Loss task);
 
   const DrawnCall& call_;
   T task_;
@@ -146,7 +153,7 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
         r = softcap * t;
         if (slopes) slopes->data()[k] = 1 - t * t;
       }
-      const double error = std::isfinite(r) ? unit * (1 + std::fabs(r)) : 0;
+      const double error = std::isfinite(r) ? amplitude_of(pattern) * unit * (1 + std::fabs(r)) : 0;
       to.data()[k] = random() % 2 == 0 ? r + error : r - error;
     }
   };
@@ -155,7 +162,7 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
   cap_one(other_raw, call_.finished ? 0 : other_->call.softcap, other_rounding, other_capped_, nullptr);
   // A reference has hidden states and a head.
   if constexpr (requires { task_.reference; }) {
-    logitless::LmHead head = head_of(masked_head(other_capped_));
+    logitless::LmHead head = head_of(masked_head(other_capped_, masks_));
     task_.reference = Logits::of(writable(other_capped_), head);
     if (call_.packed) task_.reference.offsets = student_.offsets;
   }
@@ -163,168 +170,18 @@ void ReferenceCall<T>::cap(const oracle::MatrixXd& raw, const oracle::MatrixXd& 
 }
 
 template <Task T>
-HeadMatrices ReferenceCall<T>::masked_head(oracle::MatrixXd& logits) {
+HeadMatrices ReferenceCall<T>::masked_head(oracle::MatrixXd& logits, oracle::VectorXd& masks) {
   const int64_t vocab = logits.cols();
   identity_ = oracle::MatrixXd::Identity(vocab, vocab);
-  masks_ = oracle::VectorXd::Zero(vocab);
+  masks = oracle::VectorXd::Zero(vocab);
   for (int64_t k = 0; k < logits.size(); ++k) {
     if (!std::isinf(logits.data()[k])) continue;
-    masks_[k % vocab] = logits.data()[k];
+    masks[k % vocab] = logits.data()[k];
     logits.data()[k] = 0;
   }
   HeadMatrices head(ConstMatrix(identity_.data(), vocab, vocab));
-  head.bias = ConstVector(masks_.data(), vocab);
+  head.bias = ConstVector(masks.data(), vocab);
   return head;
-}
-
-// Bounds the slopes of a set's cells by their logarithms.
-template <Task T>
-void ReferenceCall<T>::add_terms_of_sets(const std::vector<int64_t>& labels, std::span<const int64_t> offsets) {
-  if constexpr (std::is_same_v<T, SetDistillation>) {
-    const std::vector<double> divisors =
-        oracle::mean_divisors({task_.reduction, task_.mean_over, task_.num_items_in_batch}, labels, offsets);
-    const oracle::RowIds sets = oracle::read_sets(task_.teacher.sets, capped_.rows());
-    terms = oracle::VectorXd::Zero(capped_.rows());
-    for (int64_t i = 0; i < capped_.rows(); ++i) {
-      const auto row = static_cast<size_t>(i);
-      const double own = task_.token.temperatures.empty() ? task_.token.temperature : task_.token.temperatures[row];
-      const oracle::VectorXd log_s = oracle::log_softmax(capped_.row(i).transpose(), own);
-      double most = 4;
-      for (const int64_t id : sets[row]) most = std::max(most, 4 - log_s[id]);
-      const double squared = task_.temperature_squared ? own * own : 1;
-      const double weight = task_.divergence_weight * squared + task_.hard_weight;
-      if (divisors[row] > 0) terms[i] = std::fabs(task_.loss_scale) * weight * most / own / divisors[row];
-    }
-  }
-}
-
-template <class M>
-HiddenStates states_view(M& matrix, const DrawnCall& call, const std::vector<int64_t>& offsets) {
-  const ConstMatrix states(matrix.data(), matrix.rows(), matrix.cols());
-  return call.packed ? HiddenStates(states, offsets) : HiddenStates(states, call.sequences);
-}
-
-// Losses of the tokens' statistics.
-template <Task T>
-oracle::LossTruth loss_truth(const T& task, const std::vector<int64_t>& offsets, const oracle::Tokens& tokens,
-                             const oracle::TokenStatistics& stats) {
-  if constexpr (std::is_same_v<T, CrossEntropy>) return oracle::cross_entropy_truth(tokens, stats, task);
-  if constexpr (std::is_same_v<T, PolicyLoss>) return oracle::policy_truth(offsets, stats, task);
-  if constexpr (std::is_same_v<T, PreferenceLoss>) {
-    return oracle::preference_truth(offsets, tokens, stats, task);
-  }
-  if constexpr (std::is_same_v<T, KtoLoss>) return oracle::kto_truth(offsets, tokens, stats, task);
-}
-
-template <Task T>
-oracle::MatrixXd ReferenceCall<T>::oracle_gradient(double& loss) {
-  const std::vector<int64_t> offsets = offsets_of(call_);
-  const int64_t vocab = capped_.cols();
-  if constexpr (std::is_same_v<T, SoftCrossEntropy>) {
-    const oracle::SetLogits logits{capped_, 0, task_.token};
-    const oracle::SoftTruth soft = oracle::compute_soft_cross_entropy(logits, task_.targets, task_);
-    loss = soft.loss;
-    terms = soft.gamma.cwiseAbs().rowwise().sum();
-    oracle::MatrixXd d(capped_.rows(), vocab);
-    for (int64_t i = 0; i < d.rows(); ++i) {
-      d.row(i) = oracle::d_raw_logits(logits, i, {}, soft.gamma.row(i).transpose()).transpose();
-    }
-    return d;
-  } else if constexpr (std::is_same_v<T, SetDistillation>) {
-    const Targets targets = core::targets_of("targets", task_.targets);
-    const std::vector<int64_t> labels = targets.size > 0
-                                            ? oracle::read_tokens(offsets, vocab, targets, task_.token).labels
-                                            : std::vector<int64_t>(static_cast<size_t>(capped_.rows()), 0);
-    const auto truth = oracle::set_distillation_truth({capped_, 0, task_.token}, task_.teacher, labels, offsets, task_);
-    loss = truth.loss;
-    add_terms_of_sets(labels, offsets);
-    return truth.d_raw;
-  } else if constexpr (std::is_same_v<T, Distillation>) {
-    oracle::MatrixXd student = capped_, teacher = other_capped_;
-    const HeadMatrices head = masked_head(student);
-    masked_head(teacher);
-    const auto truth =
-        oracle::distillation_rows({states_view(student, call_, student_.offsets), head,
-                                   TeacherMatrices(states_view(teacher, call_, student_.offsets), head, {}),
-                                   core::targets_of("targets", task_.targets), task_});
-    loss = truth.loss;
-    terms = oracle::VectorXd::Zero(capped_.rows());
-    const oracle::DivergenceFormula formula(task_);
-    for (int64_t i = 0; i < capped_.rows(); ++i) {
-      if (!truth.takes_part[static_cast<size_t>(i)]) continue;
-      const double own =
-          task_.token.temperatures.empty() ? task_.token.temperature : task_.token.temperatures[static_cast<size_t>(i)];
-      const oracle::VectorXd log_s = oracle::log_softmax(truth.capped.row(i).transpose(), own);
-      const oracle::VectorXd log_t =
-          oracle::log_softmax(truth.teacher_capped.row(i).transpose(), task_.teacher_temperature.value_or(own));
-      for (int64_t v = 0; v < vocab; ++v) {
-        const double slope_of = formula.slope(log_s[v], log_t[v], truth.acceptance[static_cast<size_t>(i)]);
-        if (std::isfinite(slope_of)) terms[i] += std::fabs(slope_of * truth.scale[static_cast<size_t>(i)] / own);
-      }
-      // The engine's slopes have constants that cancel.
-      terms[i] += 2 * truth.scale[static_cast<size_t>(i)] / own;
-    }
-    return truth.d_raw;
-  } else {
-    const Targets targets = [&] {
-      if constexpr (requires { task_.chosen_ids; }) return core::targets_of("chosen_ids", task_.chosen_ids);
-      if constexpr (requires { task_.targets; }) return core::targets_of("targets", task_.targets);
-    }();
-    oracle::Tokens tokens = [&] {
-      if constexpr (std::is_same_v<T, PolicyLoss>) return oracle::read_tokens(offsets, vocab, task_);
-      if constexpr (std::is_same_v<T, CrossEntropy>) return oracle::read_tokens(offsets, vocab, targets, task_);
-      if constexpr (!std::is_same_v<T, PolicyLoss> && !std::is_same_v<T, CrossEntropy>) {
-        return oracle::read_tokens(offsets, vocab, targets, task_.token);
-      }
-    }();
-    if constexpr (std::is_same_v<T, PreferenceLoss>) oracle::drop_half_pairs(offsets, tokens);
-    const oracle::LogitsTruth truth(FinishedLogits(capped_.data(), 1, capped_.rows(), vocab), tokens, size_t{1} << 28);
-    const oracle::TokenStatistics stats = truth.compute_statistics();
-    const oracle::LossTruth made = loss_truth(task_, offsets, truth.tokens(), stats);
-    loss = made.loss;
-    oracle::MatrixXd d = oracle::MatrixXd::Zero(capped_.rows(), vocab);
-    truth.compute_logit_gradients(stats, made.grads, [&](int64_t first, const oracle::MatrixXd& tile) {
-      d.middleCols(first, tile.cols()) = tile;
-    });
-    return d;
-  }
-}
-
-template <Task T>
-std::string ReferenceCall<T>::difference_from_oracle(const ReferenceResult& got) {
-  if constexpr (std::is_same_v<T, IdLogps> || std::is_same_v<T, TokenStatistics>) {
-    return "";
-  } else {
-    if constexpr (requires { task_.kept; }) {
-      if (task_.kept.ids.given()) return "";  // The oracle's log-probabilities are of the whole vocabulary.
-    }
-    if constexpr (requires { task_.reference; }) {
-      if (other_) return "";  // The oracle takes a reference's log-probabilities.
-    }
-    if (capped_.size() == 0) return "";
-    double loss = 0;
-    oracle::MatrixXd d = oracle_gradient(loss);
-    upstream_.scale_rows(d);
-    const double scale = capped_.unaryExpr([](double v) { return std::isfinite(v) ? std::fabs(v) : 0; }).maxCoeff();
-    const double relative = 1e-9 * (1 + scale);
-    for (const Column& column : got.columns) {
-      if (column.name != "loss") continue;
-      const double value = column.values[0];
-      if (std::isnan(loss) != std::isnan(value) || std::fabs(loss - value) > relative * (1 + std::fabs(loss))) {
-        return "loss " + std::to_string(value) + ", the oracle says " + std::to_string(loss);
-      }
-    }
-    const double most = d.cwiseAbs().maxCoeff();
-    for (int64_t k = 0; k < d.size(); ++k) {
-      const double want = d.data()[k], value = got.d_capped.data()[k];
-      if (std::isnan(want) && std::isnan(value)) continue;
-      if (!(std::fabs(want - value) <= relative * (1 + std::fabs(want) + most))) {
-        return "the gradient of logit " + std::to_string(k) + " is " + std::to_string(value) + ", the oracle says " +
-               std::to_string(want);
-      }
-    }
-    return "";
-  }
 }
 
 }  // namespace logitless::testing

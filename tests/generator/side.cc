@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
+#include <vector>
+
+#include "kernels/plain_tile.h"
 
 namespace logitless::testing {
 
@@ -30,23 +34,95 @@ Side::Side(const DrawnCall& call_, int64_t hidden_size, std::span<const int64_t>
   }
 }
 
-// Draws [N, cols] or [B, T, cols], as the call lays it out in memory.
-static GuardedTensor rows_of(const DrawnCall& call, DType dtype, int64_t cols) {
-  const int64_t stride = cols + call.states_gap;
-  if (call.packed) return GuardedTensor::rows(dtype, call.tokens(), cols, call.states_gap);
-  if (call.time_first) return {dtype, {call.sequences, call.time, cols}, {stride, call.sequences * stride, 1}};
-  return {dtype, {call.sequences, call.time, cols}, {call.time * stride, stride, 1}};
+GuardedTensor rows_of_tokens(const DrawnCall& call, DType dtype, int64_t cols, Direction direction) {
+  const bool inputs = direction == kInputs;
+  const int64_t stride = cols + (inputs ? call.states_gap : call.output_gap);
+  const int64_t between = inputs ? call.sequence_gap : call.output_sequence_gap;
+  if (call.packed) return {dtype, {call.tokens(), cols}, {stride, 1}};
+  const std::vector<int64_t> sizes = {call.sequences, call.time, cols};
+  if (inputs ? call.time_first : call.output_time_first) return {dtype, sizes, {stride, call.sequences * stride, 1}};
+  return {dtype, sizes, {(call.time + between) * stride, stride, 1}};
 }
 
 void Side::draw_hidden(Random& random, int64_t hidden_size) {
-  hidden = rows_of(call, call.states, hidden_size);
+  hidden = rows_of_tokens(call, call.states, hidden_size, kInputs);
   x.resize(call.tokens(), hidden_size);
   for (int64_t i = 0; i < x.rows(); ++i) {
     const bool tied = call.values == Values::kTies && i % 2 == 0;
     for (int64_t h = 0; h < hidden_size; ++h) {
-      hidden.set(i, h, tied ? 0 : normal_of(random));
+      hidden.set(i, h, tied ? 0 : number_of(call, random, 1));
       x(i, h) = hidden.get(i, h);
     }
+  }
+}
+
+// bitsandbytes' numbers, times a scale.
+static constexpr float kNf4Numbers[] = {
+    -1.0F,      -0.6961928F, -0.52507305F, -0.3949175F, -0.28444138F, -0.18477343F, -0.091050036F, 0.0F,
+    0.0795803F, 0.1609302F,  0.2461123F,   0.33791524F, 0.44070983F,  0.562617F,    0.72295684F,   1.0F};
+
+// Each number is exact in any type, because a power of two scales it.
+void Side::draw_packed(Random& random, double scale, oracle::MatrixXd& stored) {
+  const int64_t hidden_size = stored.cols();
+  const PackedBlock block = block_of(*call.packing);
+  const bool nf4 = *call.packing == Packing::kNf4, apart = has_scales_apart(*call.packing);
+  if (!apart && *call.packing != Packing::kQ8_0) return draw_blocks(random, scale, stored);
+  weight = GuardedTensor::rows(DType::kUInt8, stored_, hidden_size / block.numbers * block.bytes);
+  const int64_t groups = !apart || !call.scale_groups ? 1 : hidden_size % 2 == 0 ? 2 : hidden_size;
+  const int64_t group = hidden_size / groups;
+  if (apart) scales = GuardedTensor::rows(DType::kFloat32, stored_, groups);
+  for (int64_t v = 0; v < stored_; ++v) {
+    double step = 0;
+    int64_t code = 0;
+    for (int64_t h = 0; h < hidden_size; ++h) {
+      if (h % group == 0) {
+        step = std::ldexp(1.0, (nf4 ? 0 : -7) + static_cast<int>(below(random, 3)) + std::ilogb(scale));
+        if (apart) scales.set(v, h / group, step);
+      }
+      if (nf4) {  // Two codes per byte.
+        const int64_t next = below(random, 16);
+        code = h % 2 == 0 ? next * 16 : code + next;
+        if (h / 2 < weight.cols()) weight.set(v, h / 2, static_cast<double>(code));
+        stored(v, h) = kNf4Numbers[next] * step;
+        continue;
+      }
+      code = below(random, 255) - 127;
+      const int64_t at = apart ? h : h / 32 * 34 + 2 + h % 32;
+      if (at < weight.cols()) weight.set(v, at, static_cast<double>(static_cast<uint8_t>(code)));
+      stored(v, h) = static_cast<double>(code) * step;
+    }
+    for (int64_t k = 0; !apart && k < hidden_size / 32; ++k) {
+      const uint16_t bits = to_float16(step).bits;
+      weight.set(v, k * 34, bits & 255), weight.set(v, k * 34 + 1, bits >> 8);
+    }
+  }
+}
+
+// Draws bytes, with scales that give numbers of about `scale`. The plain kernels tell what they come to: they
+// are held to ggml's own numbers.
+void Side::draw_blocks(Random& random, double scale, oracle::MatrixXd& stored) {
+  const Packing packing = *call.packing;
+  const PackedBlock block = block_of(packing);
+  weight = GuardedTensor::rows(DType::kUInt8, stored_, stored.cols() / block.numbers * block.bytes);
+  for (int64_t i = 0; i < weight.count(); ++i) weight.set(i, static_cast<double>(below(random, 256)));
+  // Where a block has its float16 numbers, and the largest integer that each multiplies.
+  std::vector<std::pair<int64_t, double>> halves = {{0, 8}};
+  if (packing == Packing::kQ4K) halves = {{0, 63 * 15}, {2, 63}};
+  if (packing == Packing::kQ5K) halves = {{0, 63 * 31}, {2, 63}};
+  if (packing == Packing::kQ6K) halves = {{208, 128 * 32}};
+  for (int64_t v = 0; v < stored_; ++v) {
+    for (int64_t first = 0; first < weight.cols(); first += block.bytes) {
+      for (const auto& [at, largest] : halves) {
+        const uint16_t bits = to_float16(scale / largest * (0.5 + 0.125 * static_cast<double>(below(random, 8)))).bits;
+        weight.set(v, first + at, bits & 255), weight.set(v, first + at + 1, bits >> 8);
+      }
+    }
+  }
+  const kernels::UnpackRow unpack = kernels::plain_unpack_kernels().of(packing, 0);
+  std::vector<float> row(static_cast<size_t>(stored.cols()));
+  for (int64_t v = 0; v < stored_; ++v) {
+    unpack({static_cast<const uint8_t*>(weight.view().data) + v * weight.cols()}, 0, stored.cols(), row.data());
+    for (int64_t h = 0; h < stored.cols(); ++h) stored(v, h) = row[static_cast<size_t>(h)];
   }
 }
 
@@ -62,31 +138,13 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
   if (call.values == Values::kLarge) scale *= 3000;
   oracle::MatrixXd stored(stored_, hidden_size);
   if (call.packing) {
-    const PackedBlock block = block_of(*call.packing);
-    const bool int8 = *call.packing == Packing::kInt8;
-    weight = GuardedTensor::rows(DType::kUInt8, stored_, hidden_size / block.numbers * block.bytes);
-    if (int8) scales = GuardedTensor::rows(DType::kFloat32, stored_, 1);
-    for (int64_t v = 0; v < stored_; ++v) {
-      // A power of two is exact in any type.
-      const double step = std::ldexp(1.0, -7 + static_cast<int>(below(random, 3)) + std::ilogb(scale));
-      if (int8) scales.set(v, 0, step);
-      for (int64_t h = 0; h < hidden_size; ++h) {
-        const int64_t code = below(random, 255) - 127;
-        const int64_t at = int8 ? h : h / 32 * 34 + 2 + h % 32;
-        if (at < weight.cols()) weight.set(v, at, static_cast<double>(static_cast<uint8_t>(code)));
-        stored(v, h) = static_cast<double>(code) * step;
-      }
-      for (int64_t k = 0; !int8 && k < hidden_size / 32; ++k) {
-        const uint16_t bits = to_float16(step).bits;
-        weight.set(v, k * 34, bits & 255), weight.set(v, k * 34 + 1, bits >> 8);
-      }
-    }
+    draw_packed(random, scale, stored);
   } else {
     weight = call.head_transposed ? GuardedTensor(call.head, {stored_, hidden_size}, {1, stored_ + call.head_gap})
                                   : GuardedTensor::rows(call.head, stored_, hidden_size, call.head_gap);
     for (int64_t v = 0; v < stored_; ++v) {
       for (int64_t h = 0; h < hidden_size; ++h) {
-        weight.set(v, h, scale * normal_of(random));
+        weight.set(v, h, number_of(call, random, scale));
         stored(v, h) = weight.get(v, h);
       }
     }
@@ -96,7 +154,7 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
   if (!call.bias) return;
   bias = GuardedTensor::vector(call.head, stored_);
   for (int64_t v = 0; v < stored_; ++v) {
-    double value = 0.5 * normal_of(random);
+    double value = number_of(call, random, 0.5, 3);
     if (call.values == Values::kOffset) value += call.head == DType::kFloat16 ? 0x1p12 : 0x1p20;
     if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
     bias.set(0, v, value);
@@ -108,11 +166,11 @@ void Side::draw_weight(Random& random, int64_t hidden_size) {
 void Side::draw_lora(Random& random, int64_t hidden_size) {
   const int64_t rank = call.lora_rank;
   const auto draw = [&](GuardedTensor& tensor, int64_t rows, int64_t cols, double scale) {
-    tensor = GuardedTensor::rows(call.states, rows, cols, call.head_gap);
+    tensor = GuardedTensor::rows(call.lora, rows, cols, call.head_gap);
     oracle::MatrixXd drawn(rows, cols);
     for (int64_t i = 0; i < rows; ++i) {
       for (int64_t k = 0; k < cols; ++k) {
-        tensor.set(i, k, scale * normal_of(random));
+        tensor.set(i, k, number_of(call, random, scale, 1));
         drawn(i, k) = tensor.get(i, k);
       }
     }
@@ -129,14 +187,14 @@ void Side::draw_lora(Random& random, int64_t hidden_size) {
 }
 
 void Side::draw_finished(Random& random) {
-  finished = rows_of(call, call.states, call.vocab);
+  finished = rows_of_tokens(call, call.states, call.vocab, kInputs);
   raw.resize(call.tokens(), call.vocab);
   double scale = 2;
   if (call.values == Values::kCertain) scale = 40;
   if (call.values == Values::kLarge) scale = 5000;
   for (int64_t i = 0; i < raw.rows(); ++i) {
     for (int64_t v = 0; v < raw.cols(); ++v) {
-      double value = call.values == Values::kTies && i % 2 == 0 ? 1 : scale * normal_of(random);
+      double value = call.values == Values::kTies && i % 2 == 0 ? 1 : number_of(call, random, scale, 4);
       if (call.values == Values::kOffset) value += call.states == DType::kFloat16 ? 0x1p12 : 0x1p20;
       if (call.values == Values::kMasked && v % 4 == 3) value = -std::numeric_limits<double>::infinity();
       finished.set(i, v, value);
@@ -167,13 +225,18 @@ void Side::multiply() {
     size.rowwise() += bias_of.unaryExpr([](double v) { return std::isinf(v) ? 0 : std::fabs(v); }).transpose();
   }
   raw_error = sum_error(static_cast<double>(x.cols() + call.lora_rank + 2), unit) * size;
+  if (call.values == Values::kWhole) raw_error.setZero();
 }
 
 Logits Side::logits(int64_t first, int64_t count) {
   Logits out;
-  if (call.packed) out.offsets = offsets;
+  // A teacher's finished logits have the sequences of the student.
+  if (call.packed && !(call.finished && call.teacher_logits)) out.offsets = offsets;
   if (finished.given()) {
     out.finished = finished.view();
+    out.finished.data =
+        static_cast<std::byte*>(finished.view().data) + first * static_cast<int64_t>(size_of(call.states));
+    out.finished.sizes[static_cast<size_t>(out.finished.axes) - 1] = count;
     return out;
   }
   // With ids the list is cut, without them the rows are.
@@ -190,6 +253,7 @@ Logits Side::logits(int64_t first, int64_t count) {
   head.weight = cut(weight);
   head.packing = call.packing;
   head.scales = cut(scales);
+  if (scales.given() && scales.cols() > 1) head.group = x.cols() / scales.cols();
   head.bias = cut(bias);
   head.softcap = call.softcap;
   if (!ids.empty()) head.vocab_ids = std::span(ids).subspan(static_cast<size_t>(first), static_cast<size_t>(count));

@@ -19,6 +19,10 @@ inline int64_t below(Random& random, int64_t count) {
   return static_cast<int64_t>(random() % static_cast<uint64_t>(count));
 }
 
+/// Makes [N, cols] or [B, T, cols], as the call lays out its inputs or outputs in memory.
+enum Direction { kInputs, kOutputs };
+GuardedTensor rows_of_tokens(const DrawnCall& call, DType dtype, int64_t cols, Direction direction);
+
 /// Where the sequences of a call begin and end.
 std::vector<int64_t> offsets_of(const DrawnCall& call);
 
@@ -50,12 +54,20 @@ struct Side {
  private:
   void draw_hidden(Random& random, int64_t hidden_size);
   void draw_weight(Random& random, int64_t hidden_size);
+  void draw_packed(Random& random, double scale, oracle::MatrixXd& stored);
+  void draw_blocks(Random& random, double scale, oracle::MatrixXd& stored);
   void draw_lora(Random& random, int64_t hidden_size);
   void draw_finished(Random& random);
   void multiply();
 
   int64_t stored_ = 0;  ///< rows of the weight
 };
+
+/// Draws a number of a tensor. Whole ones are between -most and most.
+inline double number_of(const DrawnCall& call, Random& random, double scale, int64_t most = 2) {
+  if (call.values != Values::kWhole) return scale * normal_of(random);
+  return static_cast<double>(below(random, 2 * most + 1) - most);
+}
 
 /// The unit roundoff of the sums of a call.
 inline double unit_of(DType states) { return states == DType::kFloat64 ? 0x1p-53 : 0x1p-24; }

@@ -61,6 +61,7 @@ void TaskTensors::set_token(TokenOptions& token) {
   for (int64_t i = 0; i < call_.tokens(); ++i) {
     temperatures_.push_back(0.5 + 0.25 * static_cast<double>(below(random_, 8)));
   }
+  all_temperatures_ = temperatures_;
   token.temperatures = temperatures_;
 }
 
@@ -78,6 +79,13 @@ void TaskTensors::set(TokenStatistics& task) {
   if (!call_.weights_of_entries) return;
   for (int64_t v = 0; v < call_.vocab; ++v) weights_.push_back(0.25F * static_cast<float>(below(random_, 8)));
   task.request.cross_weights = weights_;
+}
+
+void TaskTensors::set(CustomLoss& task) {
+  set_token(task.token);
+  task.targets = draw_targets(task.token);
+  for (int64_t v = 0; v < call_.vocab; ++v) weights_.push_back(0.25F * static_cast<float>(below(random_, 8)));
+  task.loss = &loss_.emplace(call_, weights_);
 }
 
 void TaskTensors::set(PolicyLoss& task) {
@@ -137,6 +145,7 @@ Side& TaskTensors::draw_other() {
     if (call_.states == DType::kFloat32) own.states = own.head = DType::kBFloat16;
     own.lora_rank = 0;
   }
+  if (call_.teacher_logits && call_.task == Distillation::kName) own.finished = true, own.softcap = 0;
   return other_.emplace(own, student_.x.cols() + (call_.packing ? 0 : 2), student_.offsets, random_);
 }
 
@@ -287,6 +296,7 @@ void TaskTensors::poison_rows() {
   for (size_t i = 0; i < labels_of_rows_.size(); ++i) {
     if (labels_of_rows_[i] >= 0 && labels_of_rows_[i] < call_.vocab) continue;
     student_.poison(static_cast<int64_t>(i));
+    if (!temperatures_.empty()) temperatures_[i] = std::numeric_limits<double>::quiet_NaN();
     if (other_) other_->poison(static_cast<int64_t>(i));
   }
 }

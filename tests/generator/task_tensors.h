@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "generator/drawn_loss.h"
 #include "generator/side.h"
 #include "logitless/run.h"
 
@@ -26,6 +27,7 @@ class TaskTensors {
   void set(SetDistillation& task);
   void set(IdLogps& task);
   void set(TokenStatistics& task);
+  void set(CustomLoss& task);
 
   /// Returns the reference or teacher that the task has; null: none.
   Side* other() { return other_ ? &*other_ : nullptr; }
@@ -36,8 +38,10 @@ class TaskTensors {
       task.teacher = other_->logits(first, count);
     }
   }
+  /// Returns those of all rows, also of those that take no part.
+  std::span<const double> all_temperatures() const { return all_temperatures_; }
   bool unchanged() const;
-  /// Makes rows NaN that take no part, of both sides.
+  /// Makes rows NaN that take no part, of both sides, and their temperatures.
   void poison_rows();
 
  private:
@@ -62,11 +66,12 @@ class TaskTensors {
   Random& random_;
   std::deque<GuardedTensor> tensors_;
   std::deque<std::vector<int64_t>> places_;
-  std::vector<double> temperatures_;
+  std::vector<double> temperatures_, all_temperatures_;
   std::vector<float> weights_;
   std::vector<uint8_t> mask_, labels_;
   std::vector<int64_t> labels_of_rows_;
   std::optional<Side> other_;
+  std::optional<DrawnLoss> loss_;
 };
 
 }  // namespace logitless::testing

@@ -165,12 +165,6 @@ Arithmetic arithmetic_for(DType inputs, const Context& context) {
   return arithmetic;
 }
 
-Arithmetic arithmetic_of_logits(DType logits) {
-  Arithmetic arithmetic = arithmetic_of_sums(logits);
-  arithmetic.exact_logits = true;
-  return arithmetic;
-}
-
 MatrixXd absolute_products(const oracle::Problem& problem) {
   return problem.hidden.cwiseAbs() * problem.weight.cwiseAbs().transpose();
 }

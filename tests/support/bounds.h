@@ -37,9 +37,6 @@ struct Arithmetic {
 /// Returns the arithmetic that a context's calls run for inputs of this type. For float64 the oracle errs as
 /// much as the engine, so the unit is doubled.
 Arithmetic arithmetic_for(DType inputs, const Context& context);
-/// Returns the arithmetic of finished logits of this type: they have no error, and no product reads their
-/// gradient.
-Arithmetic arithmetic_of_logits(DType logits);
 
 /// The relative errors of the sums that end in d_hidden, and in d_weight and d_bias.
 double sum_over_vocab(const oracle::Problem& problem, const Arithmetic& arithmetic);

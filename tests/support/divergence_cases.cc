@@ -1,8 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-#include <string>
-#include <vector>
-
-#include "support/distillation_case.h"
+#include "support/divergence_cases.h"
 
 namespace logitless::testing {
 

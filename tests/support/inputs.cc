@@ -19,29 +19,6 @@ HostTensor head_tensor(const InputSpec& spec, DType dtype, const Allocate& alloc
                                : HostTensor(dtype, spec.vocab, spec.hidden, spec.padding, allocate);
 }
 
-InputSpec completed(InputSpec spec) {
-  if (!spec.finished_logits) return spec;
-  spec.hidden = spec.vocab;
-  spec.bias = false;
-  return spec;
-}
-
-// Turns hidden states into their logits, and the head into an identity.
-void turn_into_logits(Inputs& inputs) {
-  const int64_t entries = inputs.spec.vocab;
-  std::vector<double> logits(static_cast<size_t>(entries));
-  for (int64_t i = 0; i < inputs.spec.tokens; ++i) {
-    for (int64_t v = 0; v < entries; ++v) {
-      logits[v] = 0;
-      for (int64_t h = 0; h < entries; ++h) logits[v] += inputs.hidden.get(i, h) * inputs.weight_at(v, h);
-    }
-    for (int64_t v = 0; v < entries; ++v) inputs.set_hidden(i, v, logits[v]);
-  }
-  for (int64_t v = 0; v < entries; ++v) {
-    for (int64_t h = 0; h < entries; ++h) inputs.set_weight(v, h, v == h);
-  }
-}
-
 HostTensor hidden_tensor(const InputSpec& spec, DType dtype, Rows places, const Allocate& allocate) {
   return HostTensor(dtype, spec.tokens, spec.hidden, spec.padding, places, spec.sequences, allocate);
 }
@@ -102,7 +79,7 @@ std::vector<bool> rows_without_part(const InputSpec& spec, const std::vector<int
 }  // namespace
 
 Inputs::Inputs(const InputSpec& input_spec)
-    : spec(completed(input_spec)),
+    : spec(input_spec),
       hidden(hidden_tensor(spec, spec.dtype, spec.hidden_rows, spec.allocate)),
       weight(head_tensor(spec, spec.dtype, spec.allocate)),
       bias(spec.bias ? HostTensor(spec.dtype, 1, spec.vocab, 0, spec.allocate) : HostTensor()) {
@@ -137,7 +114,6 @@ Inputs::Inputs(const InputSpec& input_spec)
     targets = lay_out<int64_t>(ids, spec.strided_targets, target_sequences(), spec.allocate);
   }
   if (!spec.offsets.empty()) offsets = HostArray<int64_t>(spec.offsets, spec.allocate);
-  if (spec.finished_logits) turn_into_logits(*this);
 }
 
 HiddenStates Inputs::hidden_view() const {
@@ -145,10 +121,6 @@ HiddenStates Inputs::hidden_view() const {
   if (!spec.offsets.empty()) view.offsets = offsets.span();
   view.batch_stride = hidden.batch_stride();
   return view;
-}
-
-HostArray<int64_t> Inputs::laid_out(const std::vector<int64_t>& ids) const {
-  return lay_out<int64_t>(ids, spec.strided_targets, target_sequences(), spec.allocate);
 }
 
 int64_t Inputs::target_sequences() const {
@@ -160,21 +132,6 @@ LmHead Inputs::head_view() const {
   if (spec.bias) head.bias = bias.vector_view();
   head.softcap = spec.softcap;
   return head;
-}
-
-FinishedLogits Inputs::logits_view() const {
-  const ConstMatrix rows = hidden.view();
-  const int64_t time = spec.tokens / spec.sequences;
-  return {rows.data,  rows.dtype, spec.sequences, time, spec.vocab, hidden.batch_stride().value_or(time * rows.stride),
-          rows.stride};
-}
-
-LogitsGradient Inputs::logits_gradient(const Gradients& gradients) const {
-  const Matrix& rows = gradients.d_hidden;
-  const int64_t time = spec.tokens / spec.sequences;
-  return {rows.data,  rows.dtype, spec.sequences,
-          time,       spec.vocab, gradients.d_hidden_batch_stride.value_or(time * rows.stride),
-          rows.stride};
 }
 
 Targets Inputs::targets_view() const { return spec.targets32 ? targets_in(targets32) : targets_in(targets); }

@@ -29,9 +29,6 @@ struct InputSpec {
   Rows hidden_rows = Rows::kFollowing;  ///< of hidden states
   bool bias = true;
   double softcap = 0;
-  /// The rows of hidden states are finished logits, [N, V]. Behind them stands an identity for a head, so
-  /// that the gradient of hidden states is that of the logits; there is no bias.
-  bool finished_logits = false;
   /// When set, each row favours one vocabulary entry, which is the target half of the time. Near-uniform
   /// probabilities hide errors of the softmax. Otherwise logits are a few tenths.
   bool peaked = true;
@@ -55,11 +52,6 @@ struct Inputs {
   HiddenStates hidden_view() const;
   LmHead head_view() const;
   Targets targets_view() const;
-  /// Of finished logits: they, and their gradient in the place of d_hidden.
-  FinishedLogits logits_view() const;
-  LogitsGradient logits_gradient(const Gradients& gradients) const;
-  /// Lays out token ids, one a token, as the spec says; targets_in() is the view of them.
-  HostArray<int64_t> laid_out(const std::vector<int64_t>& ids) const;
   template <class T>
   Targets targets_in(const HostArray<T>& ids) const {
     if (!spec.strided_targets) return Targets(ids.data(), ids.size());
@@ -135,16 +127,5 @@ class GradientOutputs {
   int64_t next_entry_ = 0;
   std::string complaints_;
 };
-
-/// Calls `call(gradients, source...)`, where the source is hidden states and a head, or finished logits.
-template <class Call>
-void with_source(const Inputs& inputs, GradientOutputs& outputs, const Call& call) {
-  const Gradients gradients = outputs.gradients();
-  if (inputs.spec.finished_logits) {
-    call(inputs.logits_gradient(gradients), inputs.logits_view());
-  } else {
-    call(gradients, inputs.hidden_view(), inputs.head_view());
-  }
-}
 
 }  // namespace logitless::testing

@@ -69,9 +69,7 @@ class Tester {
   /// Without a bias there is no d_bias.
   Self& bias(bool on) { return input("bias", on, spec_.bias, on); }
   Self& softcap(double cap) { return input("softcap", cap, spec_.softcap, cap); }
-  Self& uniform_logits() { return input("uniform_logits", true, spec_.peaked, false); }
   Self& ignored(double fraction) { return input("ignored", fraction, spec_.ignored, fraction); }
-  Self& ignore_index(int64_t index) { return input("ignore_index", index, spec_.ignore_index, index); }
   Self& shift(int64_t by = 1) { return input("shift", by, spec_.shift, by); }
   /// Takes token ids, from the first one again when there are more tokens.
   Self& targets(std::vector<int64_t> ids) { return input("targets", ids.size(), spec_.targets, std::move(ids)); }
@@ -94,20 +92,10 @@ class Tester {
   // How it runs, and where results go.
   Self& plan(PlanKind kind) { return run("plan", name_of(kind), run_.context.plan, kind); }
   Self& workspace(size_t bytes) { return run("workspace", bytes, run_.context.workspace_bytes, bytes); }
-  /// Takes the least with which the call is accepted, as its plan tells: one pass then has as many chunks as
-  /// there can be.
-  Self& tightest_workspace() {
-    workspace(size_t{1} << 32);
-    return workspace(static_cast<Self&>(*this).planned().least_workspace_bytes);
-  }
   Self& tiles(int64_t rows, int64_t entries) {
     run_.context.vocab_tile = entries;
     run_.context.row_block = rows;
     return run("tiles", std::to_string(rows) + "x" + std::to_string(entries), run_.context.row_tile, rows);
-  }
-  /// Cuts the vocabulary, as ranks that share it would.
-  Self& slices(const std::vector<int64_t>& entries) {
-    return run("slices", entries.size(), run_.context.ranks.slices, entries);
   }
   Self& threads(int count) { return run("threads", count, run_.context.threads, count); }
   Self& gemm_backend(const std::string& name) { return input("gemm_backend", name, run_.context.gemm_backend, name); }
@@ -132,11 +120,6 @@ class Tester {
   Self& sink_overwrites_weight(bool on = true) {
     sink(on);
     return run("sink_overwrites_weight", on, run_.sink_overwrites_weight, on);
-  }
-  /// Sets where every input and output lives.
-  Self& memory(const Allocate& allocate) {
-    run_.allocate = allocate;
-    return input("memory", "special", spec_.allocate, allocate);
   }
 
   /// Runs in this context, which others may use at the same time; the context's own options count.
@@ -223,7 +206,6 @@ class CrossEntropyOptionsTester : public Tester<Self> {
   }
   Self& class_weights(bool on = true) { return this->input("class_weights", on, class_weights_on_, on); }
   Self& label_smoothing(double value) { return this->input("label_smoothing", value, options_.label_smoothing, value); }
-  Self& dft() { return this->input("dft", true, options_.dft, true); }
   Self& z_loss(double value) { return this->input("z_loss", value, options_.z_loss, value); }
   Self& loss_scale(double value) { return this->input("loss_scale", value, options_.loss_scale, value); }
   Self& num_items_in_batch(double value) {
@@ -304,51 +286,6 @@ class CrossEntropyTester : public CrossEntropyOptionsTester<CrossEntropyTester> 
   CrossEntropyRun call(const Reference& reference, const Inputs& inputs, GradientOutputs& outputs) const;
   void expect_plan(const Reference& reference, const CrossEntropyRun& run) const;
 
-  std::shared_ptr<Reference> reference_;
-};
-
-/// Tests the calls of token_stats.h.
-class TokenStatsTester : public Tester<TokenStatsTester> {
- public:
-  /// The cross statistic is a q of its own instead of 1/V.
-  TokenStatsTester& cross(bool on = true) { return input("cross", on, cross_on_, on); }
-  TokenStatsTester& request(StatsRequest value) {
-    const std::string shown = std::string(value.entropy ? "entropy " : "") + (value.cross ? "cross " : "") +
-                              (value.argmax ? "argmax " : "") + (value.rank ? "rank " : "") +
-                              (value.outside ? "outside " : "") + (value.square_sum ? "square_sum " : "") + "top " +
-                              std::to_string(value.top_k);
-    return run("request", shown, request_, value);
-  }
-  /// Says which token gradients are not 0.
-  TokenStatsTester& terms(bool logp, bool lse, bool entropy, bool cross, bool outside = false) {
-    terms_ = {logp, lse, entropy, cross, outside};
-    const std::string shown = std::string(logp ? "logp " : "") + (lse ? "lse " : "") + (entropy ? "entropy " : "") +
-                              (cross ? "cross " : "") + (outside ? "outside" : "");
-    return input("terms", shown, terms_[0], logp);
-  }
-
-  /// Compares compute_token_stats with the oracle.
-  void statistics_match_oracle();
-  /// Compares compute_token_stats and backpropagate_token_grads with the oracle, with NaN in the hidden
-  /// states of rows whose gradients are 0.
-  void backward_matches_oracle();
-  /// Compares run_token_loss with a loss that has these token gradients. Returns the plan that ran.
-  Plan token_loss_matches_oracle();
-
- private:
-  struct Reference;
-
-  void forget() override { reference_.reset(); }
-  Reference& reference();
-  TokenGrads token_grads() const;
-  /// Returns what is asked for, with the weights of the cross.
-  StatsRequest asked(const Reference& reference) const;
-  TokenStats statistics(Reference& reference) const;
-
-  StatsRequest request_{true, true, true, true, 7, {}, true, true};
-  // logp, lse, entropy, cross, outside
-  std::array<bool, 5> terms_{true, true, true, true, true};
-  bool cross_on_ = false;
   std::shared_ptr<Reference> reference_;
 };
 

@@ -50,10 +50,6 @@ class Arrows(unittest.TestCase):
         self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: take it away"],
                     arrows=[*ARROWS[:3], "bench -> include"])
 
-    def test_what_is_commented_out_uses_no_arrow(self):
-        self.expect(["docs/architecture.md:6: bench -> include: no #include uses this arrow: take it away"],
-                    sources={"bench/main.cc": '// #include "logitless/plan.h"\n'}, arrows=[*ARROWS[:3], "bench -> include"])
-
     def test_an_arrow_back_needs_a_reason(self):
         back = {"src/core/checks.cc": '#include "engine/run.h"\n'}
         self.expect(["docs/architecture.md:5: src/core -> src/engine: this arrow points back, for src/engine comes later: "
@@ -64,25 +60,6 @@ class Arrows(unittest.TestCase):
                      "add the reason after a colon"],
                     sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine:", *ARROWS[2:]])
         self.expect([], sources=back, arrows=[*ARROWS[:2], "src/core -> src/engine: it is a test", *ARROWS[2:]])
-
-    def test_folders_that_do_not_exist(self):
-        self.expect(["docs/architecture.md:7: there is no folder src/gone"], arrows=[*ARROWS, "src/gone"])
-        self.expect(["docs/architecture.md:6: bench -> src/gone: src/gone has no line of its own"],
-                    arrows=[*ARROWS[:3], "bench -> src/gone"])
-
-    def test_an_arrow_that_is_stated_twice(self):
-        self.expect(["docs/architecture.md:6: src/engine -> include was stated in line 5"],
-                    arrows=[*ARROWS[:3], "src/engine -> include", "bench"])
-
-    def test_a_page_without_a_block(self):
-        self.expect(["docs/architecture.md: there is no block of arrows: it begins with ```arrows",
-                     "src/core/checks.h:1: includes logitless/plan.h, but docs/architecture.md states no arrow "
-                     "src/core -> include: do without it, or state it there",
-                     "src/engine/run.cc:2: includes logitless/plan.h, but docs/architecture.md states no arrow "
-                     "src/engine -> include: do without it, or state it there",
-                     "src/engine/run.cc:4: includes core/checks.h, but docs/architecture.md states no arrow "
-                     "src/engine -> src/core: do without it, or state it there"],
-                    page="src/core -> include\n")
 
 
 if __name__ == "__main__":

@@ -91,11 +91,5 @@ TEST_F(BenchProcessTest, AnInterruptThatReachesThePointAloneEndsTheCommandToo) {
   EXPECT_EQ(read_run("run.jsonl").points.size(), 2u);
 }
 
-TEST_F(BenchProcessTest, AFullDiskIsOneLine) {
-  const Finished result = run(words(small_, {"-o", "/dev/full"}));
-  EXPECT_EQ(result.exit_code(), 2);
-  EXPECT_EQ(result.err, "logitless: -o /dev/full: cannot be written: No space left on device\n");
-}
-
 }  // namespace
 }  // namespace logitless::testing

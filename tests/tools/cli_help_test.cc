@@ -40,34 +40,7 @@ class HelpTest : public CliTest {
   std::vector<HelpEntry> free_arguments(const std::string& command) const {
     return help_list(help(command), "Positionals:");
   }
-
-  /// One of a type's choices, or any word.
-  static std::string some_value(const HelpEntry& entry) {
-    return entry.type.starts_with("{") ? entry.type.substr(1, entry.type.find_first_of(",}") - 1) : "value";
-  }
-
-  /// The command with everything that it cannot be without.
-  std::vector<std::string> minimal_call(const std::string& command) const {
-    std::vector<std::string> words = {command};
-    for (const HelpEntry& entry : options(command)) {
-      if (entry.required) words.insert(words.end(), {entry.names.back(), some_value(entry)});
-    }
-    for (const HelpEntry& entry : free_arguments(command)) {
-      if (entry.required) words.push_back(some_value(entry));
-    }
-    return words;
-  }
 };
-
-TEST_F(HelpTest, EveryCommandHasAnExample) {
-  EXPECT_TRUE(has(help(""), "Examples:\n  logitless "));
-  for (const std::string& command : commands()) {
-    const std::string text = help(command);
-    const size_t example = text.find("Example");
-    ASSERT_NE(example, std::string::npos) << command;
-    EXPECT_NE(text.find("logitless " + command, example), std::string::npos) << command;
-  }
-}
 
 TEST_F(HelpTest, TheConfigsOfExamplesAreThere) {
   std::vector<std::string> names = commands();
@@ -88,18 +61,6 @@ TEST_F(HelpTest, TheVersionIsThatOfTheLibrary) {
   const Finished result = run({"--version"});
   EXPECT_EQ(result.exit_code(), 0);
   EXPECT_EQ(result.out, std::string("logitless ") + version() + "\n");
-}
-
-TEST_F(HelpTest, AnOptionThatDoesNotExistIsNamed) {
-  for (const std::string& command : commands()) {
-    std::vector<std::string> words = minimal_call(command);
-    words.push_back("--no-such-option");
-    const Finished result = run(words);
-    EXPECT_EQ(result.exit_code(), 2) << command;
-    EXPECT_TRUE(is_one_line(result.err)) << command << ": " << result.err;
-    EXPECT_TRUE(has(result.err, "--no-such-option")) << command;
-    EXPECT_EQ(result.out, "") << command;
-  }
 }
 
 TEST_F(HelpTest, AMisspeltOptionIsToldTheNearOne) {
@@ -212,11 +173,6 @@ TEST_F(HelpTest, ManPagesMentionNoOptionThatDoesNotExist) {
       EXPECT_TRUE(known.contains(option)) << command << ": " << option;
     }
   }
-}
-
-TEST_F(HelpTest, TheMainManPageListsTheCommands) {
-  const std::set<std::string> listed = entries_of(section(page_of("logitless"), "COMMANDS"));
-  for (const std::string& command : commands()) EXPECT_TRUE(listed.contains(command)) << command;
 }
 
 }  // namespace

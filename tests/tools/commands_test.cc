@@ -50,14 +50,6 @@ TEST(SeededInputs, ShareOfTargetsThatAreIgnored) {
   }
 }
 
-TEST(SeededInputs, ATaskWithAMaskIgnoresByIt) {
-  const Inputs inputs = draw({"task=policy_loss", "policy_loss.on_policy=true", "ignored_fraction=0.25"});
-  const auto mask = values_of<uint8_t>(inputs, "mask");
-  ASSERT_EQ(mask.size(), 20000u);
-  expect_share(std::ranges::count(mask, 0), mask.size(), 0.25);
-  EXPECT_EQ(std::ranges::count(values_of<int32_t>(inputs, "targets"), -100), 0);
-}
-
 // Uniform from low to high: within the range, and with its mean and variance.
 template <class T>
 void expect_uniform(std::span<const T> values, double low, double high) {
@@ -72,22 +64,6 @@ void expect_uniform(std::span<const T> values, double low, double high) {
   const double mean = sum / n, deviation = (high - low) / std::sqrt(12.0);
   EXPECT_NEAR(mean, (low + high) / 2, 6 * deviation / std::sqrt(n));
   EXPECT_NEAR(std::sqrt(squares / n - mean * mean), deviation, 0.05 * deviation);
-}
-
-TEST(SeededInputs, ClassWeightsLieAroundOne) {
-  const Inputs inputs = draw({"class_weights=true"});
-  const auto weights = values_of<float>(inputs, "class_weights");
-  ASSERT_EQ(weights.size(), 5000u);
-  expect_uniform(weights, 0.5, 1.5);
-  EXPECT_FALSE(draw({}).job.has("class_weights"));
-}
-
-TEST(SeededInputs, TemperaturesFillTheirRange) {
-  const Inputs inputs = draw({"temperature=[0.5, 2]"});
-  const auto temperatures = values_of<double>(inputs, "temperatures");
-  ASSERT_EQ(temperatures.size(), 20000u);
-  expect_uniform(temperatures, 0.5, 2);
-  EXPECT_FALSE(draw({"temperature=0.5"}).job.has("temperatures"));
 }
 
 TEST(RunApart, AFailureWithoutWordsIsAFailure) {

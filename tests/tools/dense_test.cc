@@ -1,157 +1,72 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The dense head of comparisons, held to the oracle of the library's own calls.
+// The dense head of comparisons: drawn calls of every loss, held to the oracle as the library's own are.
 #include "dense/dense.h"
 
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 #include <vector>
 
-#include "support/calls.h"
-#include "support/distillation_case.h"
-#include "support/policy_tester.h"
-#include "support/preference_tester.h"
-#include "support/testers.h"
+#include "generator/call_run.h"
 
 namespace logitless::testing {
 namespace {
 
-constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
-constexpr HeadLayout kLayouts[] = {HeadLayout::kHiddenVocab, HeadLayout::kVocabHidden};
+template <Task T>
+Ran run_dense(const Given<T>& call) {
+  Ran ran;
+  if constexpr (kHasLoss<T>) {
+    // The bits of a library's products depend on its team.
+    ContextOptions options = call.context.options();
+    options.threads = 2;
+    const auto result = dense::run(Context(options), call.logits, call.task, call.gradients);
+    ran.plan = ran.planned = result.plan;
+    ran.columns = columns_of(result);
+    ran.bits = bytes_of(result);
+  }
+  return ran;
+}
 
-// The testers of this program call dense::run().
+// Returns the call without what a dense head does not have.
+DrawnCall dense_call(DrawnCall call) {
+  call.finished = call.in_place = call.accumulate = call.sink = call.halves = call.lora_states = false;
+  call.time_first = call.reuse = false;
+  if (call.values == Values::kMasked) call.bias = true, call.softcap = 0;
+  call.plan = PlanKind::kAuto;
+  call.budget = Budget::kDefault;
+  call.backward = BackwardMode::kExact;
+  call.slices = call.vocab_ranks = call.data_ranks = 1;
+  return call;
+}
+
 const bool kRunsDense = [] {
-  TypeList<CrossEntropy, PolicyLoss, PreferenceLoss, KtoLoss, Distillation, TokenStatistics, CustomLoss>::each(
-      []<class T>() { run_task<T> = &dense::run<T>; });
+  poisons_rows = false;  // Every row is multiplied.
+  AllTasks::each([]<class T>() {
+    if constexpr (!std::is_same_v<T, CustomLoss>) run_here<T> = &run_dense<T>;
+  });
   return true;
 }();
 
-// Every row is multiplied, so that none may hold a NaN.
-CrossEntropyTester dense_call() { return CrossEntropyTester().threads(2).finite_everywhere(); }
-
-TEST(Dense, EveryTypeLayoutAndThreads) {
-  for (const DType dtype : kDTypes) {
-    for (const HeadLayout layout : kLayouts) {
-      for (const int threads : {1, 2, 3}) {
-        CrossEntropyTester call = dense_call().dtype(dtype).layout(layout).threads(threads).ignored(0.25);
-        call.matches_oracle();
-        call.padding(3).matches_oracle();
-      }
-    }
+TEST(Dense, DrawnCallsAgreeWithTheOracle) {
+  int64_t accepted = 0;
+  for (uint64_t random = 1; random <= 400; ++random) {
+    const DrawnCall call = dense_call(draw_call(random));
+    if (call.task == IdLogps::kName || call.task == TokenStatistics::kName) continue;
+    const Verdict verdict = check(call);
+    ASSERT_EQ(verdict.fault, "") << code_of(call);
+    accepted += verdict.refusal.empty();
   }
+  EXPECT_GT(accepted, 200);
 }
 
-TEST(Dense, EveryOption) {
-  const std::vector<std::function<void(CrossEntropyTester&)>> options = {
-      [](auto& t) { t.bias(false); },
-      [](auto& t) { t.softcap(5); },
-      [](auto& t) { t.temperature(0.4); },
-      [](auto& t) { t.temperatures(); },
-      [](auto& t) { t.temperatures().temperature_meaning(TemperatureMeaning::kScaleLogp).z_loss(0.01); },
-      [](auto& t) { t.label_smoothing(0.1); },
-      [](auto& t) { t.z_loss(0.003); },
-      [](auto& t) { t.class_weights().label_smoothing(0.2); },
-      [](auto& t) { t.reduction(Reduction::kSum).class_weights(); },
-      [](auto& t) { t.reduction(Reduction::kNone).z_loss(0.01).ignored(0.3); },
-      [](auto& t) { t.loss_scale(1024).metrics(); },
-      [](auto& t) { t.num_items_in_batch(123.5); },
-      [](auto& t) { t.shift(); },
-      [](auto& t) { t.tokens(36).batch(4).shift().ignored(0.2); },
-      [](auto& t) {
-        t.packed({0, 1, 1, 14, 31, 33, 37}).shift();
-      },
-      [](auto& t) { t.targets32().ignored(0.5); },
-  };
-  for (size_t k = 0; k < options.size(); ++k) {
-    SCOPED_TRACE("option " + std::to_string(k));
-    for (const DType dtype : kDTypes) {
-      CrossEntropyTester call = dense_call().dtype(dtype).layout(kLayouts[k % 2]);
-      options[k](call);
-      call.matches_oracle();
-    }
-  }
-}
-
-TEST(Dense, Shapes) {
-  for (const int64_t vocab : {1, 2, 63, 64, 65, 2047, 2048, 2049, 4103}) {
-    dense_call().vocab(vocab).tokens(9).softcap(20).label_smoothing(0.1).matches_oracle();
-  }
-  for (const int64_t tokens : {0, 1, 2, 33}) dense_call().tokens(tokens).metrics().matches_oracle();
-  for (const int64_t hidden : {1, 17, 256}) dense_call().hidden(hidden).matches_oracle();
-  dense_call().tokens(252).hidden(507).vocab(123).matches_oracle();
-  dense_call().ignored(1).metrics().matches_oracle();
-}
-
-TEST(Dense, EachGradientAlone) {
-  for (const DType dtype : kDTypes) {
-    for (int asked = 0; asked < 8; ++asked) {
-      dense_call().dtype(dtype).gradients(asked & 1, asked & 2, asked & 4).ignored(0.2).matches_oracle();
-    }
-  }
-}
-
-TEST(Dense, Bfloat16Gradients) {
-  for (const HeadLayout layout : kLayouts) {
-    for (const double softcap : {0, 9}) {
-      CrossEntropyTester call = dense_call().dtype(DType::kBFloat16).gradient_dtype(DType::kBFloat16).layout(layout);
-      call.tokens(100).vocab(5000).hidden(24).softcap(softcap).matches_oracle();
-      call.gradient_precision(GradientPrecision::kFloat32).matches_oracle();
-    }
-  }
-}
-
-TEST(Dense, EveryInstructionSet) {
-  for (const std::string& target : simd_targets()) {
-    dense_call().simd_target(target).softcap(12).temperatures().label_smoothing(0.1).z_loss(0.01).matches_oracle();
-  }
-}
-
-TEST(Dense, PolicyLosses) {
-  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
-    for (const DType dtype : kDTypes) {
-      PolicyTester tester;
-      tester.loss_type(variant).vocab(70).hidden(11).dtype(dtype).finite_everywhere();
-      tester.matches_oracle();
-    }
-  }
-}
-
-TEST(Dense, PreferenceLosses) {
-  for (const PreferenceLossType loss : all_of<PreferenceLossType>()) {
-    PreferenceTester tester;
-    tester.loss(loss).vocab(70).hidden(11).finite_everywhere().matches_oracle();
-  }
-  KtoTester().vocab(70).hidden(11).finite_everywhere().matches_oracle();
-}
-
-TEST(Dense, StatisticsAndTheirGradients) {
-  for (const DType dtype : kDTypes) {
-    TokenStatsTester tester;
-    tester.dtype(dtype).finite_everywhere();
-    tester.statistics_match_oracle();
-    tester.token_loss_matches_oracle();
-  }
-}
-
-TEST(Dense, Distillation) {
-  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
-    for (const DivergenceCase& divergence : divergence_cases()) {
-      for (const double softcap : {0, 4}) {
-        SCOPED_TRACE(divergence.name + " " + name_of(dtype) + " softcap " + std::to_string(softcap));
-        DistillationSpec spec;
-        spec.student.dtype = spec.teacher.dtype = dtype;
-        spec.student.softcap = spec.teacher.softcap = softcap;
-        DistillationCase call(spec);
-        call.options = divergence.options;
-        call.options.hard_weight = 0.5;
-        call.options.token.temperature = 2;
-        StudentGradients gradients(call.student);
-        const DistillationResult result = call.run(Context(small_tiles(PlanKind::kAuto)), gradients.views());
-        expect_distilled(call, result, &gradients);
-        if (HasFailure()) return;
-      }
-    }
+TEST(Dense, WhatItDoesNotHaveIsRefused) {
+  for (const auto& [field, reason] : {std::pair(&DrawnCall::accumulate, "dense overwrites"),
+                                      {&DrawnCall::sink, "dense has no tiles of d_weight"},
+                                      {&DrawnCall::lora_states, "dense takes lora.a"}}) {
+    DrawnCall call;
+    call.lora_rank = 1;
+    call.*field = true;
+    EXPECT_NE(check(call).refusal.find(reason), std::string::npos) << reason;
   }
 }
 

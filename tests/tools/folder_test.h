@@ -12,6 +12,11 @@
 
 namespace logitless::testing {
 
+inline ::testing::AssertionResult has(const std::string& text, const std::string& part) {
+  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
+  return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
+}
+
 class FolderTest : public ::testing::Test {
  protected:
   FolderTest() : folder_(make()) {}

@@ -20,16 +20,12 @@ namespace {
 
 using testing::array;
 using testing::GgufBytes;
+using testing::has;
 using testing::number;
 using testing::text;
 
 constexpr const char* kGolden = SOURCE_FOLDER "/tests/golden/head.gguf";
 constexpr uint32_t kF32 = 0, kQ8_0 = 8, kIQ2_XS = 17;
-
-::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
-}
 
 template <class Read>
 std::string error_of(const Read& read) {
@@ -142,23 +138,12 @@ TEST_F(GgufTest, ValuesOfEveryTypeAreReadByKey) {
 }
 
 TEST_F(GgufTest, ATextIsUtf8OrRefusedWhereItIsAskedFor) {
-  const std::vector<std::string> good = {
-      "", "a", "\x7f", "\xc2\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"};
-  const std::vector<std::string> bad = {"\x80",
-                                        "\xc1\xbf",
-                                        "\xc2",
-                                        "\xe0\x9f\xbf",
-                                        "\xed\xa0\x80",
-                                        "\xef\xbf",
-                                        "\xf0\x8f\xbf\xbf",
-                                        "\xf4\x90\x80\x80",
-                                        "\xf5\x80\x80\x80",
-                                        "\xff",
-                                        "a\xc2z"};
-  for (const std::string& value : good) {
+  for (const std::string value :
+       {"", "a", "\x7f", "\xc2\x80", "\xed\x9f\xbf", "\xee\x80\x80", "\xf0\x90\x80\x80", "\xf4\x8f\xbf\xbf"}) {
     EXPECT_EQ(GgufFile(write(GgufBytes().string("k", value))).text("k"), value);
   }
-  for (const std::string& value : bad) {
+  for (const std::string value : {"\x80", "\xc1\xbf", "\xc2", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xef\xbf",
+                                  "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80", "\xff", "a\xc2z"}) {
     const GgufFile file(write(GgufBytes().string("k", value)));
     EXPECT_TRUE(has(error_of([&] { file.text("k"); }), "key k has a text that is not UTF-8"));
     EXPECT_EQ(open_error(GgufBytes().string(value, "x")), "file.gguf: key number 0 has a name that is not UTF-8");
@@ -205,14 +190,6 @@ TEST_F(GgufTest, TensorsKeepTheirShapesTypesAndPlaces) {
   EXPECT_TRUE(has(refusal("retired"), "file.gguf: tensor retired is Q4_2 (type 4): only F32"));
   EXPECT_EQ(refusal("four"), "file.gguf: tensor four has shape [2, 3, 2, 1], but a head has two dimensions");
   EXPECT_EQ(weight_of(file, *file.find("vector")).vocab_size(), 1);
-}
-
-TEST_F(GgufTest, AFileWithoutTensorsEndsWithItsKeys) {
-  const GgufFile file(write(GgufBytes().architecture("llama")));
-  EXPECT_TRUE(file.tensors().empty());
-  EXPECT_EQ(without_folder(error_of([&] { find_head(file); })),
-            "file.gguf: has no head: neither tensor output.weight nor token_embd.weight is among its 0 tensors");
-  EXPECT_EQ(GgufFile(write(GgufBytes())).tensors().size(), 0u);
 }
 
 TEST_F(GgufTest, AFileThatIsCutAnywhereIsRefused) {
@@ -302,11 +279,7 @@ TEST_F(GgufTest, MalformedKeysAreRefused) {
   EXPECT_EQ(open_error(GgufBytes().string("", "x")), "file.gguf: key number 0 has an empty name");
   EXPECT_EQ(open_error(GgufBytes().key("a", 13, number(1))),
             "file.gguf: key a has a value of type 13, which GGUF does not have");
-  EXPECT_EQ(open_error(GgufBytes().key("a", testing::kArray, array(13, 0, ""))),
-            "file.gguf: key a has a value of type 13, which GGUF does not have");
   EXPECT_EQ(open_error(GgufBytes().key("a", testing::kBool, "\2")), "file.gguf: key a has a bool of 2, not 0 or 1");
-  EXPECT_EQ(open_error(GgufBytes().key("a", testing::kArray, array(testing::kBool, 2, "\1\xff"))),
-            "file.gguf: key a has a bool of 255, not 0 or 1");
   for (const uint32_t alignment : {0u, 1u, 4u, 24u, UINT32_MAX}) {
     EXPECT_EQ(open_error(GgufBytes().alignment(alignment)), "file.gguf: key general.alignment is " +
                                                                 std::to_string(alignment) +
@@ -322,26 +295,17 @@ TEST_F(GgufTest, MalformedTensorsAreRefused) {
   };
   const std::pair<GgufBytes, const char*> cases[] = {
       {at({2}, kF32, 8), "tensor x: its offset 8 is not a multiple of the alignment 32"},
-      {at({2}, kF32, UINT64_MAX), "tensor x: its offset 18446744073709551615 is not a multiple"},
       {at({2}, kF32, 256), "tensor x: 8 bytes at offset 256 reach outside the file, which holds 256 bytes of data"},
-      {at({9}, kF32, 224), "tensor x: 36 bytes at offset 224 reach outside the file"},
       {at({2}, kF32, UINT64_MAX - 31), "tensor x: 8 bytes at offset 18446744073709551584 reach outside the file"},
       {at({2}, 99, 256), "tensor x: its bytes at offset 256 reach outside the file"},
       {at({33, 2}, kQ8_0, 0), "tensor x has rows of 33 numbers, which must be a multiple of the 32 of a block of Q8_0"},
-      {at({32, 2}, 14, 0), "tensor x has rows of 32 numbers, which must be a multiple of the 256 of a block of Q6_K"},
       {at({0}, kF32, 0), "tensor x has a dimension of size 0"},
-      {at({4, 0, 4}, kF32, 0), "tensor x has a dimension of size 0"},
       {at({1, 1, 1, 1, 1}, kF32, 0), "tensor x has 5 dimensions, more than 4"},
       {at({UINT64_MAX}, kF32, 0), "tensor x has more than 2^63 elements: one dimension is 18446744073709551615"},
       {at({uint64_t{1} << 32, uint64_t{1} << 31}, kF32, 0), "tensor x has more than 2^63 elements"},
-      {at({uint64_t{1} << 31, uint64_t{1} << 30, 4}, 99, 0), "tensor x has more than 2^63 elements"},
       {at({uint64_t{1} << 61}, kF32, 0), "tensor x: shape [2305843009213693952] of F32 takes more than 2^63 bytes"},
-      {at({4, uint64_t{1} << 60}, kF32, 0), "takes more than 2^63 bytes"},
-      {at({uint64_t{1} << 60}, kF32, 0), "tensor x: 4611686018427387904 bytes at offset 0 reach outside the file"},
       {at({8}, kF32, 0).tensor_at("y", {8}, kF32, 0), "tensor y: its bytes overlap those of tensor x"},
-      {at({9}, kF32, 32).tensor_at("y", {8}, kF32, 64), "tensor y: its bytes overlap those of tensor x"},
       {at({8}, kF32, 96).tensor_at("y", {32}, kF32, 0), "tensor x: its bytes overlap those of tensor y"},
-      {at({8}, 99, 32).tensor_at("y", {8}, 99, 32), "tensor y: its bytes overlap those of tensor x"},
       {at({8}, kF32, 0).tensor_at("x", {8}, kF32, 64), "tensor x stands in the file twice"},
       {at({8}, kF32, 0).tensor_at("", {8}, kF32, 64), "tensor number 1 has an empty name"},
       {GgufBytes().info_bytes(text("x") + number(UINT32_MAX) + std::string(99, '\0')),
@@ -354,12 +318,6 @@ TEST_F(GgufTest, MalformedTensorsAreRefused) {
   }
   EXPECT_EQ(open_error(at({8}, kF32, 32).tensor_at("y", {8}, kF32, 0).tensor_at("z", {8}, kF32, 128)), "no error")
       << "the order of tensors is free, and so is what stands between them";
-}
-
-TEST_F(GgufTest, NamesStayOneReadableLineOfAMessage) {
-  EXPECT_TRUE(has(open_error(GgufBytes().tensor_at("a\nb\t", {0}, kF32, 0)), "tensor a b  has a dimension of size 0"));
-  EXPECT_LT(open_error(GgufBytes().tensor_at(std::string(100'000, 'x'), {0}, kF32, 0)).size(), 500u);
-  EXPECT_LT(open_error(GgufBytes().key(std::string(100'000, 'x'), 13, "")).size(), 500u);
 }
 
 // In quadratic time this takes minutes.
@@ -411,24 +369,18 @@ TEST_F(GgufTest, WhatDoesNotFitAHeadIsRefused) {
   const std::string none = "but must be a finite number above 0, or 0 for none";
   const std::string key = "file.gguf: key llama.final_logit_softcapping ";
   EXPECT_EQ(head_error(softcap(testing::kFloat32, number(-1.0f))), key + "is -1, " + none);
-  EXPECT_EQ(head_error(softcap(testing::kFloat32, number(INFINITY))), key + "is inf, " + none);
   EXPECT_EQ(head_error(softcap(testing::kFloat32, number(std::numeric_limits<float>::quiet_NaN()))),
             key + "is nan, " + none);
   EXPECT_EQ(head_error(softcap(testing::kFloat32, number(1e-40f))), key + "is 9.99995e-41, " + none);
-  EXPECT_EQ(head_error(softcap(testing::kFloat64, number(1e300))), key + "is 1e+300, " + none);
   EXPECT_EQ(head_error(softcap(testing::kFloat32, number(0.0f))), "no error");
   EXPECT_EQ(head_error(softcap(testing::kInt32, number(30))), key + "is of type int32, but must be float32 or float64");
 
   EXPECT_EQ(head_error(GgufBytes().floats("output.weight", {3, 2}, std::vector<float>(6))),
             "file.gguf: has no key general.architecture");
-  EXPECT_EQ(head_error(GgufBytes().key("general.architecture", testing::kBool, "\1").floats("output.weight", {1}, {1})),
-            "file.gguf: key general.architecture is of type bool, but must be a string");
   EXPECT_EQ(head_error(small_model().tensor("output.bias", {2}, 1, "abcd")),
             "file.gguf: tensor output.bias is F16 (type 1), but a bias must be F32");
   EXPECT_EQ(head_error(small_model().floats("output.bias", {3}, {1, 2, 3})),
             "file.gguf: tensor output.bias has shape [3], but output.weight has 2 rows");
-  EXPECT_EQ(head_error(small_model().floats("output.bias", {1, 2}, {1, 2})),
-            "file.gguf: tensor output.bias has shape [2, 1], but output.weight has 2 rows");
   EXPECT_EQ(head_error(small_model().key("split.count", testing::kUint16, number(uint16_t{3}))),
             "file.gguf: is one of the 3 parts of a split model, of which the others may hold parts of the head: merge "
             "them first (llama-gguf-split --merge)");

@@ -71,32 +71,18 @@ class Profiles(unittest.TestCase):
     def test_only_the_programs_own_code_counts(self):
         self.assertEqual(script.counts_of(PROFILE), {"instructions": 118, "lines": 8, "products": 3})
 
-    def test_a_profile_of_nothing(self):
-        self.assertEqual(script.counts_of("events: Ir\n"), {"instructions": 0, "lines": 0, "products": 0})
-
 
 class Comparison(unittest.TestCase):
     def wrong(self, recorded, now):
         return script.compare({"a": recorded}, {"a": now})[1]
 
-    def test_two_percent_pass_on_both_sides(self):
-        for instructions in (980, 1000, 1020):
+    def test_more_and_less_than_two_percent_do_not_pass(self):
+        for instructions in (980, 1020):
             self.assertEqual(self.wrong(call(), call(instructions=instructions)), [])
-
-    def test_more_and_less_than_that_do_not(self):
         self.assertEqual(self.wrong(call(), call(instructions=1021)),
                          ["a: 1021 instructions instead of 1000, 1.0210 times as many: it costs more"])
         self.assertEqual(self.wrong(call(), call(instructions=979)),
                          ["a: 979 instructions instead of 1000, 0.9790 times as many: better, record it with --update"])
-
-    def test_some_lines_are_the_caches_former_content(self):
-        self.assertEqual(self.wrong(call(lines=100), call(lines=350)), [])
-        self.assertEqual(len(self.wrong(call(), call(lines=10000 + 200 + 256 + 1))), 1)
-
-    def test_a_product_more_or_less_is_one(self):
-        for products in (3, 5):
-            self.assertEqual(len(self.wrong(call(), call(products=products))), 1)
-        self.assertEqual(len(self.wrong(call(products=0), call(products=1))), 1)
 
     def test_calls_that_only_one_side_has(self):
         rows, wrong = script.compare({"gone": call(), "kept": call()}, {"kept": call(), "new": call()})
@@ -122,16 +108,6 @@ class Runs(unittest.TestCase):
                     status = end.code
             return status, out.getvalue(), json.loads(path.read_text()) if path.exists() else None
 
-    def test_what_is_as_recorded_passes(self):
-        status, out, _ = self.run_with(calls={"a": call(instructions=1001)}, record={"a": call()})
-        self.assertEqual(status, 0)
-        self.assertNotIn("FAILED", out)
-
-    def test_what_is_not_fails(self):
-        status, out, _ = self.run_with(calls={"a": call(instructions=1050)}, record={"a": call()})
-        self.assertEqual(status, 1)
-        self.assertIn("\nFAILED a: 1050 instructions", out)
-
     def test_another_build_is_skipped_and_says_why(self):
         for build, reason in (({"compiler": "Clang 14"}, "compiler 'Clang 14' in place of 'GNU 12'"),
                               ({"flags": "-O2"}, "flags '-O2' in place of '-O3 -DNDEBUG'"),
@@ -147,11 +123,6 @@ class Runs(unittest.TestCase):
         self.assertEqual((status, record), (0, {"build": BUILD, "calls": found}))
         status, _, record = self.run_with("--update", calls=found)
         self.assertEqual((status, record["calls"]), (0, found))
-
-    def test_an_update_does_not_take_the_record_to_another_build(self):
-        status, _, record = self.run_with("--update", build={"compiler": "Clang 14"}, record={"a": call()})
-        self.assertIn("remove", status)
-        self.assertEqual(record, {"build": BUILD, "calls": {"a": call()}})
 
 
 class Record(unittest.TestCase):

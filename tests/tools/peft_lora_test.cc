@@ -54,16 +54,6 @@ TEST_F(PeftLoraTest, HasTheMatricesAndTheScale) {
   }
 }
 
-// Beside LoRA, PEFT saves the frozen weight of a head that is among its targets.
-TEST_F(PeftLoraTest, TheFrozenWeightBesideItIsNotRead) {
-  const std::vector<float> weight(kHidden * kVocab, 1.0F), bias(kVocab, 1.0F);
-  const PeftLora lora =
-      read(adapter()
-               .with_tensor({"base_model.model.lm_head.base_layer.weight", "F32", {kVocab, kHidden}, weight.data()})
-               .with_tensor({"base_model.model.lm_head.base_layer.bias", "F32", {kVocab}, bias.data()}));
-  EXPECT_EQ(lora.rank(), 2);
-}
-
 TEST_F(PeftLoraTest, TheScaleIsThatOfPeft) {
   EXPECT_EQ(scale_with({{"lora_alpha", 16}}), 8);
   EXPECT_EQ(scale_with({{"lora_alpha", 0.5}}), 0.25);
@@ -94,16 +84,9 @@ TEST_F(PeftLoraTest, WhatIsNoPlainLoraIsRefusedByName) {
   const std::string config = "adapter/adapter_config.json: ";
   const std::string plain = ", which is not read: only plain LoRA is";
   EXPECT_EQ(error_with({{"use_dora", true}}), config + "use_dora is true" + plain);
-  EXPECT_EQ(error_with({{"lora_bias", true}}), config + "lora_bias is true" + plain);
-  EXPECT_EQ(error_with({{"use_qalora", true}}), config + "use_qalora is true" + plain);
   EXPECT_EQ(error_with({{"use_bdlora", {{"nblocks", 2}}}}), config + "use_bdlora is {\"nblocks\":2}" + plain);
   EXPECT_EQ(error_with({{"alora_invocation_tokens", {1, 2}}}), config + "alora_invocation_tokens is [1,2]" + plain);
-  EXPECT_EQ(error_with({{"arrow_config", {{"top_k", 3}}}}), config + "arrow_config is {\"top_k\":3}" + plain);
-  EXPECT_EQ(error_with({{"velora_config", {{"x", 1}}}}), config + "velora_config is {\"x\":1}" + plain);
-  EXPECT_EQ(error_with({{"monteclora_config", {{"x", 1}}}}), config + "monteclora_config is {\"x\":1}" + plain);
-  EXPECT_EQ(error_with({{"kasa_config", {{"x", 1}}}}), config + "kasa_config is {\"x\":1}" + plain);
   EXPECT_EQ(error_with({{"peft_type", "LOHA"}}), config + "peft_type is LOHA: only LORA is read");
-  EXPECT_EQ(error_with({{"peft_type", nullptr}}), config + "peft_type must be a name");
   for (const char* start : {"pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga"}) {
     EXPECT_EQ(error_with({{"init_lora_weights", start}}),
               config + "init_lora_weights is " + start +
@@ -151,41 +134,27 @@ TEST_F(PeftLoraTest, ShapesAreThoseOfTheHead) {
   EXPECT_EQ(error(saved), file + "has no " + head + "lora_B.weight");
   saved.with_tensor({"base_model.model.lm_head.lora_B.weight", "F32", {kVocab, 1}, saved.a.data()});
   EXPECT_EQ(error(saved), file + head + "lora_B.weight [7, 1]: its columns are not the 2 rows of lora_A");
-  saved.more[0] = {"base_model.model.lm_head.lora_B.weight", "I32", {kVocab, 1}, saved.a.data()};
-  EXPECT_EQ(error(saved), file + head + "lora_B.weight: dtype is I32; it must be F32, F16, BF16 or F64");
-  saved.more[0] = {"base_model.model.lm_head.lora_B.weight", "F32", {kVocab}, saved.a.data()};
-  EXPECT_EQ(error(saved), file + head + "lora_B.weight: shape is [7]; it must have 2 dimensions");
-  saved = adapter();
-  saved.rank = 0;
-  EXPECT_EQ(error(saved), file + head + "lora_A.weight [0, 5]: has no row");
   saved = adapter();
   saved.with_tensor({"base_model.model.mtp.lm_head.lora_A.weight", "F32", {2, kHidden}, saved.a.data()});
   // One is lm_head itself, but only who names it means that one.
   EXPECT_EQ(error(saved), file + "has a LoRA of mtp.lm_head and of lm_head: name one as FILE:MODULE");
   EXPECT_EQ(error(saved, ":lm_head"), "");
-  saved.module = "base_model.model.language_model.lm_head.";
-  EXPECT_EQ(error(saved), file + "has a LoRA of mtp.lm_head and of language_model.lm_head: name one as FILE:MODULE");
 }
 
 TEST_F(PeftLoraTest, BadConfigsSayWhatIsWrong) {
   const std::string config = "adapter/adapter_config.json: ";
   EXPECT_EQ(error_with({{"r", 4}}), config + "r is 4, but the LoRA of lm_head has rank 2");
-  EXPECT_EQ(error_with({{"r", "4"}}), config + "r must be an integer");
   EXPECT_EQ(error_with({{"rank_pattern", {{"lm_head", 4}}}}),
             config + "rank_pattern: lm_head is 4, but the LoRA of lm_head has rank 2");
   EXPECT_EQ(error_with({{"rank_pattern", {{"q_proj", 2}, {"lm_head", 4}, {"z.*", 2}}}}),
             config + "rank_pattern: lm_head is 4, but the LoRA of lm_head has rank 2");
   EXPECT_EQ(error_with({{"r", 4}, {"rank_pattern", {{"q_proj", 2}, {".*_proj", 8}}}}),
             config + "r is 4, but the LoRA of lm_head has rank 2");
-  EXPECT_EQ(error_with({{"rank_pattern", {{"lm_head", "2"}}}}), config + "rank_pattern: lm_head must be an integer");
-  EXPECT_EQ(error_with({{"rank_pattern", {1}}}), config + "rank_pattern must be an object");
   for (const json& value : {json("yes"), json("false"), json(""), json(1), json(0), json::array()}) {
     const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
     EXPECT_EQ(error_with({{"use_rslora", value}}), config + "use_rslora is " + text + "; it must be true or false");
   }
   EXPECT_EQ(error_with({{"lora_alpha", nullptr}}), config + "lora_alpha must be a number");
-  EXPECT_EQ(error_with({{"alpha_pattern", {1}}}), config + "alpha_pattern must be an object");
-  EXPECT_EQ(error_with({{"alpha_pattern", {{"lm_head", "x"}}}}), config + "alpha_pattern: lm_head must be a number");
   for (const char* pattern : {"lm_h.*", "(lm_head)", "lm_head$", "\\"}) {
     EXPECT_EQ(error_with({{"alpha_pattern", {{pattern, 1}}}}),
               config + "alpha_pattern has the expression " + pattern + ": only names of modules are read");
@@ -197,7 +166,6 @@ TEST_F(PeftLoraTest, BadConfigsSayWhatIsWrong) {
   };
   EXPECT_EQ(error_of_text("[1]"), config + "must be a JSON object");
   EXPECT_EQ(error_of_text("{\"r\": 2"), config + "is not JSON from byte 8 on");
-  EXPECT_EQ(error_of_text("{\"r\": 1e999}"), config + "holds a number that is too large");
   EXPECT_EQ(error_of_text(std::string(40, '[') + std::string(40, ']')), config + "is nested deeper than 32 levels");
   std::filesystem::remove(path("adapter/adapter_config.json"));
   EXPECT_TRUE(error_of(folder).starts_with("adapter/adapter_config.json: cannot be opened")) << error_of(folder);

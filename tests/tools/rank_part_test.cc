@@ -150,15 +150,6 @@ TEST(RankPart, AReferenceOfSequencesIsCutInSequences) {
   std::filesystem::remove(file);
 }
 
-TEST(RankPart, PairsStayTogether) {
-  const io::Config config = config_of({"parallel.data=2", "task=preference_loss"});
-  const Inputs whole = make_seeded_inputs(config);
-  const std::vector<RankPart> parts = parts_of(config, whole.job);
-  expect_each_token_once(parts, 30);
-  EXPECT_EQ(parts[0].sequences, (std::vector<int64_t>{0, 3}));
-  EXPECT_EQ(parts[1].sequences, (std::vector<int64_t>{1, 2, 4, 5}));
-}
-
 TEST(RankPart, ATensorOfAnotherLengthIsRefused) {
   const io::Config config = config_of({"parallel.vocab=2", "parallel.data=2", "task=kto_loss"});
   const auto refusal = [&](const char* name, const char* axes, int64_t count) -> std::string {
@@ -179,29 +170,17 @@ TEST(RankPart, ATensorOfAnotherLengthIsRefused) {
   EXPECT_EQ(refusal("ref_logps", "B", 6), "");
 }
 
-TEST(RankPart, MismatchedCompletionsAreShared) {
-  const io::Config config = config_of({"parallel.data=4", "task=kto_loss"});
-  const Inputs whole = make_seeded_inputs(config);
-  std::vector<double> kl;
-  std::vector<uint8_t> labels;
-  for (const RankPart& part : parts_of(config, whole.job)) {
-    const Inputs own = inputs_of(whole.job, part);
-    for (const double value : values_of<double>(own.job, "kl_logps")) kl.push_back(value);
-    for (const uint8_t label : values_of<uint8_t>(own.job, "labels")) labels.push_back(label);
-  }
-  EXPECT_EQ(kl, values_of<double>(whole.job, "kl_logps"));
-  EXPECT_EQ(labels, values_of<uint8_t>(whole.job, "labels"));
-}
-
 TEST(RankPart, PackedSequencesKeepTheirLengths) {
-  const io::Config config = config_of({"parallel.data=2", "shift=true"});
-  Inputs whole = make_seeded_inputs(config);
-  whole.job.sequences = 3;
-  whole.add_values("offsets", "S", std::vector<int64_t>{0, 4, 21, 30});
-  const std::vector<RankPart> parts = parts_of(config, whole.job);
-  expect_each_token_once(parts, 30);
-  EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[0]).job, "offsets"), (std::vector<int64_t>{0, 4}));
-  EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[1]).job, "offsets"), (std::vector<int64_t>{0, 17, 26}));
+  for (const char* shift : {"shift=true", "shift=false"}) {
+    const io::Config config = config_of({"parallel.data=2", shift});
+    Inputs whole = make_seeded_inputs(config);
+    whole.job.sequences = 3;
+    whole.add_values("offsets", "S", std::vector<int64_t>{0, 4, 21, 30});
+    const std::vector<RankPart> parts = parts_of(config, whole.job);
+    expect_each_token_once(parts, 30);
+    EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[0]).job, "offsets"), (std::vector<int64_t>{0, 4}));
+    EXPECT_EQ(values_of<int64_t>(inputs_of(whole.job, parts[1]).job, "offsets"), (std::vector<int64_t>{0, 17, 26}));
+  }
 }
 
 TEST(RankPart, OutputsComeBackToTheirPlaces) {

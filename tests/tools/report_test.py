@@ -118,12 +118,6 @@ class Folder(unittest.TestCase):
         self.assertNotIn("\n", str(caught.exception))
         return str(caught.exception).removeprefix(str(self.folder) + "/")
 
-    def refusal_of(self, change):
-        """Of FULL after a change to its header and its point."""
-        objects = copy.deepcopy(FULL)
-        change(*objects)
-        return self.refusal(lines(objects))
-
 
 class Committed(unittest.TestCase):
     def test_the_pages_have_what_the_command_makes_of_the_files(self):
@@ -304,22 +298,6 @@ class OfBench(Folder):
         whole = [SWEEP[0] | {"sweep": header(*SWEEP[1:3])["sweep"]}, *SWEEP[1:3], *run(*SWEEP[3:], command=None)]
         self.assertNotIn("not complete", self.made(whole=whole)[0])
 
-    def test_finished_logits_have_no_head(self):
-        one = place({}, timed("in_place", 1.0, 1, gemm_efficiency=None, loss=None))
-        one["shape"] |= {"hidden": 0, "layout": ""}
-        del one["gemm_rate_flops"]
-        text, _ = self.made(cpu=run(one))
-        self.assertIn("### V = 1,000, 128 tokens, float32, cross_entropy\n\nV = 1,000. ", text)
-        self.assertIn("| none | not finite | in_place |", text)
-
-    def test_of_a_large_sweep_not_all_is_drawn(self):
-        points = [place({"seed": str(seed)}, timed("dense", 1.0, 1)) for seed in range(30)]
-        text, pictures = self.made(cpu=run(*points))
-        self.assertEqual(len(pictures), 1 + page.MOST_PICTURES)
-        self.assertEqual(text.count("\n### "), 30)
-        self.assertLess(text.index("seed = 9\n"), text.index("seed = 10\n"))
-        self.assertIn("Only the first 24 pictures of a kind are drawn", text)
-
 
 NASTY = "</script><img src=x>[a](javascript:b) | `c` $d$ *e* &lt; # \u0001\ud800\n\x1b[2J"
 
@@ -341,34 +319,6 @@ class Drawn(Folder):
                       "3.000  (1.50×)", "256.0  (0.33×)", "Error against float64"):
             self.assertIn(f">{words}<", drawing)
         self.assertEqual(drawing.count(">left out<"), 2)
-
-    def test_an_outlier_is_cut_and_keeps_its_figure(self):
-        names = ("dense", "one_pass", "torch_dense", "jax_dense")
-        drawing = self.drawn(point(ran("trl_chunked", 500.0, 9000), *(ran(name, 1.0, 8) for name in names)))
-        self.assertIn(">» 500.000  (500.00×)<", drawing)
-        self.assertIn(">» 9,000  (1125.00×)<", drawing)
-        self.assertIn(">4.00<", drawing)  # the end of the axis of time
-
-    def test_what_is_wrong_is_marked(self):
-        drawing = self.drawn(point(ran("torch_compile", 1.0, 8, d_hidden=0.9), ran("jax_dense", 2.0, 8, d_hidden=None)))
-        self.assertEqual((drawing.count(">disagrees<"), drawing.count(">not finite, disagrees<")), (1, 1))
-
-    def test_curves_have_every_contender_and_place(self):
-        curves = self.drawn(*SWEEP[1:], command=None)[0]
-        for words in ("dense", "auto", "one_pass:threads=1", "two_pass", "128", "256", "512", "Time of one call, s",
-                      "Time ÷ dense", "Extra peak memory, MiB", "Workspace, MiB", "seq_len", "model.dtype = float32"):
-            self.assertIn(f">{words}<", curves)
-
-    def test_any_figures_can_be_drawn(self):
-        for contenders in ([], [failed("dense", "")], [ran("dense", 1.0, 0, d_hidden=0)],
-                           [ran("dense", 1.0, 1, loss_error=None)], [ran("dense", 1.0, 0), ran("one_pass", 1.0, 9)],
-                           [ran("dense", 1e9, 10**10, d_hidden=1e17), ran("one_pass", 0.3, 1, d_hidden=1e-300)]):
-            self.assertNotIn("nan", self.drawn(point(*contenders)))
-        self.drawn(*(place({"temperature": str(value)}, timed("auto", 1.0, 0)) for value in (-1, 0, 1e-300, 1e300)))
-
-    def test_names_of_a_file_are_text(self):
-        drawing = self.drawn(place({}, timed(NASTY, 1.0, 1), failed("dense", NASTY)))
-        self.assertIn(html.escape("</script><img src=x>[a](javascript:b) | `c` $d$", False), drawing)
 
 
 @unittest.skipUnless(LIBRARIES, "matplotlib or markdown-it-py is not installed")
@@ -405,13 +355,6 @@ class Command(Folder):
         self.assertNotRegex(text, r'href="(?!#)')
         self.assertNotIn("<em>", text)
         self.assertIn(html.escape("</script><img src=x>[a](javascript:b) | `c` $d$ *e* &lt; #"), text)
-
-    def test_files_of_one_name_are_two_sections(self):
-        for folder in ("a", "b"):
-            (self.folder / folder).mkdir()
-            (self.folder / folder / "run.jsonl").write_text(lines(SWEEP[:1] + SWEEP[3:4]))
-        self.assertEqual(self.call("a/run.jsonl", "b/run.jsonl", "-o", "page.md").stderr, "")
-        self.assertIn("\n## run-no-2\n", (self.folder / "page.md").read_text(encoding="utf-8"))
 
     def test_the_same_files_give_the_same_bytes_and_old_pictures_go(self):
         data = self.folder / "cpu.jsonl"
@@ -463,73 +406,8 @@ class Refused(Folder):
         self.assertIn('cpu.jsonl:3: environment.cpu must be that of the first line: a file has one machine, not '
                       '"Other"', self.refusal(whole + lines([header(cpu="Other")])))
 
-    def test_fields_of_a_header(self):
-        for key in ("schema", "version", "started", "sweep", "inputs", "environment"):
-            for value in (None, 7):
-                start = f"cpu.jsonl:1: {key} must be "
-                self.assertTrue(self.refusal_of(lambda head, _, key=key, value=value: head.update({key: value}))
-                                .startswith(start), key)
-
-    def test_fields_of_a_point(self):
-        for key in ("at", "task", "shape", "gradient_bytes", "contenders"):
-            self.assertEqual(self.refusal_of(lambda _, one, key=key: one.pop(key)).split(", not ")[1], "left out")
-        for key in ("tokens", "vocab"):
-            for value in (0, -1, 1.5, True, "8", 10**30):
-                self.assertIn(f"cpu.jsonl:2: shape.{key} must be an integer of at least 1, not {json.dumps(value)[:9]}",
-                              self.refusal_of(lambda _, one, key=key, value=value: one["shape"].update({key: value})))
-        self.assertIn("at.seq_len must be a value of the header's sweep, not \"8\"",
-                      self.refusal_of(lambda _, one: one["at"].update({"seq_len": "8"})))
-        self.assertIn("at names a key that the header does not sweep",
-                      self.refusal_of(lambda _, one: one["at"].update({"seed": "8"})))
-        self.assertIn("shape.dtype must be float32 or bfloat16",
-                      self.refusal_of(lambda _, one: one["shape"].update({"dtype": "int8"})))
-        self.assertIn("gemm_rates_flops must be a list",
-                      self.refusal_of(lambda _, one: one.update(gemm_rates_flops=[0])))
-
-    def test_fields_of_a_contender(self):
-        def changed(key, value):
-            return self.refusal_of(lambda _, one: one["contenders"][1].update({key: value}))
-
-        for key in ("median_s", "first_s"):
-            for value in (0, -1, "1", None, True, 1e300, 5e-324):
-                self.assertIn("cpu.jsonl:2: ", changed(key, value))
-                self.assertIn("contenders[1].times_s must be a list of numbers above 0", changed("times_s", [1, value]))
-        self.assertEqual(changed("times_s", [2.9]),
-                         "cpu.jsonl:2: contenders[1].median_s must be between the least and the most of times_s, not "
-                         "3.0")
-        self.assertEqual(changed("name", "torch_dense"), "cpu.jsonl:2: there are two contenders torch_dense")
-        self.assertIn("contenders[1].plan must be a text", changed("plan", 7))
-        self.assertIn("contenders[1].loss must be a number, or null", changed("loss", "big"))
-        self.assertIn('contenders[1].status must be "ok" or "error", not "fine"', changed("status", "fine"))
-        self.assertIn("contenders[1].loss_error must be a number of at least 0, or null", changed("loss_error", -1))
-        self.assertIn("contenders[1].extra_peak_bytes must be an integer", changed("extra_peak_bytes", 1.5))
-
 
 class Writer(unittest.TestCase):
-    def test_a_cpu_is_told_by_more_than_its_name(self):
-        one = "vendor_id\t: GenuineIntel\ncpu family\t: 6\nmodel\t\t: 207\nmodel name\t: Xeon\nstepping\t: 2\n" \
-              "flags\t\t: fpu avx2 avx512f amx_bf16\n\n"
-        facts = machine.cpu_facts(one + one.replace("207", "208"))
-        self.assertEqual(facts, {"cpu_id": "GenuineIntel family 6 model 207 stepping 2",
-                                 "cpu_instructions": ["avx2", "avx512f", "amx_bf16"]})
-        arm = "Features\t: fp asimd sve\nCPU implementer\t: 0x41\nCPU part\t: 0xd40\n"
-        self.assertEqual(machine.cpu_facts(arm), {"cpu_id": "implementer 0x41 part 0xd40",
-                                                  "cpu_instructions": ["asimd", "sve"]})
-        self.assertEqual(machine.cpu_facts(""), {"cpu_id": "", "cpu_instructions": []})
-
-    def test_the_gemms_of_pytorch(self):
-        shown = "  - Intel(R) oneAPI Math Kernel Library Version 2024.2-Product Build 2 for\n" \
-                "  - Intel(R) MKL-DNN v3.12.0 (Git Hash 8)\n  - CPU capability usage: AVX512\n" \
-                "  - Build settings: BLAS_INFO=mkl, BUILD_TYPE=Release"
-        self.assertEqual(machine.torch_libraries(shown), {"torch_mkl": "2024.2", "torch_onednn": "3.12.0",
-                                                          "torch_blas": "mkl", "torch_capability": "AVX512"})
-        self.assertEqual(machine.torch_libraries(""), {})
-
-    def test_flags_of_the_environment_and_no_others(self):
-        found = machine.variables_of({"OPENBLAS_CORETYPE": "Haswell", "HOME": "/root", "OMP_NUM_THREADS": "2",
-                                      "NPROC": "2", "TORCHINDUCTOR_CACHE_DIR": "x", "MY_OMP_TOKEN": "x"})
-        self.assertEqual(list(found), ["NPROC", "OMP_NUM_THREADS", "OPENBLAS_CORETYPE"])
-
     def test_what_is_not_finite_is_null(self):
         turns = results.Turns("a", [Measured(math.nan, 1.0, [1.0], [0])],
                               {"loss_error": math.nan, "d_hidden_rel_l2": 0.5})

@@ -21,10 +21,7 @@
 namespace logitless::io {
 namespace {
 
-::testing::AssertionResult has(const std::string& text, const std::string& part) {
-  if (text.find(part) != std::string::npos) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "\"" << text << "\" does not hold \"" << part << "\"";
-}
+using testing::has;
 
 class SafetensorsTest : public testing::FolderTest {
  protected:
@@ -147,62 +144,27 @@ TEST_F(SafetensorsTest, ANameOfAFileStaysOneLineOfAMessage) {
   EXPECT_LT(error_of(write_file(long_name, 0)).size(), 500u);
 }
 
-TEST_F(SafetensorsTest, EveryHalfWidensToItsExactFloat) {
-  std::vector<uint16_t> halves(0x10000);
-  for (size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<uint16_t>(i);
-  const std::vector<TensorToWrite> tensors = {{"h", "F16", {0x10000}, halves.data()}};
-  write_safetensors(path("half.safetensors"), tensors);
-  const SafetensorsFile file(path("half.safetensors"));
-  EXPECT_EQ(natural_dtype(*file.find("h")), DType::kFloat16);
-  EXPECT_FALSE(usable_in_place(*file.find("h"), DType::kFloat32));
-  EXPECT_TRUE(usable_in_place(*file.find("h"), DType::kFloat16));
-  const std::vector<float> wide = converted<float>(*file.find("h"), DType::kFloat32);
-  for (size_t i = 0; i < halves.size(); ++i) {
-    const int exponent = static_cast<int>(i >> 10 & 0x1f), mantissa = static_cast<int>(i & 0x3ff);
-    if (exponent == 0x1f && mantissa != 0) {
-      EXPECT_TRUE(std::isnan(wide[i])) << i;
-      continue;
-    }
-    const double magnitude = exponent == 0x1f ? std::numeric_limits<double>::infinity()
-                             : exponent == 0  ? std::ldexp(mantissa, -24)
-                                              : std::ldexp(1024 + mantissa, exponent - 25);
-    EXPECT_EQ(wide[i], i & 0x8000 ? -magnitude : magnitude) << i;
-    EXPECT_EQ(std::signbit(wide[i]), (i & 0x8000) != 0) << i;
-  }
-}
-
 TEST_F(SafetensorsTest, NarrowingRoundsOnceToNearestEven) {
   EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-8f).bits, 0x3f80);            // A tie goes to the even neighbour below,
   EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-7f + 0x1p-8f).bits, 0x3f82);  // or above.
-  EXPECT_EQ(to_bfloat16(0x1p0f + 0x1p-8f + 0x1p-23f).bits, 0x3f81);
-  EXPECT_EQ(to_bfloat16(3.4e38f).bits, 0x7f80);  // Above the largest: infinity.
+  EXPECT_EQ(to_bfloat16(3.4e38f).bits, 0x7f80);                     // Above the largest: infinity.
   EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::nanf("")))));
-
-  EXPECT_EQ(to_float16(0x1p0f + 0x1p-11f).bits, 0x3c00);
   EXPECT_EQ(to_float16(0x1p0f + 0x1p-10f + 0x1p-11f).bits, 0x3c02);
   EXPECT_EQ(to_float16(65519.0f).bits, 0x7bff);
   EXPECT_EQ(to_float16(65520.0f).bits, 0x7c00);
   EXPECT_EQ(to_float16(-0x1p-25f).bits, 0x8000);
-  EXPECT_EQ(to_float16(0x1.8p-24f).bits, 0x0002);
   for (uint32_t half = 0; half < 0x10000; ++half) {
-    const float16 value{static_cast<uint16_t>(half)};
-    const float wide = to_float(value);
-    const uint16_t quiet = wide != wide ? 0x200 : 0;
-    ASSERT_EQ(to_float16(wide).bits, half | quiet);
+    const float wide = to_float(float16{static_cast<uint16_t>(half)});
+    ASSERT_EQ(to_float16(wide).bits, half | (wide != wide ? 0x200 : 0));
   }
-
   // By way of float32, rounded to nearest, the first would become a tie and then 1.
-  const std::vector<double> values = {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, -1 - 0x1p-8 - 0x1p-40, 1e300,
-                                      0x1p-200};
-  const std::vector<TensorToWrite> tensors = {{"d", "F64", {5}, values.data()}};
+  const std::vector<double> values = {1 + 0x1p-8 + 0x1p-40, 1 + 0x1p-8 - 0x1p-40, 1e300, 0x1p-200};
+  const std::vector<TensorToWrite> tensors = {{"d", "F64", {4}, values.data()}};
   write_safetensors(path("double.safetensors"), tensors);
   const SafetensorsFile file(path("double.safetensors"));
   const auto narrow = converted<bfloat16>(*file.find("d"), DType::kBFloat16);
-  EXPECT_EQ(narrow[0].bits, 0x3f81);
-  EXPECT_EQ(narrow[1].bits, 0x3f80);
-  EXPECT_EQ(narrow[2].bits, 0xbf81);
-  EXPECT_EQ(narrow[3].bits, 0x7f80);
-  EXPECT_EQ(narrow[4].bits, 0x0000);
+  const uint16_t want[] = {0x3f81, 0x3f80, 0x7f80, 0x0000};
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(narrow[i].bits, want[i]) << i;
 }
 
 TEST_F(SafetensorsTest, AMisalignedTensorIsCopiedNotMapped) {
@@ -233,20 +195,10 @@ TEST_F(SafetensorsTest, MalformedFilesAreErrorsThatNameFileAndTensor) {
        "tensor x: data_offsets [8, 0] end before they begin"},
       {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]}})", 8,
        "tensor x: data_offsets must be two integers >= 0, not [-8,0]"},
-      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0]}})", 8, "tensor x: data_offsets must be two integers"},
-      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8.5]}})", 8, "tensor x: data_offsets must be two integers"},
-      {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,18446744073709551615]}})", 8,
-       "tensor x: data_offsets must be"},
       {R"({"x":{"dtype":"F32","shape":[-2],"data_offsets":[0,8]}})", 8, "tensor x: shape holds -2"},
-      {R"({"x":{"dtype":"F32","shape":["2"],"data_offsets":[0,8]}})", 8, "tensor x: shape holds \"2\""},
-      {R"({"x":{"dtype":"F32","shape":2,"data_offsets":[0,8]}})", 8, "tensor x: shape must be an array"},
       {R"({"x":{"dtype":"F32","shape":[4294967296,4294967296],"data_offsets":[0,8]}})", 8,
        "tensor x: shape has more than 2^63"},
-      {R"({"x":{"dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0]}})", 0,
-       "tensor x: data_offsets [0, 0] do not hold"},
-      {R"({"x":{"dtype":7,"shape":[2],"data_offsets":[0,8]}})", 8, "tensor x: dtype must be a string"},
       {R"({"x":{"shape":[2],"data_offsets":[0,8]}})", 8, "tensor x: its header entry has no dtype"},
-      {R"({"x":3})", 8, "tensor x: its header entry must be an object"},
       {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"I8","shape":[8],"data_offsets":[4,12]}})",
        12, "tensor y: its data_offsets overlap"},
       {R"({"x":{"dtype":"F32","shape":[2],"data_offsets":[0,8]},"y":{"dtype":"I8","shape":[4],"data_offsets":[12,16]}})",
@@ -254,8 +206,6 @@ TEST_F(SafetensorsTest, MalformedFilesAreErrorsThatNameFileAndTensor) {
       {R"({"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"x":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
        4, "tensor x: is in the header twice"},
       {R"({"x":)", 8, "the header is not JSON"},
-      {"[]", 0, "the header must be a JSON object"},
-      {R"({"__metadata__":3})", 0, "__metadata__ must be an object"},
   };
   for (const Case& c : cases) {
     const std::string file = write_file(c.header, c.data_bytes);
@@ -277,17 +227,6 @@ TEST_F(SafetensorsTest, FilesThatAreNoneAreErrors) {
   EXPECT_TRUE(has(error_of(folder_.string()), "is a directory"));
 }
 
-TEST_F(SafetensorsTest, AnErrorNamesTheLargestOfManyTensors) {
-  const float f[40] = {};
-  std::vector<TensorToWrite> layers;
-  for (int64_t i = 1; i <= 20; ++i) layers.push_back({"layer" + std::to_string(i), "F32", {i}, f});
-  layers.push_back({"head", "F32", {10, 4}, f});
-  write_safetensors(path("many"), layers);
-  const std::string error = find_error(path("many") + ":lm_head", kHidden);
-  EXPECT_TRUE(has(error, "it has head F32[10, 4], layer20 F32[20], ")) << error;
-  EXPECT_TRUE(error.ends_with("layer14 F32[14] and 13 smaller ones")) << error;
-}
-
 TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
   const float f[4] = {1, 2, 3, 4};
   const int32_t i[4] = {};
@@ -300,14 +239,11 @@ TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
   EXPECT_EQ(find_tensor(file, kTargets).tensor->name, "ids");
 
   EXPECT_TRUE(has(find_error(file + ":nope", kHidden), file + ": has no tensor nope; it has hidden F32[2, 2], other"));
-  EXPECT_TRUE(has(find_error(file + ":", kHidden), "no tensor name after the colon"));
   EXPECT_TRUE(has(find_error(file + ":ids", kHidden),
                   file + ": tensor ids: dtype is I32; hidden must be F32, F16, BF16 or F64"));
-  EXPECT_TRUE(has(find_error(file + ":hidden", kTargets), "tensor hidden: dtype is F32; targets must be I32 or I64"));
   EXPECT_TRUE(has(find_error(file + ":hidden", {"bias", TensorClass::kFloat, 1}),
                   "tensor hidden: shape is [2, 2]; bias must have 1 dimension"));
   EXPECT_TRUE(has(find_error(file, {"lm_head", TensorClass::kFloat, 2}), "has no tensor lm_head and more than one of"));
-  EXPECT_TRUE(has(find_error(file, {"bias", TensorClass::kFloat, 1}), "has no tensor bias and none of"));
 
   // PyTorch's name of the head, and a batch of sequences.
   const std::vector<TensorToWrite> checkpoint = {
@@ -317,21 +253,11 @@ TEST_F(SafetensorsTest, ATensorIsFoundByNameConventionOrAlone) {
   const TensorWish batched{"hidden", TensorClass::kFloat, 2, true};
   EXPECT_EQ(find_tensor(path("checkpoint") + ":states", batched).tensor->rows(), 2);
   EXPECT_TRUE(has(find_error(path("checkpoint") + ":states", kHidden), "hidden must have 2 dimensions"));
-  const TensorWish batched_bias{"bias", TensorClass::kFloat, 1, true};
-  EXPECT_TRUE(has(find_error(path("checkpoint") + ":states", batched_bias), "bias must have 1 or 2 dimensions"));
 
   // A file whose own name holds a colon is that file.
   write_safetensors(path("b:c"), several);
   EXPECT_EQ(find_tensor(path("b:c"), kHidden).tensor->name, "hidden");
   EXPECT_EQ(find_tensor(path("b:c") + ":other", kHidden).tensor->name, "other");
-}
-
-TEST_F(SafetensorsTest, AnUnknownDtypeIsAnErrorOnlyForTheTensorThatIsAskedFor) {
-  const std::string file = write_file(R"({"hidden":{"dtype":"F32","shape":[1,1],"data_offsets":[0,4]},)"
-                                      R"("q":{"dtype":"F4","shape":[1,2],"data_offsets":[4,5]}})",
-                                      5);
-  EXPECT_EQ(find_tensor(file, kHidden).tensor->name, "hidden");
-  EXPECT_TRUE(has(find_error(file + ":q", kHidden), "tensor q: dtype is F4"));
 }
 
 TEST_F(SafetensorsTest, TheWriterRejectsWhatItCannotWrite) {

@@ -63,6 +63,7 @@ TEST_F(ScoreTopKTest, TheLargestLogitsOfEachRow) {
 }
 
 TEST_F(ScoreTopKTest, TheConfigMayAskForThem) {
+  EXPECT_EQ(score({"--set", "top_k=256"}).exit_code(), 0) << "the most that there may be";
   ASSERT_EQ(score({"--set", "top_k=9"}).exit_code(), 0);
   const auto ids = read_scores<int64_t>("top_ids", "I64", {6, 9});
   const auto logps = read_scores<double>("top_logps", "F64", {6, 9});

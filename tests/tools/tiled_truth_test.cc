@@ -10,8 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "oracle/oracle.h"
 #include "support/inputs.h"
-#include "support/logits_tester.h"
+#include "support/problem.h"
 #include "support/views.h"
 
 namespace logitless::testing {
@@ -125,14 +126,6 @@ TEST(Reference, FusedIsTheOracle) {
   }
 }
 
-TEST(Reference, TilesOfOneRowOrEntry) {
-  InputSpec spec;
-  spec.tokens = 5;
-  spec.vocab = 7;
-  spec.hidden = 3;
-  expect_fused_same(Inputs(spec), TokenOptions(), {0, 1});
-}
-
 TEST(Reference, FusedWithEveryOptionOfItsTokens) {
   InputSpec spec;
   spec.tokens = 36;
@@ -149,74 +142,6 @@ TEST(Reference, FusedWithEveryOptionOfItsTokens) {
   expect_fused_same(Inputs(spec), options, kScratch, cross);
   spec.offsets = {0, 1, 1, 20, 36};
   expect_fused_same(Inputs(spec), options, kScratch, cross);
-}
-
-TEST(Reference, RoundsRawLogits) {
-  // Small integers: a product is exact however it is cut, so that no rounding can go the other way.
-  InputSpec spec;
-  spec.bias = false;
-  Inputs inputs(spec);
-  for (int64_t i = 0; i < spec.tokens; ++i) {
-    for (int64_t h = 0; h < spec.hidden; ++h) inputs.set_hidden(i, h, static_cast<double>((i * 7 + h) % 9 - 4));
-  }
-  for (int64_t v = 0; v < spec.vocab; ++v) {
-    for (int64_t h = 0; h < spec.hidden; ++h) inputs.set_weight(v, h, static_cast<double>((v * 5 + h) % 15 - 7));
-  }
-  TokenOptions options;
-  options.temperature = 40;
-  options.round_logits_to = DType::kBFloat16;
-  expect_fused_same(inputs, options);
-}
-
-TEST(Reference, NaNReachesItsRowAndTheSumsOverRows) {
-  InputSpec spec;
-  spec.bias = false;
-  Inputs inputs(spec);
-  inputs.set_hidden(4, 2, std::numeric_limits<double>::quiet_NaN());
-  expect_fused_same(inputs, TokenOptions());
-}
-
-TEST(Reference, HeldLogitsOfAnyStrides) {
-  constexpr int64_t kBatch = 3, kTime = 7, kVocab = 61;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
-    for (const bool time_first : {false, true}) {
-      SCOPED_TRACE(std::string(name_of(dtype)) + (time_first ? ", time first" : ""));
-      LogitsBuffer logits({dtype, kBatch, kTime, kVocab, /*padding=*/2, /*later=*/1, time_first}, heap_memory);
-      InputSpec spec;
-      spec.tokens = kBatch * kTime;
-      spec.vocab = kVocab;
-      spec.ignored = 0.3;
-      const Inputs inputs(spec);
-      const Targets targets = inputs.targets_view();
-      const std::vector<int64_t> offsets = {0, kTime, 2 * kTime, 3 * kTime};
-      TokenOptions options;
-      options.shift = 1;
-      options.temperature = 0.7;
-      // The same logits behind an identity matrix.
-      oracle::Problem problem{oracle::read_tokens(offsets, kVocab, targets, options), {}, {}, {}};
-      problem.hidden = MatrixXd::Identity(spec.tokens, spec.tokens);
-      problem.weight = MatrixXd::Zero(kVocab, spec.tokens);
-      problem.bias = VectorXd::Zero(kVocab);
-      for (int64_t i = 0; i < spec.tokens; ++i) {
-        if (!problem.takes_part(i)) continue;  // NaN, and never read
-        for (int64_t v = 0; v < kVocab; ++v) {
-          logits.set(i, v, 3 * std::sin(static_cast<double>(i * 31 + v * 17)));
-          problem.weight(v, i) = logits.get(i, v);
-        }
-      }
-      const oracle::Statistics stats = oracle::compute_statistics(problem);
-      const oracle::TokenGradients grads = mixed_gradients(spec.tokens);
-      const MatrixXd want = oracle::compute_logit_gradients(problem, stats, grads).d_raw;
-      for (const size_t scratch : kScratch) {
-        const oracle::LogitsTruth reference(logits.view(), problem, scratch);
-        expect_same(reference.compute_statistics(), stats);
-        Assembled got(want.rows(), want.cols());
-        reference.compute_logit_gradients(stats, grads,
-                                          [&](int64_t first, const MatrixXd& tile) { got.add_columns(first, tile); });
-        expect_same("d_raw", got.whole(), want);
-      }
-    }
-  }
 }
 
 }  // namespace

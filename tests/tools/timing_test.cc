@@ -1,6 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "dense/large_gemm.h"
 #include "timing/statistics.h"
 
@@ -11,6 +13,7 @@ TEST(Statistics, MediansAndQuartilesLieBetweenNeighbours) {
   EXPECT_EQ(median({3}), 3);
   EXPECT_EQ(median({9, 1, 2}), 2);
   EXPECT_EQ(median({4, 1, 3, 2}), 2.5);
+  EXPECT_EQ(median({std::numeric_limits<double>::infinity(), 1, 2}), 2);
   EXPECT_EQ(quantile({5, 1}, 0), 1);
   EXPECT_EQ(quantile({5, 1}, 1), 5);
   EXPECT_EQ(quantile({1, 2, 3, 4, 5}, 0.25), 2);

@@ -27,51 +27,6 @@ TEST(Tolerances, FollowTheTypesUnlessTheConfigSaysOtherwise) {
   EXPECT_LT(wide.d_hidden_rel_l2, single.d_hidden_rel_l2 / 1e6);
 }
 
-TEST(Tolerances, OfExpectedRowsHoldBothRoundingsOfDHidden) {
-  Plan gradients, expected;
-  gradients.gradient_dtype = expected.gradient_dtype = DType::kBFloat16;
-  gradients.kind = PlanKind::kTwoPass;
-  expected.kind = PlanKind::kExpectedRow;
-  EXPECT_EQ(term_spacing(gradients, gradients).hidden_apart, 0);
-  EXPECT_EQ(term_spacing(expected, expected).hidden_apart, 0);
-  EXPECT_EQ(term_spacing(gradients, expected).hidden_apart, 0x1p-7);
-  const Tolerances limits = tolerances_of(DType::kBFloat16, DType::kFloat32, term_spacing(gradients, expected));
-  EXPECT_GT(limits.d_hidden_rel_l2, 0x1p-7);
-  EXPECT_LT(limits.of_head_rel_l2, 0x1p-8);
-  gradients.gradient_dtype = expected.gradient_dtype = DType::kFloat32;
-  EXPECT_EQ(term_spacing(gradients, expected).hidden_apart, 0);
-}
-
-TEST(Tolerances, OfSumsOfPartsThatWereStoredHoldTheirRounding) {
-  const auto limits = [](DType stored, bool of_parts) { return tolerances_of(DType::kBFloat16, stored, {}, of_parts); };
-  // Half a spacing of the parts, and what storing makes of that.
-  EXPECT_NEAR(limits(DType::kBFloat16, true).of_head_rel_l2, std::sqrt(0x1p-7 * 0x1p-8 + 0x1p-16), 2e-5);
-  EXPECT_EQ(limits(DType::kBFloat16, true).d_hidden_rel_l2, limits(DType::kBFloat16, false).d_hidden_rel_l2);
-  EXPECT_EQ(limits(DType::kFloat32, true).of_head_rel_l2, limits(DType::kFloat32, false).of_head_rel_l2);
-}
-
-TEST(Tolerances, GrowWithTheRoundingOfTheGradientsThatAreSummed) {
-  Plan plan;
-  EXPECT_EQ(gradient_spacing(plan), 0);
-  plan.gradient_dtype = DType::kBFloat16;
-  const double native = gradient_spacing(plan);
-  EXPECT_EQ(native, 0x1p-7);
-  plan.gradient_terms = 2;
-  const double split = gradient_spacing(plan);
-  EXPECT_EQ(split, 0x1p-16);
-
-  const auto weight_limit = [](DType stored, double spacing) {
-    return tolerances_of(DType::kBFloat16, stored, {.terms = spacing}).of_head_rel_l2;
-  };
-  EXPECT_NEAR(weight_limit(DType::kFloat32, native), std::sqrt(1e-5 / 128), 1e-6);
-  EXPECT_LT(weight_limit(DType::kFloat32, split), 2e-5);
-  EXPECT_NEAR(weight_limit(DType::kBFloat16, native), std::sqrt(std::sqrt(1e-5 / 128) / 128), 1e-4);
-  EXPECT_EQ(tolerances_of(DType::kBFloat16, DType::kFloat32, {.terms = native}).losses_rel_l2, 1e-5)
-      << "no gradient is in a loss";
-  const TensorSize size{.largest = 2, .norm = 8, .count = 100};
-  EXPECT_DOUBLE_EQ(tolerances_of_exact(DType::kBFloat16, DType::kFloat32, size, 1, native).rel_l2, 1e-5 + 0x1p-8);
-}
-
 TEST(Tolerances, ADifferenceOfNaNFailsItsGate) {
   const double nan = std::numeric_limits<double>::quiet_NaN(), infinity = std::numeric_limits<double>::infinity();
   EXPECT_TRUE(make_gate("g", 1, 1).pass);

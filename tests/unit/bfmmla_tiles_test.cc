@@ -77,6 +77,8 @@ TEST(Bfmmla, RoundsToOdd) {
     EXPECT_EQ(dot(*unit, 0x1p24f + 4, {-0x1p-60f}, {1}), 0x1p24f + 2);
     EXPECT_EQ(dot(*unit, -0x1p24f, {0x1p-60f}, {1}), -0x1p24f + 1);
     EXPECT_EQ(dot(*unit, 0, {0x1p12f, 0x1p-60f}, {0x1p12f, 1}), 0x1p24f + 2);
+    // A small product keeps the emulation from four columns at a time.
+    EXPECT_EQ(dot(*unit, 1, {-0x1p-60f, 0x1p-63f}, {1, 0x1p-63f}), 0x1.fffffep-1f);
     EXPECT_EQ(dot(*unit, kMax, {1}, {1}), kMax);
     EXPECT_EQ(dot(*unit, 0, {0x1p64f}, {0x1p64f}), kInfinity);
     EXPECT_EQ(dot(*unit, kMax, {0x1p63f}, {0x1p41f}), kInfinity);  // 2^128 itself

@@ -93,9 +93,10 @@ std::vector<DivergenceSums> fold(const TypedKernels<T>& kernels, const Pairs<T>&
   return sums;
 }
 
-// The rows 0 and 2 of the tile, in place.
-template <class T>
-std::vector<T> gradient(const TypedKernels<T>& kernels, const Pairs<T>& pairs, Flush flush) {
+// The rows 0 and 2 of the tile, in place, or in bfloat16 apart from it.
+template <class T, class Kernels>
+auto gradient(const Kernels& kernels, const Pairs<T>& pairs, Flush flush, bfloat16* narrow = nullptr,
+              Residuals residuals = {}) {
   const std::vector<int32_t> kept = {0, 2};
   const Guarded<T> teacher(pairs.teacher.logits, flush);
   const Guarded<T> bias(sequence<T>(pairs.teacher.cols, -1, 0.25), flush);
@@ -110,16 +111,23 @@ std::vector<T> gradient(const TypedKernels<T>& kernels, const Pairs<T>& pairs, F
     g.log_overlap = T{-3};
     divergences.push_back(g);
   }
-  DivergenceGradientArgs<T> args;
-  args.base = inputs.template args<T>();
-  args.base.out = inputs.logits.data();
-  args.base.out_stride = pairs.student.stride();
-  args.rule = pairs.rule;
-  args.softmax = pairs.softmax;
-  args.divergences = divergences.data();
-  args.teacher_shape = shape_of(pairs.teacher, bias);
-  args.teacher_logits = teacher.data();
-  kernels.divergence_gradient(args);
+  const auto make = [&](auto args, auto* out) {
+    args.base = inputs.template args<std::remove_pointer_t<decltype(out)>>();
+    args.base.out = out;
+    args.base.out_stride = pairs.student.stride();
+    args.base.residuals = residuals;
+    args.rule = pairs.rule;
+    args.softmax = pairs.softmax;
+    args.divergences = divergences.data();
+    args.teacher_shape = shape_of(pairs.teacher, bias);
+    args.teacher_logits = teacher.data();
+    kernels.divergence_gradient(args);
+  };
+  if constexpr (std::is_same_v<Kernels, TypedKernels<T>>) {
+    make(DivergenceGradientArgs<T>(), inputs.logits.data());
+  } else {
+    make(DivergenceGradientArgs<T, bfloat16>(), narrow);
+  }
   EXPECT_EQ(teacher.values(), pairs.teacher.logits) << "the teacher's logits changed";
   return inputs.logits.values();
 }
@@ -227,6 +235,28 @@ TEST_P(DivergenceTargets, ARowWithoutANumberHasNone) {
                                      shape_of(pairs.teacher, bias), pairs.teacher.logits.data(), rows.data(),
                                      scratch.data(), sums.data()});
     for (size_t r = 0; r < 3; ++r) EXPECT_EQ(std::isnan(sums[r].distance), r == 1);
+  }
+}
+
+// What rounding leaves of a row, its replaced columns among them, is counted once.
+TEST_P(DivergenceTargets, SumWhatRoundingLeaves) {
+  Pairs<float> pairs(DivergenceForm::kKl, 37, 5, false);
+  const auto cols = static_cast<size_t>(pairs.student.cols), stride = static_cast<size_t>(pairs.student.stride());
+  // Of some probability in the columns that picks replace.
+  for (const size_t column : {size_t{0}, cols - 1}) pairs.student.logits[column] = 25.3F;
+  for (const size_t column : {size_t{2}, cols - 1}) pairs.student.logits[2 * stride + column] = 19.1F;
+  const std::vector<float> exact = gradient(GetParam()->f32, pairs, Flush::kEnd);
+  std::vector<bfloat16> rounded(2 * stride);
+  std::vector<float> of_rows(2), of_columns(cols), sizes(cols), widened(rounded.size());
+  gradient(GetParam()->bf16, pairs, Flush::kEnd, rounded.data(), {of_rows.data(), of_columns.data(), sizes.data()});
+  plain_kernels().widen_bf16(rounded.data(), static_cast<int64_t>(rounded.size()), widened.data());
+  for (size_t k = 0; k < 2; ++k) {
+    double left = 0, size = 0;
+    for (size_t v = 0; v < cols; ++v) {
+      left += static_cast<double>(exact[k * stride + v]) - static_cast<double>(widened[k * stride + v]);
+      size = std::max(size, std::abs(static_cast<double>(exact[k * stride + v])));
+    }
+    EXPECT_NEAR(of_rows[k], left, 0x1p-28 * size * static_cast<double>(cols)) << k;
   }
 }
 

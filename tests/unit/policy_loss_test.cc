@@ -1,45 +1,90 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The policy losses as functions of token statistics, against the oracle: every variant and option.
+// The policy losses as functions of token statistics, on numbers that no drawn call meets: exactly on their
+// bounds, an ulp and a bit to both sides; NaN; weights of 0 and as large as they become.
 #include "loss/policy.h"
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <tuple>
 #include <vector>
 
-#include "policy_evaluation.h"
 #include "support/calls.h"
+#include "support/policy_cases.h"
 
 namespace logitless::testing {
 namespace {
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-TEST(PolicyLoss, EveryVariantAndOption) {
-  for (const PolicyCase& policy_case : policy_cases(40)) {
-    for (const uint64_t seed : {1, 2, 3, 4}) matches_oracle(policy_case, mixed_data(seed));
+struct Evaluated {
+  PolicyResult result;
+  TokenGrads grads;
+};
+
+// Evaluates all tokens that take part at once.
+Evaluated evaluate(const PolicyCase& policy_case, const PolicyData& data) {
+  const PolicyLoss task = with(policy_case.options, data.batch(policy_case));
+  loss::CompletionLoss loss(task, data.offsets, 3);
+  TokenStats stats;
+  stats.logp = data.at.logp;
+  if (loss.needs().entropy) stats.entropy = data.at.entropy;
+  Evaluated out;
+  out.grads.logp.assign(stats.logp.size(), kNaN);
+  if (loss.gradients().entropy) out.grads.entropy.assign(stats.logp.size(), kNaN);
+  std::vector<int64_t> rows;
+  for (int64_t i = 0; i < data.tokens(); ++i) {
+    if (data.mask[i]) {
+      rows.push_back(i);
+      continue;
+    }
+    stats.logp[i] = 0;  // as the engine has it
+    if (!stats.entropy.empty()) stats.entropy[i] = 0;
+  }
+  loss.evaluate(rows, stats, out.grads);
+  out.result = loss.result(stats, Plan());
+  return out;
+}
+
+// Numbers that came from sums may have lost digits to cancellation: the bound has the largest of them. An
+// exact 0 is an exact 0: the row costs no GEMM.
+template <class Want>
+void expect_close(const char* what, const PolicyData& data, const std::vector<double>& got, const Want& want) {
+  double scale = 0;
+  for (int64_t i = 0; i < data.tokens(); ++i) {
+    if (data.mask[i]) scale = std::max(scale, std::abs(want(i)));
+  }
+  for (int64_t i = 0; i < data.tokens(); ++i) {
+    if (!data.mask[i]) continue;
+    const double bound = want(i) == 0 ? 0 : 1e-12 * std::abs(want(i)) + 1e-14 * scale;
+    EXPECT_TRUE(std::abs(got[i] - want(i)) <= bound) << what << "[" << i << "] is " << got[i] << ", not " << want(i);
   }
 }
 
-TEST(PolicyLoss, ChunksOfWholeGroupsChangeNoBit) {
-  for (const PolicyCase& policy_case : policy_cases(10)) {
-    SCOPED_TRACE(policy_case.name);
-    const PolicyData data = mixed_data(1);
-    const PolicyLoss task = with(policy_case.options, data.batch(policy_case));
-    const loss::CompletionLoss loss(task, data.offsets, 3);
-    if (couples_batch(policy_case)) continue;
-    const bool of_sequence = !loss.groups().empty();
-    const Evaluated once = evaluate(policy_case, data);
-    const Evaluated often = evaluate(policy_case, data, of_sequence ? Calls::kOneASequence : Calls::kOneAToken);
-    EXPECT_EQ(once.result.loss, often.result.loss);
-    for (int64_t i = 0; i < data.tokens(); ++i) {
-      if (data.mask[i]) {
-        EXPECT_EQ(once.grads.logp[i], often.grads.logp[i]);
-      }
-    }
+void matches_oracle(const PolicyCase& policy_case, const PolicyData& data) {
+  SCOPED_TRACE(policy_case.name);
+  const oracle::PolicyValue want =
+      oracle::compute_policy_loss(data.oracle_tokens(policy_case), policy_case.options, data.at);
+  const Evaluated got = evaluate(policy_case, data);
+  expect_close("per_token_loss", data, got.result.per_token_loss,
+               [&](int64_t i) { return want.per_token_loss[i].value; });
+  expect_close("d_logp", data, got.grads.logp, [&](int64_t i) { return want.d_logp(i); });
+  if (policy_case.options.entropy_bonus != 0) {
+    expect_close("d_entropy", data, got.grads.entropy, [&](int64_t i) { return want.d_entropy(i); });
   }
+  const PolicyMetrics& metrics = got.result.metrics;
+  if (metrics.tokens == 0) return;
+  EXPECT_NEAR(metrics.clip_fraction_low, want.clip_fraction_low, 1e-12);
+  EXPECT_NEAR(metrics.clip_fraction_high, want.clip_fraction_high, 1e-12);
+}
+
+PolicyCase one_case(PolicyLossType variant, const std::string& name) {
+  PolicyCase result = plain_case(variant);
+  result.name += ", " + name;
+  return result;
 }
 
 TEST(PolicyLoss, Groups) {
@@ -82,13 +127,6 @@ TEST(PolicyLoss, NaNReachesTheLoss) {
       EXPECT_TRUE(std::isnan(after.result.loss));
       EXPECT_TRUE(std::isnan(after.result.metrics.mean_logp));
       EXPECT_TRUE(after.grads.logp[token] != 0) << "the row would be dropped";
-      if (couples_batch(policy_case)) continue;
-      for (const int64_t other : {9, 6, 2}) {
-        const auto sequence = [](int64_t i) { return i < 5 ? 0 : i < 6 ? 1 : 2; };
-        if (sequence(other) != sequence(token)) {
-          EXPECT_EQ(after.grads.logp[other], before.grads.logp[other]);
-        }
-      }
     }
   }
 }
@@ -102,50 +140,6 @@ TEST(PolicyLoss, NaNEntropiesOfALargeBatch) {
   EXPECT_TRUE(std::isnan(got.result.loss));
   EXPECT_TRUE(std::isnan(got.grads.logp[3]));
   EXPECT_FALSE(std::isnan(got.grads.logp[4]));
-}
-
-// Two tokens in the second of two packed sequences: two advantages are what the caller says.
-TEST(PolicyLoss, AsManyTokensAsSequences) {
-  const PolicyData data = data_of({{}, {0.25, 0.125}}, {kNaN, -2});
-  for (const PolicyLossType variant : all_of<PolicyLossType>()) matches_oracle(plain_case(variant), data);
-  PolicyCase of_tokens = one_case(PolicyLossType::kGrpo, "two advantages");
-  of_tokens.advantages_per_token = true;
-  PolicyData two = data;
-  two.token_advantages = {1, -2};
-  matches_oracle(of_tokens, two);
-  EXPECT_LT(evaluate(of_tokens, two).result.per_token_loss[0], 0);
-}
-
-TEST(PolicyLoss, FewerItemsThanOneCountAsOne) {
-  for (const PolicyLossType variant : {PolicyLossType::kDapo, PolicyLossType::kCispo, PolicyLossType::kVespo}) {
-    PolicyCase one = one_case(variant, "items"), fewer = one;
-    one.options.num_items_in_batch = 1;
-    fewer.options.num_items_in_batch = 0.25;
-    matches_oracle(fewer, mixed_data(1));
-    EXPECT_EQ(evaluate(fewer, mixed_data(1)).result.loss, evaluate(one, mixed_data(1)).result.loss);
-  }
-}
-
-TEST(PolicyLoss, NoTokens) {
-  for (const PolicyCase& policy_case : policy_cases(10)) {
-    PolicyData data = mixed_data(1);
-    for (size_t i = 0; i < data.mask.size(); ++i) {
-      data.mask[i] = 0;
-      data.old_logps[i] = data.ref_logps[i] = data.sampling_logps[i] = data.token_advantages[i] =
-          data.teacher_logps[i] = kNaN;
-      data.ids[i] = -1;
-    }
-    data.sequence_advantages.assign(data.sequence_advantages.size(), kNaN);
-    data.scores.assign(data.scores.size(), kNaN);
-    matches_oracle(policy_case, data);
-    EXPECT_EQ(evaluate(policy_case, data).result.loss, 0);
-    const PolicyMetrics metrics = evaluate(policy_case, data).result.metrics;
-    for (const double mean :
-         {metrics.mean_ratio, metrics.mean_kl, metrics.mean_entropy, metrics.mean_logp, metrics.mean_teacher_kl,
-          metrics.clip_fraction_low, metrics.clip_fraction_high, metrics.clip_fraction}) {
-      EXPECT_TRUE(std::isnan(mean)) << mean;
-    }
-  }
 }
 
 // A part that weighs nothing adds nothing, though it be infinite.
@@ -198,11 +192,203 @@ TEST(PolicyLoss, TrustRegionOfATokenThatWasSure) {
   }
 }
 
-TEST(PolicyLoss, OneTokenAlone) {
-  for (PolicyCase policy_case : policy_cases(10)) {
-    policy_case.advantages_per_token = false;
-    for (const double advantage : {1.0, -1.0, 0.0}) matches_oracle(policy_case, data_of({{0.25}}, {advantage}));
-    matches_oracle(policy_case, data_of({{}, {0.25}, {}}, {kNaN, -2, kNaN}));
+constexpr PolicyLossType kClipped[] = {PolicyLossType::kGrpo, PolicyLossType::kBnpo,  PolicyLossType::kDrGrpo,
+                                       PolicyLossType::kDapo, PolicyLossType::kLuspo, PolicyLossType::kPpo,
+                                       PolicyLossType::kRloo};
+// Mantissas at which products of neighbours round to the same number, and at which they do not.
+constexpr double kAdvantages[] = {1, -1, 1.75, -1.75, 0.7, -0.7, 1.0000001, -1.9999999, 3.3, -3.3, 1e-3, -1e-3, 0};
+
+// `value` and its neighbours, then a bit further away.
+std::vector<double> around(double value) {
+  std::vector<double> values = {value, value * (1 - 1e-9), value * (1 + 1e-9)};
+  for (const double towards : {-HUGE_VAL, HUGE_VAL}) {
+    double next = value;
+    for (int ulps = 0; ulps < 3; ++ulps) values.push_back(next = std::nextafter(next, towards));
+  }
+  return values;
+}
+
+TEST(PolicyBounds, ClipBounds) {
+  for (const PolicyLossType variant : kClipped) {
+    for (const double advantage : kAdvantages) {
+      for (const double log_ratio : {0.0625, 0.25, 0.5, 0.6875}) {
+        const PolicyData up = data_of({{log_ratio}, {0.125}}, {advantage, 1});
+        for (const double bound : around(std::exp(log_ratio))) {
+          PolicyCase c = one_case(variant, "epsilon_high at " + std::to_string(log_ratio));
+          c.options.epsilon_high = bound - 1;
+          ASSERT_EQ(1 + *c.options.epsilon_high, bound);
+          matches_oracle(c, up);
+          c.options.delta = 1.5;
+          matches_oracle(c, up);
+        }
+        const PolicyData down = data_of({{-log_ratio}, {0.125}}, {advantage, 1});
+        for (const double bound : around(std::exp(-log_ratio))) {
+          PolicyCase c = one_case(variant, "epsilon_low at " + std::to_string(-log_ratio));
+          c.options.epsilon_low = 1 - bound;
+          // Of the smaller numbers every second one cannot be
+          if (1 - *c.options.epsilon_low != bound) continue;
+          matches_oracle(c, down);
+        }
+        for (const double bound : around(std::exp(log_ratio))) {
+          PolicyCase c = one_case(variant, "delta at " + std::to_string(log_ratio));
+          c.options.delta = bound;
+          matches_oracle(c, up);
+          c.options.epsilon_high = bound - 1;
+          matches_oracle(c, up);
+        }
+      }
+    }
+  }
+}
+
+TEST(PolicyBounds, LogRatioClamp) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
+    for (const double log_ratio : {0.25, -0.25, 1.5, -1.5, 25.0, -25.0, 40.0, -800.0, 800.0}) {
+      for (const double advantage : {1.7, -1.7, 0.0}) {
+        const PolicyData data = data_of({{log_ratio}, {0.125, 0.25}}, {advantage, 1});
+        PolicyCase c = one_case(variant, "log ratio " + std::to_string(log_ratio));
+        for (const double clamp : around(std::abs(log_ratio))) {
+          c.options.log_ratio_clamp = std::min(clamp, 300.0);
+          matches_oracle(c, data);
+        }
+        c.options.log_ratio_clamp = std::nullopt;
+        matches_oracle(c, data);
+      }
+    }
+  }
+}
+
+// Shares that are a whole number of tokens: the token at the quantile is kept.
+TEST(PolicyBounds, SharesOfElevenTokens) {
+  PolicyData data = data_of({std::vector<double>(11, 0.125)}, {1});
+  for (size_t i = 0; i < 11; ++i) data.at.entropy[i] = 0.1 * static_cast<double>(i * 7 % 11);
+  PolicyCase c = one_case(PolicyLossType::kGrpo, "eleven tokens");
+  for (int tenths = 1; tenths < 10; ++tenths) {
+    c.options.top_entropy_quantile = tenths / 10.0;
+    const std::vector<double> losses = evaluate(c, data).result.per_token_loss;
+    EXPECT_EQ(11 - std::count(losses.begin(), losses.end(), 0.0), tenths + 1) << tenths;
+  }
+}
+
+// Two weights at their largest multiply in every mixture that has them, and everything stays a finite
+// float64.
+TEST(PolicyBounds, NoWeightIsInfinite) {
+  std::vector<PolicyCase> cases = policy_cases(40);
+  PolicyCase vespo = one_case(PolicyLossType::kVespo, "a weight without a maximum");
+  vespo.options.vespo_k_pos = vespo.options.vespo_k_neg = 1e6;
+  cases.push_back(vespo);
+  for (PolicyCase& c : cases) {
+    SCOPED_TRACE(c.name);
+    c.options.log_ratio_clamp = std::nullopt;
+    c.options.sampler_clip_max =
+        c.options.sampler_correction == SamplerCorrection::kNone ? std::optional(3.0) : std::nullopt;
+    for (const double far : {89.0, 299.0, 301.0, 710.0, 2e4}) {
+      for (const double sign : {-1.0, 1.0}) {
+        PolicyData data = data_of({{far * sign, 0.25}, {-far * sign, 0.125, far}}, {1.7, -1e6});
+        for (size_t i = 0; i < data.ref_logps.size(); ++i) {
+          data.ref_logps[i] += (i % 2 == 0 ? 1 : -1) * far;
+          data.sampling_logps[i] -= (i % 3 == 0 ? 1 : -1) * far;
+        }
+        // The slope of K ρ is a difference of two numbers near e^d ρ: neither side has digits of it here.
+        if (!c.options.use_bias_correction_kl) matches_oracle(c, data);
+        const Evaluated got = evaluate(c, data);
+        EXPECT_TRUE(std::isfinite(got.result.loss)) << far * sign;
+        EXPECT_TRUE(std::isfinite(got.result.metrics.mean_ratio)) << far * sign;
+        EXPECT_EQ(std::isfinite(got.result.metrics.mean_kl), c.options.beta != 0) << far * sign;
+        for (const double gradient : got.grads.logp) EXPECT_TRUE(std::isfinite(gradient)) << far * sign;
+      }
+    }
+  }
+}
+
+TEST(PolicyBounds, CispoBound) {
+  for (const double advantage : kAdvantages) {
+    for (const double log_ratio : {-0.5, 0.5, 1.5, 3.0}) {
+      for (const double bound : around(std::exp(log_ratio))) {
+        PolicyCase c = one_case(PolicyLossType::kCispo, "bound at " + std::to_string(log_ratio));
+        c.options.epsilon_high = bound;
+        matches_oracle(c, data_of({{log_ratio}, {0.125}}, {advantage, 1}));
+      }
+    }
+  }
+}
+
+TEST(PolicyBounds, SamplerBounds) {
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
+    for (const auto mode : {SamplerCorrection::kTokenTruncate, SamplerCorrection::kTokenMask,
+                            SamplerCorrection::kSequenceTruncate, SamplerCorrection::kSequenceMask}) {
+      const bool of_token = mode == SamplerCorrection::kTokenTruncate || mode == SamplerCorrection::kTokenMask;
+      if (variant == PolicyLossType::kVespo && !of_token) continue;
+      PolicyCase c = one_case(variant, name_of(mode));
+      c.with_sampling = true;
+      c.options.sampler_correction = mode;
+      // Old minus sampling: 0.25 and 0.5 in the first sequence, -0.25 and unknown in the second.
+      PolicyData data = data_of({{0.125, -0.125}, {0.25, 0.0625}}, {1.7, -0.3});
+      for (const size_t i : {0, 1}) data.sampling_logps[i] -= i == 0 ? 0.25 : 0.5;
+      data.sampling_logps[2] += 0.25;
+      data.sampling_logps[3] = kNaN;
+      for (const bool on_policy : {false, true}) {
+        c.on_policy = on_policy;
+        const double high = on_policy ? (of_token ? 0.375 : 0.75) : (of_token ? 0.25 : 0.75);
+        for (const double bound : around(std::exp(high))) {
+          c.options.sampler_clip_max = bound;
+          matches_oracle(c, data);
+        }
+        c.options.sampler_clip_max = std::nullopt;
+        for (const double bound : around(std::exp(on_policy ? 0.0 : -0.25))) {
+          c.options.sampler_clip_min = bound;
+          matches_oracle(c, data);
+        }
+        c.options.sampler_clip_min = std::nullopt;
+        // An unknown value has r = 1, which is clamped and masked like any other.
+        for (const double bound : around(1)) {
+          c.options.sampler_clip_max = bound;
+          matches_oracle(c, data);
+        }
+      }
+    }
+  }
+}
+
+TEST(PolicyBounds, OffPolicyThreshold) {
+  PolicyData data = data_of({{-0.5, -0.25, -0.25, -1}, {0.5, 0.25}, {}, {-0.75}}, {-1, -1, kNaN, 0});
+  data.sampling_logps[3] = kNaN;
+  data.sampling_logps[0] += 1;
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
+    PolicyCase c = one_case(variant, "off-policy mask");
+    for (const bool sampler : {false, true}) {
+      c.with_sampling = sampler;
+      // Mean drift: (0.5 + 0.25 + 0.25 + 1) / 4; with the sampler (1.5 + 0.25 + 0.25 + 0) / 4; -0.375 in the
+      // second.
+      for (const double drift : {0.5, -0.375}) {
+        for (const double threshold : around(drift)) {
+          c.options.off_policy_mask_threshold = threshold;
+          matches_oracle(c, data);
+        }
+      }
+    }
+  }
+}
+
+TEST(PolicyBounds, EntropyQuantile) {
+  PolicyData data = data_of({{0.125, 0.25, 0.125}, {}, {-0.125, 0.5}}, {1, kNaN, -1});
+  for (const PolicyLossType variant : all_of<PolicyLossType>()) {
+    if (variant == PolicyLossType::kGmpo) continue;
+    for (const double quantile : {1.0, 0.75, 0.5, 0.25, 0.3, 0.9, 1e-9}) {
+      for (const double bonus : {0.0, 0.5}) {
+        PolicyCase c = one_case(variant, "top entropy quantile " + std::to_string(quantile));
+        c.options.top_entropy_quantile = quantile;
+        c.options.entropy_bonus = bonus;
+        data.at.entropy = {4, 1, 3, 5, 2};
+        matches_oracle(c, data);
+        for (const double neighbour : around(3)) {
+          data.at.entropy = {neighbour, 1, 3, 5, neighbour};
+          matches_oracle(c, data);
+        }
+        data.at.entropy.assign(5, 0.25);  // all tokens are at the quantile
+        matches_oracle(c, data);
+      }
+    }
   }
 }
 

@@ -1,15 +1,20 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Preference losses as functions of token statistics, against the oracle on fabricated log-probabilities:
-// every loss and option, and the numbers at which a careless formula breaks.
+// Preference losses and KTO as functions of token statistics: the numbers at which a careless formula breaks,
+// which no drawn call meets.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <numeric>
 #include <string>
 #include <vector>
 
-#include "fabricated_stats.h"
+#include "loss/kto.h"
 #include "loss/preference.h"
+#include "loss/sequences.h"
+#include "oracle/preference_oracle.h"
+#include "support/compare.h"
 #include "support/preference_cases.h"
 
 namespace logitless::testing {
@@ -17,104 +22,73 @@ namespace {
 
 using oracle::SequenceBatch;
 
-struct PairsRun {
-  PreferenceResult result;
+constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+
+// Sequences of one token, as engine and loss see them.
+loss::SequenceTokens tokens_of(const SequenceBatch& batch) {
+  loss::SequenceTokens tokens;
+  for (int64_t s = 0; s < batch.sequences(); ++s) {
+    tokens.counts.push_back(1);
+    tokens.targets.push_back(0);
+    tokens.sequence.push_back(s);
+  }
+  return tokens;
+}
+
+template <class Result>
+struct LossRun {
+  Result result;
   std::vector<double> d_logp;
 };
 
-PairsRun run_pairs(const SequenceBatch& batch, const PreferenceLoss& options, bool by_group = false) {
+// Evaluates all tokens at once.
+template <class Result, class Loss>
+LossRun<Result> run_loss(Loss& loss, const SequenceBatch& batch) {
+  TokenStats stats;
+  stats.logp = batch.logp;
+  stats.entropy = batch.entropy;
+  stats.square_sum = batch.square_sums;
+  TokenGrads grads;
+  grads.logp.assign(stats.logp.size(), kNaN);
+  std::vector<int64_t> rows(stats.logp.size());
+  std::iota(rows.begin(), rows.end(), 0);
+  loss.evaluate(rows, stats, grads);
+  return {loss.result(stats, Plan()), grads.logp};
+}
+
+LossRun<PreferenceResult> run_pairs(const SequenceBatch& batch, const PreferenceLoss& options) {
   loss::PairLoss loss(options, tokens_of(batch));
-  const bool relative = std::ranges::any_of(options.loss_type, oracle::compares_with_reference);
-  core::Array<double> reference = reference_of(batch, loss.tokens());
-  if (relative && options.ld_alpha) {
-    std::fill(reference.begin(), reference.end(), 0);
-    for (int64_t i = 0; i < batch.tokens(); ++i) {
-      if (loss.tokens().targets[i] == loss::kNoTarget) continue;
-      reference[loss.tokens().sequence[i]] += loss.token_weights()[i] * batch.reference_tokens[i];
-    }
+  if (std::ranges::any_of(options.loss_type, oracle::compares_with_reference)) {
+    loss.set_reference({batch.reference.begin(), batch.reference.end()});
   }
-  if (relative) loss.set_reference(std::move(reference));
-  const TokenStats stats = stats_of(batch, loss.tokens());
-  PairsRun run;
-  run.d_logp = evaluate(loss, stats, calls_of(loss, by_group));
-  run.result = loss.result(stats, Plan());
-  return run;
+  return run_loss<PreferenceResult>(loss, batch);
 }
 
-void expect_metrics_close(const PreferenceMetrics& got, const PreferenceMetrics& want) {
-  EXPECT_EQ(got.pairs, want.pairs);
-  EXPECT_EQ(got.tokens, want.tokens);
-  const double scale = std::max(std::abs(want.chosen_reward), std::abs(want.rejected_reward));
-  expect_close("chosen_reward", got.chosen_reward, want.chosen_reward, 1);
-  expect_close("rejected_reward", got.rejected_reward, want.rejected_reward, 1);
-  expect_close("margin", got.margin, want.margin, std::max(scale, 1.0));
-  expect_close("accuracy", got.accuracy, want.accuracy);
-  expect_close("chosen_logp", got.chosen_logp, want.chosen_logp);
-  expect_close("rejected_logp", got.rejected_logp, want.rejected_logp);
-  expect_close("nll", got.nll, want.nll);
-  expect_close("mean_entropy", got.mean_entropy, want.mean_entropy);
+LossRun<KtoResult> run_kto(const oracle::KtoInput& input, const KtoLoss& options) {
+  KtoLoss task = options;
+  task.labels = input.labels;
+  task.sequence_weights = input.sequence_weights;
+  if (!input.reward_targets.empty()) task.reward_targets = input.reward_targets;
+  loss::SequenceLoss loss(task, tokens_of(input.batch), "hidden");
+  loss.set_reference({input.batch.reference.begin(), input.batch.reference.end()});
+  return run_loss<KtoResult>(loss, input.batch);
 }
 
-// `scale`: of sums that cancel in the loss and the gradients; 0 asks for full relative accuracy.
-void expect_run_close(const PairsRun& run, const oracle::PreferenceTruth& truth, double scale) {
-  expect_close("loss", run.result.loss, truth.loss, scale);
+// `scale`: of sums that cancel; 0 asks for full relative accuracy.
+template <class Run, class Truth>
+void expect_run_close(const Run& run, const Truth& truth, double scale) {
+  const auto expect_close = [&](const std::string& what, double got, double want) {
+    expect_near(what, got, want, 1e-12 * std::max(std::abs(want), scale));
+  };
+  expect_close("loss", run.result.loss, truth.loss);
   ASSERT_EQ(run.d_logp.size(), truth.d_logp.size());
   for (size_t i = 0; i < truth.d_logp.size(); ++i) {
-    expect_close("d_logp[" + std::to_string(i) + "]", run.d_logp[i], truth.d_logp[i], scale);
+    expect_close("d_logp[" + std::to_string(i) + "]", run.d_logp[i], truth.d_logp[i]);
   }
-  ASSERT_EQ(run.result.sequence_logps.size(), truth.sequence_logps.size());
-  for (size_t s = 0; s < truth.sequence_logps.size(); ++s) {
-    expect_close("sequence_logps[" + std::to_string(s) + "]", run.result.sequence_logps[s], truth.sequence_logps[s]);
-  }
-  expect_metrics_close(run.result.metrics, truth.metrics);
 }
 
 void expect_pairs_close(const SequenceBatch& batch, const PreferenceLoss& options, double scale = 0) {
   expect_run_close(run_pairs(batch, options), oracle::compute_preference(batch, options), scale);
-}
-
-TEST(PreferenceLossFunction, EveryLossAndOption) {
-  const SequenceBatch batches[] = {random_batch({5, 3, 1, 7, 4, 6, 2, 3}, 21), random_batch({1, 1}, 22),
-                                   random_batch({9, 2, 3, 4, 1, 8}, 23)};
-  for (const PreferenceCase& one : preference_cases()) {
-    for (const SequenceBatch& batch : batches) {
-      SCOPED_TRACE(one.name);
-      expect_pairs_close(batch, one.options, std::abs(one.options.loss_scale));
-    }
-  }
-}
-
-TEST(PreferenceLossFunction, SameNumbersGroupByGroup) {
-  const SequenceBatch batch = random_batch({5, 3, 1, 7, 4, 6, 2, 3}, 24);
-  for (const PreferenceCase& one : preference_cases()) {
-    SCOPED_TRACE(one.name);
-    const PairsRun whole = run_pairs(batch, one.options), parts = run_pairs(batch, one.options, true);
-    EXPECT_EQ(whole.result.loss, parts.result.loss);
-    EXPECT_EQ(whole.d_logp, parts.d_logp);
-    EXPECT_EQ(whole.result.metrics.margin, parts.result.metrics.margin);
-  }
-}
-
-TEST(PreferenceLossFunction, PairsWithEmptySides) {
-  const SequenceBatch batches[] = {random_batch({0, 5, 3, 0, 4, 0, 2, 0}, 25), random_batch({4, 0, 6, 0, 3, 5}, 26),
-                                   random_batch({0, 2, 5, 0}, 27), random_batch({0, 0}, 28)};
-  for (const PreferenceCase& one : preference_cases()) {
-    for (const SequenceBatch& batch : batches) {
-      SCOPED_TRACE(one.name);
-      expect_pairs_close(batch, one.options, std::abs(one.options.loss_scale));
-    }
-    // The last two batches hold no whole pair.
-    const PairsRun run = run_pairs(batches[2], one.options);
-    EXPECT_EQ(run.result.loss, 0);
-    EXPECT_EQ(run.d_logp, std::vector<double>(7, 0.0));
-    EXPECT_EQ(run.result.sequence_logps, std::vector<double>(4, 0.0));
-    EXPECT_EQ(run.result.metrics.pairs, 0);
-    EXPECT_EQ(run.result.metrics.tokens, 0);
-    for (const double mean : {run.result.metrics.chosen_reward, run.result.metrics.accuracy, run.result.metrics.margin,
-                              run.result.metrics.nll, run.result.metrics.mean_entropy}) {
-      EXPECT_TRUE(std::isnan(mean));
-    }
-  }
 }
 
 // Margins that are exact in binary, so that the only question is the formula: e^−800 is below the smallest
@@ -187,7 +161,7 @@ TEST(PreferenceLossFunction, DiscopopWithSlowTails) {
       options.beta = 1;
       options.discopop_tau = tau;
       const SequenceBatch batch = one_token_batch({-20000 + margin, -20000}, {-20000, -20000});
-      const PairsRun run = run_pairs(batch, options);
+      const auto run = run_pairs(batch, options);
       EXPECT_TRUE(std::isfinite(run.result.loss)) << tau << " " << margin;
       EXPECT_TRUE(std::isfinite(run.d_logp[0])) << tau << " " << margin;
       expect_run_close(run, oracle::compute_preference(batch, options), 1e-290);
@@ -225,7 +199,7 @@ TEST(PreferenceLossFunction, HingeOnAndBesideItsKink) {
   for (const double chosen : {-1.0, std::nextafter(-1.0, 0), std::nextafter(-1.0, -2), -0.5, -3.0}) {
     // 1 - 0.5 (chosen + 3): 0 at chosen = -1.
     const SequenceBatch batch = one_token_batch({chosen, -4}, {-1, -2});
-    const PairsRun run = run_pairs(batch, options);
+    const auto run = run_pairs(batch, options);
     EXPECT_EQ(run.d_logp[0], chosen < -1 ? -0.5 : 0) << chosen;
     EXPECT_EQ(run.d_logp[1], chosen < -1 ? 0.5 : 0) << chosen;
     expect_run_close(run, oracle::compute_preference(batch, options), 0);
@@ -259,10 +233,44 @@ TEST(PreferenceLossFunction, NaNReachesTheLoss) {
     for (const int64_t token : {0, 3}) {  // in a chosen answer, and in a rejected one
       SequenceBatch batch = one_token_batch({-1, -2, -3, -4}, {-1.5, -2.5, -2, -3});
       batch.logp[token] = kNaN;
-      const PairsRun run = run_pairs(batch, options_of(loss));
+      const auto run = run_pairs(batch, options_of(loss));
       if (loss == PreferenceLossType::kSft && token == 3) continue;  // which reads no rejected answer
       EXPECT_TRUE(std::isnan(run.result.loss)) << name_of(loss) << ": " << run.result.loss;
     }
+  }
+}
+
+TEST(KtoLossFunction, ExtremeRewardsKeepTheirDigits) {
+  KtoLoss options;
+  options.beta = 1;
+  for (const double reward : {0.0, 16.0, -16.0, 40.0, -40.0, 690.0, -690.0, 800.0, -800.0, 1e4, -1e4}) {
+    for (const uint8_t label : {uint8_t{0}, uint8_t{1}}) {
+      oracle::KtoInput input;
+      input.batch = one_token_batch({-20000 + reward}, {-20000});
+      input.labels = {label};
+      SCOPED_TRACE(reward);
+      expect_run_close(run_kto(input, options), oracle::compute_kto(input, options), 1e-290);
+    }
+  }
+}
+
+// A sequence that weighs nothing adds nothing, though its loss be infinite.
+TEST(KtoLossFunction, OnlyWhatWeighsMayBeInfiniteOrNaN) {
+  for (const KtoLossType loss : all_of<KtoLossType>()) {
+    KtoLoss options;
+    options.loss_type = loss;
+    oracle::KtoInput input;
+    input.batch = one_token_batch({-std::numeric_limits<double>::infinity(), -1.5}, {-2, -2});
+    input.labels = {1, 0};
+    input.sequence_weights = {0, 1};
+    if (loss == KtoLossType::kA2po) input.reward_targets = {0.5, 0.25};
+    const auto run = run_kto(input, options);
+    EXPECT_TRUE(std::isfinite(run.result.loss)) << name_of(loss);
+    EXPECT_EQ(run.d_logp[0], 0) << name_of(loss);
+    EXPECT_TRUE(std::isfinite(run.d_logp[1])) << name_of(loss);
+    // A NaN in a sequence that counts is seen.
+    input.batch.logp[1] = kNaN;
+    EXPECT_TRUE(std::isnan(run_kto(input, options).result.loss)) << name_of(loss);
   }
 }
 

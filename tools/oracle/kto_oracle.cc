@@ -83,7 +83,7 @@ KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options) {
   return truth;
 }
 
-LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+KtoTruth kto_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                     const KtoLoss& task) {
   KtoInput input;
   input.batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
@@ -94,7 +94,12 @@ LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, cons
   input.kl_ref_logps = read_vector(task.kl_ref_logps);
   input.sequence_weights = read_vector(task.sequence_weights);
   input.reward_targets = read_vector(task.reward_targets);
-  const KtoTruth loss = compute_kto(input, task);
+  return compute_kto(input, task);
+}
+
+LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+                    const KtoLoss& task) {
+  const KtoTruth loss = kto_result(offsets, tokens, stats, task);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};
   truth.grads.logp = to_eigen(loss.d_logp);
   return truth;

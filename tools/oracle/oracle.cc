@@ -336,6 +336,7 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   const double smoothing = options.label_smoothing;
   const LossWeights weights = loss_weights(tokens, options);
   Loss result;
+  result.metrics.accuracy = result.metrics.mean_entropy = 0;
   result.grads = TokenGradients(tokens.tokens());
   result.per_token_loss.assign(tokens.tokens(), 0.0);
   double correct = 0, entropy = 0;

@@ -414,11 +414,16 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& opt
   return distance;
 }
 
-LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
-                           const PreferenceLoss& task) {
+PreferenceTruth preference_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+                                  const PreferenceLoss& task) {
   SequenceBatch batch = read_batch(tokens, stats, {offsets.begin(), offsets.end()});
   add_reference(task.ref_logps, task.ref_logps_per, task.ref_logps_are, batch);
-  const PreferenceTruth loss = compute_preference(batch, task);
+  return compute_preference(batch, task);
+}
+
+LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+                           const PreferenceLoss& task) {
+  const PreferenceTruth loss = preference_result(offsets, tokens, stats, task);
   LossTruth truth{loss.loss, {}, TokenGradients(tokens.tokens())};
   truth.grads.logp = to_eigen(loss.d_logp);
   return truth;

@@ -73,6 +73,11 @@ KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options);
 
 /// `offsets`: where the sequences begin and end, [S + 1]; `tokens` is what read_tokens() made of the same
 /// call. The reference of `task`, if it has one, is log-probabilities.
+/// Both read the batch from the task.
+PreferenceTruth preference_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+                                  const PreferenceLoss& task);
+KtoTruth kto_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
+                    const KtoLoss& task);
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                            const PreferenceLoss& task);
 /// The reference of `task` is log-probabilities.

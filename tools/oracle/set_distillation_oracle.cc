@@ -122,7 +122,9 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
   const std::vector<double> divisors =
       mean_divisors({options.reduction, options.mean_over, options.num_items_in_batch}, counted, offsets);
   SetDistillationTruth out;
-  out.per_token_loss.assign(counted.size(), 0);
+  for (auto* column : {&out.per_token_loss, &out.divergence, &out.teacher_mass, &out.student_mass, &out.nll}) {
+    column->assign(counted.size(), 0);
+  }
   out.d_raw = MatrixXd::Zero(tokens, vocab);
   for (int64_t row = 0; row < tokens; ++row) {
     const auto r = static_cast<size_t>(row);
@@ -145,9 +147,14 @@ SetDistillationTruth set_distillation_truth(const SetLogits& logits, const SetTe
     const double value = divergence_of(logits, row, sets[r], log_t, options, log_outside, gradient);
     const double scale = options.loss_scale / divisors[r];
     out.per_token_loss[r] = options.loss_scale * weight * value;
+    out.divergence[r] = value;
+    out.teacher_mass[r] = mass;
+    ++out.rows;
+    const VectorXd log_p = log_probabilities(logits, row, {});
+    for (const int64_t id : sets[r]) out.student_mass[r] += std::exp(log_p[id]);
     gradient *= weight;
     if (options.hard_weight > 0) {
-      const VectorXd log_p = log_probabilities(logits, row, {});
+      out.nll[r] = -log_p[counted[r]];
       out.per_token_loss[r] -= options.loss_scale * options.hard_weight * log_p[counted[r]];
       for (int64_t v = 0; v < vocab; ++v) {
         gradient[v] += options.hard_weight * (v == counted[r] ? std::expm1(log_p[v]) : std::exp(log_p[v]));

@@ -12,8 +12,10 @@ namespace logitless::oracle {
 
 struct SetDistillationTruth {
   double loss = 0;
-  std::vector<double> per_token_loss;  ///< [N]; 0 where a row takes no part
-  MatrixXd d_raw;                      ///< [N, V]: dL/dr of the student
+  /// [N] each; 0 where a row takes no part. The masses are the probabilities of a row's set.
+  std::vector<double> per_token_loss, divergence, teacher_mass, student_mass, nll;
+  int64_t rows = 0;  ///< that take part
+  MatrixXd d_raw;    ///< [N, V]: dL/dr of the student
 };
 
 /// `labels`: what each row predicts, or kNoLabel where it takes no part, [N]; `offsets`: where the sequences

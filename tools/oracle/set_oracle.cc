@@ -156,8 +156,8 @@ SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets&
   out.gamma = MatrixXd::Zero(tokens, vocab);
   out.per_token_loss.assign(static_cast<size_t>(tokens), 0);
   out.metrics.tokens = static_cast<int64_t>(count);
+  if (options.subtract_entropy) out.metrics.mean_target_entropy = out.metrics.mean_kl = 0;
   if (count == 0) return out;
-  out.metrics.mean_target_entropy = out.metrics.mean_kl = 0;
   double scale = options.loss_scale;
   if (options.reduction == Reduction::kMean) scale /= options.num_items_in_batch.value_or(count);
   for (int64_t row = 0; row < tokens; ++row) {
@@ -173,8 +173,10 @@ SoftTruth compute_soft_cross_entropy(const SetLogits& logits, const SoftTargets&
     out.loss += scale * loss;
     out.per_token_loss[r] = options.loss_scale * loss;
     out.metrics.mean_cross_entropy += cross / count;
-    out.metrics.mean_target_entropy += entropy / count;
-    out.metrics.mean_kl += (cross - entropy) / count;
+    if (options.subtract_entropy) {
+      out.metrics.mean_target_entropy += entropy / count;
+      out.metrics.mean_kl += (cross - entropy) / count;
+    }
     const double given = upstream.empty() ? 1 : upstream.size() == 1 ? upstream[0] : upstream[r];
     out.gamma.row(row) = -scale * given * q.row(row);
   }

@@ -1,0 +1,272 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every key and every result of every task goes through C. Drawn calls of all tasks go through C in
+// tests/generator/c_calls_test.cc; what those do not draw is here: ranks, slices, and options of gradients.
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "c_call.h"
+#include "support/calls.h"
+#include "support/key_call.h"
+#include "support/leaves.h"
+#include "support/option_cases.h"
+#include "support/thread_ranks.h"
+#include "support/views.h"
+
+namespace logitless::testing {
+namespace {
+
+Logits source_of(const FromHidden& from) { return logits_of(from.states(), from.head()); }
+
+std::string shown(const ConstTensor& t) {
+  std::string text = text_of(reinterpret_cast<uintptr_t>(t.data)) + " " + text_of(t.dtype);
+  for (size_t i = 0; i < 3; ++i) text += " " + text_of(t.sizes[i]) + " " + text_of(t.strides[i]);
+  return text;
+}
+template <class T>
+std::string shown(const std::span<const T>& s) {
+  return text_of(reinterpret_cast<uintptr_t>(s.data())) + " " + text_of(s.size());
+}
+template <class T>
+std::string shown(const T& value) {
+  return text_of(value);
+}
+
+template <class Task>
+std::string shown_task(const Task& task) {
+  std::string text;
+  visit_leaves(task, "", [&](const std::string& name, const Field&, const auto& member) {
+    text += name + " = " + shown(member) + "\n";
+  });
+  return text;
+}
+
+const std::vector<double> kSomeNumbers(64);
+const std::vector<float> kSomeFloats(64);
+const std::vector<int64_t> kSomeIds(64);
+const std::vector<uint8_t> kSomeBytes(64);
+template <class T>
+auto others_of(const Role&, const T& value) {
+  return other_values(value);
+}
+template <Named Enum>
+auto others_of(const Role&, const Enum& value) {
+  std::vector<Enum> others;
+  for (const Enum other : all_of<Enum>()) {
+    if (other != value) others.push_back(other);
+  }
+  return others;
+}
+std::vector<std::optional<Packing>> others_of(const Role&, const std::optional<Packing>&) {
+  std::vector<std::optional<Packing>> others;
+  for (const Packing packing : all_of<Packing>()) others.push_back(packing);
+  return others;
+}
+std::vector<ConstTensor> others_of(const Role& role, const ConstTensor&) {
+  if (role.takes(DType::kInt64)) return {view(kSomeIds.data(), {3, 4}, {5, 1})};
+  if (role.least_axes == 2) return {view(kSomeNumbers.data(), {3, 5}, {7, 1})};
+  return {role.takes(DType::kFloat64) ? ConstTensor(kSomeNumbers) : ConstTensor(kSomeFloats)};
+}
+std::vector<std::span<const uint8_t>> others_of(const Role&, const std::span<const uint8_t>&) { return {kSomeBytes}; }
+std::vector<std::span<const int64_t>> others_of(const Role&, const std::span<const int64_t>&) { return {kSomeIds}; }
+
+template <class Task>
+void every_key_arrives() {
+  SCOPED_TRACE(Task::kName);
+  const Task by_default;
+  const std::string before = shown_task(by_default);
+  EXPECT_EQ(before, shown_task(CCall(Task::kName).task<Task>()));
+  int keys = 0;
+  visit_leaves(by_default, "", [&]<class T>(const std::string& name, const Field& field, const T& value) {
+    SCOPED_TRACE(name);
+    ++keys;
+    for (const auto& other : others_of(field.role, value)) {
+      Task changed;
+      visit_leaves(changed, "", [&]<class At>(const std::string& at, const Field&, At& member) {
+        if constexpr (std::is_same_v<At, T>) {
+          if (at == name) member = other;
+        }
+      });
+      CCall call(Task::kName);
+      call.put(name, other);
+      EXPECT_EQ(shown_task(call.task<Task>()), shown_task(changed));
+      EXPECT_NE(shown_task(changed), before);
+      EXPECT_EQ(logitless_unset(call, name.c_str()), LOGITLESS_OK) << logitless_last_error();
+      EXPECT_EQ(shown_task(call.task<Task>()), before);
+      const std::string text = logitless_describe(Task::kName);
+      const size_t at = text.find("  " + name + ": ");
+      ASSERT_NE(at, std::string::npos);
+      EXPECT_NE(text.substr(at, text.find('\n', at) - at).find(" — "), std::string::npos) << "says what it is for";
+    }
+  });
+  EXPECT_GE(keys, 6);
+}
+
+TEST(CKeys, EveryOneArrives) {
+  AllTasks::each([]<class Task> { every_key_arrives<Task>(); });
+}
+
+TEST(CKeys, OfAContextArrive) {
+  const std::pair<const char*, const char*> texts[] = {{"threads", "3"},
+                                                       {"workspace_bytes", "64MiB"},
+                                                       {"plan", "two_pass"},
+                                                       {"row_tile", "8"},
+                                                       {"vocab_tile", "32"},
+                                                       {"row_block", "4"},
+                                                       {"gemm_backend", "openblas"},
+                                                       {"gradient_precision", "split"},
+                                                       {"simd_target", "plain"},
+                                                       {"slices", "40,61"},
+                                                       {"own_d_hidden", "true"},
+                                                       {"sum_d_weight", "true"}};
+  std::set<std::string> seen = {"workspace"};  // Each call has its own.
+  for (const auto& [name, text] : texts) {
+    SCOPED_TRACE(name);
+    logitless_context* context = logitless_context_new();
+    ASSERT_EQ(logitless_context_set(context, name, text), LOGITLESS_OK) << logitless_last_error();
+    const ContextOptions by_default, &arrived = context->record.context().options();
+    visit_fields(
+        FieldsOf<ContextOptions>(),
+        [&](const Field& field, const auto& now, const auto& before) {
+          if constexpr (requires { text_of(now); }) {
+            EXPECT_EQ(text_of(now) != text_of(before), field.name == std::string(name)) << field.name;
+          }
+        },
+        arrived, by_default);
+    seen.insert(name);
+    logitless_context_free(context);
+  }
+  visit_fields(
+      FieldsOf<ContextOptions>(),
+      [&](const Field& field, const auto&) { EXPECT_TRUE(seen.contains(field.name)) << field.name; }, ContextOptions());
+}
+
+// No two keys of a task have one name.
+TEST(CKeys, HaveOneNameEach) {
+  for (const std::string& task : record::task_names()) {
+    std::set<std::string> names;
+    std::string text = logitless_describe(task.c_str());
+    text = text.substr(0, text.find("results:"));
+    for (size_t at = text.find("\n  "); at != std::string::npos; at = text.find("\n  ", at + 1)) {
+      const std::string name = text.substr(at + 3, text.find(':', at) - at - 3);
+      EXPECT_TRUE(names.insert(name).second) << task << " has two keys " << name;
+    }
+    EXPECT_GT(names.size(), 40u);
+  }
+}
+
+// Each of these is another gradient: the keys arrive.
+TEST(CKeys, OfGradientsOfChosenSegmentsArrive) {
+  std::set<std::vector<float>> distinct;
+  const char* all[] = {"backward_mode = exact",
+                       "theta = 0; noise = 0.2",
+                       "theta = 0; noise = 0.4",
+                       "theta = 0.2",
+                       "theta = 0.2; seed = 12",
+                       "backward_mode = certified; theta = 0; tolerance = 0.3",
+                       "backward_mode = certified; theta = 0; tolerance = 0.1"};
+  for (const char* changes : all) {
+    KeyCall call("cross_entropy", KeyForm::kSegments);
+    call.change(changes);
+    const KeyCall::Handle handle(call);
+    ASSERT_EQ(logitless_run(handle), LOGITLESS_OK) << changes << ": " << logitless_last_error();
+    const auto* d_hidden = static_cast<const float*>(call.keys["d_hidden"].tensor.data);
+    distinct.emplace(d_hidden, d_hidden + KeyCall::kTokens * KeyCall::kHidden);
+  }
+  EXPECT_EQ(distinct.size(), std::size(all));
+}
+
+// No member of a result is missing in its list: the sizes of those in it add up.
+TEST(CKeys, ResultsAreListed) {
+  AllTasks::each([]<class Task> {
+    using Result = typename Task::Result;
+    SCOPED_TRACE(Task::kName);
+    size_t listed = sizeof(Plan);
+    const auto add = [&]<class T>(const Field&, const T& member) {
+      listed += sizeof(T);
+      if constexpr (std::is_class_v<T> && requires { member.tokens; }) {
+        size_t of_metrics = 0;
+        visit_fields(
+            FieldsOf<T>(), [&](const Field&, const auto& metric) { of_metrics += sizeof metric; }, member);
+        EXPECT_EQ(of_metrics, sizeof(T));
+      }
+    };
+    visit_fields(FieldsOf<Result>(), add, Result());
+    EXPECT_EQ(listed, sizeof(Result));
+  });
+}
+
+// Two ranks that share the vocabulary, and two slices without ranks.
+TEST(CRanks, AndSlicesHaveTheBitsOfCxx) {
+  const Batch batch;
+  const FromHidden half[2] = {{.first_entry = 0, .entries = 40}, {.first_entry = 40, .entries = kVocab - 40}};
+  struct CGroup {
+    ThreadGroup group{2};
+    static int gather(void* user, const void* mine, void* all, size_t bytes) {
+      static_cast<Communicator*>(user)->all_gather(mine, all, bytes);
+      return 0;
+    }
+    static int exchange(void* user, const void* mine, void* theirs, size_t bytes) {
+      static_cast<Communicator*>(user)->all_to_all(mine, theirs, bytes);
+      return 0;
+    }
+  } c;
+  ThreadGroup cxx(2);
+  CrossEntropy task;
+  task.targets = batch.targets();
+  double losses[2] = {}, wanted[2] = {};
+  const auto errors = run_ranks(2, [&](int rank) {
+    const logitless_communicator ranks = {rank, 2, CGroup::gather, CGroup::exchange, &c.group.of(rank)};
+    logitless_context* context = logitless_context_new();
+    if (logitless_context_set_ranks(context, "vocab", &ranks) != LOGITLESS_OK) throw std::runtime_error("ranks");
+    CCall call("cross_entropy", context);
+    logitless_context_free(context);  // The call lives on.
+    call.give(source_of(half[rank])), call.give(task);
+    if (logitless_run(call) != LOGITLESS_OK) throw std::runtime_error(logitless_last_error());
+    logitless_get_number(call, "loss", &losses[rank]);
+    ContextOptions options;
+    options.ranks.vocab = &cxx.of(rank);
+    wanted[rank] = run(Context(options), source_of(half[rank]), task, {}).loss;
+  });
+  for (const auto& error : errors) EXPECT_EQ(message_of(error), "");
+  EXPECT_EQ(losses[0], wanted[0]);
+  EXPECT_EQ(losses[1], wanted[1]);
+
+  std::vector<uint8_t> all;
+  std::vector<std::byte> same;
+  CCall call("cross_entropy");
+  call.give(task);
+  for (int rank = 0; rank < 2; ++rank) {
+    call.give(source_of(half[rank]));
+    call.put("slice_first", half[rank].first_entry), call.put("slice_vocab_size", kVocab);
+    ASSERT_EQ(logitless_slice(call), LOGITLESS_OK) << logitless_last_error();
+    logitless_tensor slice;
+    ASSERT_EQ(logitless_get_tensor(call, "slice", &slice), LOGITLESS_OK) << logitless_last_error();
+    EXPECT_EQ(slice.axes, 2);
+    EXPECT_EQ(slice.sizes[0], kTokens);
+    const auto* bytes = static_cast<const uint8_t*>(slice.data);
+    all.insert(all.end(), bytes, bytes + slice.sizes[0] * slice.sizes[1]);
+    ContextOptions options;
+    options.ranks.slice = VocabSlice{half[rank].first_entry, kVocab};
+    const auto folded = fold_slice(Context(options), source_of(half[rank]), task);
+    same.insert(same.end(), folded.begin(), folded.end());
+  }
+  ASSERT_EQ(all.size(), same.size());
+  EXPECT_EQ(std::memcmp(all.data(), same.data(), all.size()), 0);
+  for (int rank = 0; rank < 2; ++rank) {
+    CCall call("cross_entropy");
+    call.give(source_of(half[rank])), call.give(task);
+    call.put("slice_first", half[rank].first_entry), call.put("slice_vocab_size", kVocab);
+    call.put("gathered", std::span<const uint8_t>(all));
+    call.put("keep_workspace", true);
+    ASSERT_EQ(logitless_run(call), LOGITLESS_OK) << logitless_last_error();
+    double loss = 0;
+    logitless_get_number(call, "loss", &loss);
+    ContextOptions options;
+    options.ranks.slice = VocabSlice{half[rank].first_entry, kVocab, same};
+    EXPECT_EQ(loss, run(Context(options), source_of(half[rank]), task, {}).loss);
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing

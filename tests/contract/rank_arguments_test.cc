@@ -1,0 +1,195 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Every tensor and setting of every task but its options (rank_options_test.cc), alone different on one of three
+// ranks that share the vocabulary: no rank returns, and all of them name the argument and two ranks.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "generator/good_call.h"
+#include "support/option_cases.h"
+
+namespace logitless::testing {
+namespace {
+
+// What a rank has of its own: its part of the head, and how it writes the gradients of that.
+bool is_own(const std::string& name) {
+  static const std::set<std::string> kOwn = {"weight", "bias",          "scales",     "vocab_ids",
+                                             "lora_b", "d_weight_mode", "d_bias_mode"};
+  return kOwn.contains(name.substr(name.rfind('.') + 1));
+}
+
+// Returns element i of a tensor of numbers or ids.
+double element_of(const ConstTensor& tensor, int64_t i) {
+  int64_t at = 0;
+  for (auto axis = static_cast<size_t>(tensor.axes); axis-- > 0; i /= tensor.sizes[axis]) {
+    at += i % tensor.sizes[axis] * tensor.strides[axis];
+  }
+  if (tensor.dtype == DType::kInt32) return static_cast<const int32_t*>(tensor.data)[at];
+  if (tensor.dtype == DType::kInt64) return static_cast<double>(static_cast<const int64_t*>(tensor.data)[at]);
+  return oracle::read_element(tensor.data, tensor.dtype, at);
+}
+
+// Ranks compare the ids of all rows that take part under one name.
+std::string compared_name(std::string name) {
+  if (name == "chosen_ids" || name == "mask" || name.ends_with("sets.ids")) return "targets";
+  if (const size_t at = name.find("lora_"); at != std::string::npos && !name.starts_with("d_")) name[at + 4] = '.';
+  return name;
+}
+bool has_both_ranks(const std::string& message) {
+  return message.find("rank 0") != std::string::npos && message.find("rank 1") != std::string::npos;
+}
+
+// Calls change(name, apply) for each argument: apply() gives it another value.
+template <Task T>
+class Changes {
+ public:
+  using Change = std::function<void(const std::string& name, const std::function<void()>& apply)>;
+  Changes(GoodCall<T>& call, const Change& change) : call_(call), change_(change) {
+    call.visit([&](const std::string& name, const Field& field, auto& member) {
+      // Without a weight of the cross-entropy, targets say who takes part.
+      if (std::is_same_v<T, SetDistillation> && name == "targets") return;
+      if (!is_own(name)) add(name, field, member);
+    });
+    std::vector<std::pair<std::string, std::vector<double>*>> upstream = {{"upstream", &call.upstream_.each}};
+    visit_fields(
+        FieldsOf<TokenGrads>(),
+        [&](const Field& field, auto& column) { upstream.emplace_back(std::string("grads.") + field.name, &column); },
+        call.upstream_.grads);
+    for (const auto& [name, values] : upstream) {
+      if (values->empty()) continue;
+      change_(name, [values = values] { values->front() += 1; });
+    }
+  }
+
+ private:
+  template <class M>
+  void add(const std::string&, const Field&, M&) {}
+  void add(const std::string& name, const Field&, double& number) {
+    const bool has_other = std::is_same_v<T, Distillation> || call_.drawn().model_as_reference;
+    const bool is_read = name == "softcap" || (name.ends_with(".softcap") && has_other) ||
+                         (name == "lora_scale" && !call_.drawn().lora_states) ||
+                         (name == "backward.theta" && samples());
+    if (is_read) {
+      change_(name, [&number] { number = number == 0 ? 20 : number / 2; });
+    }
+  }
+  void add(const std::string& name, const Field&, int64_t& number) {
+    if (name == "backward.seed" && samples()) change_(name, [&number] { ++number; });
+  }
+  void add(const std::string& name, const Field&, WriteMode& mode) {
+    change_(name, [&mode] { mode = WriteMode::kAccumulate; });
+  }
+  void add(const std::string& name, const Field&, BackwardMode& mode) {
+    if (samples() || std::is_same_v<T, CrossEntropy>)
+      change_(name, [&mode] { mode = mode == BackwardMode::kExact ? BackwardMode::kCertified : BackwardMode::kExact; });
+  }
+  void add(const std::string& name, const Field&, Tensor& output) {
+    if (output.given()) change_(name, [&output] { output = {}; });
+  }
+  void add(const std::string& name, const Field& field, ConstTensor& tensor) {
+    if (!tensor.given()) return;
+    change_(name, [this, name, &field, &tensor] {
+      const ConstTensor good = tensor;
+      GuardedTensor& other =
+          tensors_.emplace_back(good.dtype, std::vector<int64_t>(good.sizes.begin(), good.sizes.begin() + good.axes),
+                                std::vector<int64_t>(good.strides.begin(), good.strides.begin() + good.axes));
+      for (int64_t i = 0; i < good.count(); ++i) other.set(i, other_number(name, field, element_of(good, i)));
+      tensor = other.view();
+    });
+  }
+  template <class E>
+  void add(const std::string& name, const Field& field, std::span<const E>& list) {
+    if (list.empty() || std::is_same_v<E, int64_t>) return;
+    change_(name, [this, name, &field, &list] {
+      static std::vector<E> other;  // Only one rank has it.
+      other.assign(list.begin(), list.end());
+      for (E& entry : other) entry = static_cast<E>(other_number(name, field, static_cast<double>(entry)));
+      list = other;
+    });
+  }
+
+  bool samples() const { return call_.drawn().backward == BackwardMode::kSampled; }
+  // Returns another number than this one, which the tensor may hold, too.
+  double other_number(const std::string& name, const Field& field, double value) const {
+    if (name == "labels") return 1 - value;
+    if (field.role.elements == only(DType::kUInt8)) return 0;
+    if (field.role.elements == kIds) {
+      return value < 0 ? value : static_cast<double>((static_cast<int64_t>(value) + 1) % call_.drawn().vocab);
+    }
+    if (name == "teacher.logps") return 1.5 * value;
+    return name == "scores" ? -value : value / 2;
+  }
+
+  GoodCall<T>& call_;
+  const Change& change_;
+  std::deque<GuardedTensor> tensors_;
+};
+
+// Runs the call on three ranks, of which rank 1 has the argument `name` at another value; none if it is empty.
+template <Task T>
+std::vector<std::exception_ptr> run_with(const DrawnCall& form, const std::string& name) {
+  const std::vector<int64_t> parts = {2, 1, 2};
+  ThreadGroup group(3);
+  return run_ranks(3, [&](int rank) {
+    GoodCall<T> call(form);
+    call.reset(rank == 0 ? 0 : rank + 1, parts[static_cast<size_t>(rank)]);
+    ContextOptions options;
+    options.threads = 1;
+    options.ranks.vocab = &group.of(rank);
+    const typename Changes<T>::Change change = [&](const std::string& at, const std::function<void()>& apply) {
+      if (rank == 1 && at == name) apply();
+    };
+    const Changes<T> changes(call, change);
+    call.run(Context(options));
+  });
+}
+
+template <Task T>
+void expect_noticed(DrawnCall form) {
+  SCOPED_TRACE(code_of(form));
+  form.kept = false;
+  form.threads = 1;
+  for (const auto& error : run_with<T>(form, "")) ASSERT_EQ(message_of(error), "");
+  std::vector<std::string> names;
+  {
+    GoodCall<T> call(form);
+    const typename Changes<T>::Change note = [&](const std::string& name, const auto&) { names.push_back(name); };
+    const Changes<T> changes(call, note);
+  }
+  EXPECT_GT(names.size(), 8U);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    for (const auto& error : run_with<T>(form, name)) {
+      ASSERT_TRUE(error) << "a rank returned";
+      EXPECT_THROW(std::rethrow_exception(error), RankError);
+      const std::string message = message_of(error), words = " must be the same on all ranks of ranks.vocab: ";
+      EXPECT_NE(message.find(compared_name(name) + words), std::string::npos) << message;
+      EXPECT_TRUE(has_both_ranks(message)) << message;
+    }
+  }
+}
+
+TEST(RankArguments, AreTheSameOnAllRanksOfAVocabulary) {
+  AllTasks::each([]<class T>() {
+    if constexpr (!std::is_same_v<T, CustomLoss>) {
+      std::vector<DrawnCall> forms = forms_of(T::kName);
+      if (std::is_same_v<T, CrossEntropy> || std::is_same_v<T, PolicyLoss>) {
+        forms.push_back(forms[0]);
+        forms.back().backward = BackwardMode::kSampled;
+      }
+      for (const DrawnCall& form : forms) {
+        if (!form.finished) expect_noticed<T>(form);  // Finished logits are not split.
+      }
+    }
+  });
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,224 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls that reach the engine's rarer paths, each held to all that drawn calls are held to. Other machines run
+// this test in place of calls_test.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "generator/drawn_call.h"
+#include "logitless/logitless.h"
+
+namespace logitless::testing {
+namespace {
+
+constexpr DType kDTypes[] = {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64};
+
+void expect_right(const DrawnCall& call) {
+  const Verdict verdict = check(call);
+  EXPECT_EQ(verdict.fault, "") << code_of(call);
+  EXPECT_EQ(verdict.refusal, "") << code_of(call);
+}
+
+// A call of 198 tokens.
+DrawnCall many_tokens(DType dtype) {
+  DrawnCall call;
+  call.sequences = 6;
+  call.time = 33;
+  call.states = call.head = call.lora = dtype;
+  return call;
+}
+
+TEST(NamedEngineCalls, OfEveryKind) {
+  int64_t accepted = 0;
+  for (uint64_t random = 1; random <= 200; ++random) {
+    const DrawnCall call = draw_call(random);
+    const Verdict verdict = check(call);
+    ASSERT_EQ(verdict.fault, "") << code_of(call);
+    accepted += verdict.refusal.empty();
+  }
+  EXPECT_GT(accepted, 120);
+}
+
+// Small calls have kernels of their own, unless a backend is named. Environment variables emulate more of
+// them (tests/contract/CMakeLists.txt).
+TEST(NamedEngineCalls, OfEveryBackendAndPrecision) {
+  for (const DType dtype : kDTypes) {
+    for (const bool transposed : {false, true}) {
+      DrawnCall call = many_tokens(dtype);
+      call.sequences = 2;
+      call.hidden = 35;
+      call.vocab = 130;
+      call.vocab_tile = 64;
+      call.threads = 2;
+      call.bias = true;
+      call.head_transposed = transposed;
+      call.states_gap = call.head_gap = call.output_gap = 3;
+      for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
+        call.plan = plan;
+        for (call.backend = 0; call.backend <= static_cast<int64_t>(gemm_backends().size()); ++call.backend) {
+          for (const GradientPrecision precision : all_of<GradientPrecision>()) {
+            call.precision = precision;
+            call.narrow_outputs = precision == GradientPrecision::kSplit;
+            call.accumulate = precision == GradientPrecision::kFloat32;
+            expect_right(call);
+          }
+        }
+      }
+    }
+  }
+}
+
+// Sums over more components than a block of a product has.
+TEST(NamedEngineCalls, OfWideStates) {
+  for (const DType dtype : kDTypes) {
+    for (const int64_t hidden : {515}) {
+      DrawnCall call = many_tokens(dtype);
+      call.hidden = hidden;
+      call.vocab = 129;
+      call.packed = true;
+      call.threads = 3;
+      expect_right(call);
+      call.vocab_tile = 64;
+      call.plan = PlanKind::kTwoPass;
+      call.head_transposed = call.sink = true;
+      expect_right(call);
+    }
+  }
+}
+
+// The products of few rows add to one another, and each may have fewer rows than its scratch is measured for.
+TEST(NamedEngineCalls, OfFewRowsWithALora) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat32}) {
+    for (const int64_t rows : {1, 8, 33}) {
+      DrawnCall call;
+      call.sequences = 1;
+      call.time = rows;
+      call.hidden = 1024;
+      call.vocab = 130;
+      call.states = call.head = call.lora = dtype;
+      call.lora_rank = 5;
+      call.threads = 2;
+      call.precision = GradientPrecision::kFloat32;
+      for (call.backend = 0; call.backend <= static_cast<int64_t>(gemm_backends().size()); ++call.backend) {
+        expect_right(call);
+      }
+    }
+  }
+}
+
+// Gradients of many chunks and tiles, which are rounded once, and given to a sink once.
+TEST(NamedEngineCalls, InTheLeastWorkspace) {
+  for (const DType dtype : kDTypes) {
+    for (const PlanKind plan : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
+      DrawnCall call = many_tokens(dtype);
+      call.hidden = 17;
+      call.vocab = 515;
+      call.row_tile = 16;
+      call.vocab_tile = 64;
+      call.threads = 2;
+      call.bias = call.narrow_outputs = call.packed = true;
+      call.plan = plan;
+      call.budget = Budget::kLeast;
+      expect_right(call);
+      call.accumulate = true;
+      expect_right(call);
+      call.sink = true;
+      expect_right(call);
+    }
+  }
+}
+
+// Whole numbers are exact in every type and sum, so that equal logits are equal for the second walk, too.
+TEST(NamedEngineCalls, RankEqualLogits) {
+  for (const DType dtype : kDTypes) {
+    for (const int64_t vocab : {3, 64, 65, 203}) {
+      DrawnCall call;
+      call.task = TokenStatistics::kName;
+      call.options = {{"argmax", "true"}, {"rank", "true"}};
+      call.values = Values::kWhole;
+      call.time = 5;
+      call.hidden = 8;
+      call.vocab = vocab;
+      call.states = call.head = dtype;
+      call.bias = true;
+      for (call.kernels = 0; call.kernels <= static_cast<int64_t>(simd_targets().size()); ++call.kernels) {
+        call.vocab_tile = call.kernels % 2 == 0 ? 0 : 64;
+        call.head_transposed = call.kernels % 3 == 0;
+        call.softcap = call.kernels % 4 == 0 ? 30 : 0;
+        call.threads = 1 + call.kernels % 3;
+        expect_right(call);
+      }
+      call.finished = true;
+      expect_right(call);
+    }
+  }
+}
+
+TEST(NamedEngineCalls, WithoutTokens) {
+  AllTasks::each([]<class T>() {
+    if (std::string(T::kName) == CustomLoss::kName) return;
+    for (const bool accumulate : {false, true}) {
+      DrawnCall call;
+      call.task = T::kName;
+      call.time = 0;
+      call.bias = true;
+      call.lora_rank = 4;
+      call.accumulate = accumulate;
+      expect_right(call);
+      call.time = 3;
+      call.all_ignored = call.mask = true;
+      expect_right(call);
+      call.sink = true;
+      expect_right(call);
+    }
+  });
+}
+
+// Weights of all tokens that sum to 0 leave the z-loss, whose mean is over tokens.
+TEST(NamedEngineCalls, OfTokensWithoutWeight) {
+  for (const std::string z_loss : {"0", "0.5"}) {
+    DrawnCall call;
+    call.options = {{"label_smoothing", "0.25"}, {"z_loss", z_loss}};
+    call.sequences = call.time = 1;
+    call.weights_of_entries = true;
+    for (call.seed = 1; call.seed <= 40; ++call.seed) expect_right(call);
+  }
+}
+
+// The number that means "ignored" may be that of an entry, of whichever rank. Entries that pad the vocabulary
+// have a bias of -inf. Weights and smoothing are of the whole vocabulary.
+TEST(NamedEngineCalls, OfRanksWithPaddingAndIgnoredTargets) {
+  for (const std::string ignored : {"0", "21", "37", "64"}) {
+    DrawnCall call;
+    call.options = {{"ignore_index", ignored}};
+    call.values = Values::kMasked;
+    call.time = 8;
+    call.vocab = 65;
+    call.vocab_tile = 16;
+    for (call.vocab_ranks = 2; call.vocab_ranks <= 3; ++call.vocab_ranks) {
+      expect_right(call);
+      DrawnCall smooth = call;
+      smooth.values = Values::kNormal;
+      smooth.options.emplace_back("label_smoothing", "0.3");
+      expect_right(smooth);
+      smooth.weights_of_entries = true;
+      expect_right(smooth);
+    }
+  }
+}
+
+TEST(NamedEngineCalls, RefuseWhatIsOfAWholeBatch) {
+  const std::pair<std::string, std::string> options[] = {
+      {"top_entropy_quantile", "0.5"}, {"loss_type", "clip_cov"}, {"loss_type", "kl_cov"}, {"m2_threshold", "0.25"}};
+  for (const auto& option : options) {
+    DrawnCall call;
+    call.task = "policy_loss";
+    call.options = {option};
+    call.data_ranks = 2;
+    EXPECT_EQ(check(call).refusal.find(option.first + " = " + option.second + " is of a whole batch"), 0U)
+        << check(call).refusal;
+  }
+}
+
+}  // namespace
+}  // namespace logitless::testing

@@ -1,0 +1,201 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls of single losses that are drawn too rarely, and rules that no oracle sees.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "generator/drawn_call.h"
+#include "logitless/logitless.h"
+#include "support/calls.h"
+#include "support/views.h"
+
+namespace logitless::testing {
+namespace {
+
+using Options = std::vector<std::pair<std::string, std::string>>;
+
+DrawnCall call_of(const std::string& task, const Options& options = {}) {
+  DrawnCall call;
+  call.task = task, call.options = options;
+  call.sequences = 4, call.vocab = 65;
+  return call;
+}
+
+void expect_right(const DrawnCall& call) {
+  const Verdict verdict = check(call);
+  EXPECT_EQ(verdict.refusal, "");
+  EXPECT_EQ(verdict.fault, "") << code_of(call);
+}
+
+TEST(NamedLossCalls, MeansOverSequencesOfDataRanks) {
+  for (const char* const task : {"distillation_loss", "set_distillation_loss"}) {
+    for (const char* const mean_over : {"sequences", "sequence_means"}) {
+      DrawnCall call = call_of(task, {{"mean_over", mean_over}});
+      call.data_ranks = 2, call.packed = call.mask = true;
+      call.time = 3;
+      expect_right(call);
+    }
+  }
+}
+
+TEST(NamedLossCalls, TemperaturesOfLogProbabilities) {
+  const Options scale_logp = {{"temperature", "0.5"}, {"temperature_meaning", "scale_logp"}};
+  DrawnCall lists = call_of("token_stats", scale_logp);
+  lists.options.emplace_back("top_k", "37");
+  expect_right(lists);
+  DrawnCall dense = call_of("soft_cross_entropy", scale_logp);
+  dense.dense_targets = true;
+  expect_right(dense);
+  DrawnCall ids = call_of("id_logps", scale_logp);
+  expect_right(ids);
+}
+
+// Two of three ids of a row are the same.
+TEST(NamedLossCalls, IdsThatAreRepeated) {
+  for (const PlanKind plan : {PlanKind::kTwoPass, PlanKind::kExpectedRow}) {
+    for (const char* const task : {"id_logps", "soft_cross_entropy"}) {
+      DrawnCall call = call_of(task);
+      if (call.task == "soft_cross_entropy") call.options = {{"subtract_entropy", "true"}};
+      call.vocab = 3, call.time = 8, call.seed = 5;
+      call.plan = plan, call.d_weight = false;
+      expect_right(call);
+    }
+  }
+}
+
+TEST(NamedLossCalls, ExpectedRows) {
+  DrawnCall base = call_of("cross_entropy");
+  base.plan = PlanKind::kExpectedRow, base.d_weight = base.d_bias = false;
+  base.time = 8, base.vocab = 129, base.row_tile = 7, base.vocab_tile = 16, base.bias = true;
+  for (const DType states : {DType::kFloat32, DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    base.states = base.head = base.lora = states;
+    const auto holds = [&](const auto& change) {
+      DrawnCall call = base;
+      change(call);
+      expect_right(call);
+      call.narrow_outputs = call.accumulate = true;
+      expect_right(call);
+    };
+    holds([](DrawnCall&) {});
+    holds([](DrawnCall& call) { call.softcap = 3; });
+    holds([](DrawnCall& call) { call.options = {{"label_smoothing", "0.2"}, {"z_loss", "0.01"}}; });
+    holds([](DrawnCall& call) { call.halves = true, call.head_transposed = true; });
+    holds([](DrawnCall& call) { call.lora_rank = 4; });
+    holds([](DrawnCall& call) { call.temperatures = true, call.budget = Budget::kLeast; });
+    holds([](DrawnCall& call) { call.task = "kto_loss", call.model_as_reference = true; });
+  }
+}
+
+// Each loss and type, with most of the vocabulary left out.
+TEST(NamedLossCalls, CertifiedGradientsOfALargeVocabulary) {
+  DrawnCall call;
+  call.vocab = 2049, call.hidden = 17, call.row_tile = 1;
+  call.values = Values::kCertain;
+  call.backward = BackwardMode::kCertified;
+  for (const DType states : {DType::kFloat32, DType::kBFloat16, DType::kFloat64}) {
+    call.states = call.head = states;
+    expect_right(call);
+  }
+  call.head_transposed = call.halves = true;
+  for (const char* const task : {"policy_loss", "kto_loss", "soft_cross_entropy", "distillation_loss"}) {
+    call.task = task;
+    expect_right(call);
+  }
+}
+
+TEST(NamedLossCalls, CoupledRowsOfFinishedLogitsTakeTwoSweeps) {
+  for (const char* const task : {"preference_loss", "kto_loss"}) {
+    DrawnCall call = call_of(task);
+    call.finished = true;
+    expect_right(call);
+    call.plan = PlanKind::kOnePass;
+    EXPECT_NE(check(call).refusal.find("plan = one_pass cannot run"), std::string::npos) << task;
+  }
+  DrawnCall likelihood = call_of("preference_loss", {{"loss_type", "[sft]"}});
+  likelihood.finished = true, likelihood.plan = PlanKind::kOnePass;
+  expect_right(likelihood);
+}
+
+TEST(NamedLossCalls, KeptSetsKnowNoEntropyAndNoSlices) {
+  DrawnCall call = call_of("policy_loss", {{"entropy_bonus", "0.1"}});
+  call.kept = true;
+  EXPECT_NE(check(call).refusal.find("kept is given, and no entropy is known over it"), std::string::npos);
+  call.options.clear();
+  expect_right(call);
+  call.slices = 2;
+  EXPECT_NE(check(call).refusal.find("kept cannot run: ranks.vocab"), std::string::npos);
+}
+
+// One row of logits for each of some targets.
+struct Rows {
+  static constexpr int64_t kRows = 12, kVocab = 41;
+  std::vector<float> values;
+
+  Rows() {
+    for (int64_t i = 0; i < kRows * kVocab; ++i) values.push_back(static_cast<float>(i * 31 % 97) / 16);
+  }
+  FinishedLogits logits() const { return {values.data(), 1, kRows, kVocab}; }
+};
+
+// One-hot targets are labels: the same numbers as cross_entropy, to the bit.
+TEST(SoftTargets, OneHotTargetsAreLabels) {
+  const Rows rows;
+  std::vector<int64_t> labels;
+  std::vector<float> ones(Rows::kRows, 1), dense(rows.values.size(), 0);
+  for (int64_t i = 0; i < Rows::kRows; ++i) {
+    labels.push_back(i * 31 % Rows::kVocab);
+    dense[static_cast<size_t>(i * Rows::kVocab + labels.back())] = 1;
+  }
+  const double want = cross_entropy(Context(), rows.logits(), Targets(std::span<const int64_t>(labels))).loss;
+  const SoftTargets sparse(IdSets(Targets(labels.data(), Rows::kRows, 1)), ConstVector(ones.data(), Rows::kRows));
+  EXPECT_EQ(soft_cross_entropy(Context(), rows.logits(), sparse).loss, want);
+  const SoftTargets whole(ConstMatrix(dense.data(), Rows::kRows, Rows::kVocab));
+  EXPECT_NEAR(soft_cross_entropy(Context(), rows.logits(), whole).loss, want, 1e-6 * want);
+}
+
+// KL of a distribution with itself: 0 to rounding, never below, and no gradient.
+TEST(SoftTargets, KlWithItselfIsNotBelowZero) {
+  const Rows rows;
+  std::vector<float> dense(rows.values.size()), d_logits(rows.values.size(), 99);
+  std::vector<double> masses(Rows::kRows);
+  for (size_t i = 0; i < masses.size(); ++i) {
+    double sum = 0;
+    for (size_t v = 0; v < Rows::kVocab; ++v) sum += std::exp(static_cast<double>(rows.values[i * Rows::kVocab + v]));
+    for (size_t v = 0; v < Rows::kVocab; ++v) {
+      float& q = dense[i * Rows::kVocab + v];
+      q = static_cast<float>(std::exp(static_cast<double>(rows.values[i * Rows::kVocab + v])) / sum);
+      masses[i] += static_cast<double>(q);
+    }
+  }
+  const SoftCrossEntropy options = {.reduction = Reduction::kNone, .subtract_entropy = true};
+  const SoftCrossEntropyResult result =
+      soft_cross_entropy(Context(), rows.logits(), SoftTargets(ConstMatrix(dense.data(), Rows::kRows, Rows::kVocab)),
+                         options, LogitsGradient(d_logits.data(), 1, Rows::kRows, Rows::kVocab));
+  for (size_t i = 0; i < masses.size(); ++i) {
+    EXPECT_GE(result.per_token_loss[i], std::min(0.0, masses[i] * std::log(masses[i])));
+    EXPECT_NEAR(result.per_token_loss[i], 0, 2e-6);
+  }
+  for (const float d : d_logits) EXPECT_NEAR(d, 0, 1e-6);
+}
+
+TEST(IdSets, ASetOfOneIdIsCertain) {
+  const Rows rows;
+  const std::vector<int64_t> ids(Rows::kRows, 5);
+  const IdSets sets(Targets(ids.data(), Rows::kRows, 1));
+  const IdLogps options = {.normalise_over = NormaliseOver::kSet};
+  const Forward<IdLogps> forward = id_logps.forward(Context(), rows.logits(), sets, options);
+  EXPECT_EQ(forward.result.logps, std::vector<double>(Rows::kRows, 0));
+  std::vector<float> d_logits(rows.values.size(), 99);
+  id_logps.backward(Context(), rows.logits(), sets, options, forward, std::vector<double>(Rows::kRows, 1),
+                    LogitsGradient(d_logits.data(), 1, Rows::kRows, Rows::kVocab));
+  EXPECT_EQ(d_logits, std::vector<float>(d_logits.size(), 0.0F));
+}
+
+}  // namespace
+}  // namespace logitless::testing

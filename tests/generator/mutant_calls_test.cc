@@ -1,0 +1,346 @@
+// Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
+// Calls for what drawn calls meet too seldom, or are not held to: mutants of tests/mutants.txt name this suite.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "../c_api/c_call.h"
+#include "core/views.h"
+#include "generator/drawn_call.h"
+#include "logitless/logitless.h"
+
+namespace logitless::testing {
+namespace {
+
+std::vector<float> numbers(int64_t count, double step, double scale = 1) {
+  std::vector<float> out;
+  for (int64_t i = 1; i <= count; ++i) out.push_back(static_cast<float>(scale * std::sin(step * double(i * i))));
+  return out;
+}
+
+template <class Call>
+std::string refusal_of(const Call& call) {
+  try {
+    call();
+  } catch (const InvalidInput& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Chosen answers of one token, rejected ones of three and more.
+TEST(NamedCalls, LdAlphaWeighsTheModelOfAReference) {
+  DrawnCall call;
+  call.task = "preference_loss";
+  call.options = {{"ld_alpha", "0.25"}};
+  call.sequences = 2, call.time = 3;
+  call.packed = call.model_as_reference = true;
+  EXPECT_EQ(check(call).refusal, "");
+  for (call.seed = 1; call.seed <= 5; ++call.seed) EXPECT_EQ(fault_of(call), "") << call.seed;
+}
+
+// A discount counts positions, of tokens without a part, too.
+TEST(NamedCalls, ATeachersDiscountBesideAMask) {
+  DrawnCall call;
+  call.task = "policy_loss";
+  call.options = {{"teacher_discount", "0.5"}, {"teacher_weight", "0.5"}};
+  call.time = 8;
+  call.mask = true;
+  EXPECT_EQ(check(call).refusal, "");
+  EXPECT_EQ(fault_of(call), "");
+}
+
+TEST(NamedCalls, LossWeightsOfSftBesideAnotherLoss) {
+  DrawnCall call;
+  call.task = "preference_loss";
+  call.options = {{"loss_type", "[hinge, sft]"}, {"loss_weights", "[1, 0.25]"}};
+  call.time = 5;
+  EXPECT_EQ(check(call).refusal, "");
+  EXPECT_EQ(fault_of(call), "");
+}
+
+// needs() does not ask for the mass outside of the targets, gradients() does.
+TEST(NamedCalls, AGradientOfTheOutsideMassAsksForIt) {
+  struct Loss final : TokenLoss {
+    size_t entries = 0;
+    StatsRequest needs() const override { return {}; }
+    GradsFilled gradients() const override { return {.outside = true}; }
+    void evaluate(std::span<const int64_t> rows, const TokenStats& stats, TokenGrads& grads) override {
+      entries = stats.outside.size();
+      for (const int64_t row : rows) grads.logp[row] = grads.outside[row] = 1;
+    }
+  } loss;
+  const std::vector<float> x = numbers(2 * 3, 1), w = numbers(5 * 3, 2);
+  std::vector<float> d_x(x.size());
+  const std::vector<int64_t> ids = {4, 0};
+  run(Context(), Logits::of(view(x.data(), {2, 3}), view(w.data(), {5, 3})), CustomLoss{ids, {}, &loss},
+      {.d_hidden = view(d_x.data(), {2, 3})});
+  EXPECT_EQ(loss.entries, 2U);
+}
+
+// The reference has 2,000 times as many components as the policy.
+TEST(NamedCalls, APlanCountsAReferenceThatNeedsMore) {
+  constexpr int64_t kTokens = 64, kVocab = 40, kHidden = 4000;
+  const std::vector<bfloat16> x(kTokens * kHidden), w(kVocab * kHidden);
+  std::vector<int64_t> ids(kTokens);
+  for (size_t i = 1; i < ids.size(); i += 3) ids[i] = -100;  // so that rows are gathered
+  const Logits policy = Logits::of(view(x.data(), {2, kTokens / 2, 2}), view(w.data(), {kVocab, 2}));
+  const Logits model = Logits::of(view(x.data(), {2, kTokens / 2, kHidden}), view(w.data(), {kVocab, kHidden}));
+  const size_t of_model = plan(Context(), model, TokenStatistics{ids}).workspace_bytes;
+  EXPECT_LT(plan(Context(), policy, TokenStatistics{ids}).workspace_bytes, of_model);
+  EXPECT_GE(plan(Context(), policy, PreferenceLoss{.targets = ids, .reference = model}).workspace_bytes, of_model);
+}
+
+TEST(NamedCalls, OutputsMayTouchInputsAndNotReachIntoThem) {
+  std::vector<float> both = numbers(2 * 6, 1);
+  const std::vector<float> w = numbers(5 * 3, 2);
+  std::vector<int64_t> ids = {4, 0};
+  const Logits logits = Logits::of(view(both.data(), {2, 3}), view(w.data(), {5, 3}));
+  const auto refusal = [&](float* d_hidden) {
+    return refusal_of([&] {
+      run(Context(), logits, CrossEntropy{.targets = ids}, {.d_hidden = view(d_hidden, {2, 3})});
+    });
+  };
+  EXPECT_EQ(refusal(both.data() + 6), "");  // It begins where hidden ends.
+  EXPECT_EQ(refusal(both.data() + 5), "output d_hidden overlaps input hidden");
+  // The second half of targets of 64 bits.
+  ids.resize(12);
+  const Logits wide = Logits::of(view(both.data(), {12, 1}), view(w.data(), {5, 1}));
+  EXPECT_EQ(refusal_of([&] {
+              run(Context(), wide, CrossEntropy{.targets = ids},
+                  {.d_hidden = view(reinterpret_cast<float*>(ids.data() + 6), {12, 1})});
+            }),
+            "output d_hidden overlaps input targets");
+}
+
+TEST(NamedCalls, SubnormalFloat16OfVectors) {
+  const float16 halves[] = {{0x0001}, {0x83ff}};
+  const ConstVector values(halves, 2);
+  EXPECT_EQ(core::read(values, 0), 0x1p-24);
+  EXPECT_EQ(core::read(values, 1), -1023 * 0x1p-24);
+}
+
+// Two entries are equal, and two change places: the slope is ½ sign(s - t), and 0 for the equal ones.
+TEST(NamedCalls, TotalVariationHasNoSlopeWhereBothAreEqual) {
+  const std::vector<float> s = {1, 0, -1, -1}, t = {0, 1, -1, -1};
+  std::vector<float> d(4);
+  Distillation task{.teacher = Logits::given(view(t.data(), {1, 4}))};
+  task.loss_type = Divergence::kTotalVariation;
+  run(Context(), Logits::given(view(s.data(), {1, 4})), task, {.d_logits = view(d.data(), {1, 4})});
+  const double sum = std::exp(1) + 1 + 2 * std::exp(-1), mean = (std::exp(1) - 1) / 2 / sum;
+  const double slopes[] = {0.5, -0.5, 0, 0};
+  for (size_t v = 0; v < 4; ++v) EXPECT_NEAR(d[v], std::exp(s[v]) / sum * (slopes[v] - mean), 1e-6) << v;
+}
+
+// Some seeds give the masked entry the weight 0: its logit of -inf weighs nothing then.
+TEST(NamedCalls, AClassWeightOf0AtAMaskedEntry) {
+  DrawnCall call;
+  call.options = {{"label_smoothing", "0.25"}};
+  call.values = Values::kMasked;
+  call.bias = call.weights_of_entries = true;
+  for (call.seed = 1; call.seed <= 40; ++call.seed) EXPECT_EQ(fault_of(call), "") << call.seed;
+}
+
+TEST(NamedCalls, ABackwardPlanCountsRowsWithAGradient) {
+  const std::vector<float> x = numbers(4 * 3, 1), w = numbers(5 * 3, 2);
+  std::vector<float> d_x(x.size());
+  const std::vector<int64_t> ids = {4, 0, 1, -100};
+  const Logits logits = Logits::of(view(x.data(), {4, 3}), view(w.data(), {5, 3}));
+  CrossEntropy task{.targets = ids};
+  task.reduction = Reduction::kNone;
+  const Forward<CrossEntropy> left = forward(Context(), logits, task);
+  const std::vector<double> upstream = {0, 2, 0, 1};
+  const Plan ran = backward(Context(), logits, task, left, upstream, {.d_hidden = view(d_x.data(), {4, 3})});
+  EXPECT_EQ(ran.active_rows, 1);
+}
+
+TEST(NamedCalls, ChosenEntriesHaveTheirBiasInAnyType) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16, DType::kFloat64}) {
+    DrawnCall call;
+    call.vocab_ids = call.bias = true;
+    call.states = call.head = dtype;
+    EXPECT_EQ(check(call).refusal, "");
+    EXPECT_EQ(fault_of(call), "");
+  }
+}
+
+// The second half of a vocabulary, and then the first, whose targets are other ones.
+TEST(NamedCalls, ARecordRunsWithItsLastSlice) {
+  const std::vector<float> x = numbers(3, 1), w = numbers(4 * 3, 2);
+  const std::vector<int64_t> ids = {5};
+  CCall call("cross_entropy");
+  call.put("hidden", c_tensor(view(x.data(), {1, 3}))), call.put("weight", c_tensor(view(w.data(), {4, 3})));
+  call.put("targets", c_tensor(ids));
+  call.put("slice_vocab_size", int64_t{8});
+  const auto bytes_of_slice = [&](int64_t first) {
+    call.put("slice_first", first);
+    EXPECT_EQ(logitless_slice(call), LOGITLESS_OK) << logitless_last_error();
+    logitless_tensor slice{};
+    EXPECT_EQ(logitless_get_tensor(call, "slice", &slice), LOGITLESS_OK);
+    const auto* bytes = static_cast<const uint8_t*>(slice.data);
+    return std::vector<uint8_t>(bytes, bytes + slice.sizes[0] * slice.sizes[1]);
+  };
+  const std::vector<uint8_t> second = bytes_of_slice(4);
+  EXPECT_NE(bytes_of_slice(0), second);
+}
+
+TEST(NamedCalls, AListMayNotEndInAComma) {
+  logitless_context* const context = logitless_context_new();
+  EXPECT_EQ(logitless_context_set(context, "slices", "1,"), LOGITLESS_INVALID_INPUT);
+  EXPECT_EQ(logitless_context_set(context, "slices", "[1, 4]"), LOGITLESS_OK);
+  logitless_context_free(context);
+}
+
+// Of three entries, sets of two ids and more have one of them twice.
+TEST(NamedCalls, ExpectedRowsOfAnIdThatASetHasTwice) {
+  DrawnCall call;
+  call.task = "id_logps";
+  call.vocab = 3, call.time = 8;
+  call.d_weight = false;
+  call.plan = PlanKind::kExpectedRow;
+  EXPECT_EQ(fault_of(call), "");
+}
+
+TEST(NamedCalls, ExpectedRowsKnowNoSlopeOfASoftcapOfRoundedLogits) {
+  DrawnCall call;
+  call.options = {{"round_logits_to", "bfloat16"}};
+  call.d_weight = false;
+  call.softcap = 3;
+  call.plan = PlanKind::kExpectedRow;
+  EXPECT_NE(check(call).refusal.find("the head has a softcap of rounded logits"), std::string::npos);
+}
+
+// What a certified call leaves out of d_hidden is within its bound.
+void expect_within_bound(const ContextOptions& options, const std::vector<float>& w,
+                         const logitless::LoraAdapter& lora = {}) {
+  constexpr int64_t kTokens = 6, kHidden = 8, kVocab = 1280;
+  const std::vector<float> x = numbers(kTokens * kHidden, 1, 0.3);
+  const std::vector<int64_t> ids = {1, 700, 1279, 64, 5, 639};
+  std::vector<float> bias(kVocab);
+  for (size_t v = 0; v < bias.size(); ++v) bias[v] = v / 64 % 2 == 0 ? 3.0F : 0;
+  Plan ran;
+  const auto d_hidden = [&](double tolerance) {
+    std::vector<float> d(x.size());
+    logitless::Gradients out = {.d_hidden = view(d.data(), {kTokens, kHidden})};
+    if (tolerance > 0) out.backward = {.mode = BackwardMode::kCertified, .tolerance = tolerance};
+    const logitless::LmHead head = {.weight = view(w.data(), {kVocab, kHidden}), .bias = bias, .lora = lora};
+    ran = run(Context(options), Logits::of(view(x.data(), {kTokens, kHidden}), head), CrossEntropy{.targets = ids}, out)
+              .plan;
+    return d;
+  };
+  const std::vector<float> exact = d_hidden(0), near = d_hidden(0.5);
+  double squares = 0;
+  for (size_t i = 0; i < exact.size(); ++i) squares += std::pow(double(exact[i]) - double(near[i]), 2);
+  EXPECT_LT(ran.kept_share, 0.9);
+  EXPECT_GT(squares, 0);
+  EXPECT_LE(std::sqrt(squares), ran.d_hidden_bound);
+}
+
+// Of two slices the second has rows of the head that are all but 0, and so a bound that is.
+TEST(NamedCalls, ABoundOfCertifiedGradientsIsThatOfAllSlices) {
+  std::vector<float> w = numbers(1280 * 8, 2);
+  for (size_t i = 640 * 8; i < w.size(); ++i) w[i] *= 1e-6F;
+  ContextOptions options;
+  options.ranks.slices = {640, 640};
+  expect_within_bound(options, w);
+}
+
+// All of the head is in its LoRA.
+TEST(NamedCalls, ABoundOfCertifiedGradientsHasTheLora) {
+  const std::vector<float> a = numbers(2 * 8, 3), b = numbers(1280 * 2, 4, 5);
+  const logitless::LoraAdapter lora = {.a = view(a.data(), {2, 8}), .b = view(b.data(), {1280, 2}), .scale = 1};
+  ContextOptions options;
+  options.row_tile = 16, options.vocab_tile = 128;
+  expect_within_bound(options, std::vector<float>(1280 * 8), lora);
+}
+
+TEST(NamedCalls, AnotherSeedDrawsOtherSegments) {
+  const std::vector<float> x = numbers(4 * 8, 1, 0.3), w = numbers(1280 * 8, 2);
+  const std::vector<int64_t> ids = {1, 700, 1279, 64};
+  const auto d_hidden = [&](int64_t seed) {
+    std::vector<float> d(x.size());
+    logitless::Gradients out = {.d_hidden = view(d.data(), {4, 8})};
+    out.backward = {.mode = BackwardMode::kSampled, .theta = 0.2, .seed = seed};
+    run(Context(), Logits::of(view(x.data(), {4, 8}), view(w.data(), {1280, 8})), CrossEntropy{.targets = ids}, out);
+    return d;
+  };
+  EXPECT_EQ(d_hidden(1), d_hidden(1));
+  EXPECT_NE(d_hidden(1), d_hidden(2));
+}
+
+// The second tile has only logits of -inf, which weigh nothing.
+TEST(NamedCalls, AMaskedTileWithoutCrossWeights) {
+  const std::vector<float> x = numbers(3, 1), w = numbers(32 * 3, 2);
+  std::vector<float> bias(32), weights(32, 1);
+  for (size_t v = 16; v < 32; ++v) bias[v] = -std::numeric_limits<float>::infinity(), weights[v] = 0;
+  const std::vector<int64_t> ids = {4};
+  ContextOptions options;
+  options.vocab_tile = 16;
+  CrossEntropy task{.targets = ids};
+  task.class_weights = weights;
+  task.label_smoothing = 0.25;
+  const logitless::LmHead head = {.weight = view(w.data(), {32, 3}), .bias = bias};
+  EXPECT_TRUE(std::isfinite(run(Context(options), Logits::of(view(x.data(), {1, 3}), head), task).loss));
+}
+
+TEST(NamedCalls, AnUpstreamIsNoOutput) {
+  std::vector<double> x = {1, 2}, upstream = {1, 1};
+  const std::vector<double> w = {1, -1, 2};
+  const std::vector<int64_t> ids = {0, 1};
+  CrossEntropy task{.targets = ids};
+  task.reduction = Reduction::kNone;
+  const Logits logits = Logits::of(view(x.data(), {2, 1}), view(w.data(), {3, 1}));
+  const Forward<CrossEntropy> left = forward(Context(), logits, task);
+  EXPECT_EQ(refusal_of([&] {
+              backward(Context(), logits, task, left, upstream, {.d_hidden = view(upstream.data(), {2, 1})});
+            }),
+            "output d_hidden overlaps input upstream");
+}
+
+TEST(NamedCalls, AnOptionalNumberHasItsRange) {
+  DrawnCall call;
+  call.options = {{"num_items_in_batch", "-1"}};
+  EXPECT_NE(check(call).refusal.find("num_items_in_batch = -1"), std::string::npos);
+}
+
+TEST(NamedCalls, WithoutATokenAllGradientsOfALoraAreZeros) {
+  DrawnCall call;
+  call.lora_rank = 2;
+  call.all_ignored = true;
+  EXPECT_EQ(fault_of(call), "");
+}
+
+TEST(NamedCalls, ClassWeightsOfASlice) {
+  DrawnCall call;
+  call.options = {{"label_smoothing", "0.25"}};
+  call.weights_of_entries = call.bias = true;
+  call.vocab = 31;
+  call.slices = 2;
+  EXPECT_EQ(fault_of(call), "");
+}
+
+TEST(NamedCalls, ACPointerIsAligned) {
+  alignas(logitless_tensor) char memory[2 * sizeof(logitless_tensor)] = {};
+  logitless_call* const call = logitless_call_new(nullptr, "cross_entropy");
+  EXPECT_EQ(logitless_set_tensor(call, "hidden", reinterpret_cast<const logitless_tensor*>(memory + 1)),
+            LOGITLESS_INVALID_INPUT);
+  EXPECT_NE(std::string(logitless_last_error()).find("is not aligned"), std::string::npos);
+  logitless_call_free(call);
+}
+
+TEST(NamedCalls, ACallbackEndsACallByAPositiveNumber) {
+  const std::vector<float> x = numbers(3, 1), w = numbers(4 * 3, 2);
+  const std::vector<int64_t> ids = {3};
+  CCall call("cross_entropy");
+  call.put("hidden", c_tensor(view(x.data(), {1, 3}))), call.put("weight", c_tensor(view(w.data(), {4, 3})));
+  call.put("targets", c_tensor(ids));
+  const auto sink = [](void*, int64_t, int64_t, const logitless_tensor*) { return 7; };
+  EXPECT_EQ(logitless_set_weight_sink(call, sink, nullptr), LOGITLESS_OK);
+  EXPECT_EQ(logitless_run(call), LOGITLESS_CALLBACK_FAILED);
+}
+
+}  // namespace
+}  // namespace logitless::testing
