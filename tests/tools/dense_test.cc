@@ -30,7 +30,8 @@ Ran run_dense(const Given<T>& call) {
 // Returns the call without what a dense head does not have.
 DrawnCall dense_call(DrawnCall call) {
   call.finished = call.in_place = call.accumulate = call.sink = call.halves = call.lora_states = false;
-  call.time_first = call.reuse = false;
+  call.time_first = call.output_time_first = call.reuse = false;
+  call.sequence_gap = call.output_sequence_gap = 0;
   if (call.values == Values::kMasked) call.bias = true, call.softcap = 0;
   call.plan = PlanKind::kAuto;
   call.budget = Budget::kDefault;
