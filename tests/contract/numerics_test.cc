@@ -192,6 +192,15 @@ TEST(Numerics, SoftcapNearSaturation) {
   }
 }
 
+TEST(Numerics, Temperatures) {
+  for (const double temperature : {0.01, 0.03, 0.1, 10.0, 100.0}) {
+    for (const auto meaning : {TemperatureMeaning::kScaleLogits, TemperatureMeaning::kScaleLogp}) {
+      ExactLogits logits({whole_logits(70, 5, 0), whole_logits(70, -3, 1)});
+      logits.targets({0, 69}).temperature(temperature).meaning(meaning).match_oracle();
+    }
+  }
+}
+
 TEST(Numerics, LogitsOfEveryMagnitude) {
   // The signs of logp, cross and entropy hold everywhere; the comparison checks them in each row.
   for (const double scale : {1e-30, 1e-6, 1e-3, 1.0, 30.0, 1e3, 1e6, 1e30}) {
