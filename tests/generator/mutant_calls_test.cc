@@ -2,6 +2,7 @@
 // Calls for what drawn calls meet too seldom, or are not held to: mutants of tests/mutants.txt name this suite.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -301,9 +302,16 @@ TEST(NamedCalls, AnUpstreamIsNoOutput) {
 }
 
 TEST(NamedCalls, AnOptionalNumberHasItsRange) {
-  DrawnCall call;
-  call.options = {{"num_items_in_batch", "-1"}};
-  EXPECT_NE(check(call).refusal.find("num_items_in_batch = -1"), std::string::npos);
+  const std::array<std::string, 3> cases[] = {{"policy_loss", "log_ratio_clamp", "301"},
+                                              {"policy_loss", "top_entropy_quantile", "2"},
+                                              {"policy_loss", "delta", "-1"},
+                                              {"distillation_loss", "teacher_temperature", "-1"}};
+  for (const auto& [task, option, value] : cases) {
+    DrawnCall call;
+    call.task = task;
+    call.options = {{option, value}};
+    EXPECT_NE(check(call).refusal.find(option + " = " + value), std::string::npos) << option;
+  }
 }
 
 TEST(NamedCalls, WithoutATokenAllGradientsOfALoraAreZeros) {

@@ -68,7 +68,6 @@ TEST_F(BenchFileTest, AnotherBenchmarkIsNotContinued) {
   };
   const std::vector<Case> cases = {
       {{"--iters", "2", "--sweep", "seq_len=4,6"}, "--iters is 1 there and 2 here"},
-      {{"--sweep", "seq_len=4,5"}, "--sweep seq_len is 4,6 there and 4,5 here"},
       {{"--sweep", "seq_len=4,6", "--set", "seed=3"}, "seed is not set there and 3 here"},
       {{"--sweep", "seq_len=4,6", "--contenders", "dense"},
        "--contenders is dense,apart,in_place there and dense here"},

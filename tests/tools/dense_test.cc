@@ -60,6 +60,17 @@ TEST(Dense, DrawnCallsAgreeWithTheOracle) {
   EXPECT_GT(accepted, 200);
 }
 
+TEST(Dense, GradientsHaveThePrecisionOfTheContext) {
+  const std::vector<bfloat16> x(2 * 64), w(5 * 64);
+  std::vector<float> d_hidden(2 * 64);
+  const std::vector<int64_t> ids = {1, 4};
+  ContextOptions options;
+  options.gradient_precision = GradientPrecision::kFloat32;
+  const auto result = dense::run(Context(options), Logits::of(view(x.data(), {2, 64}), view(w.data(), {5, 64})),
+                                 CrossEntropy{.targets = ids}, {.d_hidden = view(d_hidden.data(), {2, 64})});
+  EXPECT_EQ(result.plan.gradient_dtype, DType::kFloat32);
+}
+
 TEST(Dense, WhatItDoesNotHaveIsRefused) {
   for (const auto& [field, reason] : {std::pair(&DrawnCall::accumulate, "dense overwrites"),
                                       {&DrawnCall::sink, "dense has no tiles of d_weight"},

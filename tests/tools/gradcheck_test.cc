@@ -256,20 +256,6 @@ TEST_F(GradcheckTest, BadInputExitsWithTwoAndOneLineAndWritesNothing) {
   EXPECT_FALSE(std::filesystem::exists(path("none.json")));
 }
 
-TEST_F(GradcheckTest, ChosenEntriesOfHeads) {
-  for (const char* layout : {"model.layout=vocab_hidden", "model.layout=hidden_vocab"}) {
-    const json one =
-        check(kTiny, {layout, "model.vocab_ids=[2048, 3, 700, 3]", "model.bias=true", "label_smoothing=0.1"});
-    EXPECT_EQ(one["shape"]["vocab"], 4);
-    EXPECT_EQ(gate_names(one).count("d_weight_rel_l2"), 1u);
-    EXPECT_EQ(gate_names(one).count("d_bias_rel_l2"), 1u);
-  }
-  EXPECT_EQ(check(config_named("tiny-distillation_loss"), {"model.vocab_ids=[20, 3, 7]"})["shape"]["vocab"], 3);
-  const Finished refused = gradcheck({kLogits}, {"model.vocab_ids=[1]"});
-  EXPECT_EQ(refused.exit_code(), 2);
-  EXPECT_TRUE(has(refused.err, "model.vocab_ids chooses entries of a head, and level logits has none")) << refused.err;
-}
-
 // One element of a gradient that is off by a thousandth, its own or one vocabulary entry's in the sum over a
 // row.
 TEST(Gradcheck, AWrongGradientIsCaught) {

@@ -86,24 +86,6 @@ TEST(PolicyOracle, Factors) {
   EXPECT_DOUBLE_EQ(loss.d_entropy(2), -0.5 / 3);
   EXPECT_DOUBLE_EQ(loss.d_entropy(4), 0);
   EXPECT_DOUBLE_EQ(loss.mean_entropy.value, 3);
-
-  Example sampler(PolicyLossType::kBnpo, {{0.25, 0.25}}, {-1});
-  sampler.policy_case.with_sampling = true;
-  sampler.data.sampling_logps[0] -= 0.5;
-  sampler.data.sampling_logps[1] -= 0.25;
-  const auto factor = [&](SamplerCorrection mode, int64_t i) {
-    sampler.options().sampler_correction = mode;
-    return sampler.run().per_token_loss[i].value / std::exp(0.25);
-  };
-  sampler.options().sampler_clip_max = 1.5;
-  EXPECT_DOUBLE_EQ(factor(SamplerCorrection::kTokenTruncate, 0), 1.5);
-  EXPECT_DOUBLE_EQ(factor(SamplerCorrection::kTokenTruncate, 1), std::exp(0.25));
-  EXPECT_DOUBLE_EQ(factor(SamplerCorrection::kTokenMask, 0), 0);
-  EXPECT_DOUBLE_EQ(factor(SamplerCorrection::kTokenMask, 1), std::exp(0.25));
-  EXPECT_DOUBLE_EQ(factor(SamplerCorrection::kSequenceTruncate, 1), 1.5);
-  EXPECT_DOUBLE_EQ(factor(SamplerCorrection::kSequenceMask, 1), 0);
-  sampler.options().sampler_clip_max = std::nullopt;
-  EXPECT_DOUBLE_EQ(factor(SamplerCorrection::kSequenceMask, 1), std::exp(0.75));
 }
 
 // Central differences of the loss, with everything under sg() held: an error of h² f'''/6 + eps |f| / h.

@@ -78,7 +78,6 @@ TEST_F(CliTest, RealTensorsMayBeBatched) {
   EXPECT_TRUE(has(call(path("batched") + ":other", {}).err,
                   "tensor other [2, 3]: must have one entry for each of the 6 rows of hidden [3, 2, 5]"));
   EXPECT_TRUE(has(call(path("batched"), {"--set", "batch_size=2"}).err, "tensor hidden [3, 2, 5] holds 3 sequences"));
-  EXPECT_TRUE(has(call(path("batched"), {"--lengths", path("states")}).err, "hidden must have 2 dimensions"));
   const auto pairs = [&](const std::string& hidden, const std::string& targets) {
     return run({"compare", "--hidden", path("batched") + hidden, "--lm-head", path("head"), "--targets",
                 path("batched") + targets, "--set", "task=preference_loss", "--set",
@@ -104,11 +103,9 @@ TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
   EXPECT_TRUE(has(error({"--set", "model.layout=hidden_vocab"}), "--set model.layout is hidden_vocab, so "));
   EXPECT_TRUE(has(error({"--set", "model.bias=true"}), "need --bias FILE"));
   EXPECT_TRUE(has(error({"--set", "model.bias=false", "--bias", path("states")}), "is false, but --bias was given"));
-  EXPECT_TRUE(has(error({"--set", "ignored_fraction=0.1"}), "is for seeded targets"));
   EXPECT_TRUE(has(error({"--lengths", path("states") + ":short"}),
                   "tensor short: the lengths sum to 5, but hidden has 6 rows"));
   EXPECT_TRUE(has(error({"--lengths", path("states") + ":targets"}), "tensor targets: lengths[2] = 6"));
-  EXPECT_TRUE(has(error({"--bias", path("head")}), "has no tensor bias and none of"));
   // What only the library can see comes back from the contender's process as bad input too.
   EXPECT_TRUE(has(error({"--set", "ignore_index=-1"}), "targets[3] = -100"));
 }
@@ -257,10 +254,6 @@ TEST_F(CliTest, CompareWritesWhatTheFusedPathComputed) {
     EXPECT_NEAR(by_hidden, product(results.find("d_weight"), head.find("lm_head")), 1e-5);
     EXPECT_EQ(results.find("d_bias")->shape, std::vector<int64_t>{7});
   }
-  EXPECT_EQ(compare({"model.dtype=bfloat16", "gradients.d_weight=false"}, {"-o", path("results")}).exit_code(), 0);
-  const io::SafetensorsFile results(path("results"));
-  EXPECT_EQ(results.tensors().size(), 2u);
-  EXPECT_EQ(results.find("d_hidden")->dtype, "BF16");
 }
 
 }  // namespace
