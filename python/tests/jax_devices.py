@@ -122,7 +122,7 @@ for options in (
     {"shift": True, "num_items_in_batch": 17.0, "round_logits_to": "bfloat16"},
     {"reduction": "sum", "ignore_index": int(y4[40])},
 ):
-    for check_vma in (True, False):
+    for check_vma in (True, False) if not options else (True,):
         of_slices = jax.shard_map(
             lambda x, w, y: linear_cross_entropy(
                 x.reshape(4, N // 4, H), w, y.reshape(4, N // 4), vocab_axis="vocab", **options
@@ -201,25 +201,11 @@ for check_vma in (True, False):
         (FOUR["mesh"], (P(), P("vocab"), P(), P("vocab"), P()), lambda *t: of_lora(*t, vocab_axis="vocab")),
     ):
         sharded = jax.shard_map(run, mesh=mesh_of, in_specs=specs, out_specs=P(), check_vma=check_vma)
-        for over in ((0, 2, 3), (1, 2), (0, 1, 2, 3), (0, 2, 3)):
+        for over in ((1, 2), (0, 2, 3)):
             got = jax.jit(jax.value_and_grad(sharded, argnums=over))(x, w[:V4], a, b, y4)
             whole = jax.value_and_grad(of_lora, argnums=over)(x, w[:V4], a, b, y4)
             jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-5, atol=2e-6), got, whole)
         np.testing.assert_allclose(sharded(x, w[:V4], a, b, y4), whole[0], rtol=1e-5)  # not compiled
-
-# Twenty steps of gradient descent, on four devices and on one.
-curves = []
-for loss in (
-    lambda w: of_entries(x, w, y4),
-    lambda w: linear_cross_entropy(x, w, y4, softcap=20.0, temperature=0.7, z_loss=0.01, label_smoothing=0.1),
-):
-    step, head, curve = jax.jit(jax.value_and_grad(loss)), w[:V4], []
-    for _ in range(20):
-        value, gradient = step(head)
-        head, curve = head - 0.5 * gradient, [*curve, float(value)]
-    curves.append(curve)
-np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
-assert curves[0][-1] < curves[0][0]
 
 # A sum that was forgotten is refused, as everywhere in JAX.
 forgotten = jax.shard_map(

@@ -2,6 +2,7 @@
 """logitless.torch against PyTorch's own functions."""
 
 import itertools
+import random
 import subprocess
 import sys
 
@@ -16,32 +17,23 @@ from logitless.torch import (
 )
 
 
-GRID = list(
-    itertools.product(
-        [torch.float64, torch.float32, torch.bfloat16, torch.float16],
-        ["mean", "sum", "none"],
-        ["rows", "columns", "strided"],
-        [
-            (True, True, True),
-            (True, False, False),
-            (False, True, False),
-            (False, False, True),
-            (False, False, False),
-        ],
-        [False, True],  # bias
-        [None, "weights"],
-        [0.0, 0.1],  # label smoothing
-        [None, 5],  # ignore_index
-    )
-)
+GRID = {
+    "layout": ["rows", "columns", "strided"],
+    "wants": [(True, True, True), (True, False, False), (False, True, False), (False, False, True), (False, False, False)],
+    "bias": [False, True],
+    "weights": [False, True],
+    "smoothing": [0.0, 0.1],
+    "ignored": [None, 5],
+}
 
 
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_grid(dtype, reduction):
-    cases = [case for case in GRID if case[:2] == (dtype, reduction)]
+    """Of all combinations some are drawn."""
+    cases = random.Random(f"{dtype} {reduction}").sample(list(itertools.product(*GRID.values())), 20)
     for case in cases:
-        _, _, layout, wants, bias, weights, smoothing, ignored = case
+        layout, wants, bias, weights, smoothing, ignored = case
         x, w, b, y = tensors(dtype, layout, bias)
         if ignored is not None:
             y = torch.where(y < 0, ignored, y)
@@ -72,7 +64,6 @@ def test_grid(dtype, reduction):
                 torch.testing.assert_close(
                     grad.double(), want, atol=BOUND[dtype] * scale, rtol=0, msg=str(case)
                 )
-    assert len(cases) == len(GRID) // 12
 
 
 def test_the_type_of_the_loss():

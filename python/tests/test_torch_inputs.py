@@ -118,8 +118,12 @@ def test_what_one_number_does_not_read_again_may_change():
     x, w, _, y = tensors(torch.float32)
     x, y = x[:12].view(4, 3, H).requires_grad_(), y[:12].abs().view(4, 3) % V
     losses, weights, logps = ["sigmoid", "ipo"], [1.0, 0.5], -torch.rand(4, 3)
-    loss = preference_loss(x, w, y, loss_type=losses, loss_weights=weights, ref_logps=logps)
-    (want,) = torch.autograd.grad(loss, x, retain_graph=True)
+
+    def loss_of():
+        return preference_loss(x, w, y, loss_type=losses, loss_weights=weights, ref_logps=logps)
+
+    (want,) = torch.autograd.grad(loss_of(), x)
+    loss = loss_of()
     losses[0], weights[0] = "hinge", 3.0
     for tensor in (logps, y):
         tensor.zero_()
