@@ -13,7 +13,6 @@ WEIGHT = np.eye(V, H, dtype=np.float32)
 TARGETS = np.arange(N).reshape(B, T)
 IDS = np.tile(np.arange(K), (N, 1))
 LOGPS = np.full((N, K), -2.0, np.float32)
-LORA = {"lora_a": np.ones((2, H), np.float32), "lora_b": np.ones((V, 2), np.float32)}
 PACKED = np.ones((V, H), np.int8)
 
 
