@@ -366,21 +366,13 @@ def test_a_communicator_has_numbers():
         logitless.Context(vocab_ranks=Wrong())
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        "linear_cross_entropy(x, w, y, reduction='none')",
-        "linear_cross_entropy(x, w, y)",
-        "token_logps(x, w, y)",
-    ],
-)
-def test_an_interpreter_that_ends_with_a_live_graph_is_silent(loss):
+def test_an_interpreter_that_ends_with_live_graphs_is_silent():
     pytest.importorskip("torch")
     program = (
         "import torch\n"
         "from logitless.torch import linear_cross_entropy, token_logps\n"
         "x, w, y = torch.ones(5, 3, requires_grad=True), torch.ones(7, 3), torch.zeros(5, dtype=torch.long)\n"
-        f"loss = {loss}\n"
+        "losses = linear_cross_entropy(x, w, y), linear_cross_entropy(x, w, y, reduction='none'), token_logps(x, w, y)\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "" and "leak" not in ended.stderr
