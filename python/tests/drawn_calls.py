@@ -209,9 +209,33 @@ class _Arrays:
         return out
 
 
+PACKINGS = ["int8", "int8 of groups", "nf4", "q8_0"]
+NF4 = [-1.0, -0.6961928009986877, -0.5250730514526367, -0.39491748809814453, -0.28444138169288635, -0.18477343022823334]
+NF4 += [-0.09105003625154495, 0.0, 0.07958029955625534, 0.16093020141124725, 0.24611230194568634, 0.33791524171829224]
+NF4 += [0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0]
+
+
+def packed_weight(random, rows, columns, packing):
+    """A packed weight, and the numbers that it stands for. Scales are powers of 2, so that float32 holds products."""
+    groups = 2 if packing == "int8 of groups" else 1
+    scales = 2.0 ** random.integers(-3, 1, (rows, groups))
+    data = random.integers(-9, 10, (rows, columns)).astype(np.int8)
+    numbers = data * scales.repeat(columns // groups, 1)
+    if packing == "q8_0":
+        halves = scales.astype(np.float16).view(np.uint8)
+        return PackedWeight(np.concatenate([halves, data.view(np.uint8)], 1), "q8_0"), numbers
+    if packing == "nf4":
+        codes = random.integers(0, 16, (rows, columns))
+        data = (16 * codes[:, ::2] + codes[:, 1::2]).astype(np.uint8)
+        numbers = np.array(NF4, np.float32).astype(np.float64)[codes] * scales
+    return PackedWeight(data, packing.split()[0], scales.astype(np.float32)), numbers
+
+
 def models(draw, size, random, tokens, entries, taken, prefix, dtype):
     """Draws hidden states and a head with this many vocabulary entries, in a form that the function accepts."""
-    columns = draw(size(1, 9, 4))
+    packing = draw(st.sampled_from([None] * (2 * len(PACKINGS)) + PACKINGS)) if dtype != "float64" else None
+    columns = 2 * draw(size(1, 4, 2)) if packing else draw(size(1, 9, 4))
+    columns = 32 if packing == "q8_0" else columns
     chosen = f"{prefix}vocab_ids" in taken and draw(st.booleans())
     rows = entries + (draw(size(0, 3, 2)) if chosen else 0)
     model = Model(eighths(random, tokens, columns), eighths(random, rows, columns))
@@ -220,13 +244,12 @@ def models(draw, size, random, tokens, entries, taken, prefix, dtype):
         return model
     if chosen:
         model.vocab_ids = random.permutation(rows)[:entries]
+        model.vocab_ids[-1] = model.vocab_ids[draw(st.sampled_from([-1, 0]))]  # twice, or once
     if draw(st.booleans()):
         model.bias = eighths(random, rows)
     model.softcap = draw(st.sampled_from([0.0, 3.0]))
-    if draw(st.integers(0, 2)) == 2 and dtype != "float64":
-        data = random.integers(-9, 10, (rows, columns)).astype(np.int8)
-        scales = eighths(random, rows, 1, low=1).astype(np.float32)
-        model.packed, model.weight = PackedWeight(data, "int8", scales), data * scales.astype(np.float64)
+    if packing:
+        model.packed, model.weight = packed_weight(random, rows, columns, packing)
     if draw(st.integers(0, 2)) == 2:
         rank = draw(size(1, 3, 2))
         model.a, model.b = eighths(random, rank, columns), eighths(random, rows, rank)

@@ -27,22 +27,13 @@ def test_the_options_are_those_of_the_library():
     assert fields["mode"]["default"] == "exact"
 
 
-def test_the_mean_of_many_seeds_is_exact():
+def test_seeds_and_the_noise_arrive():
     exact, *want = gradients()
     assert exact.plan.kept_share == 1
-    sums = [np.zeros_like(x, dtype=np.float64) for x in want]
-    seeds = 300
-    for seed in range(seeds):
-        sampled, *got = gradients(backward="sampled", theta=0.2, seed=seed)
-        assert sampled.loss == exact.loss
-        assert 0 < sampled.plan.kept_share < 0.5
-        for one, total in zip(got, sums):
-            total += one
-    one = gradients(backward="sampled", theta=0.2, seed=0)[1]
-    error = np.linalg.norm(one - want[0])
-    assert 0 < np.linalg.norm(sums[0] / seeds - want[0]) < 3 * error / seeds**0.5
+    sampled, one, _ = gradients(backward="sampled", theta=0.2, seed=0)
+    assert sampled.loss == exact.loss and 0 < sampled.plan.kept_share < 0.5
     again, other = (gradients(backward="sampled", theta=0.2, seed=seed)[1] for seed in (0, 1))
-    assert (again == one).all() and (other != one).any()
+    assert (again == one).all() and (other != one).any() and (one != want[0]).any()
 
 
 def test_noise_and_tolerance_arrive():
@@ -155,30 +146,6 @@ def test_jax_refuses_an_option_out_of_range_before_the_backward(wrong):
     ):
         with pytest.raises(ValueError, match=f"^{next(iter(wrong))} = .* must be a number"):
             call()
-
-
-def test_distillation():
-    from logitless.torch import distillation_loss
-
-    rng = np.random.default_rng(5)
-    teacher = torch.from_numpy(HIDDEN + rng.normal(scale=0.1, size=HIDDEN.shape).astype(np.float32))
-
-    def gradient(**options):
-        x, w = torch.from_numpy(HIDDEN).requires_grad_(), torch.from_numpy(WEIGHT)
-        loss = distillation_loss(x, w, teacher, w, **options)
-        loss.backward()
-        return loss.item(), x.grad.numpy()
-
-    loss, exact = gradient()
-    mean, seeds = np.zeros_like(exact), 100
-    for seed in range(seeds):
-        of_sample, got = gradient(backward="sampled", theta=0.2, seed=seed)
-        assert of_sample == loss
-        mean += got / seeds
-    one = gradient(backward="sampled", theta=0.2, seed=0)[1]
-    off = np.linalg.norm(one - exact)
-    assert 0 < off
-    assert np.linalg.norm(mean - exact) < 2 * off / seeds**0.5
 
 
 def test_compiled():

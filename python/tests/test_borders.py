@@ -366,27 +366,16 @@ def test_a_communicator_has_numbers():
         logitless.Context(vocab_ranks=Wrong())
 
 
-@pytest.mark.parametrize(
-    "loss",
-    [
-        "linear_cross_entropy(x, w, y, reduction='none')",
-        "linear_cross_entropy(x, w, y)",
-        "token_logps(x, w, y)",
-    ],
-)
-def test_an_interpreter_that_ends_with_a_live_graph_is_silent(loss):
+def test_an_interpreter_that_ends_with_live_graphs_is_silent():
     pytest.importorskip("torch")
     program = (
         "import torch\n"
         "from logitless.torch import linear_cross_entropy, token_logps\n"
         "x, w, y = torch.ones(5, 3, requires_grad=True), torch.ones(7, 3), torch.zeros(5, dtype=torch.long)\n"
-        f"loss = {loss}\n"
+        "losses = linear_cross_entropy(x, w, y), linear_cross_entropy(x, w, y, reduction='none'), token_logps(x, w, y)\n"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert ended.stdout == "" and "leak" not in ended.stderr
-
-
-INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 
 
 def flags_of(function):
@@ -398,26 +387,20 @@ def flags_of(function):
         return np.array([1, 0, 1]), lambda labels: logitless.kto_loss(**call, labels=labels).loss
     if function == "policy_loss":
         call.update(chosen_ids=targets, advantages=np.arange(1.0, 4))
-    elif function == "dense":
-        call["probabilities"] = np.full((N, V), 0.5, np.float32)
     else:
-        call.update(ids=targets.reshape(N, 1), weights=np.ones((N, 1)))
-    function = function if function == "policy_loss" else "soft_cross_entropy"
+        call["probabilities"] = np.full((N, V), 0.5, np.float32)
     mask = np.arange(N).reshape(3, 7) % 3 > 0
     return mask.astype(int), lambda mask: getattr(logitless, function)(**call, mask=mask).loss
 
 
-@pytest.mark.parametrize("function", ["policy_loss", "kto_loss", "sparse", "dense"])
-@pytest.mark.parametrize("dtype", ["bool", *INTEGERS, "float32", "float64"])
+@pytest.mark.parametrize("function", ["policy_loss", "kto_loss", "soft_cross_entropy"])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "float64"])
 def test_masks_and_labels_are_zeros_and_ones_of_any_type(function, dtype):
     flags, loss = flags_of(function)
     want = loss(flags.astype(np.uint8).ravel())
     assert want != loss(np.ones(flags.size, np.uint8))
     flags = flags.astype(dtype)
-    apart = np.zeros([2 * n for n in flags.shape], dtype)[tuple(slice(None, None, 2) for _ in flags.shape)]
-    apart[...] = flags
-    backwards = np.flip(np.flip(flags, 0).copy(), 0)
-    for given in (flags, flags.ravel(), apart, backwards, np.asfortranarray(flags), Dlpack(flags)):
+    for given in (flags, flags.ravel(), np.flip(np.flip(flags, 0).copy(), 0), np.asfortranarray(flags), Dlpack(flags)):
         assert loss(given) == want
     name = "labels" if function == "kto_loss" else "mask"
     if name == "mask":
@@ -431,37 +414,12 @@ def test_masks_and_labels_are_zeros_and_ones_of_any_type(function, dtype):
         loss(flags.astype(np.float16))
 
 
-def test_masks_of_pytorch_are_of_any_type():
-    torch = pytest.importorskip("torch")
-    from logitless.torch import policy_loss, soft_cross_entropy
-
-    hidden, weight, targets = (torch.from_numpy(array) for array in batched())
-    mask = torch.arange(N).reshape(3, 7) % 3 > 0
-    for loss in (
-        lambda mask: policy_loss(hidden, weight, targets, torch.arange(21.0).view(3, 7) ** 2, mask=mask),
-        lambda mask: soft_cross_entropy(hidden, weight, torch.full((3, 7, V), 0.5), mask=mask),
-    ):
-        for dtype in (torch.uint8, torch.int64, torch.float32, torch.float64):
-            for given in (mask.to(dtype), mask.T.to(dtype).contiguous().T):
-                assert loss(given) == loss(mask) != loss(None)
-
-
-@pytest.mark.parametrize("dtype", INTEGERS)
-def test_ids_counts_and_offsets_are_of_any_integer_type(dtype):
+def test_ids_are_integers_that_int64_holds():
     hidden, weight, targets = problem()
-    chosen = np.arange(40)
-    plain = dict(targets=targets % 40, vocab_ids=chosen, offsets=np.array([0, 9, N]), shift=1)
-    want = logitless.cross_entropy(hidden, weight, **plain).loss
-    for name in ("targets", "vocab_ids", "offsets"):
-        given = {**plain, name: plain[name].astype(dtype)}
-        assert logitless.cross_entropy(hidden, weight, **given).loss == want
-    ids, counts = np.arange(2 * N).reshape(N, 2), np.arange(N) % 3
-    want = logitless.id_logps(hidden, weight, ids, id_counts=counts).logps
-    got = logitless.id_logps(hidden, weight, ids.astype(dtype), id_counts=counts.astype(dtype)).logps
-    np.testing.assert_array_equal(got, want)
-    if dtype == "uint64":
-        with pytest.raises(ValueError, match="^targets has 18446744073709551516, which int64 does not hold"):
-            logitless.cross_entropy(hidden, weight, np.full(N, 2**64 - 100, np.uint64))
+    for dtype in (np.uint8, np.uint64):
+        assert logitless.cross_entropy(hidden, weight, targets.astype(dtype)).loss > 0
+    with pytest.raises(ValueError, match="^targets has 18446744073709551516, which int64 does not hold"):
+        logitless.cross_entropy(hidden, weight, np.full(N, 2**64 - 100, np.uint64))
     for wrong in ("bool", "float32"):
         with pytest.raises(ValueError, match=f"^targets is {wrong}: it must be integers"):
             logitless.cross_entropy(hidden, weight, targets.astype(wrong))

@@ -2,7 +2,6 @@
 """Calls of `logitless` that are drawn from its lists of arguments: values arrive through every type, stride and kind of
 array, and what is refused names an argument and has written nothing."""
 
-import inspect
 import re
 
 import numpy as np
@@ -13,14 +12,16 @@ from hypothesis import strategies as st
 import logitless
 from call_reference import UNITS, Reference
 from drawn_calls import calls, profile
+from drawn_checks import Outcomes, arguments_of, is_exact, named_in, offsets_of, refusal_of, sets_with_offsets, upstream_of
 from logitless.lora import LoraWeight
 
 try:
     import torch
+    from torch._subclasses.fake_tensor import FakeTensorMode
 except ImportError:
     torch = None
 
-FUNCTIONS = {task: (task, set(inspect.signature(getattr(logitless, task)).parameters)) for task in logitless._PLANS}
+FUNCTIONS = {task: (task, arguments_of(getattr(logitless, task))) for task in logitless._PLANS}
 DTYPES = ["float32", "float64", "float16"] + ["bfloat16"] * (torch is not None)
 OUTPUTS = ("d_hidden", "d_weight", "d_bias", "d_lora_a", "d_lora_b", "d_lora_states", "d_logits")
 
@@ -126,19 +127,12 @@ class NumpyCall:
 
     def as_rows_of_sets(self):
         """[N, K] ids become [E] with offsets, or stay."""
-        for begin, sets in (("id_", "ids"), ("kept_", "kept_ids")):
-            plain = self.call.arrays
-            if sets not in plain or not self.draw(st.booleans()):
-                continue
-            tokens, columns = plain[sets].shape
-            counts = plain.get(f"{begin}counts", np.full(tokens, columns))
-            taken = np.arange(columns) < counts[:, None]
-            for name in (sets, "weights", "teacher_logps"):
-                if plain.get(name, np.empty(0)).shape == (tokens, columns):
-                    self.arguments[name] = self.in_some_form(name, plain[name][taken])
+        for begin, taken, names in sets_with_offsets(self.call, self.draw):
+            for name in names:
+                self.arguments[name] = self.in_some_form(name, self.call.arrays[name][taken])
             self.entries = taken if self.call.task == "id_logps" else None
             self.arguments.pop(f"{begin}counts", None)
-            self.arguments[f"{begin}offsets"] = np.concatenate([[0], np.cumsum(counts)])
+            self.arguments[f"{begin}offsets"] = offsets_of(taken)
 
     def add_model(self, model, prefix):
         call, arguments, lead = self.call, self.arguments, self.call.lead
@@ -155,7 +149,7 @@ class NumpyCall:
         weight = model.packed or laid_out(model.weight, form, call.head_dtype)
         if model.packed and self.draw(st.booleans()):
             weight = model.packed.data
-            arguments.update({f"{prefix}packing": "int8", f"{prefix}scales": model.packed.scales})
+            arguments.update({f"{prefix}packing": model.packed.packing, f"{prefix}scales": model.packed.scales})
         if model.a is not None:
             a, b = of_type(model.a, call.head_dtype), of_type(model.b, call.head_dtype)
             how = self.draw(st.sampled_from(["keywords", "LoraWeight", "states"]))
@@ -200,7 +194,22 @@ class NumpyCall:
             self.outputs[name] = laid_out(np.ones(shapes[name]), like, dtype)
         # That of finished logits is overwritten.
         self.accumulate = accumulate and bool(self.outputs) and not model.finished
-        return {**self.outputs, **({"accumulate": True} if self.accumulate else {})}
+        given = {**self.outputs, **({"accumulate": True} if self.accumulate else {})}
+        if str(getattr(given.get("d_weight"), "dtype", "")) in ("float32", "float64") and self.draw(st.booleans()):
+            given["weight_sink"] = self.sink_of(given.pop("d_weight"))
+        return given
+
+    def sink_of(self, whole):
+        """A function that gets each row once, and keeps it in the array."""
+        seen = set()
+
+        def sink(first, count, tile):
+            rows = range(first, first + count)
+            assert not seen & set(rows) and tile.shape == (count, whole.shape[1])
+            seen.update(rows)
+            whole[first : first + count] = tile + float(self.accumulate)
+
+        return sink
 
     def unit_of_output(self, name):
         kind = str(self.outputs[name].dtype).removeprefix("torch.")
@@ -218,31 +227,7 @@ def some_context(draw):
     return logitless.Context(**options), set(options)
 
 
-def named_in(message, names):
-    return [name for name in names if re.search(rf"(?<![\w.]){name}(?!\w)", message)]
-
-
-def is_exact(call):
-    return call.options.get("backward", "exact") == "exact"
-
-
-def refusal_of(function):
-    try:
-        return function(), None
-    except (ValueError, TypeError) as error:
-        return None, error
-
-
-def check_refusal(call, error, plain_error, given, unusual):
-    """A message names an argument: where the plain call is taken, one of an unusual form, or an option of gradients."""
-    text = str(error)
-    names = given.keys() | FUNCTIONS[call.task][1] | unusual
-    assert named_in(text, names), f"no argument is named: {error}"
-    own = named_in(text, unusual | {"backward", "noise", "theta", "tolerance", "seed"}) or not is_exact(call)
-    assert plain_error is not None or own, f"refused, and the plain call is not: {error}"
-
-
-taken = {"yes": 0, "no": 0}
+outcomes = Outcomes()
 
 
 @profile(1000)
@@ -268,23 +253,20 @@ def check_calls(call, data):
     for name, old in before.items():
         if error is not None or name not in outputs:
             assert np.array_equal(numbers({**given, **outputs}[name]), old, equal_nan=True), f"{name} was written: {error}"
-    taken["no" if error else "yes"] += 1
-    if error is not None:
-        check_refusal(call, error, plain_error, given, numpys.odd | set_options)
+    names = {*given, *FUNCTIONS[call.task][1], *numpys.odd, *set_options}
+    if not outcomes.add(call, error, plain_error, names, numpys.odd | set_options):
         return
-    assert plain_error is None, f"taken, and the plain call is refused: {plain_error}"
     if hasattr(result, "plan"):
         assert logitless.plan(call.task, **given).kind == result.plan.kind
 
     if call.task == "id_logps" and numpys.outputs:
-        upstream = np.random.default_rng(5).integers(-8, 9, result.logps.shape) / 8
+        upstream, reference.upstream = upstream_of(call, {"logps": result.logps.shape})
         given.pop("dtype", None)
-        more = {**outputs, "forward": result, "upstream": upstream}
+        more = {**outputs, "forward": result, "upstream": upstream["logps"]}
         _, error = refusal_of(lambda: logitless.id_logps_backward(**given, **more))
-        if error is not None:
-            check_refusal(call, error, None, given, numpys.odd | set_options)
+        if not outcomes.add(call, error, None, names, numpys.odd | set_options):
             return
-        reference.upstream, reference.runs = upstream.ravel(), []
+        reference.runs = []
     kind = dtype or ("float64" if call.dtype == "float64" else "float32")
     floats = [v for v in vars(result).values() if isinstance(v, np.ndarray) and v.dtype.kind == "f"]
     assert {str(v.dtype) for v in floats} <= {kind}
@@ -297,9 +279,89 @@ def check_calls(call, data):
 
 
 def test_calls_return_what_the_plain_call_does():
-    taken.update(yes=0, no=0)
-    check_calls()
-    assert taken["yes"] > taken["no"] / 2  # a test of refusals alone proves nothing
+    outcomes.run(check_calls)
+
+
+class Raising(Dlpack):
+    def __dlpack__(self, **arguments):
+        raise RuntimeError("no memory to lend")
+
+
+# What no argument takes for an array.
+MISTAKES = {
+    "no axis": lambda a: a.ravel()[0].reshape(()).copy(),
+    "four axes": lambda a: a.reshape(1, 1, 1, -1).copy(),
+    "empty": lambda a: a[:0].copy(),
+    "empty, one axis": lambda a: np.empty(0, a.dtype),
+    "empty, three axes": lambda a: np.empty((0, 0, 0), a.dtype),
+    "empty columns": lambda a: a[..., :0].copy(),
+    "masked": lambda a: np.ma.masked_array(a.copy(), mask=np.ones(a.shape, bool)),
+    "raising": Raising,
+    "str": lambda a: "abc",
+    "bytes": lambda a: b"abc",
+    "int": lambda a: 1,
+    "dict": lambda a: {},
+    "empty list": lambda a: [],
+    "object": lambda a: object(),
+    "class": lambda a: np.ndarray,
+    "scalar": lambda a: a.ravel()[0],
+}
+# Other sizes and types: the call is refused, or is the plain one; an argument whose sizes are free makes another call.
+OTHERS = {
+    "flat": np.ravel,
+    "one axis more": lambda a: a[None].copy(),
+    "transposed": lambda a: a.reshape(a.shape[::-1]).copy(),
+    "a row less": lambda a: a[:-1].copy(),
+    "a row more": lambda a: np.concatenate([a, a[:1]]),
+    "a column less": lambda a: a[..., :-1].copy(),
+    "a column more": lambda a: np.concatenate([a, a[..., :1]], axis=-1),
+    "list": lambda a: a.tolist(),
+    "objects": lambda a: a.astype(object),
+    "big-endian": lambda a: a.astype(a.dtype.newbyteorder(">")),
+    "complex": lambda a: a.astype(np.complex64),
+    "text": lambda a: a.astype("U5"),
+}
+if torch is not None:
+    MISTAKES["meta"] = lambda a: torch.from_numpy(a.copy()).to("meta")
+    MISTAKES["sparse"] = lambda a: torch.from_numpy(a.copy()).to_sparse()
+    MISTAKES["fake"] = lambda a: FakeTensorMode().from_tensor(torch.from_numpy(a.copy()))
+# Names of the C++ structures.
+LIBRARYS = re.compile(
+    r"(?<![\w.])(lm_head|lora\.|sets\.|kept\.|(teacher|reference)[.:]|hidden\.offsets"
+    r"|targets\.(sets|rows|weights)|dlogits|backward\.|token\.|ranks\.)"
+)
+
+
+@profile(1500)
+@given(call=calls(FUNCTIONS, ["float32"]), data=st.data())
+def test_a_mistaken_array_is_refused_by_its_name(call, data):
+    numpys = NumpyCall(call, data.draw)
+    given = numpys.arguments | numpys.add_outputs([] if call.task in ("token_stats", "id_logps") else OUTPUTS, False)
+    given.pop("weight_sink", None)
+    planned = data.draw(st.booleans())
+
+    def run(**more):
+        arguments = {**given, **more}
+        result = logitless.plan(call.task, **arguments) if planned else getattr(logitless, call.task)(**arguments)
+        columns = [np.array(getattr(result, name, 0.0)) for name in ("loss", "logps", "logp", "vocab_size")]
+        return columns + [numbers(array) for array in numpys.outputs.values()]
+
+    plain, error = refusal_of(run)
+    arrays = [name for name, value in given.items() if hasattr(value, "__dlpack__") or isinstance(value, memoryview)]
+    name = data.draw(st.sampled_from(sorted(arrays)))
+    how = data.draw(st.sampled_from([*MISTAKES, *OTHERS]))
+    if error is not None:
+        return
+    wrong = {**MISTAKES, **OTHERS}[how](numbers(given[name]))
+    written, what = [numbers(array) for array in numpys.outputs.values()], f"{name}, {how}"
+    got, error = refusal_of(lambda: run(**{name: wrong}))
+    if error is not None:
+        assert isinstance(error, (ValueError, TypeError)), f"{what}: {error!r}"
+        assert named_in(str(error), given) and not LIBRARYS.search(str(error)), f"{what}: {error!r}"
+        assert all(np.array_equal(numbers(a), b, equal_nan=True) for a, b in zip(numpys.outputs.values(), written)), what
+    elif not name.endswith(("weight", "ids")):
+        assert how not in MISTAKES, f"{what} is taken"
+        assert all(np.array_equal(one, other, equal_nan=True) for one, other in zip(got, plain)), f"{what}: another result"
 
 
 @profile(200)

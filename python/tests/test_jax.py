@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless.jax against losses written out in JAX."""
+"""logitless.jax: vmap, contexts, shards, seeds, second derivatives and messages. Values, gradients and types are drawn
+in test_generated_jax.py, and options in test_jax_fields.py."""
 
 import pathlib
 import subprocess
@@ -18,7 +19,6 @@ from logitless import _core  # noqa: E402
 from logitless.jax import linear_cross_entropy, token_logps, topk_logps  # noqa: E402
 
 N, H, V = 12, 7, 41
-BOUND = {jnp.float32: 1e-5, jnp.bfloat16: 3e-2}
 
 
 def arrays(dtype, seed=0):
@@ -38,31 +38,6 @@ def written_out(x, w, b, y, softcap=0.0):
     taken = y >= 0
     losses = -jnp.take_along_axis(logp, jnp.maximum(y, 0)[:, None], 1)[:, 0]
     return (losses * taken).sum() / taken.sum()
-
-
-@pytest.mark.parametrize("dtype", BOUND, ids=lambda d: d.__name__)
-@pytest.mark.parametrize("layout", ["vocab_hidden", "hidden_vocab"])
-@pytest.mark.parametrize("compiled", [False, True])
-def test_value_and_gradients(dtype, layout, compiled):
-    x, w, b, y = arrays(dtype)
-
-    def ours(x, w, b):
-        return 3 * linear_cross_entropy(
-            x, w if layout == "vocab_hidden" else w.T, y, bias=b, layout=layout, softcap=2.0
-        )
-
-    def theirs(x, w, b):
-        return 3 * written_out(x, w, b, y, 2.0)
-
-    both = [jax.value_and_grad(f, argnums=(0, 1, 2)) for f in (ours, theirs)]
-    (got, grads), (want, wanted) = (jax.jit(f)(x, w, b) if compiled else f(x, w, b) for f in both)
-    assert got.dtype == jnp.float32
-    np.testing.assert_allclose(got, want, rtol=1e-5)
-    for grad, expected in zip(grads, wanted):
-        assert grad.dtype == dtype
-        np.testing.assert_allclose(
-            grad.astype(jnp.float32), expected.astype(jnp.float32), atol=BOUND[dtype], rtol=1e-2
-        )
 
 
 @pytest.mark.parametrize("vocab_ids", [None, jnp.arange(V)], ids=["all", "chosen"])
@@ -131,29 +106,6 @@ def test_leading_axes_sums_and_vmap():
     np.testing.assert_allclose(each, want, rtol=1e-5)
 
 
-def test_token_logps():
-    x, w, b, y = arrays(jnp.float32)
-
-    def theirs(x, w):
-        logp = jax.nn.log_softmax(x @ w.T + b)
-        chosen = jnp.take_along_axis(logp, jnp.maximum(y, 0)[:, None], 1)[:, 0]
-        entropy = -(jnp.exp(logp) * logp).sum(1)
-        return jnp.where(y >= 0, chosen, 0), jnp.where(y >= 0, entropy, 0)
-
-    for got, want in zip(token_logps(x, w, y, bias=b), theirs(x, w)):
-        np.testing.assert_allclose(got, want, atol=1e-5)
-
-    def mixed(function):
-        def loss(x, w):
-            logp, entropy = function(x, w)
-            return (jnp.exp(logp) * jnp.arange(N)).sum() + 0.1 * entropy.sum()
-
-        return jax.jit(jax.grad(loss, argnums=(0, 1)))(x, w)
-
-    for got, want in zip(mixed(lambda x, w: token_logps(x, w, y, bias=b)), mixed(theirs)):
-        np.testing.assert_allclose(got, want, atol=2e-5)
-
-
 def test_second_derivatives_are_refused_with_a_reason():
     x, w, b, y = arrays(jnp.float32)
     ids, y = jnp.maximum(y, 0)[:, None], jnp.maximum(y, 0)
@@ -193,59 +145,6 @@ def test_what_is_refused():
             jax.block_until_ready(linear_cross_entropy(**{"hidden": x, "weight": w, "targets": y, **change}))
 
 
-def another(name, field):
-    """A value of an option that is not its default, and that changes a loss."""
-    if name == "ignore_index":
-        return int(arrays(jnp.float32)[3][0])
-    if name == "round_logits_to":
-        return "bfloat16"
-    if "choices" in field:
-        return next(choice for choice in field["choices"] if choice != field["default"])
-    if field["type"] == "bool":
-        return not field["default"]
-    if field["type"] == "float":
-        return (field["default"] or 0) / 2 + 0.25
-    if field["type"] == "int":
-        return field["default"] + 1
-    length = {"class_weights": V, "temperatures": N}[name]
-    # Numbers that float32 holds: JAX has no other ones.
-    return np.linspace(0.5, 1.5, length, dtype=np.float32).astype(field["type"].split()[0])
-
-
-@pytest.mark.parametrize("task", ["cross_entropy", "token"])
-def test_every_option_arrives_and_changes_the_result(task):
-    """Each alone at another value gives the bits that logitless gives without JAX, and other ones than its default."""
-    x, w, b, y = arrays(jnp.float32)
-    x, y = x.reshape(3, 4, H), jnp.where(y < 0, 3, y).reshape(3, 4)  # with another ignore_index, -100 is out of range
-    base = {"temperature": 0.7}
-
-    def ours(**options):
-        if task == "cross_entropy":
-            return np.asarray(linear_cross_entropy(x, w, y, bias=b, **options))
-        return np.asarray(token_logps(x, w, y, bias=b, **options)[0]).ravel()
-
-    def theirs(**options):
-        inputs = [np.asarray(a) for a in (x, w, y.astype(jnp.int64))]
-        if task == "cross_entropy":
-            return np.float32(logitless.cross_entropy(*inputs, bias=np.asarray(b), **options).loss)
-        return logitless.token_stats(*inputs, bias=np.asarray(b), **options)["logp"].astype(np.float32)
-
-    np.testing.assert_array_equal(ours(**base), theirs(**base))
-    fields = _core.fields(task)
-    assert len(fields) >= (14 if task == "cross_entropy" else 6)
-    for name, field in {**fields, "softcap": {"type": "float", "default": 0.0}}.items():
-        value = another(name, field)
-        if name in ("want_accuracy", "want_entropy"):
-            with pytest.raises(ValueError, match=name):
-                ours(**{name: value})
-            continue
-        got = ours(**{**base, name: value})
-        np.testing.assert_array_equal(got, theirs(**{**base, name: value}), err_msg=name)
-        assert not np.array_equal(got, ours(**base)), name
-    with pytest.raises(TypeError, match="smoothing"):
-        ours(smoothing=0.1)
-
-
 def test_a_context_arrives():
     x, w, b, y = arrays(jnp.float32)
     for name, field in _core.fields("context").items():
@@ -269,25 +168,6 @@ def test_a_context_arrives():
     np.testing.assert_array_equal(grad, d_hidden)
     with pytest.raises(ValueError, match="context has ranks or a workspace"):
         linear_cross_entropy(x, w, y, context=logitless.Context(slices=[V]))
-
-
-def test_a_training_loop():
-    """Gradient descent under jit follows the loss that is written out."""
-    x, w, b, y = arrays(jnp.float32)
-    curves = []
-    for function in (
-        lambda x, w: linear_cross_entropy(x, w, y, bias=b),
-        lambda x, w: written_out(x, w, b, y),
-    ):
-        step = jax.jit(jax.value_and_grad(function, argnums=1))
-        weight, curve = w, []
-        for _ in range(20):
-            loss, grad = step(x, weight)
-            weight = weight - 0.5 * grad
-            curve.append(float(loss))
-        curves.append(curve)
-    np.testing.assert_allclose(curves[0], curves[1], rtol=1e-4)
-    assert curves[0][-1] < curves[0][0]
 
 
 def test_shards_of_a_batch():

@@ -1,6 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Heads of logitless.jax that are packed, or of which some entries are chosen: each has the bits of the matrix that it
-stands for."""
+"""Heads of logitless.jax that are a LoRA or packed, as trees of JAX's transformations; what is differentiated of any
+head; and messages. Values and gradients are drawn in test_generated_jax.py."""
+
+import math
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -9,6 +13,7 @@ jax = pytest.importorskip("jax")
 pytest.importorskip("logitless.jax", exc_type=ImportError)
 
 import jax.numpy as jnp  # noqa: E402
+from jax.extend.core import jaxprs_in_params  # noqa: E402
 
 import logitless  # noqa: E402
 from logitless.jax import (  # noqa: E402
@@ -18,103 +23,147 @@ from logitless.jax import (  # noqa: E402
     set_distillation_loss,
     soft_cross_entropy,
     token_logps,
-    topk_logps,
 )
+from logitless.lora import LoraWeight  # noqa: E402
 from logitless.packed import PackedWeight  # noqa: E402
 
-N, H, V, K = 12, 32, 90, 30
-random = np.random.default_rng(5)
-HIDDEN = jnp.asarray(random.standard_normal((3, 4, H)), jnp.float32)
-BIAS = jnp.asarray(random.standard_normal(V), jnp.float32)
-TARGETS = jnp.asarray(np.arange(N).reshape(3, 4) * 7 % K, jnp.int32).at[1, 2].set(-100)
+H, V, K, R, SCALE = 32, 90, 30, 3, 1.5
+LEAD = (3, 4)
+random = np.random.default_rng(11)
+
+
+def floats(*shape):
+    return jnp.asarray(random.standard_normal(shape), jnp.float32)
+
+
+HIDDEN, WEIGHT, A, B, BIAS = floats(*LEAD, H), floats(V, H) / 4, floats(R, H) / 8, floats(V, R), floats(V)
+TEACHER_HIDDEN, TEACHER_WEIGHT = floats(*LEAD, H + 2), floats(V, H + 2) / 4
 IDS = jnp.asarray(random.permutation(V)[:K], jnp.int32)
-SETS = jnp.asarray([[random.permutation(K)[:5] for _ in range(4)] for _ in range(3)], jnp.int32)
-SHARES = jnp.asarray(random.dirichlet(np.ones(5), (3, 4)), jnp.float32)
+TARGETS = jnp.asarray(random.integers(0, K, LEAD), jnp.int32).at[1, 2].set(-100)
+SETS = jnp.asarray([[random.permutation(K)[:5] for _ in range(LEAD[1])] for _ in range(LEAD[0])], jnp.int32)
+SHARES = jnp.asarray(random.dirichlet(np.ones(5), LEAD), jnp.float32) * 0.8
 NUMBERS = random.integers(-127, 128, (V, H)).astype(np.int8)
-SCALES = random.uniform(0.005, 0.02, (V, 2)).astype(np.float32)
-
-
-def q8_0():
-    blocks = np.empty((V, 34), np.uint8)
-    scales = random.uniform(0.005, 0.02, (V, 1)).astype(np.float16)
-    blocks[:, :2], blocks[:, 2:] = scales.view(np.uint8), NUMBERS.view(np.uint8)
-    return PackedWeight(blocks, "q8_0"), scales.astype(np.float32) * NUMBERS
-
-
-PACKED = {
-    "int8": (PackedWeight(NUMBERS, "int8", SCALES), NUMBERS * SCALES.repeat(H // 2, axis=1)),
-    "one scale a row": (PackedWeight(NUMBERS, "int8", SCALES[:, 0].copy()), NUMBERS * SCALES[:, :1]),
-    "q8_0": q8_0(),
-}
-MATRIX = jnp.asarray(PACKED["int8"][1])
+SCALES = random.uniform(0.001, 0.005, (V, 2)).astype(np.float32)
+PACKED = PackedWeight(NUMBERS, "int8", SCALES)
 LOSSES = {
-    "cross_entropy": lambda x, w, **more: linear_cross_entropy(x, w, TARGETS, softcap=9.0, **more),
+    "cross_entropy": lambda x, w, **more: linear_cross_entropy(x, w, TARGETS, **more),
     "token_logps": lambda x, w, **more: sum(column.sum() for column in token_logps(x, w, TARGETS, **more)),
     "soft": lambda x, w, **more: soft_cross_entropy(x, w, ids=SETS, weights=SHARES, **more),
-    "soft, a token": lambda x, w, **more: soft_cross_entropy(
-        x, w, ids=SETS, weights=SHARES, reduction="none", **more
-    ).sum(),
     "id_logps": lambda x, w, **more: id_logps(x, w, SETS, **more).sum(),
-    "set_distillation": lambda x, w, **more: set_distillation_loss(x, w, SETS, jnp.log(SHARES) - 0.2, **more),
-    "distillation": lambda x, w, **more: distillation_loss(x, w, x + 1, teacher_of(w, **more), **more),
+    "set_distillation": lambda x, w, **more: set_distillation_loss(x, w, SETS, jnp.log(SHARES), **more),
+    "distillation": lambda x, w, **more: distillation_loss(
+        x, w, TEACHER_HIDDEN, TEACHER_WEIGHT, teacher_vocab_ids=more.get("vocab_ids"), **more
+    ),
 }
 
 
-def teacher_of(weight, bias=None, vocab_ids=None, **more):
-    """The head itself as a plain matrix of the entries that a call is over."""
-    weight = MATRIX if isinstance(weight, PackedWeight) else weight
-    return weight if vocab_ids is None else weight[vocab_ids]
-
-
-def same(got, want):
+def check(got, want, bound=1e-5):
     got, want = jax.tree.leaves(got), jax.tree.leaves(want)
     assert len(got) == len(want)
     for one, other in zip(got, want):
-        assert one.dtype == other.dtype
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, atol=bound, rtol=bound)
 
 
-@pytest.mark.parametrize("compiled", [False, True])
+def of_lora(x, w, a, b, **more):
+    return linear_cross_entropy(x, LoraWeight(w, a, b, SCALE), TARGETS, **more)
+
+
+def test_an_argument_of_jit_and_grad():
+    """A LoraWeight is a tree of weight, a and b; its scale is fixed."""
+    lora = LoraWeight(WEIGHT, A, B, SCALE)
+    loss, grads = jax.jit(jax.value_and_grad(lambda w: linear_cross_entropy(HIDDEN, w, TARGETS)))(lora)
+    want = jax.value_and_grad(of_lora, (1, 2, 3))(HIDDEN, WEIGHT, A, B)
+    assert isinstance(grads, LoraWeight) and grads.scale == SCALE
+    check((loss, grads.weight, grads.a, grads.b), want)
+    stepped = jax.tree.map(lambda x, g: x - g, lora, grads)
+    np.testing.assert_array_equal(stepped.a, A - grads.a)
+    names = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path(lora)]
+    assert names == [".weight", ".a", ".b"]
+
+
+def test_vmap():
+    """Over sequences, and over adapters of one weight."""
+
+    def ours(x, a, b, y):
+        return linear_cross_entropy(x, LoraWeight(WEIGHT, a, b, SCALE), y)
+
+    def stacked(parts):
+        return jax.tree.map(lambda *one: np.stack(one), *parts)
+
+    each = jax.vmap(jax.value_and_grad(ours, (0, 1, 2)), (0, None, None, 0))(HIDDEN, A, B, TARGETS)
+    check(each, stacked(jax.value_and_grad(ours, (0, 1, 2))(x, A, B, y) for x, y in zip(HIDDEN, TARGETS)))
+    many = jnp.stack([A, 2 * A]), jnp.stack([B, -B])
+    each = jax.grad(lambda a, b: jax.vmap(ours, (None, 0, 0, None))(HIDDEN, a, b, TARGETS).sum(), (0, 1))(*many)
+    check(each, stacked(jax.grad(ours, (1, 2))(HIDDEN, a, b, TARGETS) for a, b in zip(*many)))
+    each = jax.vmap(lambda x, y: linear_cross_entropy(x, PACKED, y, vocab_ids=IDS))(HIDDEN, TARGETS)
+    check(each, stacked(linear_cross_entropy(x, PACKED, y, vocab_ids=IDS) for x, y in zip(HIDDEN, TARGETS)), 0)
+
+
+def test_dropout_and_a_scale_that_is_learned():
+    """What a multiplies has been through it, and the weight's states have not."""
+    kept = jax.random.bernoulli(jax.random.key(3), 0.5, HIDDEN.shape)
+
+    def dropped(x):
+        return jnp.where(kept, 2 * x, 0)
+
+    def ours(x, a, b, scale):
+        return linear_cross_entropy(x, LoraWeight(WEIGHT, a, b, scale, dropped), TARGETS)
+
+    def reference(x, a, b, scale):
+        logps = jax.nn.log_softmax(x @ WEIGHT.T + scale * (dropped(x) @ a.T) @ b.T)
+        taken = TARGETS >= 0
+        return -(jnp.take_along_axis(logps, jnp.maximum(TARGETS, 0)[..., None], -1)[..., 0] * taken).sum() / taken.sum()
+
+    tensors = HIDDEN, A, B, jnp.float32(SCALE)
+    got, want = (jax.jit(jax.value_and_grad(f, (0, 1, 2, 3)))(*tensors) for f in (ours, reference))
+    check(got, want, 2e-5)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "token_logps"])
+def test_one_compiled_function_differentiated_by_one_argument_after_another(name):
+    loss = jax.jit(lambda x, w, a, b, bias: LOSSES[name](x, LoraWeight(w, a, b), bias=bias, vocab_ids=IDS))
+    tensors = HIDDEN, WEIGHT, A, B, BIAS
+    every = jax.grad(loss, range(5))(*tensors)
+    for wanted in ((0,), (1,), (2, 3), (0, 4), (0,), (2, 3), (1,)):
+        check(jax.grad(loss, wanted)(*tensors), [every[i] for i in wanted])
+
+
+def largest(jaxpr, only=None):
+    """The elements of the largest array that equations make, or those of the primitive of that name."""
+    sizes = [0]
+    for equation in jaxpr.eqns:
+        if only in (None, equation.primitive.name):
+            sizes += [math.prod(out.aval.shape) for out in equation.outvars]
+        sizes += [largest(inside, only) for inside in jaxprs_in_params(equation.params)]
+    return max(sizes)
+
+
 @pytest.mark.parametrize("name", LOSSES)
-def test_packed(name, compiled):
-    def run(x, w, b):
-        return jax.value_and_grad(lambda x, b: 3 * LOSSES[name](x, w, bias=b), argnums=(0, 1))(x, b)
+def test_a_frozen_weight_has_no_gradient_in_memory(name):
+    """What is not differentiated costs nothing, with a LoRA or without, whatever it is that leaves it out."""
 
-    run = jax.jit(run) if compiled else run
-    packed, matrix = PACKED["int8"]
-    same(run(HIDDEN, packed, BIAS), run(HIDDEN, jnp.asarray(matrix), BIAS))
+    def with_lora(x, w, a, b):
+        return LOSSES[name](x, LoraWeight(w, a, b, SCALE))
 
+    def bare(x, w):
+        return LOSSES[name](x, w)
 
-@pytest.mark.parametrize("kind", PACKED)
-def test_packings(kind):
-    packed, matrix = PACKED[kind]
-    assert packed.shape == matrix.shape
-    grad = jax.jit(jax.value_and_grad(linear_cross_entropy))
-    got, want = grad(HIDDEN, packed, TARGETS), grad(HIDDEN, jnp.asarray(matrix), TARGETS)
-    assert got[0] == want[0]
-    # Other plans: only d_hidden is wanted of the packed one.
-    np.testing.assert_allclose(got[1], want[1], atol=1e-6)
-    same(topk_logps(HIDDEN, packed, 3), topk_logps(HIDDEN, jnp.asarray(matrix), 3))
-    half = [distillation_loss(HIDDEN, MATRIX, HIDDEN, teacher) for teacher in (packed, jnp.asarray(matrix))]
-    assert half[0] == half[1]
+    def largest_of(step, *tensors, only=None):
+        return largest(jax.make_jaxpr(step)(*tensors).jaxpr, only)
 
-
-@pytest.mark.parametrize("compiled", [False, True])
-@pytest.mark.parametrize(
-    "name, layout", [("cross_entropy", "hidden_vocab"), *((name, "vocab_hidden") for name in LOSSES)]
-)
-def test_chosen_entries(name, layout, compiled):
-    """Gradients of the head are whole: those of a gather, as JAX makes them."""
-    def run(loss):
-        function = jax.value_and_grad(loss, argnums=(0, 1, 2))
-        return (jax.jit(function) if compiled else function)(HIDDEN, MATRIX, BIAS)
-
-    def chosen(x, w, b):
-        w = w if layout == "vocab_hidden" else w.T
-        more = {} if layout == "vocab_hidden" else {"layout": layout}
-        return 3 * LOSSES[name](x, w, bias=b, vocab_ids=IDS, **more)
-
-    same(run(chosen), run(lambda x, w, b: 3 * LOSSES[name](x, w[IDS], bias=b[IDS])))
+    for weight in (WEIGHT, PACKED):
+        step = jax.value_and_grad(with_lora, (0, 2, 3))
+        for run in (step, jax.jit(step), jax.value_and_grad(jax.jit(with_lora), (0, 2, 3))):
+            assert largest_of(run, HIDDEN, weight, A, B, only="ffi_call") < V * H
+        assert largest_of(jax.grad(bare), HIDDEN, weight, only="ffi_call") < V * H
+    closed_over = jax.grad(lambda a, b: with_lora(HIDDEN, WEIGHT, a, b), (0, 1))
+    assert largest_of(closed_over, A, B, only="ffi_call") < V * H
+    if name != "distillation":  # whose teacher's weight passes through stop_gradient, which copies nothing
+        assert largest_of(closed_over, A, B) < V * H
+    stopped = jax.grad(lambda w, a: with_lora(HIDDEN, jax.lax.stop_gradient(w), a, B), (0, 1))
+    assert largest_of(stopped, WEIGHT, A, only="ffi_call") < V * H
+    assert largest_of(jax.grad(with_lora, (0, 1)), HIDDEN, WEIGHT, A, B, only="ffi_call") == V * H
+    assert largest_of(jax.grad(bare, 1), HIDDEN, WEIGHT, only="ffi_call") == V * H
 
 
 def test_nf4_is_that_of_numpy():
@@ -128,31 +177,42 @@ def test_nf4_is_that_of_numpy():
     np.testing.assert_array_equal(grad, d_hidden)
 
 
-def test_an_entry_may_be_chosen_twice():
-    ids = IDS.at[1].set(IDS[0])
-    got = jax.grad(lambda w: linear_cross_entropy(HIDDEN, w, TARGETS, vocab_ids=ids))(MATRIX)
-    want = jax.grad(lambda w: linear_cross_entropy(HIDDEN, w[ids], TARGETS))(MATRIX)
-    same(got, want)
+@pytest.mark.parametrize(
+    "change, error, message",
+    [
+        ({"a": A[:, :7]}, ValueError, "^a has 7 columns, and weight 32$"),
+        ({"b": B[:, :2]}, ValueError, r"^b has shape \(90, 2\): it must be \(90, 3\), as weight and a have it$"),
+        ({"a": A[0]}, ValueError, r"^a has shape \(32,\): it must be a tensor of 2 axes$"),
+        ({"b": None}, ValueError, "^b is None: it must be a tensor of 2 axes$"),
+        ({"a": A[:0], "b": B[:, :0]}, ValueError, r"^a has shape \(0, 32\): it must have a row$"),
+        ({"scale": np.float32("inf")}, ValueError, "^scale = inf must be a finite number$"),
+        ({"a": jnp.ones((R, H), jnp.int32)}, ValueError, "^weight.a is int32: it must be float32, bfloat16, float16 or f"),
+        ({"b": jnp.ones((V, R), jnp.float8_e5m2)}, ValueError, "^weight.b is float8_e5m2: it must be float32, "),
+        ({"weight": WEIGHT.astype(jnp.int8)}, ValueError, r"^weight is int8 of shape \(90, 32\): it must have 2 axes of f"),
+        ({"hidden": HIDDEN[..., :6]}, ValueError, "^weight.a has 32 columns but hidden has 6\n?"),
+        ({"layout": "hidden_vocab"}, ValueError, "^hidden has 32 columns, but weight, hidden_vocab, has 90\n?"),
+        ({"backward": "sampled", "noise": 0.01}, Exception, "the noise of its gradients is not estimated: give theta"),
+    ],
+)
+def test_says_what_is_wrong_of_a_lora(change, error, message):
+    given = {"hidden": HIDDEN, "weight": WEIGHT, "a": A, "b": B, "scale": 1.0, **change}
+    hidden, *parts = (given.pop(name) for name in ("hidden", "weight", "a", "b", "scale"))
+    with pytest.raises(error, match=message):
+        lora = LoraWeight(*parts)
+        jax.block_until_ready(jax.grad(lambda x: linear_cross_entropy(x, lora, TARGETS, **given))(hidden))
 
 
-def test_chosen_entries_of_packed_heads():
-    packed, matrix = PACKED["int8"]
-    rows = np.asarray(IDS)
-    gathered = PackedWeight(packed.data[rows], "int8", packed.scales[rows])
-    got = jax.value_and_grad(lambda x: linear_cross_entropy(x, packed, TARGETS, bias=BIAS, vocab_ids=IDS))(HIDDEN)
-    want = jax.value_and_grad(lambda x: linear_cross_entropy(x, gathered, TARGETS, bias=BIAS[IDS]))(HIDDEN)
-    assert got[0] == want[0]
-    np.testing.assert_allclose(got[1], want[1], atol=1e-6)
-    student = MATRIX[:K]
-    got = distillation_loss(HIDDEN, student, HIDDEN, packed, teacher_vocab_ids=IDS)
-    assert got == distillation_loss(HIDDEN, student, HIDDEN, jnp.asarray(matrix)[IDS])
-    same(topk_logps(HIDDEN, packed, 3, vocab_ids=IDS), topk_logps(HIDDEN, jnp.asarray(matrix)[IDS], 3))
-
-
-def test_vmap():
-    packed, _ = PACKED["int8"]
-    each = jax.vmap(lambda x, y: linear_cross_entropy(x, packed, y, vocab_ids=IDS))(HIDDEN, TARGETS)
-    same(each, jnp.stack([linear_cross_entropy(x, packed, y, vocab_ids=IDS) for x, y in zip(HIDDEN, TARGETS)]))
+def test_says_what_is_wrong_of_a_teacher_and_of_a_tree():
+    with pytest.raises(ValueError, match="^teacher_weight.a has 32 columns but teacher_hidden has 34$"):
+        distillation_loss(HIDDEN, WEIGHT, TEACHER_HIDDEN, LoraWeight(WEIGHT, A, B))
+    with pytest.raises(ValueError, match="^teacher_weight.b is int32: it must be float32, "):
+        distillation_loss(HIDDEN, WEIGHT, HIDDEN, LoraWeight(WEIGHT, A, B.astype(jnp.int32)))
+    with jax.enable_x64(True), pytest.raises(ValueError, match="^weight.b is float32, and hidden float64: float64 goes"):
+        of_lora(*(jnp.asarray(np.asarray(x, np.float64)) for x in (HIDDEN, WEIGHT, A)), B)
+    lora = LoraWeight(WEIGHT, A, B)  # JAX makes trees of other things than arrays, and of arrays of other shapes
+    assert jax.tree.map(lambda x: x.shape, lora).b == (V, R)
+    with pytest.raises(ValueError, match=r"^b has shape \(89, 3\): it must be \(90, 3\)"):
+        linear_cross_entropy(HIDDEN, jax.tree.map(lambda x: x[1:] if x is B else x, lora), TARGETS)
 
 
 @pytest.mark.parametrize(
@@ -180,13 +240,13 @@ def test_vmap():
             ValueError,
             r"^weight.scales has shape \(5, 2\): it must have one number, or a divisor of 32, for each of the 90 rows$",
         ),
-        (PACKED["int8"][0], {"hidden": HIDDEN[..., :8]}, ValueError, "^hidden has 8 columns, but weight, "),
-        (PACKED["int8"][0], {"layout": "hidden_vocab"}, Exception, "does not go with a packed weight"),
+        (PACKED, {"hidden": HIDDEN[..., :8]}, ValueError, "^hidden has 8 columns, but weight, "),
+        (PACKED, {"layout": "hidden_vocab"}, Exception, "does not go with a packed weight"),
         (NUMBERS, {}, ValueError, r"^weight is int8 of shape \(90, 32\): it must have 2 axes of floats, or be a Packed"),
-        (MATRIX, {"vocab_ids": IDS[:0]}, ValueError, r"^vocab_ids has shape \(0,\): it must have one axis, and an"),
-        (MATRIX, {"vocab_ids": SHARES}, TypeError, "^vocab_ids is float32: token ids are integers$"),
-        (MATRIX, {"vocab_ids": IDS + V}, Exception, r"vocab_ids\[0\] = \d+ is no entry of a vocabulary of 90"),
-        (MATRIX, {"vocab_ids": IDS[:5]}, Exception, "outside"),
+        (WEIGHT, {"vocab_ids": IDS[:0]}, ValueError, r"^vocab_ids has shape \(0,\): it must have one axis, and an"),
+        (WEIGHT, {"vocab_ids": SHARES}, TypeError, "^vocab_ids is float32: token ids are integers$"),
+        (WEIGHT, {"vocab_ids": IDS + V}, Exception, r"vocab_ids\[0\] = \d+ is no entry of a vocabulary of 90"),
+        (WEIGHT, {"vocab_ids": IDS[:5]}, Exception, "outside"),
     ],
 )
 def test_says_what_is_wrong(weight, options, error, message):
@@ -197,19 +257,38 @@ def test_says_what_is_wrong(weight, options, error, message):
 
 
 def test_a_packed_weight_has_no_gradient():
-    packed, _ = PACKED["int8"]
     with pytest.raises(TypeError, match="real- or complex-valued inputs .*int8"):
-        jax.grad(lambda w: linear_cross_entropy(HIDDEN, w, TARGETS))(packed)
+        jax.grad(lambda w: linear_cross_entropy(HIDDEN, w, TARGETS))(PACKED)
 
 
-def test_repr():
-    assert repr(PACKED["int8"][0]) == "PackedWeight(int8[90, 32], packing='int8', scales=float32[90, 2])"
-    assert repr(PACKED["q8_0"][0]) == "PackedWeight(uint8[90, 34], packing='q8_0')"
+def test_without_pytorch():
+    """A LoraWeight needs no PyTorch."""
+    program = """
+import sys
+sys.modules["torch"] = None
+import numpy as np, logitless
+from logitless.jax import linear_cross_entropy
+from logitless.lora import LoraWeight
+x, w, a, b = np.ones((2, 4), np.float32), np.ones((5, 4), np.float32), np.ones((1, 4), np.float32), np.ones((5, 1), np.float32)
+b[2] = 0
+y = np.array([1, 2])
+lora = LoraWeight(w, a, b, 0.5)
+print(float(linear_cross_entropy(x, lora, y)), float(np.float32(logitless.cross_entropy(x, lora, y).loss)))
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert ran.returncode == 0, ran.stderr
+    for loss in ran.stdout.split():
+        assert math.isclose(float(loss), math.log(4 * math.exp(2) + 1) - 1, rel_tol=1e-6)
 
 
 def test_tensors_of_pytorch():
     torch = pytest.importorskip("torch")
-    packed, _ = PACKED["int8"]
-    tensors = PackedWeight(torch.tensor(packed.data), "int8", torch.tensor(packed.scales))
-    assert repr(tensors) == repr(packed) and tensors.shape == packed.shape
-    same(token_logps(HIDDEN, tensors, TARGETS), token_logps(HIDDEN, packed, TARGETS))
+    lora = LoraWeight(*(torch.tensor(np.asarray(x)) for x in (WEIGHT, A, B)), SCALE)
+    np.testing.assert_array_equal(linear_cross_entropy(HIDDEN, lora, TARGETS), of_lora(HIDDEN, WEIGHT, A, B))
+    tensors = PackedWeight(torch.tensor(PACKED.data), "int8", torch.tensor(PACKED.scales))
+    assert repr(tensors) == repr(PACKED) == "PackedWeight(int8[90, 32], packing='int8', scales=float32[90, 2])"
+    assert tensors.shape == PACKED.shape
+    check(token_logps(HIDDEN, tensors, TARGETS), token_logps(HIDDEN, PACKED, TARGETS), 0)
+    torch_loss = pytest.importorskip("logitless.torch").linear_cross_entropy
+    with pytest.raises(TypeError, match="^weight must be a torch.Tensor, not ArrayImpl$"):
+        torch_loss(torch.ones(2, H), LoraWeight(WEIGHT, A, B), torch.tensor([1, 2]))

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Weights that bitsandbytes and torchao have quantised: those that they make where they are installed, and stand-ins
-with the same attributes, whose numbers are written out here."""
+with the same attributes, whose numbers are written out here; GGUF's blocks beside the gguf package; and messages."""
 
 import types
 
@@ -44,9 +44,9 @@ class Int8Tensor:
             setattr(self, name, value)
 
 
-def outcome(weight, **options):
-    d_hidden = np.full_like(HIDDEN, np.nan)
-    return logitless.cross_entropy(HIDDEN, weight, TARGETS, d_hidden=d_hidden, **options).loss, d_hidden
+def outcome(weight, hidden=HIDDEN, **options):
+    d_hidden = np.full_like(hidden, np.nan)
+    return logitless.cross_entropy(hidden, weight, TARGETS, d_hidden=d_hidden, **options).loss, d_hidden
 
 
 def expect_same(packed, want):
@@ -166,3 +166,46 @@ INTEGERS = torch.ones(V, H, dtype=torch.int8)
 def test_says_what_is_not_read(read, value, error, message):
     with pytest.raises(error, match=message):
         read(value)
+
+
+@pytest.mark.parametrize("packing", ["q8_0", "q4_0", "q4_k", "q5_k", "q6_k"])
+def test_the_numbers_are_those_of_gguf(packing):
+    gguf = pytest.importorskip("gguf")
+    kind = getattr(gguf.GGMLQuantizationType, packing.upper())
+    numbers, size = gguf.GGML_QUANT_SIZES[kind]
+    rows = random.integers(0, 256, (V, 256 // numbers, size), dtype=np.uint8)
+    # Scales that are no numbers would hide all others.
+    halves = {"q6_k": (208,), "q4_k": (0, 2), "q5_k": (0, 2)}.get(packing, (0,))
+    for at in halves:
+        scale = random.uniform(-0.02, 0.02, rows.shape[:2]).astype(np.float16)
+        rows[:, :, at : at + 2] = scale.view(np.uint8).reshape(*rows.shape[:2], 2)
+    rows = rows.reshape(V, -1)
+    weight = gguf.quants.dequantize(rows, kind)
+    assert weight.dtype == np.float32 and weight.shape == (V, 256)
+    hidden = random.standard_normal((N, 256)).astype(np.float32)
+    (loss, d_hidden), (want, wanted) = outcome(rows, hidden, packing=packing), outcome(weight, hidden)
+    assert loss == want and (d_hidden == wanted).all()
+
+
+NUMBERS, SCALES, FLOATS = INTEGERS.numpy(), np.ones((V, 2), np.float32), WEIGHT.numpy()
+
+
+@pytest.mark.parametrize(
+    "weight, options, message",
+    [
+        (NUMBERS, {"packing": "q9"}, "packing = 'q9' is none of int8, q8_0, q4_0, q4_k, q5_k, q6_k, nf4"),
+        (NUMBERS, {"packing": "int8"}, "scales is null, but int8 needs them"),
+        (NUMBERS, {"packing": "int8", "scales": SCALES[:5]}, r"scales has shape \[5, 2\]"),
+        (NUMBERS, {"packing": "int8", "scales": SCALES.astype(np.float64)}, "scales is float64: it must be float32"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4"}, "scales is null, but nf4 needs them"),
+        (NUMBERS, {"packing": "nf4", "scales": SCALES}, "weight is int8: with packing = 'nf4' it must be uint8"),
+        (NUMBERS.view(np.uint8), {"packing": "nf4", "scales": np.ones((V, 2 * H), np.float32)}, "group = 1 is no multiple of 2, the block of nf4"),
+        (NUMBERS, {"packing": "q8_0"}, "weight is int8: with packing = 'q8_0' it must be uint8"),
+        (NUMBERS.view(np.uint8), {"packing": "q8_0"}, "weight has rows of 96 bytes, which is no multiple of 34"),
+        (NUMBERS, {}, "weight is int8: it must be float32, bfloat16, float16 or float64"),
+        (FLOATS, {"vocab_ids": np.array([0, V])}, r"vocab_ids\[1\] = 40 is no entry of a vocabulary of 40"),
+    ],
+)
+def test_says_what_is_wrong(weight, options, message):
+    with pytest.raises(ValueError, match=message):
+        outcome(weight, **options)

@@ -115,8 +115,7 @@ def expect_same(got, want):
         assert torch.equal(got[1][name], want[1][name]), name
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2", "cohere2"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind, name", [*((kind, "llama") for kind in KINDS), (standing_in, "gemma2"), (given, "cohere2")])
 def test_loss_and_gradients(kind, name):
     model, plain = models(kind, name)
     ids, labels = batch()
@@ -172,7 +171,7 @@ def test_compiled():
     model, plain = models(standing_in)
     ids, labels = batch()
     want = loss_and_gradients(patch(plain), input_ids=ids, labels=labels)
-    loss, grads = loss_and_gradients(torch.compile(model), input_ids=ids, labels=labels)
+    loss, grads = loss_and_gradients(torch.compile(model, backend="aot_eager"), input_ids=ids, labels=labels)
     torch.testing.assert_close(loss, want[0])
     assert len(grads) == len(want[1])
     for name, grad in want[1].items():

@@ -2,6 +2,7 @@
 """logitless.torch against PyTorch's own functions."""
 
 import itertools
+import random
 import subprocess
 import sys
 
@@ -11,41 +12,28 @@ from torch_cases import BOUND, F, H, N, V, both, tensors, torch
 from logitless.torch import (
     LinearCrossEntropyLoss,
     linear_cross_entropy,
-    policy_loss,
     set_options,
-    token_logps,
     topk_logps,
 )
 
 
-GRID = list(
-    itertools.product(
-        [torch.float64, torch.float32, torch.bfloat16, torch.float16],
-        ["mean", "sum", "none"],
-        ["rows", "columns", "strided"],
-        [
-            (True, True, True),
-            (True, False, False),
-            (False, True, False),
-            (False, False, True),
-            (False, False, False),
-        ],
-        [False, True],  # bias
-        [None, "weights"],
-        [0.0, 0.1],  # label smoothing
-        [None, 5],  # ignore_index
-    )
-)
+GRID = {
+    "layout": ["rows", "columns", "strided"],
+    "wants": [(True, True, True), (True, False, False), (False, True, False), (False, False, True), (False, False, False)],
+    "bias": [False, True],
+    "weights": [False, True],
+    "smoothing": [0.0, 0.1],
+    "ignored": [None, 5],
+}
 
 
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_grid(dtype, reduction):
-    cases = 0
-    for case in GRID:
-        if case[0] != dtype or case[1] != reduction:
-            continue
-        _, _, layout, wants, bias, weights, smoothing, ignored = case
+    """Of all combinations some are drawn."""
+    cases = random.Random(f"{dtype} {reduction}").sample(list(itertools.product(*GRID.values())), 20)
+    for case in cases:
+        layout, wants, bias, weights, smoothing, ignored = case
         x, w, b, y = tensors(dtype, layout, bias)
         if ignored is not None:
             y = torch.where(y < 0, ignored, y)
@@ -76,56 +64,6 @@ def test_grid(dtype, reduction):
                 torch.testing.assert_close(
                     grad.double(), want, atol=BOUND[dtype] * scale, rtol=0, msg=str(case)
                 )
-        cases += 1
-    assert cases == len(GRID) // 12
-
-
-def test_leading_axes_and_vectors():
-    x, w, b, y = tensors(torch.float64)
-    x, y = x[:12], y[:12]
-    want = F.linear_cross_entropy(x, w, y, reduction="none")
-    for shape in [(12,), (3, 4), (2, 2, 3), (1, 3, 2, 2)]:
-        got = linear_cross_entropy(x.view(*shape, H), w, y.view(shape), reduction="none")
-        assert got.shape == shape
-        torch.testing.assert_close(got.flatten(), want)
-    one = linear_cross_entropy(x[0], w, y[0])
-    torch.testing.assert_close(one, F.linear_cross_entropy(x[0], w, y[0]))
-
-
-def test_gradcheck():
-    x, w, b, y = tensors(torch.float64)
-    x, w, b = (t.requires_grad_() for t in (x, w, b))
-    for reduction in ("mean", "sum", "none"):
-        for beyond in ({}, {"softcap": 3.0, "temperature": 0.7, "z_loss": 0.01}):
-            assert torch.autograd.gradcheck(
-                lambda x, w, b: linear_cross_entropy(x, w, y, linear_bias=b, reduction=reduction, **beyond),
-                (x, w, b),
-            )
-    assert torch.autograd.gradcheck(
-        lambda x, w, b: token_logps(x, w, y, bias=b, entropy=True), (x, w, b)
-    )
-
-
-def test_beyond_pytorch():
-    x, w, _, y = tensors(torch.float64)
-    logits = 3 * torch.tanh(x @ w.T / 3) / 0.7
-    want = F.cross_entropy(logits, y) + 0.01 * logits.logsumexp(1)[y >= 0].square().mean()
-    got = linear_cross_entropy(x, w, y, softcap=3.0, temperature=0.7, z_loss=0.01)
-    torch.testing.assert_close(got, want)
-    shifted = linear_cross_entropy(x[:12].view(3, 4, H), w, y[:12].view(3, 4), shift=True)
-    want = F.linear_cross_entropy(
-        x[:12].view(3, 4, H)[:, :-1].reshape(-1, H), w, y[:12].view(3, 4)[:, 1:].reshape(-1)
-    )
-    torch.testing.assert_close(shifted, want)
-
-
-@pytest.mark.parametrize("by", [0, 1, 2, 4, 9])
-def test_a_shift_of_several_positions(by):
-    x, w, y = torch.randn(3, 4, H), torch.randn(V, H), torch.randint(V, (3, 4))
-    got = linear_cross_entropy(x, w, y, shift=by)
-    left = max(4 - by, 0)
-    want = F.linear_cross_entropy(x[:, :left].reshape(-1, H), w, y[:, 4 - left :].reshape(-1)) if left else got * 0
-    torch.testing.assert_close(got, want)
 
 
 def test_the_type_of_the_loss():
@@ -140,29 +78,13 @@ def test_the_type_of_the_loss():
     assert grad.dtype == torch.bfloat16 and torch.equal(grad, same)
 
 
-def test_token_logps():
-    x, w, b, y = tensors(torch.float64)
-    logps = F.log_softmax(x @ w.T + b, dim=1)
-    got, entropy = token_logps(x, w, y, bias=b, entropy=True)
-    taken = y >= 0
-    torch.testing.assert_close(got[taken], logps[torch.arange(N)[taken], y[taken]])
-    torch.testing.assert_close(entropy[taken], -(logps.exp() * logps).sum(1)[taken])
-    assert (got[~taken] == 0).all()
-
-
 def test_topk_logps():
-    x, w, b, _ = tensors(torch.float64)
-    x.requires_grad_()
-    logps = F.log_softmax((x @ w.T + b) / 0.5, dim=1)
-    want = torch.topk(logps, 5, dim=1)
-    ids, got = topk_logps(x, w, 5, bias=b, temperature=0.5)
-    assert torch.equal(ids, want.indices) and not got.requires_grad
-    torch.testing.assert_close(got, want.values)
+    x, w, _, _ = tensors(torch.float64)
     ids, got = topk_logps(x[:12].view(3, 4, H), w, 1)
     assert ids.shape == got.shape == (3, 4, 1) and topk_logps(x[0], w, 2)[0].shape == (2,)
-    assert torch.equal(ids[..., 0], (x[:12] @ w.T).argmax(-1).view(3, 4))
     assert topk_logps(x[:0], w, 3)[0].shape == (0, 3)
-    ids, got = topk_logps(x, w, 256)
+    ids, got = topk_logps(x.requires_grad_(), w, 256)
+    assert torch.equal(ids[:, :V], (x @ w.T).argsort(-1, descending=True)) and not got.requires_grad
     assert (ids[:, V:] == -1).all() and (got[:, V:] == -torch.inf).all()
     for wrong in (0, 257):
         with pytest.raises(ValueError, match=f"k = {wrong} must be an integer from 1 to 256"):
@@ -171,39 +93,19 @@ def test_topk_logps():
         topk_logps(x, w, 3, ignore_index=0)
 
 
-def test_half_precision_keeps_small_gradients():
-    """A gradient scaler's factor reaches gradients that float16 alone would have lost."""
+@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_gradients_of_float16_are_rounded_once_they_are_scaled(reduction, frozen):
+    """A loss scale keeps what float16 has no number for, and so does an upstream gradient that takes one back."""
     x, w, _, y = tensors(torch.float16)
-    x.requires_grad_()
-    (1e-9 * linear_cross_entropy(x, w, y).float() * 1e9).backward()
-    assert x.grad.abs().sum() > 0
-
-
-def test_backward_twice_and_accumulation():
-    x, w, _, y = tensors(torch.float64)
-    w.requires_grad_()
-    loss = linear_cross_entropy(x, w, y)
-    loss.backward(torch.tensor(2.0, dtype=torch.float64), retain_graph=True)
-    first = w.grad.clone()
-    loss.backward()
-    torch.testing.assert_close(w.grad, 1.5 * first)
-
-
-def test_targets_changed_in_place_are_noticed():
-    x, w, _, y = tensors(torch.float64)
-    w.requires_grad_()
-    losses = linear_cross_entropy(x, w, y, reduction="none")
-    y.zero_()
-    with pytest.raises(RuntimeError, match="targets was changed in place"):
-        losses.sum().backward()
-
-
-def test_double_backward_is_refused():
-    x, w, _, y = tensors(torch.float64)
-    w.requires_grad_()
-    (grad,) = torch.autograd.grad(linear_cross_entropy(x, w, y), w, create_graph=True)
-    with pytest.raises(RuntimeError, match="second derivatives"):
-        grad.sum().backward()
+    leaves = [x.requires_grad_(), *([] if frozen else [w.requires_grad_()])]
+    wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
+    logits = wide[0] @ (w.double() if frozen else wide[1]).T
+    want = torch.autograd.grad(F.cross_entropy(logits, y, reduction=reduction).sum(), wide)
+    for scale in (1e-9, 1e9):
+        loss = linear_cross_entropy(x, w, y, reduction=reduction, loss_scale=scale, loss_dtype=torch.float32)
+        for got, exact in zip(torch.autograd.grad(loss.sum() / scale, leaves), want):
+            torch.testing.assert_close(got.double(), exact, atol=1e-3, rtol=2e-3)
 
 
 def test_tied_weights_and_non_leaves():
@@ -217,14 +119,6 @@ def test_tied_weights_and_non_leaves():
         function(states[:, :-1].reshape(-1, H), embedding.weight, ids[:, 1:].reshape(-1)).backward()
         results.append(embedding.weight.grad.clone())
     torch.testing.assert_close(*results)
-
-
-def test_all_ignored_is_zero():
-    x, w, _, y = tensors(torch.float32)
-    x.requires_grad_()
-    loss = linear_cross_entropy(x, w, torch.full_like(y, -100))
-    loss.backward()
-    assert loss.item() == 0 and (x.grad == 0).all()
 
 
 def test_autocast():
@@ -254,14 +148,6 @@ def test_checkpoint(reduction):
             results.append(leaf.grad)
     for result in results[1:]:
         torch.testing.assert_close(result, results[0])
-
-
-def test_inference_mode():
-    x, w, _, y = tensors(torch.float32)
-    with torch.inference_mode():
-        got, want = linear_cross_entropy(x, w, y.clone()), F.linear_cross_entropy(x, w, y.clone())
-        torch.testing.assert_close(got, want)
-        policy_loss(x, w, y.clamp(min=0), torch.ones(1), old_logps=torch.zeros(N))
 
 
 def test_in_the_place_of_pytorchs(monkeypatch):

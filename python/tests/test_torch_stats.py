@@ -3,10 +3,9 @@
 do with results."""
 
 import pytest
-from torch_cases import BOUND, F, H, N, V, tensors, torch
+from torch_cases import H, N, V, tensors, torch
 
 from logitless import _core
-from logitless.packed import PackedWeight
 from logitless.torch import (
     LinearCrossEntropyLoss,
     distillation_loss,
@@ -21,9 +20,8 @@ from logitless.torch import (
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
-def test_stats_beside_the_loss(monkeypatch, dtype, reduction):
-    x, w, b, y = tensors(dtype)
+def test_stats_beside_the_loss(monkeypatch, reduction):
+    x, w, b, y = tensors(torch.float32)
     x.requires_grad_(), w.requires_grad_()
     options = dict(linear_bias=b, reduction=reduction, z_loss=0.01, temperature=0.7, label_smoothing=0.1)
     calls = []
@@ -32,34 +30,19 @@ def test_stats_beside_the_loss(monkeypatch, dtype, reduction):
         monkeypatch.setattr(_core, name, counted)
     loss, stats = linear_cross_entropy(x, w, y, return_stats=True, **options)
     assert len(calls) == 1  # one walk over the vocabulary
-    plain = linear_cross_entropy(x, w, y, **options)
-    assert torch.equal(loss, plain)
-    for one, other in zip(torch.autograd.grad(loss.sum(), (x, w)), torch.autograd.grad(plain.sum(), (x, w))):
-        assert torch.equal(one, other)
-    logits = (x.detach().double() @ w.detach().double().T + b.double()) / 0.7
-    taken = y >= 0
-    lse, logps = logits.logsumexp(-1), logits.log_softmax(-1).gather(-1, y.clamp(min=0)[:, None])[:, 0]
-    bound = {"atol": 20 * BOUND[dtype] if dtype == torch.float32 else BOUND[dtype], "rtol": BOUND[dtype]}
-    torch.testing.assert_close(stats.lse.double(), lse.where(taken, 0), **bound)
-    torch.testing.assert_close(stats.logps.double(), logps.where(taken, 0), **bound)
-    if dtype != torch.bfloat16:  # whose rounding may tie two logits
-        assert torch.equal(stats.predicted_ids, logits.argmax(-1).where(taken, -1))
-    assert stats.tokens == N - 2
-    assert stats.accuracy == (stats.predicted_ids == y)[taken].double().mean().item()
-    assert stats.mean_nll == pytest.approx(-stats.logps.double().sum().item() / (N - 2))
+    assert torch.equal(loss, linear_cross_entropy(x, w, y, **options))
+    taken, count = y >= 0, N - 2
+    assert stats.tokens == count and stats.accuracy == (stats.predicted_ids == y)[taken].double().mean().item()
+    assert stats.mean_nll == pytest.approx(-stats.logps.double().sum().item() / count)
     z = 0.01 * (stats.lse[taken].double() ** 2).sum().item()
-    assert stats.z_loss == pytest.approx(z / (N - 2) if reduction == "mean" else z)
+    assert stats.z_loss == pytest.approx(z / count if reduction == "mean" else z)
+    assert (stats.predicted_ids[~taken] == -1).all() and not (stats.lse[~taken]).any()
     assert not any(t.requires_grad for t in (stats.predicted_ids, stats.lse, stats.logps))
 
 
 def test_stats_of_other_heads_and_shapes():
     x, w, _, y = tensors(torch.float32)
     y = y.clamp(min=0)
-    packed = PackedWeight((w * 20).round().to(torch.int8), "int8", torch.full((V, 1), 0.05))
-    matrix = (w * 20).round() * 0.05
-    want = linear_cross_entropy(x, matrix, y, return_stats=True)[1]
-    got = linear_cross_entropy(x, packed, y, return_stats=True)[1]
-    assert torch.equal(got.predicted_ids, want.predicted_ids) and got.accuracy == want.accuracy
     part = torch.arange(5, 25)
     got = linear_cross_entropy(x, w, y % 20, vocab_ids=part, return_stats=True)[1]
     assert torch.equal(got.predicted_ids, (x @ w[part].T).argmax(-1))  # places among vocab_ids
@@ -75,44 +58,6 @@ def test_stats_of_other_heads_and_shapes():
     for probabilities in (torch.rand(N, V), torch.rand(N, V, requires_grad=True)):
         with pytest.raises(ValueError, match="^return_stats cannot be had where target holds class probabilities"):
             linear_cross_entropy(x, w, probabilities, return_stats=True)
-
-
-@pytest.mark.parametrize("frozen", [False, True])
-@pytest.mark.parametrize("entropy", [False, True])
-def test_lse_with_a_gradient(frozen, entropy):
-    x, w, _, y = tensors(torch.float64)
-    x.requires_grad_(), w.requires_grad_(not frozen)
-    leaves = (x,) if frozen else (x, w)
-    logps, *others, lse = token_logps(x, w, y, lse=True, entropy=entropy, temperature=0.7)
-    assert len(others) == entropy
-    got = torch.autograd.grad((0.1 * lse**2 - logps).sum(), leaves, retain_graph=True)
-    alone = torch.autograd.grad(lse.sum(), leaves)
-    logits = (x @ w.T / 0.7)[y >= 0]
-    want_lse = logits.logsumexp(-1)
-    torch.testing.assert_close(lse[y >= 0], want_lse)
-    nll = F.cross_entropy(logits, y[y >= 0], reduction="sum")
-    torch.testing.assert_close(got, torch.autograd.grad(0.1 * (want_lse**2).sum() + nll, leaves, retain_graph=True))
-    torch.testing.assert_close(alone, torch.autograd.grad(want_lse.sum(), leaves))
-
-
-@pytest.mark.parametrize("reduction", ["mean", "none"])
-@pytest.mark.parametrize("shift", [True, 2])
-def test_packed_documents(shift, reduction):
-    x, w, _, y = tensors(torch.float64)
-    x.requires_grad_(), w.requires_grad_()
-    offsets = [0, 4, 4, 5, N]
-    packed = torch.tensor(offsets)
-    got = linear_cross_entropy(x, w, y, offsets=packed, shift=shift, reduction=reduction)
-    targets = torch.full_like(y, -100)
-    for begin, end in zip(offsets, offsets[1:]):
-        if end - begin > shift:
-            targets[begin : end - shift] = y[begin + shift : end]
-    want = F.linear_cross_entropy(x, w, targets, reduction=reduction)
-    torch.testing.assert_close(got, want)
-    ours, theirs = (torch.autograd.grad(loss.sum(), (x, w)) for loss in (got, want))
-    torch.testing.assert_close(ours, theirs)
-    other = linear_cross_entropy(x, w, y, offsets=packed.int(), shift=shift, reduction=reduction)
-    assert torch.equal(other, got)
 
 
 @pytest.mark.parametrize(

@@ -17,8 +17,7 @@ from logitless._absent_logits import AbsentLogits, UnfollowedLogits  # noqa: E40
 from logitless.transformers import argmax, compute_loss_func, patch, unpatch  # noqa: E402
 
 
-@pytest.mark.parametrize("items", [None, 29])
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name, items", [*((name, None) for name in MODELS), ("llama", 29), ("mixtral", 29)])
 def test_loss_and_gradients_of_every_parameter(name, items):
     model = model_of(name)
     ids, labels = batch()
@@ -165,7 +164,7 @@ STEPS = [
 def test_chains_of_what_models_do_to_their_logits():
     """Each is either refused, or has the loss, gradients and logits of computed ones."""
     followed = 0
-    for seed in range(400):
+    for seed in range(150):
         draw = random.Random(seed)
         torch.manual_seed(seed)
         head = torch.nn.Linear(6, 13, bias=draw.random() < 0.5)
@@ -188,7 +187,7 @@ def test_chains_of_what_models_do_to_their_logits():
         for got, expected in zip(torch.autograd.grad(loss, inputs), torch.autograd.grad(want, inputs), strict=True):
             torch.testing.assert_close(got, expected, atol=2e-5, rtol=1e-4, msg=f"seed {seed}")
         torch.testing.assert_close(absent.materialise(), plain, atol=1e-5, rtol=1e-5, msg=f"seed {seed}")
-    assert followed > 150
+    assert followed > 50
 
 
 NOT_FOLLOWED = {
@@ -549,16 +548,16 @@ def test_training_without_labels_is_told_once():
 
 
 def test_training_follows_the_unpatched_model():
-    """Thirty steps of AdamW from the same weights."""
+    """Twelve steps of AdamW from the same weights."""
     curves = []
     for fused in (False, True):
         model = model_of("qwen3")
         if fused:
             patch(model)
-        optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
         ids, labels = batch()
         curve = []
-        for _ in range(30):
+        for _ in range(12):
             optimizer.zero_grad()
             loss = model(input_ids=ids, labels=labels).loss
             loss.backward()

@@ -78,3 +78,22 @@ def test_a_number_of_items_that_divides_nothing_is_named(items):
         model(input_ids=ids, labels=labels, num_items_in_batch=items)
     with pytest.raises(ValueError, match="num_items_in_batch = .* must be a finite number above 0"):
         compute_loss_func(model)(model(input_ids=ids), labels, num_items_in_batch=items)
+
+
+def test_compute_loss_func_of_logits_that_are_there():
+    """Such as those of a model that was unpatched: the sum of the losses is divided by num_items_in_batch, too."""
+    ids, labels = batch()
+    loss_of = compute_loss_func(patch(model_of("llama")), label_smoothing=0.1)
+    output = model_of("llama")(input_ids=ids)
+    rows = output.logits[:, :-1].flatten(0, 1), labels[:, 1:].flatten()
+    for items, divisor in ((None, (labels[:, 1:] != -100).sum()), (11, 11)):
+        want = torch.nn.functional.cross_entropy(*rows, label_smoothing=0.1, reduction="sum") / divisor
+        torch.testing.assert_close(loss_of(output, labels, num_items_in_batch=items), want, atol=1e-5, rtol=1e-5)
+
+
+def test_a_loss_of_another_vocabulary_than_that_of_the_head_is_named():
+    model = patch(model_of("llama"))
+    model.config.vocab_size = 96
+    ids, labels = batch()
+    with pytest.raises(RuntimeError, match="of 97 vocabulary entries, where the loss has vocab_size = 96"):
+        model(input_ids=ids, labels=labels)

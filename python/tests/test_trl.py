@@ -84,14 +84,13 @@ def tracks_gradients(monkeypatch):
     return seen
 
 
-@pytest.mark.parametrize("saves_head", [False, True])
-@pytest.mark.parametrize("kind", ["sft", "dpo", "kto", "grpo"])
+@pytest.mark.parametrize("kind, saves_head", [("sft", True), ("dpo", False), ("kto", True), ("grpo", False)])
 def test_adapters_on_the_body_and_a_copy_of_the_head(kind, saves_head, tmp_path, monkeypatch):
     logs = []
     for fused in (False, True):
         torch.manual_seed(4)
         config = lora(modules_to_save=["lm_head"]) if saves_head else lora()
-        trainer = trainer_of(kind, model_of("llama"), tmp_path, peft_config=config, max_steps=6)
+        trainer = trainer_of(kind, model_of("llama"), tmp_path, peft_config=config, max_steps=3)
         trainer.args.learning_rate = 1e-2
         if fused:
             patch(trainer)
@@ -102,7 +101,7 @@ def test_adapters_on_the_body_and_a_copy_of_the_head(kind, saves_head, tmp_path,
         now = dict(trainer.model.named_parameters())
         assert all(not torch.equal(now[name], value) for name, value in before.items())
     expect_equal(logs[1], logs[0])
-    assert wanted == [{"d_hidden", "d_weight"} if saves_head else {"d_hidden"}] * 6  # a frozen head has no gradient
+    assert wanted == [{"d_hidden", "d_weight"} if saves_head else {"d_hidden"}] * 3  # a frozen head has no gradient
 
 
 def test_a_trainer_that_compiles_its_model(tmp_path, monkeypatch):

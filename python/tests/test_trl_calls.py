@@ -18,8 +18,7 @@ from logitless.trl import patch, unpatch
 pytestmark = pytest.mark.usefixtures("no_telemetry")
 
 
-@pytest.mark.parametrize("name", ["llama", "gemma2", "granite", "cohere2"])
-@pytest.mark.parametrize("frozen", [False, True])
+@pytest.mark.parametrize("name, frozen", [("llama", False), ("gemma2", True), ("granite", False), ("cohere2", True)])
 def test_every_output_and_its_gradients(name, frozen, tmp_path):
     model = model_of(name)
     model.get_output_embeddings().weight.requires_grad_(not frozen)

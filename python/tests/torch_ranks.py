@@ -71,18 +71,6 @@ def losses(y):
             entropy_bonus=0.1,
             group=g,
         ),
-        "preference": lambda x, w, b, g: preference_loss(
-            x, w, y, bias=b, ref_logps=torch.tensor([-18.0, -20, -19, -17]), group=g
-        ),
-        "kto": lambda x, w, b, g: kto_loss(
-            x,
-            w,
-            y,
-            torch.tensor([1, 0, 0, 1]),
-            bias=b,
-            ref_logps=torch.tensor([-18.0, -20, -19, -17]),
-            group=g,
-        ),
     }
 
 
@@ -103,25 +91,6 @@ def results(rank, group):
         if dtype == torch.float64:
             assert torch.equal(ids, alone[0])
     return out
-
-
-def training(rank, group):
-    """Losses of 20 steps of a model whose head is split."""
-    x, w, _, y = tensors()
-    weight = own(w, rank).clone().requires_grad_()
-    body = torch.nn.Linear(H, H)
-    with torch.no_grad():
-        body.weight.copy_(torch.eye(H))
-    optimizer = torch.optim.AdamW([*body.parameters(), weight], lr=0.05)
-    curve = []
-    for _ in range(20):
-        optimizer.zero_grad()
-        loss = linear_cross_entropy(torch.tanh(body(x)).view(-1, H), weight, y.flatten(), group=group)
-        loss.backward()
-        optimizer.step()
-        curve.append(loss.item())
-    assert curve[-1] < curve[0] / 2, curve
-    return curve
 
 
 def dtensor_head(rank):
@@ -213,7 +182,7 @@ def two_threads(rank, group):
     found = []
 
     def calls():
-        for _ in range(50):
+        for _ in range(20):
             found.append(linear_cross_entropy(x.view(-1, H), own(w, rank), y.flatten(), group=group))
 
     threads = [threading.Thread(target=calls) for _ in range(2)]
@@ -221,7 +190,7 @@ def two_threads(rank, group):
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(found) == 100 and all(torch.equal(loss, want) for loss in found)
+    assert len(found) == 40 and all(torch.equal(loss, want) for loss in found)
 
 
 def nothing_on_a_rank(rank, group):
@@ -271,14 +240,13 @@ def run_rank(rank, folder):
     dist.init_process_group("gloo", init_method=f"file://{folder}/meet", rank=rank, world_size=RANKS)
     group = dist.group.WORLD
     out = results(rank, group)
-    curve = training(rank, group)
     mistake(rank, group)
     another_option(rank, group)
     two_threads(rank, group)
     nothing_on_a_rank(rank, group)
     packed_and_chosen(rank, group)
     dtensor_head(rank)
-    torch.save((out, curve), os.path.join(folder, f"{rank}.pt"))
+    torch.save(out, os.path.join(folder, f"{rank}.pt"))
     dist.destroy_process_group()
 
 
@@ -287,13 +255,11 @@ def main():
         mp.spawn(run_rank, (folder,), nprocs=RANKS)
         ranks = [torch.load(os.path.join(folder, f"{rank}.pt")) for rank in range(RANKS)]
     set_options(slices=CUT)
-    one, curve = results(None, None), training(None, None)
-    for name, (loss, d_input, d_weight, d_bias) in one.items():
-        for out, _ in ranks:
+    for name, (loss, d_input, d_weight, d_bias) in results(None, None).items():
+        for out in ranks:
             assert torch.equal(out[name][0], loss) and torch.equal(out[name][1], d_input), name
         for k, whole in ((2, d_weight), (3, d_bias)):
-            assert torch.equal(torch.cat([out[name][k] for out, _ in ranks]), whole), name
-    assert all(other == curve for _, other in ranks)
+            assert torch.equal(torch.cat([out[name][k] for out in ranks]), whole), name
     print("ranks have the bits of one process")
 
 
