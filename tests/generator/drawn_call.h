@@ -104,6 +104,7 @@ struct DrawnCall {
   bool d_hidden = true, d_weight = true, d_bias = true, d_lora_a = true, d_lora_b = true;
   bool narrow_outputs = false;  ///< of the inputs' type
   bool accumulate = false, sink = false, in_place = false;
+  bool lora_overwrites = false;  ///< even if other gradients accumulate
   int64_t output_gap = 0, output_sequence_gap = 0;
   bool output_time_first = false;
   BackwardMode backward = BackwardMode::kExact;
@@ -167,7 +168,7 @@ void visit_fields(DrawnCall& c, const Visit& visit) {
   flag("d_hidden", c.d_hidden, true), flag("d_weight", c.d_weight, true), flag("d_bias", c.d_bias, true);
   flag("d_lora_a", c.d_lora_a, true), flag("d_lora_b", c.d_lora_b, true);
   flag("narrow_outputs", c.narrow_outputs), flag("accumulate", c.accumulate), flag("sink", c.sink);
-  flag("in_place", c.in_place);
+  flag("in_place", c.in_place), flag("lora_overwrites", c.lora_overwrites);
   pick("output_gap", c.output_gap, {0, 3});
   pick("output_sequence_gap", c.output_sequence_gap, {0, 1, 2});
   flag("output_time_first", c.output_time_first);

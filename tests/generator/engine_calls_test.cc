@@ -174,6 +174,16 @@ TEST(NamedEngineCalls, WithoutTokens) {
   });
 }
 
+TEST(NamedEngineCalls, OfALoraThatOverwrites) {
+  for (const bool states : {false, true}) {
+    DrawnCall call;
+    call.lora_rank = 4;
+    call.lora_states = states;
+    call.accumulate = call.lora_overwrites = true;
+    for (call.slices = 1; call.slices <= 3; ++call.slices) expect_right(call);
+  }
+}
+
 // Weights of all tokens that sum to 0 leave the z-loss, whose mean is over tokens.
 TEST(NamedEngineCalls, OfTokensWithoutWeight) {
   for (const std::string z_loss : {"0", "0.5"}) {

@@ -37,7 +37,9 @@ struct Outputs {
     if (call.accumulate) {
       Random random(call.seed + 5);
       for (GuardedTensor* out : all()) {
+        const bool of_lora = out == &d_lora_a || out == &d_lora_b || out == &d_lora_states;
         if (out == &d_logits || (call.sink && out == &d_weight)) continue;  // These are overwritten.
+        if (call.lora_overwrites && of_lora) continue;
         for (int64_t i = 0; out->given() && i < out->count(); ++i) out->set(i, normal_of(random));
       }
     }
@@ -98,6 +100,7 @@ struct Outputs {
     }
     out.d_hidden_mode = out.d_weight_mode = out.d_bias_mode = out.d_lora_mode =
         call_.accumulate ? WriteMode::kAccumulate : WriteMode::kOverwrite;
+    if (call_.lora_overwrites) out.d_lora_mode = WriteMode::kOverwrite;
     out.backward.mode = call_.backward;
     out.backward.theta = call_.backward == BackwardMode::kSampled ? 0.05 : 0;
     return out;
