@@ -6,9 +6,9 @@
 #include <set>
 
 #include "c_call.h"
+#include "leaves.h"
 #include "support/calls.h"
 #include "support/key_call.h"
-#include "support/leaves.h"
 #include "support/option_cases.h"
 #include "support/thread_ranks.h"
 #include "support/views.h"
@@ -120,16 +120,17 @@ TEST(CKeys, OfAContextArrive) {
                                                        {"own_d_hidden", "true"},
                                                        {"sum_d_weight", "true"}};
   std::set<std::string> seen = {"workspace"};  // Each call has its own.
-  for (const auto& [name, text] : texts) {
+  for (const auto& [key, text] : texts) {
+    const std::string name = key;
     SCOPED_TRACE(name);
     logitless_context* context = logitless_context_new();
-    ASSERT_EQ(logitless_context_set(context, name, text), LOGITLESS_OK) << logitless_last_error();
+    ASSERT_EQ(logitless_context_set(context, key, text), LOGITLESS_OK) << logitless_last_error();
     const ContextOptions by_default, &arrived = context->record.context().options();
     visit_fields(
         FieldsOf<ContextOptions>(),
         [&](const Field& field, const auto& now, const auto& before) {
           if constexpr (requires { text_of(now); }) {
-            EXPECT_EQ(text_of(now) != text_of(before), field.name == std::string(name)) << field.name;
+            EXPECT_EQ(text_of(now) != text_of(before), field.name == name) << field.name;
           }
         },
         arrived, by_default);

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Every tensor and setting of every task but its options (rank_options_test.cc), alone different on one of three
-// ranks that share the vocabulary: no rank returns, and all of them name the argument and two ranks.
+// Every tensor and setting of every task, alone different on one of three ranks that share the vocabulary: no
+// rank returns, and all of them name the argument and two ranks. rank_options_test.cc has the options.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -132,7 +132,7 @@ class Changes {
   std::deque<GuardedTensor> tensors_;
 };
 
-// Runs the call on three ranks, of which rank 1 has the argument `name` at another value; none if it is empty.
+// Runs the call on three ranks. Rank 1 has the argument `name` at another value, unless it is empty.
 template <Task T>
 std::vector<std::exception_ptr> run_with(const DrawnCall& form, const std::string& name) {
   const std::vector<int64_t> parts = {2, 1, 2};

@@ -184,8 +184,8 @@ void run_cross_entropy(GivenToRank& given) {
                 given.options, given.gradients);
 }
 
-// What each rank may do by itself, but not otherwise than the others. rank_arguments_test.cc has all arguments,
-// rank_options_test.cc all options.
+// What each rank may do by itself, but not otherwise than the others. rank_arguments_test.cc has all
+// arguments, rank_options_test.cc all options.
 TEST(RankErrors, NameTheFieldThatDiffersAndBothRanks) {
   const Difference differences[] = {
       {"a token", [](GivenToRank& g) { g.batch.ids[7] = -100; }, "targets", kDiffer},

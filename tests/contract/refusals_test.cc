@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // What the lists of fields say is refused, for every argument of every task: numbers outside of their range,
-// values that are no enumerators, tensors of another size, type, alignment or order, entries that are no numbers
-// or ids, outputs that overlap. The message names the argument and the value, and nothing is written.
+// values that are no enumerators, tensors of another size, type, alignment or order, entries that are no
+// numbers or ids, outputs that overlap. The message names the argument, and nothing is written.
 #include <gtest/gtest.h>
 
 #include <cmath>

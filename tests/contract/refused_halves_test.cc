@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the halves of a call refuse: an upstream gradient or statistics that are not those of the call. Outputs
-// that the logits do not have.
+// What the halves of a call refuse: an upstream gradient or statistics that are not those of the call. Also
+// outputs that the logits do not have.
 #include <gtest/gtest.h>
 
 #include <functional>

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "../c_api/leaves.h"
 #include "generator/call_run.h"
-#include "support/leaves.h"
 
 namespace logitless::testing {
 

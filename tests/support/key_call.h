@@ -4,9 +4,10 @@
 //     KeyCall call("policy_loss");
 //     call.change("beta = 0.25; old_logps[3] = nan; hidden = @2x3x7; mask =; d_hidden = &weight");
 //
-// What a change says of a key, in this order: nothing unsets it; @ gives a tensor of these sizes, of a type and
-// with strides (after a slash) if they follow, or null; & gives its tensor the memory of another key; all else is
-// a text. A key with an index changes an element. Keys that begin with context. are of the context.
+// A value that begins with @ is a tensor of these sizes, of a type and with strides (after a slash) if they
+// follow, or null. One that begins with & is the memory of another key for this key's tensor. No value unsets
+// the key, and any other is a text. A key with an index is an element of its tensor. Keys that begin with
+// context. are of the context.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -112,7 +113,7 @@ class KeyCall {
     }
   }
 
-  /// A call with these keys. The message of a context or key that was refused is that of logitless_last_error().
+  /// A call with these keys. If the context or a key is refused, `status` is not 0.
   class Handle {
    public:
     explicit Handle(const KeyCall& of) {
@@ -284,8 +285,8 @@ class KeyCall {
   std::map<std::string, std::string> context_;
 };
 
-/// A change of a good call, and the words with which it is refused, in their order around each *; no words: it
-/// is accepted. `task` may be followed by a form: "cross_entropy of logits".
+/// A change of a good call, and words of its refusal: a * stands for any text. If there are no words, the
+/// call is accepted. `task` may be followed by a form: "cross_entropy of logits".
 struct RefusedChange {
   std::string task, changes, words;
   bool by_run_alone = false;  ///< plan does not look

@@ -5,7 +5,6 @@
 #include <string>
 #include <type_traits>
 
-#include "core/fields.h"
 #include "record/types.h"
 
 namespace logitless::testing {
