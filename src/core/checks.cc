@@ -86,11 +86,6 @@ ByteRange range_of(std::string_view name, const Vector& v) {
 ByteRange range_of(std::string_view name, const ConstVector& v) {
   return matrix_range(name, v.data, v.dtype, 1, v.size, v.size);
 }
-ByteRange range_of(std::string_view name, const Targets& targets) {
-  const auto span = static_cast<size_t>(std::max<int64_t>(rows_of(targets).extent(), 0));
-  return targets.data32 ? range_of(name, targets.data32, span * sizeof(int32_t))
-                        : range_of(name, targets.data64, span * sizeof(int64_t));
-}
 ByteRange range_of(std::string_view name, const void* data, size_t bytes) {
   const auto begin = reinterpret_cast<uintptr_t>(data);
   return {name, begin, data ? begin + bytes : begin};

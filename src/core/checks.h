@@ -106,7 +106,6 @@ ByteRange range_of(std::string_view name, const Matrix& m);
 ByteRange range_of(std::string_view name, const ConstMatrix& m);
 ByteRange range_of(std::string_view name, const Vector& v);
 ByteRange range_of(std::string_view name, const ConstVector& v);
-ByteRange range_of(std::string_view name, const Targets& targets);
 ByteRange range_of(std::string_view name, const void* data, size_t bytes);
 
 /// Checks that no output overlaps an input or another output.

@@ -76,7 +76,9 @@ struct Projection::Work {
     static_cast<problem::HiddenOperands&>(problem) = tensors.operands;
     problem::check_outputs(problem, out);
     gradient_dtype = problem.sum_type();
-    if (!problem.hidden_places.is_matrix()) fail("hidden: dense takes rows that follow one another");
+    const std::string rule = ": dense takes rows that follow one another";
+    if (!problem.hidden_places.is_matrix()) fail("hidden" + rule);
+    if (out.d_hidden_batch_stride) fail("d_hidden" + rule);
     if (problem.head.lora.has_states()) fail("lora.states is set: dense takes lora.a");
     if (out.weight_sink) fail("weight_sink is set: dense has no tiles of d_weight");
     for (const WriteMode mode : {out.d_hidden_mode, out.d_weight_mode, out.d_bias_mode, out.d_lora_mode}) {
