@@ -63,8 +63,8 @@ TEST(Logits, TheSameBitsForEveryRowTileAndInPlace) {
   }
 }
 
-// The least budget is that of one thread, whatever the team. It is accepted and leaves the same bits; one byte
-// less is refused with a message that names it.
+// The least budget is that of one thread, whatever the team. It is accepted and leaves the same bits; one
+// byte less is refused with a message that names it.
 TEST(Logits, ASmallBudgetTakesFewerThreads) {
   for (const PlanKind kind : {PlanKind::kOnePass, PlanKind::kTwoPass}) {
     RowsOfLogits call;

@@ -58,7 +58,8 @@ std::string output_fault(const char* name, const DrawnCall& call, const GuardedT
   return "";
 }
 
-// Returns how far a certified gradient is beyond the bound of its error, in the Frobenius norm; empty: it is not.
+// Returns how far a certified gradient is beyond the bound of its error, in the Frobenius norm; empty: it is
+// not.
 std::string certified_fault(const char* name, const DrawnCall& call, const GuardedTensor& got,
                             const GuardedTensor& before, const Bounded& want, double bound) {
   double off = 0, room = 0;

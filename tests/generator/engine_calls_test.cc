@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls that reach the engine's rarer paths, each held to all that drawn calls are held to. Other machines run
-// this test in place of calls_test.
+// Calls that reach the engine's rarer paths, each held to all that drawn calls are held to. Other machines
+// run this test in place of calls_test.
 #include <gtest/gtest.h>
 
 #include <string>

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Calls for what drawn calls meet too seldom, or are not held to: mutants of tests/mutants.txt name this suite.
+// Calls for what drawn calls meet too seldom, or are not held to: mutants of tests/mutants.txt name this
+// suite.
 #include <gtest/gtest.h>
 
 #include <cmath>
