@@ -9,7 +9,7 @@
 logitless::CrossEntropyResult fused_head(const logitless::Context& context, int64_t N, int64_t H, int64_t V,
                                          const float* hidden,     // [N, H]
                                          const float* weight,     // [V, H], as in PyTorch's nn.Linear
-                                         const int64_t* targets,  // [N]; -100: takes no part
+                                         const int64_t* targets,  // [N]; -100 is ignored
                                          float* d_hidden, float* d_weight) {
   const auto logits = logitless::Logits::of(logitless::view(hidden, {N, H}), logitless::view(weight, {V, H}));
   return logitless::run(context, logits, logitless::CrossEntropy{.targets = logitless::view(targets, {N})},

@@ -5,7 +5,7 @@ weight may be a PackedWeight (logitless.packed) or a LoraWeight (logitless.lora)
 of the head that a call is over; all ids, and probabilities of the whole vocabulary, then mean places among them.
 teacher_weight and teacher_vocab_ids do the same for a teacher.
 
-What has an entry a token has hidden's leading axes. A loss is float32, or float64 for float64 arrays, and is
+Per-token values have hidden's leading axes. A loss is float32, or float64 for float64 arrays, and is
 differentiable in hidden, weight (a LoraWeight: in its weight, a and b) and bias alone; under reduction="none" it has an
 entry a token. Options are fixed when a call is traced. No axis of a shard_map may split the vocabulary.
 """
@@ -133,7 +133,7 @@ class _Call:
         return tuple(sorted(self.options.items()))
 
     def run(self, name: str, *own: Any) -> Any:
-        """The loss of this name, one number or one a token."""
+        """The loss of this name, one number or one per token."""
         name = f"logitless_{name}"
         if self.options["reduction"] != "none":
             return _loss(*self.arguments(*own), name, self.attributes())

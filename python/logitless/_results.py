@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a loss returns: `loss`, NumPy arrays with an entry a token or a sequence, `metrics` and `plan`."""
+    """What a loss returns: `loss`, NumPy arrays with one entry per token or per sequence, `metrics` and `plan`."""
 
     loss: float
     per_token_logps: Floats
@@ -42,7 +42,7 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class TokenStats:
-    """What token_stats() returns: NumPy arrays with an entry a token; top_ids and top_logps are [N, top_k]. What was
+    """What token_stats() returns: NumPy arrays with one entry per token; top_ids and top_logps are [N, top_k]. What was
     not asked for is None."""
 
     logp: Floats

@@ -225,7 +225,7 @@ def row_of(name: str, tensor: Tensor, *shapes: tuple[int, ...]) -> Tensor:
 
 
 def row_of_tokens(name: str, tensor: Tensor, lead: torch.Size) -> Tensor:
-    """row_of() of a tensor with an entry a token: of the leading axes of hidden states, or flat."""
+    """row_of() of a per-token tensor: of the leading axes of hidden states, or flat."""
     return row_of(name, tensor, tuple(lead), (lead.numel(),))
 
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Losses under autograd: one number, or one a token. The functions' last arguments are the tensors of a Head."""
+"""Losses under autograd: one number, or one per token. The functions' last arguments are the tensors of a Head."""
 
 from __future__ import annotations
 

@@ -194,7 +194,7 @@ def linear_cross_entropy(
     if ignore_index is not None:
         pytorchs["ignore_index"] = ignore_index
     chosen = Options.of("linear_cross_entropy", CROSS_ENTROPY, {**pytorchs, **beyond})
-    # PyTorch, too, tells probabilities by their shape. Numbers of one a token are ids of a wrong type.
+    # PyTorch, too, tells probabilities by their shape. One number per token is an id of a wrong type.
     lead = input.shape[:-1]
     probabilities = target.shape == (*lead, vocab) or (target.is_floating_point() and target.shape != lead)
     if group is not None and (axes > 2 or probabilities):
@@ -357,7 +357,7 @@ def _soft_path(
     """Class probabilities: PyTorch's mean is over the tokens, whatever their weights."""
     unused = [name for name in beyond if name in ("z_loss", "shift", "dft", "offsets", "return_stats")]
     if unused:
-        raise ValueError(f"{' and '.join(unused)} cannot be had where target holds class probabilities")
+        raise ValueError(f"{' and '.join(unused)} is not supported with class-probability targets")
     if ignore_index is not None and ignore_index >= 0:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     if not 0 <= label_smoothing <= 1:

@@ -156,7 +156,7 @@ struct Loss {
   TokenGradients grads;  ///< of upstream · loss
 };
 
-/// `upstream`: one value, or under kNone one a token. Empty: 1.
+/// `upstream`: one value, or under kNone one per token. Empty: 1.
 Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, const CrossEntropy& options,
                            std::span<const double> upstream = {});
 
