@@ -175,7 +175,7 @@ def linear_cross_entropy(
     vocab_ids: [K], the entries of the head that the call is over. Targets and class weights mean places among them;
         the gradients of weight and bias are whole, with zeros for the other entries.
     options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
-        softcap, reduction ("mean" or "sum"; for a loss a token see token_logps()), ignore_index, shift, temperature,
+        softcap, reduction ("mean" or "sum"; for per-token losses see token_logps()), ignore_index, shift, temperature,
         temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, num_items_in_batch.
     backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
         seed is an int of 32 bits or an array of one, which jit reads at run time; each step should have its own.

@@ -357,7 +357,7 @@ def _soft_path(
     """Class probabilities: PyTorch's mean is over the tokens, whatever their weights."""
     unused = [name for name in beyond if name in ("z_loss", "shift", "dft", "offsets", "return_stats")]
     if unused:
-        raise ValueError(f"{' and '.join(unused)} is not supported with class-probability targets")
+        raise ValueError(f"{' and '.join(unused)} is not supported where target holds class probabilities")
     if ignore_index is not None and ignore_index >= 0:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     if not 0 <= label_smoothing <= 1:
@@ -388,7 +388,7 @@ _pytorch_function = torch.nn.functional.linear_cross_entropy
 def _pytorch_path(what: str, beyond: dict[str, Any], *tensors: Tensor, **arguments: Any) -> Tensor:
     given = [name for name, value in beyond.items() if value is not None]
     if given:
-        raise ValueError(f"{' and '.join(given)} cannot be had where {what}: PyTorch's own path runs there")
+        raise ValueError(f"{' and '.join(given)} is not supported where {what}: PyTorch's own path runs there")
     warnings.warn(
         f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own path runs, with all logits in memory",
         stacklevel=4,

@@ -386,7 +386,7 @@ def policy_loss(
     tolerance: float = 0.001, seed: Optional[int] = None, context: Optional[Context] = None,
 ) -> Any:
     """A policy loss of sampled tokens (loss_type="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
-    hidden and head. advantages are one a sequence or one a token, logps and mask one a token, scores one a sequence
+    hidden and head. advantages are per sequence or per token, logps and mask per token, scores per sequence
     (loss_type="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
     teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
     with the loss.

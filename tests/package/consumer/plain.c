@@ -9,7 +9,7 @@ enum { N = 3, H = 2, V = 5 }; /* tokens, hidden size, vocabulary */
 
 static float states[N * H] = {1, 1, 1, 1, 1, 1};
 static float weight[V * H];        /* [V, H], as in PyTorch's nn.Linear */
-static int64_t ids[N] = {1, 1, 1}; /* -100: takes no part */
+static int64_t ids[N] = {1, 1, 1}; /* -100 is ignored */
 static float d_hidden[N * H], d_weight[V * H];
 
 int main(void) {
