@@ -5,7 +5,6 @@ it makes of bench/results, and a line that is wrong is refused with its file and
     report_test.py CLASS ...    Drawn and Command are skipped where matplotlib or markdown-it-py is missing
 """
 
-import copy
 import html
 import importlib.util
 import itertools
@@ -24,7 +23,6 @@ TOKENS = ROOT / "tests" / "data" / "tokens.jsonl"
 sys.dont_write_bytecode = True
 sys.path[:0] = [str(ROOT / "bench" / "peers"), str(ROOT / "bench" / "report"), str(pathlib.Path(__file__).parent)]
 
-import machine
 import page
 import results
 import runs
