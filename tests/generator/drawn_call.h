@@ -84,6 +84,7 @@ struct DrawnCall {
   int64_t lora_rank = 0;
   DType lora = DType::kFloat32;
   bool lora_states = false;
+  double lora_scale = 0.5;  ///< is not drawn: a teacher or reference has another one
   std::optional<Packing> packing = {};
   bool scale_groups = false;  ///< int8, nf4: several scales per row
   bool vocab_ids = false;

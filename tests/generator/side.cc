@@ -209,7 +209,6 @@ void Side::draw_finished(Random& random) {
 }
 
 void Side::multiply() {
-  constexpr double kScale = 0.5;
   const double unit = unit_of(call.states);
   oracle::MatrixXd size = x.cwiseAbs() * w.cwiseAbs().transpose();
   raw = x * w.transpose();
@@ -217,8 +216,8 @@ void Side::multiply() {
     raw += rows * b.transpose();
     size += rows.cwiseAbs() * b.cwiseAbs().transpose();
   } else if (call.lora_rank > 0) {
-    raw += kScale * (x * a.transpose()) * b.transpose();
-    size += 2 * kScale * (x.cwiseAbs() * a.cwiseAbs().transpose()) * b.cwiseAbs().transpose();
+    raw += call.lora_scale * (x * a.transpose()) * b.transpose();
+    size += 2 * call.lora_scale * (x.cwiseAbs() * a.cwiseAbs().transpose()) * b.cwiseAbs().transpose();
   }
   if (bias_of.size() > 0) {
     raw.rowwise() += bias_of.transpose();
@@ -261,7 +260,7 @@ Logits Side::logits(int64_t first, int64_t count) {
     head.lora.b = cut(lora_b);
     head.lora.a = lora_a.view();
     head.lora.states = lora_states.view();
-    head.lora.scale = call.lora_states ? 1 : 0.5;
+    head.lora.scale = call.lora_states ? 1 : call.lora_scale;
   }
   return out;
 }

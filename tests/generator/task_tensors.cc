@@ -139,6 +139,7 @@ IdSets TaskTensors::draw_kept(const std::vector<int64_t>& chosen) {
 // Draws the reference model or the teacher.
 Side& TaskTensors::draw_other() {
   DrawnCall own = call_;
+  own.lora_scale = 0.25;
   if (call_.other_differs) {
     own.bias = !call_.bias || call_.values == Values::kMasked;
     own.softcap = call_.softcap > 0 || own.values == Values::kMasked ? 0 : 5;
