@@ -68,11 +68,11 @@ void ReferenceCall<T>::add_terms_of_divergence(const oracle::DistillationTruth& 
   }
 }
 
-// The gradient of a cross whose weights do not sum to 1 is a difference of larger terms.
+// The gradient of a cross is a difference of larger terms.
 template <Task T>
 void ReferenceCall<T>::add_terms_of_cross() {
   if constexpr (std::is_same_v<T, TokenStatistics>) {
-    double weight = 0;
+    double weight = task_.request.cross_weights.empty() ? 1 : 0;
     for (const float q : task_.request.cross_weights) weight += static_cast<double>(q);
     terms = oracle::VectorXd::Zero(capped_.rows());
     for (int64_t i = 0; i < terms.size() && weight > 0 && task_.request.cross; ++i) {
