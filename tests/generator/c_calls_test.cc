@@ -11,7 +11,7 @@
 #include "generator/call_run.h"
 
 namespace logitless::testing {
-namespace {
+namespace c_calls_test {
 
 void throw_unless_ok(logitless_status status) {
   if (status == LOGITLESS_OK) return;
@@ -151,5 +151,5 @@ TEST(DrawnCalls, ArriveThroughC) {
   EXPECT_GE(runs_through_c, 2 * accepted);  // with two teams
 }
 
-}  // namespace
+}  // namespace c_calls_test
 }  // namespace logitless::testing
