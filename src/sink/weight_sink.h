@@ -22,8 +22,7 @@ enum class SumsIn {
   kWhole,  ///< in one separate matrix until the call ends
 };
 
-/// Returns whether d_weight cannot be summed in the output, because that has a narrower type or is a
-/// callback.
+/// Returns whether d_weight cannot be summed in its output: it has a narrower type, or is a callback.
 template <class Sum>
 bool is_summed_apart(const GradientMatrices& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
