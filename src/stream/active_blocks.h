@@ -26,7 +26,7 @@ struct ActiveBlocks {
 
 /// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps
 /// its tile. In two pass, which recomputes the logits, the remaining rows move into new tiles, at places
-/// where their logits get the same bits as those of the statistics.
+/// where their logits get the same bits as when the statistics were computed.
 ActiveBlocks active_blocks(const problem::TokenProblem& problem, const planning::RunPlan& run, size_t begin, size_t end,
                            const TokenGrads& grads);
 
