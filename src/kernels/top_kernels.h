@@ -27,7 +27,8 @@ inline bool comes_before(const TopEntry& a, const TopEntry& b) {
 inline constexpr auto kComesBefore = [](const TopEntry& a, const TopEntry& b) { return comes_before(a, b); };
 
 /// The capacity of a list for the first `k` entries. The additional entries are dropped only when the list is
-/// full: then each entry costs a comparison and a few moves, and the row's memory is rarely accessed.
+/// full, so that an offered entry costs a comparison and a few moves, and the row's memory is rarely
+/// accessed.
 inline int64_t top_capacity(int64_t k) { return 2 * k + 16; }
 
 /// The state of a list.

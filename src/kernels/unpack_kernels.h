@@ -22,8 +22,8 @@ struct PackedRow {
 ///   to    [count]; must not overlap the row
 /// count = 0: no effect.
 ///
-/// The results have the bits of float32 operations in the order in which packed_blocks.h writes them, with d
-/// · s · q evaluated from the left. So they equal `gguf.quants.dequantize` and, for NF4, bitsandbytes'
+/// The results have the bits of the formulas in packed_blocks.h, evaluated in float32 in the order written, d
+/// · s · q from the left. So they equal `gguf.quants.dequantize` and, for NF4, bitsandbytes'
 /// `dequantize_4bit` to float32. In ggml's packings all products are exact, because their factors have at
 /// most 23 bits together. Q4_K and Q5_K round once, in the subtraction, so a fused multiplication has the
 /// same bits; int8 and NF4 round once, in the product. Scales may be zeros, subnormal numbers, infinities and

@@ -116,8 +116,7 @@ class Pilot {
     return drawing_bits(static_cast<uint64_t>(pass_.outputs.backward.seed), drawing, pass_.problem.first_entry, index);
   }
 
-  // Sums the masses of each row and finds the largest one. Masses do not include picks, whose |gradient| is
-  // added here.
+  // Sums the masses of each row, and |gradient| of its picks, which masses exclude. Finds the largest mass.
   void measure_pairs() {
     row_sizes_.resize(static_cast<size_t>(rows()));
     core::Array<double> largest(static_cast<size_t>(rows()));
@@ -354,8 +353,7 @@ class Pilot {
 
   static double chance(double mass, double theta) { return mass < theta ? mass / theta : 1; }
   double theta_of(int64_t level) const { return pilot_theta_ * std::pow(3.0, static_cast<double>(level)); }
-  // Returns the share of the variance of d_hidden that remains with systematic sampling, interpolated between
-  // the measured θ.
+  // Returns the share of d_hidden's variance that remains with systematic sampling, interpolated over θ.
   double left_at(double theta) const {
     const double level = std::clamp(std::log(theta / pilot_theta_) / std::log(3.0), 0.0, double{kLevels - 1});
     const auto below = std::min(static_cast<size_t>(level), kLevels - 2);
