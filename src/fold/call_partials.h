@@ -82,8 +82,8 @@ class CallPartials {
     for (const Partials* partials : of(walk)) partials->begin(place, rows);
   }
 
-  /// Each calls the function of this name of all partials of a walk. Their data for one row are sent
-  /// together.
+  /// Each calls the function of the same name of all partials of a walk, whose bytes for a row are
+  /// contiguous.
   size_t wire_bytes(Walk walk, int64_t row) const;
   std::byte* put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const;
   std::byte* put_nothing(Walk walk, int64_t row, std::byte* to) const;

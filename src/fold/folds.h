@@ -46,8 +46,8 @@ struct FoldInputs {
 /// Sizes for the folds' scratch.
 struct FoldSizes {
   int64_t threads = 1;  // number of threads that fold at the same time
-  int64_t rows = 1;     // most rows of a part
-  int64_t entries = 0;  // most entries of a tile
+  int64_t rows = 1;     // largest number of rows in a part
+  int64_t entries = 0;  // largest number of entries in a tile
 };
 
 /// One T per row of each part that is being folded.

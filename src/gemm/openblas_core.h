@@ -20,8 +20,8 @@ enum class VectorLevel { kSse, kAvx, kAvx2, kAvx512 };
 /// FMA; kAvx512 includes F, DQ, BW, VL and CD, for which OpenBLAS's SkylakeX kernels are compiled.
 std::optional<VectorLevel> cpu_vector_level();
 
-/// Returns the generation for which a core is written, or nothing if it is not a core of x86-64. Upper and
-/// lower case are equal.
+/// Returns the generation for which a core is written, or nothing if it is not a core of x86-64. The case of
+/// its letters is ignored.
 std::optional<VectorLevel> core_vector_level(std::string_view core);
 
 /// Returns whether the core is known to use less than `level`.

@@ -97,13 +97,13 @@ void for_each_picked_column(const Pick* begin, const Pick* end, int64_t first_co
 inline constexpr int64_t kSegment = 64;
 
 /// Folds the tile's columns into each row's running statistics, and stores the logits of the row's picks.
-///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   logits  [rows, cols]; read only, nothing outside it is read.
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
 ///   picked  gets the capped logit of each pick in the tile, at the pick's index in picks.ids.
 ///   scratch [cols]; may hold anything on entry.
 /// cols = 0 has no effect. A row that holds a NaN ends with stats.max = NaN; -inf columns have no mass. rest
-/// and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and picks are
-/// exact.
+/// and weighted have a relative error below (cols / lanes + 8) · eps, where lanes >= 1 is the length of a
+/// vector; max and picks are exact.
 template <class T>
 struct FoldArgs {
   TileShape<T> shape;
@@ -164,11 +164,11 @@ struct FoldArgs {
 };
 
 /// Counts the columns of each row whose capped logit is larger than the row's `threshold`.
-///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   logits  [rows, cols]; read only, nothing outside it is read.
 ///   counts  [rows]; added to.
 ///   scratch [cols]; may hold anything on entry.
-/// The counts are exact, and the capped logits have the same bits as in fold(): a pick that is the threshold
-/// is never counted. A NaN is never counted, and nothing is if the threshold is NaN.
+/// The counts are exact, and the capped logits have the same bits as in fold(): a pick that gave the
+/// threshold is never counted. A NaN is never counted, and if the threshold is NaN nothing is counted.
 template <class T>
 struct CountArgs {
   TileShape<T> shape;

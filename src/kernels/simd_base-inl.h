@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Returns exp(x) for x <= 0 in float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), where
 // P has degree 4 and interpolates at the Chebyshev nodes (relative error 1.1e-8, less than the rounding error
 // of evaluating it). The error is at most 2 ulp for x >= -87; below that, where exp(x) < 1.7e-38, the result
-// is 0. A NaN becomes 0: rows with a NaN never get here. It is cheaper than Highway's Exp, which must also
+// is 0. A NaN becomes 0: rows with a NaN never get here. This is cheaper than Highway's Exp, which must also
 // handle positive x and denormal results.
 template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 4>* = nullptr>
 HWY_INLINE V exp_nonpositive(D d, V x) {

@@ -53,8 +53,8 @@ HWY_INLINE void series(D d, V z, V& even, V& odd) {
   }
 }
 
-// Returns mass · φ(x), given rest = mass · (exp(x) - 1). Without mass the result is `rest` for any x that is
-// not near 0.
+// Returns mass · φ(x), given rest = mass · (exp(x) - 1). If mass is 0 and x is not near 0, the result is
+// `rest`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V weighted_phi(D d, V mass, V x, V rest) {
   const V z = hn::Mul(x, x);

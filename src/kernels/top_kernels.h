@@ -37,8 +37,8 @@ struct TopState {
   int64_t count = 0;
 };
 
-/// The list of one row: entries [top_capacity(k)], of which the first state->count are in use. They include
-/// the first k of all entries that were offered.
+/// The list of one row. The first state->count of entries [top_capacity(k)] are in use, and include the first
+/// k of all entries that were offered.
 struct TopList {
   TopEntry* entries = nullptr;
   TopState* state = nullptr;
@@ -66,7 +66,7 @@ struct TopList {
 };
 
 /// Offers a row's columns to its list.
-///   capped  [cols]; read only, nothing outside of it is read.
+///   capped  [cols]; read only, nothing outside it is read.
 ///   list    on entry the list of all columns offered before, in any order.
 /// cols = 0 has no effect, and a NaN is never added.
 template <class T>

@@ -18,7 +18,7 @@ struct PackedRow {
 
 /// Sets to[i] to number first + i of a row, for 0 <= i < count. The range may begin and end anywhere within
 /// [0, H]; it is fastest if both ends are multiples of 64.
-///   row   read only: only blocks and scales that a number of the range belongs to are read
+///   row   read only: only the blocks and scales of numbers in the range are read
 ///   to    [count]; must not overlap the row
 /// count = 0: no effect.
 ///

@@ -55,8 +55,8 @@ class HiddenSink final : public Sink<Sum> {
     }
   }
 
-  /// If sums are not kept apart, stores them in `out` from now on, which has the previous output's shape and
-  /// type.
+  /// Stores sums that are not kept apart in `out` from now on. It has the shape and type of the previous
+  /// output.
   void set_out(const problem::Rows<Matrix>& out) { out_ = out; }
 
   const source::Head& head() const { return head_; }

@@ -19,7 +19,7 @@ struct ActiveBlocks {
   /// One pass: the logits of block b are stored in the tiles of run block tile_block[b], at the places listed
   /// in `blocks`.
   core::Array<planning::RowBlock> tile_block;
-  int64_t chunk_begin = 0;  // tile rows of the run before this chunk
+  int64_t chunk_begin = 0;  // number of tile rows before this chunk
 
   bool empty() const { return blocks.blocks.empty(); }
 };

@@ -103,7 +103,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
     walk_.reset();
   }
 
-  // The sums of a forward call are returned as expected values.
+  // A forward call returns its sums as expected values.
   void begin_statistics(stats::Columns& columns) override {
     if (pass_.run.backward) return;
     stats::make_expected_rows(pass_.problem, static_cast<size_t>(pass_.problem.tokens * width()), columns);

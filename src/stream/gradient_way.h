@@ -31,8 +31,8 @@ struct CallOnHidden {
   bool keeps_expected_rows;       // TokenStats::expected was received, or is returned
 };
 
-/// One way, for one run. When the planner measures memory, it calls only the constructor, walks(), masses()
-/// and the functions that take memory, and pass.tiles is not set.
+/// One way, for one run. When the planner only measures memory, it calls no function that computes or
+/// reports, and pass.tiles is not set.
 template <class Types>
 class GradientWay {
  public:

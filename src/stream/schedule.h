@@ -76,7 +76,7 @@ std::shared_ptr<Schedule> sliced_schedule(const detail::ContextState& context, c
                                           const planning::RunPlan& run);
 std::shared_ptr<Schedule> logits_schedule(const detail::ContextState& context, const LogitsProblem& problem,
                                           const LogitsGradient& dlogits, const planning::LogitsPlan& run);
-/// Rows of hidden states that are normalised over sets of token ids, as planned by set_plan().
+/// For rows of hidden states that are normalised over sets of token ids, as planned by set_plan().
 std::shared_ptr<Schedule> set_schedule(const detail::ContextState& context, const HiddenProblem& problem,
                                        const GradientMatrices& outputs, const planning::Computation& computation,
                                        const Plan& plan);

@@ -16,8 +16,8 @@
 
 namespace logitless::stream {
 
-/// A panel has at most kPanelSegments segments and kPanelRows rows of segments; one segment's rows are
-/// gathered kPartRows at a time.
+/// A panel has at most kPanelSegments segments, and at most kPanelRows pairs (row, segment) unless one
+/// segment has more. The rows of a segment are gathered kPartRows at a time.
 inline constexpr int64_t kPanelSegments = 32;
 inline constexpr int64_t kPanelRows = 8192;
 inline constexpr int64_t kPartRows = 512;

@@ -22,10 +22,10 @@
 
 namespace logitless::stream {
 
-// The number of vocabulary tiles per thread, each with all its row blocks, whose tasks may be submitted
-// before they are done. This many keep the team busy. More would slow down long chains: OpenMP runs ready
-// tasks in the order in which they became ready, so a chain advances by one task while all other ready tasks
-// run once, and with many of those a single thread would have to complete the chain at the end.
+// How many vocabulary tiles per thread, each with all its row blocks, may have unfinished tasks. This many
+// keep the team busy. More would delay long chains: OpenMP runs ready tasks in the order in which they became
+// ready, so a chain advances by one task while all other ready tasks run once. With many of those, a single
+// thread would have to complete the chain at the end.
 inline constexpr int64_t kVocabTilesAhead = 2;
 // For the same reason sums over rows wait until the sums over the vocabulary lag by at most this many tiles.
 inline constexpr int64_t kVocabTilesBehind = 3;
@@ -38,7 +38,7 @@ inline constexpr int64_t kMostTilesAhead = 16;
 ///     kInOrder                   whether there is a fold_tile()
 ///     make_tile(j, b, slot)      computes the gradients of vocabulary tile j for row block b
 ///     fold_tile(j, b, slot)      does the work that must be in vocabulary order
-///     first(sink, j, b)          returns whether a sink has had no part before for these sums
+///     first(sink, j, b)          returns whether this is a sink's first part for these sums
 ///     part_of(j, b, slot)        returns the part for the sinks
 template <class Types, class Steps>
 class TileTasks {
