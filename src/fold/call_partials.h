@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// All partials of a call, and how visits of the tiles become the statistics of the API.
+// All partials of a call, and the computation of the API's statistics from them.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace logitless::fold {
 enum class Walk { kFirst, kSecond };
 
 /// Lists of T per walk, in the order in which the items get each tile. Partials are also finished in that
-/// order, so one may read the columns of those before it.
+/// order, so one may read columns that an earlier one filled.
 template <class T>
 class ByWalk {
  public:
@@ -36,7 +36,7 @@ class ByWalk {
   }
 
  private:
-  static constexpr size_t kMost = 8;  // the lists are in place: a call does not allocate them
+  static constexpr size_t kMost = 8;  // a fixed capacity, so that a call does not allocate the lists
   struct List {
     std::array<T*, kMost> items = {};
     size_t count = 0;
@@ -67,7 +67,7 @@ class CallPartials {
   std::optional<OutsidePartials> outside;
   std::optional<SquarePartials> squares;
   std::optional<AbovePartials> above;
-  std::optional<SidePartials> student;  // if the divergence has a temperature other than that of `softmax`
+  std::optional<SidePartials> student;  // if the divergence has its own student temperature
   std::optional<SidePartials> teacher;
   std::optional<DivergencePartials> divergence;
 
@@ -82,7 +82,8 @@ class CallPartials {
     for (const Partials* partials : of(walk)) partials->begin(place, rows);
   }
 
-  /// These call the same functions of all partials of a walk, whose data of one row are sent together.
+  /// Each calls the function of the same name of all partials of a walk, whose bytes for a row are
+  /// contiguous.
   size_t wire_bytes(Walk walk, int64_t row) const;
   std::byte* put(Walk walk, int64_t row, int64_t place, const stats::Columns& columns, std::byte* to) const;
   std::byte* put_nothing(Walk walk, int64_t row, std::byte* to) const;

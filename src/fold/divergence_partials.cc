@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The partials that a teacher requires.
+// The partials of calls with a teacher.
 #include <cmath>
 #include <limits>
 

@@ -32,22 +32,22 @@ struct FoldPart {
   stats::Columns* columns = nullptr;
 };
 
-/// Inputs of the folds of a call. Pointers may be null: a caller's logits have no source, and an arena that
-/// only measures needs no kernels.
+/// Inputs of the folds of a call. Pointers may be null: a caller's logits have no source, and kernels are not
+/// needed to measure memory.
 template <class Types>
 struct FoldInputs {
   const problem::TokenProblem& problem;
   const stats::TileKernels<Types>* tiles = nullptr;
   const source::Source* source = nullptr;
   const gemm::Backend* gemm = nullptr;  // for folds that compute products
-  const CallMasses* masses = nullptr;   // filled by the walks, if sampled gradients follow; else null
+  const CallMasses* masses = nullptr;   // filled while folding, if sampled gradients follow; else null
 };
 
 /// Sizes for the folds' scratch.
 struct FoldSizes {
   int64_t threads = 1;  // number of threads that fold at the same time
-  int64_t rows = 1;     // most rows of a part
-  int64_t entries = 0;  // most entries of a tile
+  int64_t rows = 1;     // largest number of rows in a part
+  int64_t entries = 0;  // largest number of entries in a tile
 };
 
 /// One T per row of each part that is being folded.
@@ -161,8 +161,8 @@ class OutsideFold final : public Fold<Types> {
   const OutsidePartials& partials_;
 };
 
-/// Counts the logits above the target's, which the first walk picked. Both walks compute a tile with the same
-/// product, so the picked logit is bitwise equal to its column in the second walk.
+/// Counts the logits above the target's, which the first walk picked. The second walk computes each tile with
+/// the same product, so the picked logit is bitwise equal to its column.
 template <class Types>
 class AboveFold final : public Fold<Types> {
  public:
@@ -195,7 +195,7 @@ class AboveFold final : public Fold<Types> {
   PartRows<Logit> thresholds_;
 };
 
-/// Log-sum-exp of a row of one side at a separate temperature.
+/// Log-sum-exp of a row of one side, at a temperature of its own.
 template <class Types>
 class LogSumFold final : public Fold<Types> {
  public:

@@ -165,7 +165,7 @@ void SquarePartials::finish(int64_t row, int64_t place, stats::Columns& columns)
   const kernels::RowStats& folded = *of(0, place);
   TokenStats& stats = columns.stats;
   const auto i = static_cast<size_t>(row);
-  // Both sums are relative to the row's maximum.
+  // Both sums are relative to the row's maximum, which cancels.
   stats.square_sum[i] =
       std::isnan(stats.max_logit[i]) ? kNan : std::min(1.0, std::exp(folded.log_sum() - 2 * stats.log_sum[i]));
 }

@@ -39,7 +39,7 @@ class Partials {
   /// Writes what a slice without vocabulary entries sends, and returns the end.
   virtual std::byte* put_nothing(int64_t row, std::byte* to) const = 0;
   /// Merges a row received from the next slice of the vocabulary into its result, and returns the end of the
-  /// bytes read. `first`: there is no slice before it, so the result is overwritten.
+  /// bytes read. `first`: this is the first slice, so the result is overwritten.
   virtual const std::byte* join(int64_t row, int64_t place, bool first, const std::byte* from,
                                 stats::Columns& columns) const = 0;
 
@@ -47,7 +47,7 @@ class Partials {
   virtual void finish(int64_t row, int64_t place, stats::Columns& columns) const = 0;
 };
 
-/// Partials that are one T per row and range. The bytes of T are sent, unless a derived class sends fewer.
+/// Partials with one T per row and range. The bytes of T are sent, unless a derived class sends fewer.
 template <class T>
 class PartialsOf : public Partials {
  public:

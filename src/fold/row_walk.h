@@ -40,7 +40,7 @@ class RowWalk {
     kernels::PickGradient<Logit>* picks = nullptr;  // for one row
   };
   /// `narrow`: logits or gradients have a 16-bit type; `narrow_teacher`: the teacher's logits have one. With
-  /// sets, `vocab_tile` is the largest number of a row's picks.
+  /// sets, `vocab_tile` is the largest number of picks in a row.
   struct Sizes {
     int64_t threads = 1;
     int64_t vocab_tile = 0;
@@ -48,7 +48,7 @@ class RowWalk {
     bool narrow_teacher = false;
   };
 
-  /// The referents of `inputs` must outlive this. `teacher` holds the teacher's logits, if they are given.
+  /// Everything that `inputs` refers to must outlive this. `teacher` holds the teacher's logits, if given.
   /// Rows over sets are gathered by `gather`, or from `logits` if that is empty.
   RowWalk(const FoldInputs<Types>& inputs, const source::GivenLogits& logits, const source::GivenLogits& teacher,
           core::Arena& arena, const Sizes& sizes, Gather gather = {})
@@ -74,8 +74,8 @@ class RowWalk {
   /// Computes the statistics of a row. Threads of a team may call this for different rows.
   void statistics(int64_t row, stats::Columns& columns) const;
 
-  /// Writes the gradients [V] of a row of given logits to `out`. That either starts at the row's logits, with
-  /// a type no wider than theirs, or is separate memory.
+  /// Writes the gradients [V] of a row of given logits to `out`. `out` may begin at the row's own logits if
+  /// its type is not wider than theirs; otherwise it must be separate memory.
   void gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, void* out, DType out_dtype) const;
   /// Writes the gradients of the logits of a row's distinct ids to `out`, for rows over sets.
   void set_gradient(int64_t row, const TokenStats& stats, const TokenGrads& grads, Logit* out) const;

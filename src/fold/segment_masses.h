@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The masses of vocabulary segments, by which sampled gradients choose segments.
+// The masses of vocabulary segments, from which sampled and certified gradients choose the segments to keep.
 #pragma once
 
 #include <cmath>

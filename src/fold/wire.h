@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How the numbers of partials are sent between ranks.
+// The format in which partials are sent between ranks.
 #pragma once
 
 #include <cstddef>

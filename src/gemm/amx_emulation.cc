@@ -35,12 +35,12 @@ float fused(float a, float b, float c) {
   auto bits = std::bit_cast<uint64_t>(sum);
   if (lost != 0 && (bits & 1) == 0) bits += (lost > 0) == (sum > 0) ? uint64_t{1} : ~uint64_t{0};
   const double exact = std::bit_cast<double>(bits);
-  // A sum is not below 2^-126 if a float with more exponents would round it to that.
+  // A sum just below 2^-126 is kept if a float with more exponents would round it to 2^-126.
   if (std::abs(exact) < 0x1p-126 - 0x1p-151) return std::copysign(0.0f, static_cast<float>(exact));
   return static_cast<float>(exact);
 }
 
-// Four numbers, in a register of most CPUs.
+// Four numbers, which fit a vector register of most CPUs.
 using Floats = float __attribute__((vector_size(16)));
 using Words = int32_t __attribute__((vector_size(16)));
 constexpr int64_t kLanes = 4;
@@ -61,7 +61,7 @@ struct Row {
 
 int exponent(float x) { return static_cast<int>(std::bit_cast<uint32_t>(x) >> 23 & 0xff); }
 
-/// The even or the odd numbers of 16 pairs, and the range of their exponents without those of zeros.
+/// The even or the odd numbers of 16 pairs, and the range of exponents of those that are not zero.
 struct Numbers {
   Row row;
   int least = 255, most = 0;
@@ -153,7 +153,7 @@ struct EmulatedTiles {
   }
 };
 
-// Element (i, p) is in the tile of its half of the edge.
+// Rows 0 to 15 of a step are one tile, and rows 16 to 31 the next.
 void reorder_a(const View& view, int64_t edges, int64_t depth, uint16_t* panel) {
   reorder(view, edges, depth, panel, [](int64_t i, int64_t p) { return i * kStep + p; });
 }

@@ -8,10 +8,11 @@
 
 namespace logitless::gemm::tiles::amx {
 
-/// Returns the CPU's unit, or null in builds for CPUs without one. Its functions to reorder run on CPUs with
-/// AVX-512 (cpu_has_avx512_bfloat16()), the others if is_cpu_unit_usable().
+/// Returns the CPU's unit, or null in builds for CPUs without one. Its reorder functions only need AVX-512
+/// (cpu_has_avx512_bfloat16()); the others need is_cpu_unit_usable().
 const TileUnit* cpu_unit();
-/// Returns whether the CPU has the unit and the system permits its use, which this requests.
+/// Asks the system for permission to use the unit, and returns whether the CPU has it and the system permits
+/// it.
 bool is_cpu_unit_usable();
 
 /// Returns the unit in plain C++, which runs on every CPU (amx_emulation.cc).

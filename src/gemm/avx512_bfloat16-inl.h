@@ -3,7 +3,7 @@
 // compiled for any CPU.
 #pragma once
 
-// GCC's header leaves registers undefined on purpose and gets warnings for it.
+// GCC's header leaves registers undefined on purpose, which causes warnings.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
 #ifndef __clang__

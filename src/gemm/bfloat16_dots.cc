@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kLanes = 16;
 constexpr int64_t kStep = kDotsDepth;
 
-// If B is transposed, all rows of A are multiplied with kEntries of its rows and kDepth of their depth before
+// If B is transposed, all rows of A are multiplied by kEntries of its rows and kDepth of their depth before
 // the next block, so that both blocks stay in the nearest caches.
 constexpr int64_t kEntries = 8;
 constexpr int64_t kDepth = 1536;
@@ -66,11 +66,11 @@ struct Block {
   float* c;
   int64_t c_stride;
   bool accumulate;
-  /// For a transposed B: elements of B that are `ahead` of the current ones are prefetched, `step` of them
-  /// per kStep. Past the end of B that is harmless.
+  /// For a transposed B: the prefetch begins `ahead` elements after `b`, and advances by `step` elements per
+  /// kStep. Past the end of B that is harmless.
   int64_t ahead = 0;
   int64_t step = 0;
-  /// For a B that is not transposed: the columns of kStep that exist.
+  /// For a B that is not transposed: which of kStep columns exist.
   __mmask32 columns = 0;
 
   void skip_rows(int64_t rows) {
@@ -104,8 +104,8 @@ LOGITLESS_TARGET_AVX512 inline void add_step(const Block& of, int64_t k, const _
   }
 }
 
-// Multiplies kRows rows of A with kCount rows of B. An element is the sum of its lanes, each of which is
-// summed over the steps.
+// Multiplies kRows rows of A by kCount rows of B. Each lane is summed over the steps, and an element is the
+// sum of its lanes.
 template <int kRows, int kCount>
 LOGITLESS_TARGET_AVX512 inline void dot_block(const Block& of) {
   static_assert(kRows * kCount <= kLanes);
@@ -139,15 +139,15 @@ LOGITLESS_TARGET_AVX512 inline void dot_block(const Block& of) {
   }
 }
 
-// Multiplies kRows rows of A with `count` rows of B, kCount at a time.
+// Multiplies kRows rows of A by `count` rows of B, kCount at a time.
 template <int kRows, int kCount>
 LOGITLESS_TARGET_AVX512 inline void dot_rows(Block of, int64_t count) {
   for (; count >= kCount; count -= kCount, of.b += kCount * of.b_stride, of.c += kCount) dot_block<kRows, kCount>(of);
   for (; count > 0; --count, of.b += of.b_stride, ++of.c) dot_block<kRows, 1>(of);
 }
 
-// Each count of rows prefetches a share of the next entries. Single rows take one entry after the other,
-// whose next elements the CPU prefetches itself.
+// Each block of rows prefetches a share of the next entries. Single rows read one entry after the other, and
+// the CPU itself prefetches the next elements.
 LOGITLESS_TARGET_AVX512 void multiply_entries(const BFloat16Dots& dots) {
   const auto* const b = static_cast<const bfloat16*>(dots.b);
   const int64_t blocks = dots.rows / 8 + dots.rows % 8 / 4 + dots.rows % 4;
@@ -171,8 +171,8 @@ LOGITLESS_TARGET_AVX512 void multiply_entries(const BFloat16Dots& dots) {
 }
 
 /// kStep columns of a block of B in the order of the instruction: for each two rows of B, the pairs of
-/// elements of columns 0 to 15, then of 16 to 31. They are contiguous, whatever B's stride, so that all
-/// rows of A read them from the nearest cache.
+/// elements of columns 0 to 15, then of 16 to 31. They are contiguous, whatever B's stride, so that they stay
+/// in the nearest cache for all rows of A.
 struct Strip {
   alignas(64) uint16_t pairs[kSummedDepth / 2][2][kStep];
 };
@@ -182,7 +182,7 @@ LOGITLESS_TARGET_AVX512 inline void fill(const Block& of, Strip& strip) {
   for (int64_t k = 0; k < of.depth; k += 2, b += 2 * of.b_stride) {
     const __m512i even = _mm512_maskz_loadu_epi16(of.columns, b);
     const __m512i odd = _mm512_maskz_loadu_epi16(k + 1 < of.depth ? of.columns : 0, b + of.b_stride);
-    // The beginning of the next strip.
+    // Prefetches the beginning of the next strip.
     __builtin_prefetch(b + kStep, /*write=*/0, /*locality=*/2);
     __builtin_prefetch(b + of.b_stride + kStep, /*write=*/0, /*locality=*/2);
     _mm512_store_si512(strip.pairs[k / 2][0], pairs(even, odd, 0));

@@ -1,8 +1,8 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Products of few rows of bfloat16 by the CPU's instruction for dot products of pairs: VDPBF16PS of
-// AVX512-BF16 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2). It multiplies
-// twice as many elements as a float32 instruction, and operands are not widened first. Like the tile units
-// and oneDNN, it treats denormal numbers as zeros.
+// Products of few rows of bfloat16 with the CPU's instruction for dot products of pairs: VDPBF16PS of
+// AVX512-BF16 (Intel 64 and IA-32 Architectures Software Developer's Manual, volume 2). It multiplies twice
+// as many elements as a float32 instruction, and operands are not widened first. Like the tile units and
+// oneDNN, it treats denormal numbers as zeros.
 #pragma once
 
 #include <cstdint>

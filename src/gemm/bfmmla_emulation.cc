@@ -45,8 +45,8 @@ float added(float x, float y) {
 // A double holds the product of two bfloat16 exactly.
 float multiplied(float a, float b) { return rounded_to_odd(static_cast<double>(a) * static_cast<double>(b), 0); }
 
-// The same functions for four columns, in a register of most CPUs. A lane of `known` becomes 0 if its result
-// may be wrong: if it is very large or small, NaN, or a zero that was rounded.
+// The same functions for four columns, which fit a vector register of most CPUs. A lane of `known` becomes 0
+// if the lane's result may be wrong: if it is very large or small, NaN, or a zero that was rounded.
 using Floats = float __attribute__((vector_size(16)));
 using Words = int32_t __attribute__((vector_size(16)));
 constexpr int64_t kLanes = 4;

@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What an x86-64 CPU and its operating system support for products of bfloat16. All is false on other CPUs.
+// What an x86-64 CPU and its operating system support for products of bfloat16. Everything is false on other
+// CPUs.
 #pragma once
 
 namespace logitless::gemm {

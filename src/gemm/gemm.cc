@@ -49,8 +49,8 @@ size_t few_rows_bytes(int64_t m, int64_t k, DType a, DType b) {
   return static_cast<size_t>(rows * few_rows_stride<float>(k) + widened) * element;
 }
 
-// Copies the rows of A, widened if necessary, to where cache lines begin, because loads that straddle two
-// lines take twice as long. Zeros follow each row.
+// Copies the rows of A, widened if necessary, to cache-line boundaries, because loads that straddle two lines
+// take twice as long. Zeros follow each row.
 template <class Element, class T>
 kernels::FewRowsArgs<T, Element> with_copied_rows(const Product<T>& p, const kernels::RowKernels& kernels,
                                                   void* scratch) {
@@ -72,7 +72,7 @@ const Routine& best_float32() {
   return onednn ? *onednn : openblas_float32();
 }
 
-/// A backend for calls with any rows, and for calls with few rows.
+/// A backend for calls with any number of rows, and one for calls with few rows.
 struct Backends {
   Backends(const char* name, const Routine& float32, const Routine* bfloat16)
       : few_rows(name, float32, bfloat16, nullptr), any_rows(name, float32, bfloat16, &few_rows) {}
@@ -142,7 +142,7 @@ Costs Backend::costs(DType a, DType b) const {
 }
 
 RowRule Backend::row_rule(const RowFamily& family, int64_t most_rows) const {
-  if (!few_rows_) return {};  // the logits' products have few rows
+  if (!few_rows_) return {};  // products for logits have few rows here
   if (is_native(family.a, family.b)) return bfloat16_->row_rule(family.n, family.k, family.b_transposed, most_rows);
   return widened_rule(family, most_rows, [&](int64_t n, int64_t k) {
     return core::sums_in_double(family.a)
@@ -179,7 +179,7 @@ bool Backend::has_few_rows(const Product<T>& p) const {
 void Backend::multiply(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch) const {
   if (write_empty(p)) return;
   if (has_few_rows(p)) {
-    // The CPU's instruction rounds as other native products do, not as products of widened operands.
+    // The CPU's bfloat16 instruction rounds like other native products, unlike products of widened operands.
     const auto dots = is_native(p.a.dtype, p.b.dtype) ? bfloat16_dots() : nullptr;
     if (dots) return dots(with_copied_rows<bfloat16>(p, kernels, scratch));
     return kernels.f32.few_rows(with_copied_rows<float>(p, kernels, scratch));
@@ -213,7 +213,8 @@ std::vector<std::string_view> backend_names() {
 }
 
 const Backend* find_backend(std::string_view name) {
-  // Asking for OpenBLAS by name must not initialise oneDNN, which then fixes the instruction set it may use.
+  // A request for OpenBLAS by name must not initialise oneDNN, because that fixes the instruction set that
+  // oneDNN may use.
   if (name == openblas_backend()->name()) return openblas_backend();
   for (const Backend* backend : backends()) {
     if (name == "auto" || name == backend->name()) return backend;

@@ -46,7 +46,7 @@ struct Product {
   bool accumulate = false;
 };
 
-/// Returns whether the product multiplies nothing; if so, writes its zeros.
+/// Returns whether some size is 0. If so, writes the zeros of C, unless it accumulates.
 template <class T>
 bool write_empty(const Product<T>& p) {
   if (p.m == 0 || p.n == 0) return true;
@@ -55,9 +55,9 @@ bool write_empty(const Product<T>& p) {
   return true;
 }
 
-/// The products in which the bits of a row of C depend only on its row of A, on B, n, k and the row's class,
-/// but not on how many other rows there are and what they hold: m is a multiple of `row_step`, at least
-/// `least_rows`, and at most the number for which the rule was requested.
+/// The m for which the bits of a row of C depend only on its row of A, on B, n, k and the row's class, but
+/// not on the number and contents of other rows: a multiple of `row_step`, at least `least_rows`, and at most
+/// the number of rows for which the rule was requested.
 struct RowRule {
   int64_t row_step = 1;
   int64_t least_rows = 1;  // a multiple of row_step
@@ -79,28 +79,28 @@ struct RowFamily {
   bool b_transposed = false;
 };
 
-/// What plans assume of a backend's speed. These are constants of the kernels, never measured at run time.
+/// What plans assume about a backend's speed. These are constants of the kernels, never measured at run time.
 struct Costs {
-  /// Approximate FLOP of such products in the time in which the machine's memory moves one byte.
+  /// Approximate FLOP that such products do while the machine's memory moves one byte.
   double flops_per_byte = 12;
   /// Up to this many rows per call, kernels that read the head once are faster (Backend::for_rows()).
   int64_t few_rows = 32;
   /// Vocabulary entries in a tile of 512 rows. The products of wide tiles read and write d_hidden less often;
   /// narrow tiles stay in caches.
   int64_t tile_entries = 1024;
-  /// The same if gradients take the place of the tile's logits and no others are kept, so that narrow tiles
-  /// also save memory.
+  /// The same if gradients replace the logits of each tile at once (two pass): narrow tiles then also save
+  /// memory.
   int64_t gradient_tile_entries = 1024;
 };
 
-/// Facts for the user.
+/// Describes a backend to the user.
 struct Description {
   std::string library;                // e.g. "OpenBLAS 0.3.21 ... MAX_THREADS=128"
-  std::string core;                   // whose kernels OpenBLAS runs, e.g. "Zen"
+  std::string core;                   // core whose kernels OpenBLAS runs, e.g. "Zen"
   std::string threading;              // "openmp", "pthreads" or "sequential"
   int max_threads = 0;                // OpenBLAS's limit, set when it was compiled
-  std::string float32;                // what multiplies float32, e.g. "oneDNN 2.6.3 (AVX2)"
-  std::string bf16;                   // what multiplies bfloat16 directly; empty if it is widened
+  std::string float32;                // library for float32, e.g. "oneDNN 2.6.3 (AVX2)"
+  std::string bf16;                   // library for bfloat16; empty if it is widened
   std::vector<std::string> warnings;  // one line each: settings of the process that are slow or unusual
 };
 
@@ -125,9 +125,9 @@ class Backend {
   /// Returns the name of the library that multiplies operands of these types.
   const char* library_of(DType a, DType b) const;
   Costs costs(DType a, DType b) const;
-  /// Returns the backend for calls with at most `rows` rows and operands of these types. If these are few
-  /// rows, its products of few rows read B once and directly, even 16-bit types, and their rows never depend
-  /// on each other; it computes all other products as this backend does. Else it is this backend.
+  /// Returns the backend for calls with at most `rows` rows and operands of these types. This is another
+  /// backend only if these are few rows. Its products of few rows read B once and directly, even in a 16-bit
+  /// type, and rows of C never depend on each other; it computes all other products as this backend does.
   const Backend& for_rows(int64_t rows, DType a, DType b) const {
     return few_rows_ && rows <= costs(a, b).few_rows ? *few_rows_ : *this;
   }
@@ -143,16 +143,15 @@ class Backend {
   /// Returns the bytes that reorder_rows() writes for A [rows, depth], in whole cache lines, or 0 if products
   /// read A directly.
   size_t reordered_bytes(int64_t rows, int64_t depth, DType a, DType b) const;
-  /// Reorders or widens A [rows, depth], which is not transposed, for products with operands B of type b.
-  /// Products do this each time for operands that are not reordered; their bits are the same. `to` must begin
-  /// at a cache line.
+  /// Reorders or widens A [rows, depth], which is not transposed, for products with operands B of type b. If
+  /// A is not reordered, each product does this itself, with the same bits. `to` must begin at a cache line.
   void reorder_rows(const Operand& a, DType b, int64_t rows, int64_t depth, const kernels::RowKernels& kernels,
                     void* to) const;
   /// Multiply on the calling thread alone. `kernels` widen 16-bit operands and multiply few rows.
   void multiply(const Product<float>& product, const kernels::RowKernels& kernels, void* scratch) const;
   void multiply(const Product<double>& product, const kernels::RowKernels& kernels, void* scratch) const;
-  /// Hold the returned object while a team calls multiply(). It keeps OpenBLAS from using its own threads.
-  /// Where OpenBLAS cannot be told so for one thread, this holds for the whole process.
+  /// Hold the returned object while a team calls multiply(). It keeps OpenBLAS from using its own threads: in
+  /// the whole process, if OpenBLAS has no setting per thread.
   static std::shared_ptr<void> single_threaded_region();
   /// Estimates what a library allocates internally for one thread's products of at most these sizes.
   size_t internal_bytes(int64_t m, int64_t n, int64_t k, DType a, DType b) const;

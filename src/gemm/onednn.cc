@@ -19,7 +19,7 @@
 #include "kernels/row_kernels.h"
 
 // Versions 2 and 3 export this function as they do dnnl_sgemm, but declare it only in their tests. The
-// reference is weak: without the function there is no routine, but the program still starts.
+// reference is weak: if the function is missing, the program still starts, and onednn_bfloat16() is null.
 extern "C" __attribute__((weak)) dnnl_status_t dnnl_gemm_bf16bf16f32(char transa, char transb, dnnl_dim_t m,
                                                                      dnnl_dim_t n, dnnl_dim_t k, float alpha,
                                                                      const uint16_t* a, dnnl_dim_t lda,
@@ -74,8 +74,7 @@ std::string library_version() {
 }
 
 // Estimates the copies of blocks of both operands that each call makes (versions 2.6.3 and 3.7.1): at most
-// 9984 columns and 384 rows, and 128 to `most_depth` of the depth. The 64 KiB are more than their rounding
-// up.
+// 9984 columns and 384 rows, and 128 to `most_depth` of the depth. The 64 KiB exceed what rounding up adds.
 size_t copied_bytes(int64_t m, int64_t n, int64_t k, int64_t most_depth, size_t element) {
   const int64_t edges = std::min<int64_t>(n, 9984) + std::min<int64_t>(m, 384);
   return static_cast<size_t>(edges * std::clamp<int64_t>(k, 128, most_depth)) * element + (size_t{64} << 10);
@@ -107,13 +106,13 @@ void multiply_float32(const Product<float>& p) {
 // two constants keep a row's bits the same in every product.
 
 // With AVX-512 both sets sum up to this much of the depth in one chain of multiply-adds per element of C, in
-// the order of the depth. Products that are no deeper have the same bits in both.
+// the order of the depth. Products of at most this depth have the same bits in both.
 constexpr int64_t kChain = 384;
 // With AVX2 the sets have different bits. Operands of products with fewer than 264 rows are never reordered,
 // and 252 is the largest multiple of 12 below that.
 constexpr int64_t kMostRowsInPlace = 252;
 
-// Calls multiply_float32() for blocks of the product, so that its rows keep float32_rule().
+// Calls multiply_float32() for blocks of the product, so that float32_rule() holds for its rows.
 void multiply_float32_blocks(const Product<float>& p, VectorLevel level) {
   const int64_t blocks = core::div_up(p.k, kChain);
   const int64_t depth = core::round_up(core::div_up(p.k, blocks), int64_t{16});
@@ -163,7 +162,7 @@ class BFloat16 final : public Routine {
   // With AMX the library is faster from 17 rows on; without it, our kernels are faster for all few rows. On
   // Zen 4 two pass takes the same time with 512 to 1,024 entries per tile.
   Costs costs() const override { return amx_ ? Costs{50, 16} : Costs{16, kernels::kMostFewRows, 1024, 640}; }
-  // The library multiplies a single row as a vector, which it sums in another order. No other row was found
+  // The library multiplies a single row as a vector, and sums in another order then. No other row was found
   // to depend on its neighbours, with AVX512-BF16 in versions 2.6.3 and 3.7.2 and with AMX in 2.6.3;
   // gemm_rows_test checks the machine that it runs on.
   RowRule row_rule(int64_t, int64_t, bool, int64_t) const override { return {.least_rows = 2}; }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// oneDNN multiplies bfloat16 with the CPU's own bfloat16 units (AVX512-BF16, AMX), and float32 if the kernels
-// of OpenBLAS are narrower than the CPU.
+// oneDNN multiplies bfloat16 with the CPU's own bfloat16 units (AVX512-BF16, AMX), and float32 if OpenBLAS's
+// kernels are narrower than the CPU's vectors.
 #pragma once
 
 #include "gemm/routine.h"
@@ -8,7 +8,7 @@
 namespace logitless::gemm {
 
 #ifdef LOGITLESS_ONEDNN
-/// Return null if another routine is at least as fast, and if the environment variable LOGITLESS_ONEDNN is 0
+/// Return null if another routine is at least as fast, or if the environment variable LOGITLESS_ONEDNN is 0
 /// at the first call.
 const Routine* onednn_float32();
 const Routine* onednn_bfloat16();

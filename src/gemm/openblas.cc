@@ -18,11 +18,11 @@ namespace {
 
 enum class Threading { kSequential = 0, kPthreads = 1, kOpenMp = 2 };
 
-// Asked at run time, because the system may replace the library under a finished program.
+// Queried at run time, because the system may replace the library after the program was built.
 Threading threading() { return static_cast<Threading>(openblas_get_parallel()); }
 
-// The pthreads build has one thread number per process. Calls that need it to be 1 share it; the last one
-// restores it.
+// The pthreads build has one number of threads per process. Calls that need it to be 1 share that setting;
+// the last one restores the old number.
 class ProcessThreads {
  public:
   static ProcessThreads& instance() {
@@ -86,7 +86,7 @@ size_t openblas_internal_bytes(int64_t m, int64_t n, int64_t k, size_t element) 
 }
 
 // The limit is compiled in, and only the library's description of itself states it. Above it OpenBLAS ends
-// the process. Each call assembles the description anew in memory that all threads share, so it is read once.
+// the process. Each call rebuilds the description in memory that all threads share, so it is read only once.
 int openblas_max_threads() {
   static const int most = [] {
     constexpr const char* kKey = "MAX_THREADS=";
@@ -116,11 +116,11 @@ Description openblas_description(std::string_view products) {
     info.warnings.push_back(std::move(narrow));
   }
   if (std::getenv("OPENBLAS_L2_SIZE")) {
-    info.warnings.push_back("OPENBLAS_L2_SIZE is set: the BLAS blocks for another cache");
+    info.warnings.push_back("OPENBLAS_L2_SIZE is set: OpenBLAS sizes its blocks for that cache, not for the CPU's");
   }
   if (kind == Threading::kPthreads) {
     info.warnings.push_back(
-        "the BLAS is a pthreads build: its thread number is switched for the whole process during calls");
+        "the BLAS is a pthreads build: during calls, its number of threads is 1 in the whole process");
   }
   return info;
 }

@@ -24,8 +24,8 @@ std::shared_ptr<void> single_threaded_openblas();
 
 /// Returns the name of the kernels that run in this process.
 std::string_view openblas_core();
-/// Describes the process's OpenBLAS. `products` are those that it computes, for the warning that its kernels
-/// are narrower than the CPU.
+/// Describes the process's OpenBLAS. `products` names the types that it multiplies, for the warning that its
+/// kernels are narrower than the CPU's vectors.
 Description openblas_description(std::string_view products);
 
 }  // namespace logitless::gemm

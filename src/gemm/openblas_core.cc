@@ -69,8 +69,8 @@ const Core* find_core(std::string_view name) {
   return found == std::end(kCores) ? nullptr : found;
 }
 
-// Returns the most rows of a small product, as sgemm_small_kernel_permit_skylakex.c and its double twin
-// decide it; their first operand is our B.
+// Returns the largest number of rows in a small product, as sgemm_small_kernel_permit_skylakex.c and its
+// double twin decide it; their first operand is our B.
 int64_t most_small_rows(int64_t n, int64_t k, bool b_transposed) {
   constexpr int64_t kMostProducts = 1'000'000;
   constexpr int64_t kMostElements = 1200;  // of the result, if B is transposed
@@ -96,7 +96,7 @@ const char* best_core(VectorLevel cpu) {
 
 std::optional<VectorLevel> cpu_vector_level() {
 #if defined(__x86_64__)
-  // These also ask the operating system (XGETBV).
+  // These also check what the operating system saves (XGETBV).
   __builtin_cpu_init();
   if (!__builtin_cpu_supports("avx")) return VectorLevel::kSse;
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return VectorLevel::kAvx;
@@ -142,7 +142,7 @@ RowRule openblas_row_rule(std::string_view core, bool in_double, int64_t n, int6
   rule.class_rows = in_double ? 0 : rows.float_class_rows;
   rule.least_rows = rule.row_step;
   if (rows.small_products && n > 0 && k > 0) {
-    // Either no product may be small, or all are small anyway.
+    // Either no product is small, or all are.
     const int64_t least = rule.padded(most_small_rows(n, k, b_transposed) + 1);
     if (least <= rule.padded(most_rows)) rule.least_rows = least;
   }

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// OpenBLAS calls a set of its kernels a core. An OpenBLAS that is older than the CPU may choose a core
-// that is narrower than the CPU: version 0.3.21 runs SSE kernels on Emerald Rapids, at a fifth of the
+// A core is OpenBLAS's name for a set of its kernels. An OpenBLAS that is older than the CPU may choose a
+// core that is narrower than the CPU: version 0.3.21 runs SSE kernels on Emerald Rapids, at a fifth of the
 // speed.
 #pragma once
 
@@ -21,7 +21,7 @@ enum class VectorLevel { kSse, kAvx, kAvx2, kAvx512 };
 std::optional<VectorLevel> cpu_vector_level();
 
 /// Returns the generation for which a core is written, or nothing if it is not a core of x86-64. The case of
-/// its letters does not matter.
+/// its letters is ignored.
 std::optional<VectorLevel> core_vector_level(std::string_view core);
 
 /// Returns whether the core is known to use less than `level`.

@@ -24,13 +24,12 @@ using tiles::kStep;
 using tiles::TileUnit;
 using tiles::View;
 
-// The most bfloat16 of each row of a panel: a panel of A and one of B (18 KiB each) stay in L1 with a
-// block of C.
+// The largest depth of a panel: a panel of A and one of B (18 KiB each) stay in L1 with a block of C.
 constexpr int64_t kMostDepth = 288;
-// The most bfloat16 of B that are reordered together: three quarters of a MiB, which stay in L2 with a strip
-// of C.
+// The largest number of elements of B that are reordered together: 768 KiB, which stay in L2 with a strip of
+// C.
 constexpr int64_t kMostElements = 384 * 1024;
-// With fewer columns, reordering the panels of A for them would not pay.
+// The smallest number of columns together: fewer would not be worth reordering the panels of A.
 constexpr int64_t kLeastColumns = 128;
 constexpr int64_t kBlockElements = kPanel * kPanel;
 
@@ -45,7 +44,7 @@ int64_t columns_together(int64_t n, int64_t k) {
   return std::min(round_up(n, kPanel), most);
 }
 
-// These are at least what a product with a smaller n or k needs.
+// Upper bounds, which also hold for products with a smaller n or k.
 int64_t a_elements(int64_t k) { return panel_elements(std::min(k, kMostDepth)); }
 int64_t b_elements(int64_t n, int64_t k) {
   const int64_t depth = round_up(k, kStep);
@@ -59,7 +58,7 @@ struct Scratch {
 
   uint16_t* a;   // a panel of panel_depth()
   uint16_t* b;   // the panels of columns_together()
-  float* block;  // a block of C, for those that C's edge cuts
+  float* block;  // a whole block, for blocks that C's edge cuts
 
   static size_t bytes(int64_t n, int64_t k) {
     return static_cast<size_t>(a_elements(k) + b_elements(n, k)) * sizeof(uint16_t) +
@@ -98,8 +97,8 @@ void multiply_block(const TileUnit& unit, const uint16_t* a, const uint16_t* b, 
   copy_block(block, kPanel, rows, columns, c, ldc);
 }
 
-// Reorders columns [begin, begin + columns) of B: first the panels of the first depth, then of the next. It
-// reads B in the order of memory: a step of all panels if a row of B is contiguous, else whole panels.
+// Reorders columns [begin, begin + columns) of B: first the panels of the first depth, then of the next. B is
+// read in memory order: one step of all panels at a time if rows of B are contiguous, else whole panels.
 void reorder_columns(const TileUnit& unit, const Product<float>& p, int64_t begin, int64_t columns, uint16_t* out) {
   const View b = view_of_b(p.b);
   const int64_t most_depth = panel_depth(p.k);
@@ -167,7 +166,7 @@ class TileRoutine final : public Routine {
   std::string warning() const override {
     if (!unit_.emulated) return "";
     return std::string("LOGITLESS_") + name_ +
-           " is \"emulated\": C++ does the work of the CPU's unit, for tests, slowly";
+           " is \"emulated\": slow C++ code, meant for tests, replaces the CPU's unit";
   }
   Costs costs() const override { return costs_; }
 
@@ -210,7 +209,7 @@ const Routine* amx_routine() {
       "LOGITLESS_AMX", [] { return tiles::amx::is_cpu_unit_usable() ? tiles::amx::cpu_unit() : nullptr; },
       tiles::amx::emulated_unit());
   if (!unit) return nullptr;
-  // Two cores do 1,600 GFLOP/s, with a memory that reads and writes 20 GB/s.
+  // 80: two cores do 1,600 GFLOP/s while memory moves 20 GB/s.
   static const TileRoutine routine("amx", "AMX", {80, 6, 512, 512}, *unit);
   return &routine;
 }
@@ -219,7 +218,8 @@ const Routine* bfmmla_routine() {
   static const TileUnit* const unit =
       chosen_unit("LOGITLESS_BFMMLA", tiles::bfmmla::cpu_unit, tiles::bfmmla::emulated_unit());
   if (!unit) return nullptr;
-  // Estimates, because no such CPU was available. A core does 32 FLOP per instruction, about two per cycle.
+  // Estimates, because no such CPU was available. A core does 32 FLOP per instruction, and about two
+  // instructions per cycle.
   static const TileRoutine routine("bfmmla", "BFMMLA", {16, 8, 512, 512}, *unit);
   return &routine;
 }

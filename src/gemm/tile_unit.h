@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A tile unit multiplies small tiles of bfloat16: a part of the CPU, or plain C++ that computes the same. Its
-// operands are reordered into panels of 32 rows of A or 32 columns of B. A panel is a sequence of steps of 32
-// along the depth, and each unit has its own order of elements within a step.
+// A tile unit multiplies small tiles of bfloat16. It is a part of the CPU, or plain C++ that computes the
+// same. Its operands are reordered into panels of 32 rows of A or 32 columns of B. A panel is a sequence of
+// steps of 32 along the depth, and each unit has its own order of elements within a step.
 #pragma once
 
 #include <bit>
@@ -23,8 +23,8 @@ struct View {
   int64_t depth = 0;
 };
 
-/// A CPU's unit and its emulation give the same bytes and bits. Several threads may call the functions at
-/// once.
+/// A CPU's unit and its emulation write the same bytes in panels and the same bits in C. Several threads may
+/// call the functions at once.
 struct TileUnit {
   bool emulated;
 
@@ -33,7 +33,7 @@ struct TileUnit {
   void (*reorder_a)(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
   void (*reorder_b)(const View& view, int64_t edges, int64_t depth, uint16_t* panel);
 
-  /// The calling thread can multiply from begin() to end(). Null: always.
+  /// The calling thread may multiply only between begin() and end(). Null: it always may.
   void (*begin)();
   void (*end)();
 
@@ -42,7 +42,7 @@ struct TileUnit {
   void (*multiply)(const uint16_t* a, const uint16_t* b, int64_t steps, float* c, int64_t ldc, bool accumulate);
 };
 
-/// While this lives, the calling thread can multiply.
+/// While this lives, the calling thread may multiply.
 class Ready {
  public:
   explicit Ready(const TileUnit& unit) : unit_(unit) {

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Routines for float32 get 16-bit operands widened, panel by panel.
+// Widens 16-bit operands panel by panel for routines that multiply float32.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace logitless::gemm {
 
-// A panel is small enough to stay in L2 beside the tile, and deep enough that reading and writing C once per
+// A panel is small enough to stay in L2 with the tile, and deep enough that reading and writing C once per
 // panel costs little (256 multiply-adds per element).
 inline constexpr int64_t kWidenDepth = 256;
 // A panel has at most 2 MiB of float32. This is a multiple of every row step.
@@ -39,13 +39,13 @@ inline Operand widened(const Operand& m, int64_t row, int64_t col, int64_t rows,
   return {scratch, DType::kFloat32, stored_cols, m.transposed};
 }
 
-/// Returns the floats of scratch that multiply_widened() needs.
+/// Returns how many floats of scratch multiply_widened() needs.
 inline int64_t widened_elements(int64_t m, int64_t n, DType a, DType b) {
   const int64_t rows = (is_wide(a) ? 0 : std::min(m, kWidenBreadth)) + (is_wide(b) ? 0 : std::min(n, kWidenBreadth));
   return rows * kWidenDepth;
 }
 
-/// Computes the product by calls multiply(block) with float32 operands.
+/// Computes the product by calling multiply(block) for blocks with float32 operands.
 template <class Multiply>
 void multiply_widened(const Product<float>& p, const kernels::RowKernels& kernels, void* scratch, int threads,
                       const Multiply& multiply) {

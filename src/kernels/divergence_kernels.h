@@ -7,7 +7,7 @@
 // because probabilities sum to 1. No summand is negative, and an error of the log-sum-exps, which shifts all
 // Δ equally, enters only at second order. Entries with s = 0 or t = 0 (in float32: below 1.7e-38) contribute
 // their limits. Nothing is clamped: a KL is infinite if the first distribution has mass where the second one
-// has none.
+// is 0.
 #pragma once
 
 #include <algorithm>
@@ -100,7 +100,7 @@ inline DivergenceSums merge(const DivergenceSums& a, const DivergenceSums& b) {
   return out;
 }
 
-/// The weights in the mass of a column, by which sampled gradients choose segments:
+/// The weights in the mass of a column, from which sampled gradients choose segments:
 ///     difference |s − t| + s (student + slope |h|)
 template <class T>
 struct PairMass {
@@ -146,8 +146,8 @@ struct DivergenceFoldArgs {
 ///   kKl        by_difference (s − t) + s by_slope (h − mean)
 ///   kMixture   s by_slope (h − mean)
 ///   kOverlap   −by_difference ([s < t] exp(log s − log_overlap) − s mean)
-/// Here h has the same bits as in the fold: if one entry has all of the student's mass, h − mean is exactly
-/// 0.
+/// Here h has the same bits as in the fold, so if one entry has all of the student's mass, h − mean is
+/// exactly 0.
 template <class T>
 struct RowDivergence {
   RowPair<T> pair;
@@ -163,10 +163,10 @@ struct RowDivergence {
   }
 };
 
-/// Computes gradients as `base` specifies, with another formula: the gradient of a column is the
-/// divergence's plus, if `softmax` is set, −softmax_scale · p of the row's RowGradient. In the columns of
-/// picks, the pick's gradient replaces the row's softmax gradient. There are no entropy and cross
-/// gradients. `softmax` must be set if some softmax_scale or pick gradient is not 0.
+/// Computes gradients as `base` specifies, with a different formula: the gradient of a column is the
+/// divergence's gradient plus, if `softmax` is set, −softmax_scale · p from the row's RowGradient. In the
+/// columns of picks, the pick's gradient replaces the row's softmax gradient. Gradients of entropy and cross
+/// are not supported. `softmax` must be set if some softmax_scale or pick gradient is not 0.
 ///   base.logits, base.out   as in GradientArgs
 ///   base.scratch            [3 * cols]
 ///   teacher_logits          [shape.rows, cols] with teacher_shape, read only; must not overlap `out`.

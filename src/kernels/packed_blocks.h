@@ -11,10 +11,10 @@
 
 namespace logitless::kernels {
 
-static_assert(std::endian::native == std::endian::little, "kernels read numbers of several bytes as they stand");
+static_assert(std::endian::native == std::endian::little, "kernels read multi-byte numbers without swapping bytes");
 
-/// A block in memory, at any address: kNumbers numbers x, computed from integers q. A float16 is two bytes,
-/// low byte first.
+/// The structs below are blocks in memory, at any address. Each stores kNumbers numbers x, computed from
+/// integers q. A float16 is two bytes, low byte first.
 ///
 /// x = d · (q − 8), where q is the lower half of byte i for number i < 16, and the upper half for number i +
 /// 16.
@@ -39,7 +39,7 @@ struct Q8_0Block {
 using PackedScales = uint8_t[12];
 
 /// x = d · s · q − dmin · m, where q is the lower half of byte i for number i < 32 and the upper half for
-/// number i + 32, and so on with each next 32 bytes.
+/// number i + 32; each following 32 bytes hold the next 64 numbers in the same way.
 struct Q4_KBlock {
   static constexpr int64_t kNumbers = 256;
   uint8_t d[2];     // float16
@@ -70,8 +70,8 @@ struct Q6_KBlock {
 };
 
 /// The code table of NF4, as in bitsandbytes (get_4bit_type in bitsandbytes/functional.py): quantiles of a
-/// normal distribution, scaled to [-1, 1]. The code of number 2 i of a row is the upper half of byte i, and
-/// of number 2 i + 1 the lower half: x = scale · kNf4Numbers[code].
+/// normal distribution, scaled to [-1, 1]. The upper half of byte i of a row is the code of number 2 i, and
+/// the lower half the code of number 2 i + 1: x = scale · kNf4Numbers[code].
 alignas(64) inline constexpr float kNf4Numbers[16] = {-1.0F,
                                                       -0.6961928009986877F,
                                                       -0.5250730514526367F,

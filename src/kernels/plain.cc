@@ -162,7 +162,7 @@ void round_f16(const float* from, int64_t count, bool accumulate, float16* to) {
     uint32_t half = (std::bit_cast<uint32_t>(magnitude) - (112u << 23)) >> 13;
     if (magnitude < 0x1p-14f) half = static_cast<uint32_t>(magnitude * 0x1p24f);
     if (std::isinf(magnitude)) half = 0x7C00;
-    if (std::isnan(value)) half = 0x7E00 | ((bits >> 13) & 0x3FF);  // quiet, so that it is still a NaN
+    if (std::isnan(value)) half = 0x7E00 | ((bits >> 13) & 0x3FF);  // quiet, so that it stays a NaN
     to[i].bits = static_cast<uint16_t>(sign | half);
   }
 }

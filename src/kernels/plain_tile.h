@@ -56,8 +56,8 @@ void cap(const TileShape<T>& shape, const T* logits, T* to) {
 
 inline float widened(bfloat16 x) { return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16); }
 
-// A normal number has an exponent biased by 112 less than float32's, and ten bits of mantissa; a subnormal is
-// a multiple of 2^-24.
+// A normal float16 has an exponent bias that is 112 less than float32's, and ten mantissa bits; a subnormal
+// is a multiple of 2^-24.
 inline float widened(float16 half) {
   const uint32_t sign = static_cast<uint32_t>(half.bits & 0x8000) << 16;
   const uint32_t magnitude = half.bits & 0x7FFF;

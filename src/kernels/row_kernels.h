@@ -48,7 +48,7 @@ struct TileShape {
 };
 
 /// Token ids whose logits are picked, sorted in each row. Row r of a call has ids[offsets[r] .. offsets[r +
-/// 1]); without offsets it has the one pick ids[r], and without ids no pick.
+/// 1]); without offsets its only pick is ids[r], and without ids it has no picks.
 struct Picks {
   const int64_t* ids = nullptr;
   const int64_t* offsets = nullptr;
@@ -70,8 +70,8 @@ template <class T>
 int64_t id_of(const PickGradient<T>& pick) {
   return pick.id;
 }
-/// Calls visit(pick, column) for each pick in [begin, end), which is sorted by id, that is in a tile of
-/// `cols` columns. The tile's first column is vocabulary entry `first_column`.
+/// Calls visit(pick, column) for each pick in [begin, end) that is in a tile of `cols` columns, which begins
+/// at vocabulary entry `first_column`. The picks are sorted by id.
 template <class Pick, class Visit>
 void for_each_pick(const Pick* begin, const Pick* end, int64_t first_column, int64_t cols, const Visit& visit) {
   const auto before = [](const Pick& pick, int64_t id) { return id_of(pick) < id; };
@@ -97,13 +97,13 @@ void for_each_picked_column(const Pick* begin, const Pick* end, int64_t first_co
 inline constexpr int64_t kSegment = 64;
 
 /// Folds the tile's columns into each row's running statistics, and stores the logits of the row's picks.
-///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   logits  [rows, cols]; read only, nothing outside it is read.
 ///   stats   [rows]; on entry the fold of all columns before these (or RowStats{}).
 ///   picked  gets the capped logit of each pick in the tile, at the pick's index in picks.ids.
 ///   scratch [cols]; may hold anything on entry.
 /// cols = 0 has no effect. A row that holds a NaN ends with stats.max = NaN; -inf columns have no mass. rest
-/// and weighted have a relative error below (cols / lanes + 8) · eps with 1 <= lanes; max and picks are
-/// exact.
+/// and weighted have a relative error below (cols / lanes + 8) · eps, where lanes >= 1 is the length of a
+/// vector; max and picks are exact.
 template <class T>
 struct FoldArgs {
   TileShape<T> shape;
@@ -134,10 +134,10 @@ struct FoldArgs {
   bool entropy = false;                  // fill stats.weighted
   bool argmax = false;                   // fill stats.argmax
   bool cross = false;                    // fill stats.cross and cross_mass, with weights
-  const float* cross_weights = nullptr;  // q = cross_weights[0 .. cols), or if null
-  double uniform_cross = 0;              // q = uniform_cross
+  const float* cross_weights = nullptr;  // q = cross_weights[0 .. cols); null: see uniform_cross
+  double uniform_cross = 0;              // q of every column if cross_weights is null
   double weights_mass = 0;               // Σ cross_weights[0 .. cols), if they are given
-  // Per-row weights instead, whose sum the kernel computes: row r has row_weights[call_rows[r] *
+  // Per-row weights instead; the kernel computes their sums. Row r has row_weights[call_rows[r] *
   // row_weights_stride + (0 .. cols)]. Null: not used.
   const T* row_weights = nullptr;
   int64_t row_weights_stride = 0;
@@ -164,11 +164,11 @@ struct FoldArgs {
 };
 
 /// Counts the columns of each row whose capped logit is larger than the row's `threshold`.
-///   logits  [rows, cols]; read only, nothing outside of it is read.
+///   logits  [rows, cols]; read only, nothing outside it is read.
 ///   counts  [rows]; added to.
 ///   scratch [cols]; may hold anything on entry.
-/// The counts are exact, and the capped logits have the same bits as in fold(): a pick that is the threshold
-/// is never counted. A NaN is never counted, and nothing is if the threshold is NaN.
+/// The counts are exact, and the capped logits have the same bits as in fold(): a pick that gave the
+/// threshold is never counted. A NaN is never counted, and if the threshold is NaN nothing is counted.
 template <class T>
 struct CountArgs {
   TileShape<T> shape;
@@ -237,12 +237,13 @@ struct GradientArgs {
   Logit* scratch = nullptr;
 };
 
-/// The most rows of FewRowsArgs, and how many of them are multiplied together if B is not transposed.
+/// The largest number of rows in FewRowsArgs, and how many of them are multiplied together if B is not
+/// transposed.
 inline constexpr int64_t kMostFewRows = 64;
 inline constexpr int64_t kFewRowsTogether = 16;
-/// Block sizes for which B stays in the nearest caches while all rows of A use it. A transposed B is
-/// multiplied kFewRowsEntries vocabulary entries and kFewRowsBlockDepth of the depth at a time, else
-/// kFewRowsDepth rows and kFewRowsCols columns.
+/// Block sizes for which B stays in the nearest caches while all rows of A use it. Each step multiplies
+/// kFewRowsEntries vocabulary entries and kFewRowsBlockDepth of the depth if B is transposed, else
+/// kFewRowsDepth rows and kFewRowsCols columns of B.
 inline constexpr int64_t kFewRowsEntries = 8;
 inline constexpr int64_t kFewRowsBlockDepth = 768;
 inline constexpr int64_t kFewRowsDepth = 4;
@@ -312,7 +313,7 @@ struct RowKernels {
   UnpackKernels unpack;
   /// Sets to[i] = from[i], exactly.
   void (*widen_bf16)(const bfloat16* from, int64_t count, float* to) = nullptr;
-  /// Sets to[i] = from[i] (+ to[i] if `accumulate`), rounded to nearest even; a NaN is still a NaN.
+  /// Sets to[i] = from[i] (+ to[i] if `accumulate`), rounded to nearest even; a NaN stays a NaN.
   void (*round_bf16)(const float* from, int64_t count, bool accumulate, bfloat16* to) = nullptr;
   /// The same for float16: subnormals are kept, and results that round to 65536 or more become infinity.
   void (*widen_f16)(const float16* from, int64_t count, float* to) = nullptr;

@@ -21,16 +21,17 @@ struct RowStats {
   int64_t argmax = -1;    // first column with the largest c; -1: none
 
   double log_sum() const { return std::log1p(rest); }
-  /// Returns whether the whole row's statistics are numbers: it has no NaN and no +inf, and not only -inf.
+  /// Returns whether the statistics are numbers: the row has no NaN, no +inf and at least one logit above
+  /// -inf.
   bool defined() const { return std::isfinite(max); }
 };
 
-/// Returns Σ q (u + shift) from Σ q u. With shift = -inf, only entries with a weight q contribute.
+/// Returns Σ q (u + shift) from Σ q u. If no entry has a weight q, shift = -inf has no effect.
 inline double shifted_cross(const RowStats& s, double shift) {
   return s.cross_mass == 0 ? s.cross : s.cross + shift * s.cross_mass;
 }
 
-/// Merges two parts of a row, where the columns of `earlier` come before those of `later`.
+/// Merges two parts of a row; the columns of `earlier` come before all columns of `later`.
 /// inverse_temperature must be > 0.
 inline RowStats merge(const RowStats& earlier, const RowStats& later, double inverse_temperature) {
   if (std::isnan(earlier.max) || std::isnan(later.max)) {
@@ -44,7 +45,7 @@ inline RowStats merge(const RowStats& earlier, const RowStats& later, double inv
   RowStats out = high;
   out.cross_mass = earlier.cross_mass + later.cross_mass;
   if (high.max == -std::numeric_limits<double>::infinity()) {
-    // Neither part has mass, so there is no distance to shift by.
+    // Neither part has mass, so neither is shifted.
     out.cross = earlier.cross + later.cross;
     return out;
   }

@@ -25,7 +25,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Returns exp(x) for x <= 0 in float32: 2^q · exp(r) with |r| <= ln(2)/2 and exp(r) = 1 + r + r² P(r), where
 // P has degree 4 and interpolates at the Chebyshev nodes (relative error 1.1e-8, less than the rounding error
 // of evaluating it). The error is at most 2 ulp for x >= -87; below that, where exp(x) < 1.7e-38, the result
-// is 0. A NaN becomes 0: rows with a NaN never get here. It is cheaper than Highway's Exp, which must also
+// is 0. A NaN becomes 0: rows with a NaN never get here. This is cheaper than Highway's Exp, which must also
 // handle positive x and denormal results.
 template <class D, class V = hn::Vec<D>, hwy::EnableIf<sizeof(hn::TFromD<D>) == 4>* = nullptr>
 HWY_INLINE V exp_nonpositive(D d, V x) {
@@ -71,7 +71,7 @@ HWY_INLINE V load_bf16([[maybe_unused]] D d, const bfloat16* from) {
   return hn::BitCast(d, hn::ShiftLeft<16>(bits));
 }
 
-// Returns the bits of the nearest bfloat16 in the lower halves, ties to even; a NaN is still a NaN. Highway's
+// Returns the bits of the nearest bfloat16 in the lower halves, ties to even; a NaN stays a NaN. Highway's
 // DemoteTo truncates.
 template <class D, class V = hn::Vec<D>, class V32 = hn::Vec<hn::RebindToUnsigned<D>>>
 HWY_INLINE V32 bf16_bits([[maybe_unused]] D d, V value) {
@@ -108,8 +108,8 @@ struct NarrowType {
   T overflow;
 };
 
-// bfloat16 has the exponents of float32: its subnormals round like normal numbers, and an overflow is a
-// carry.
+// bfloat16 has the exponents of float32: its subnormals round like normal numbers, and an overflow is an
+// ordinary carry.
 constexpr NarrowType<float> narrow_type(DType dtype, float) {
   return dtype == DType::kFloat16 ? NarrowType<float>{13, 0x1p-14f, 0x1p-1f, 0x1p16f}
                                   : NarrowType<float>{16, 0, 0, std::numeric_limits<float>::infinity()};
@@ -152,8 +152,8 @@ HWY_INLINE V raw_logit(D d, const TileShape<T>& shape, const T* logits, int64_t 
 }
 
 // Computes capped[v] = softcap · tanh(raw / softcap), or raw without a softcap, and, if `derivative` is not
-// null and there is a softcap, its 1 - tanh² as 4e / (1 + e)². Returns whether a raw logit is NaN, which tanh
-// may not show. `capped` may be `logits`.
+// null and there is a softcap, its 1 - tanh² as 4e / (1 + e)². Returns whether a raw logit is NaN, because
+// tanh may not return NaN for it. `capped` may be `logits`.
 template <class T>
 HWY_NOINLINE bool cap_row(const TileShape<T>& shape, const T* logits, T* capped, T* derivative) {
   bool nan = false;

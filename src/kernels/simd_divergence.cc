@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Reads the logits of two heads together: sums of divergences, and their gradients. Compiled once per Highway
+// The sums of divergences and their gradients, from the logits of two heads. Compiled once per Highway
 // target, for the tables of simd.cc.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_divergence.cc"
@@ -53,8 +53,8 @@ HWY_INLINE void series(D d, V z, V& even, V& odd) {
   }
 }
 
-// Returns mass · φ(x), given rest = mass · (exp(x) - 1). Without mass the result is `rest` for any x that is
-// not near 0.
+// Returns mass · φ(x), given rest = mass · (exp(x) - 1). If mass is 0 and x is not near 0, the result is
+// `rest`.
 template <class D, class V = hn::Vec<D>>
 HWY_INLINE V weighted_phi(D d, V mass, V x, V rest) {
   const V z = hn::Mul(x, x);
@@ -72,8 +72,8 @@ HWY_INLINE V log_probability(D d, const RowSoftmax<T>& row, const T* capped) {
                     hn::Set(d, row.log_sum));
 }
 
-// Computes the quantities of a column. The larger of s and t is exponentiated, and the lesser is computed
-// from it.
+// Computes the quantities of a column. The larger of s and t is computed by an exponential, and the lesser
+// from the larger.
 //   log_ratio   Δ; 0 if both are 0          size       |Δ|
 //   ratio       lesser / larger             less_one   ratio - 1, accurate near 0
 //   difference  s - t, accurate for Δ near 0
@@ -359,7 +359,7 @@ HWY_NOINLINE void gradient_pairs(const DivergenceGradientArgs<T, Gradient>& args
                                   base.scratch + 2 * cols);
     const PickGradient<T>* const picks_end = softmax.picks + softmax.pick_count;
     if constexpr (decltype(row)::kKeeps) {
-      // The pick's gradient replaces the column's, whose residual must not be counted.
+      // The pick's gradient replaces the softmax's, so the residual with the latter must not be counted.
       const TakenBackRow back = {row.kept, row.total};
       const auto take_back = [&](const PickGradient<T>&, int64_t column) HWY_ATTR {
         gradient_columns<kForm>(narrow, args, k, student, teacher, derivative, column, column + 1, back);

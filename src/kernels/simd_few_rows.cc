@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Multiplies a few rows with a matrix that is read once, in its own order. Compiled once per Highway
-// target, for the tables of simd.cc.
+// Multiplies a few rows by a matrix that is read once, in memory order. Compiled once per Highway target, for
+// the tables of simd.cc.
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kernels/simd_few_rows.cc"
 #include "hwy/foreach_target.h"  // IWYU pragma: keep
@@ -76,8 +76,8 @@ HWY_INLINE T add_rest(T sum, const T* a, const Stored* b, int64_t begin, int64_t
   return hn::GetLane(out);
 }
 
-// Some rows of A, some vocabulary entries, and part of the depth. The elements of B that are `ahead` of the
-// current ones are prefetched; past the end of B that is harmless.
+// Some rows of A, some vocabulary entries, and part of the depth. Elements of B at a distance of `ahead` from
+// the current ones are prefetched; past the end of B that is harmless.
 template <class T, class Stored>
 struct Block {
   const T* a;
@@ -86,7 +86,7 @@ struct Block {
   int64_t b_stride;
   int64_t depth;
   int64_t ahead;
-  int64_t step;  // of the prefetch, per vector of the sums
+  int64_t step;  // by which the prefetch advances per vector
   bool accumulate;
   T* c;
   int64_t c_stride;
@@ -105,7 +105,7 @@ struct Block {
   }
 };
 
-// Stores the sums of the lanes of vectors, in order; each is summed as in whole_sum(). Vectors must have at
+// Stores the sum of each vector's lanes, in order; each is summed as in whole_sum(). Vectors must have at
 // least four lanes, and the memory must have room for a whole vector after the last sum.
 template <class D, class V>
 HWY_INLINE void store_sums(D d, hn::TFromD<D>* to, V v0, V v1, V v2, V v3) {
@@ -128,14 +128,14 @@ HWY_INLINE void store_sums(D d, hn::TFromD<D>* to, V v0, V v1, V v2, V v3, V v4,
   if constexpr (sizeof...(Others) > 0) store_sums(d, to + 8, others...);
 }
 
-// Adds the products of one vector of a row of A with the entries to the row's sums.
+// Multiplies one vector of a row of A by the entries, and adds the products to the row's sums.
 template <size_t kRow, size_t kEntries, class D, class T, class Stored, size_t... I, class... V>
 HWY_INLINE void add_row(D d, const Block<T, Stored>& of, int64_t k, std::index_sequence<I...>, V&... sums) {
   const auto row = load_once(d, of.a + static_cast<int64_t>(kRow) * of.a_stride + k);
   const auto entry = [&](size_t i) { return of.b + static_cast<int64_t>(i % kEntries) * of.b_stride + k; };
   ((sums = I / kEntries == kRow ? hn::MulAdd(row, load_as(d, entry(I)), sums) : sums), ...);
 }
-// The same for the only row, where a register for each entry's address saves instructions.
+// The same if there is a single row: then a register for each entry's address saves instructions.
 template <size_t kEntries, class D, class T, class Stored, size_t... I, class... V>
 HWY_INLINE void add_only_row(D d, const T* row, const Stored* const (&entries)[kEntries], int64_t k, int64_t next,
                              std::index_sequence<I...>, V&... sums) {
@@ -143,8 +143,8 @@ HWY_INLINE void add_only_row(D d, const T* row, const Stored* const (&entries)[k
   ((sums = hn::MulAdd(hn::LoadU(d, row + k), load_as(d, entries[I] + k), sums)), ...);
 }
 
-// Multiplies rows of A with vocabulary entries. Element i of C is that of row i / kEntries and entry i %
-// kEntries. The sums are parameters, because vectors of some instruction sets cannot be elements of an array.
+// Multiplies rows of A by vocabulary entries. Sum i belongs to row i / kEntries and entry i % kEntries. The
+// sums are parameters, because vectors of some instruction sets cannot be elements of an array.
 template <size_t kEntries, class D, class T, class Stored, size_t... Rows, size_t... I, class... V>
 HWY_INLINE void dot(D d, const Block<T, Stored>& of, std::index_sequence<Rows...>, std::index_sequence<I...> indices,
                     V... sums) {
@@ -159,7 +159,7 @@ HWY_INLINE void dot(D d, const Block<T, Stored>& of, std::index_sequence<Rows...
     }
   } else {
     for (int64_t next = of.ahead; k + lanes <= of.depth; k += lanes, next += of.step) {
-      // Into the second nearest cache: the nearest one has room only for the data in use.
+      // Into L2, because L1 has room only for the data in use.
       for (size_t e = 0; e < kEntries; ++e) {
         __builtin_prefetch(of.b + entry(e) * of.b_stride + next, /*write=*/0, /*locality=*/2);
       }
@@ -189,13 +189,13 @@ HWY_INLINE void dot(const Block<T, Stored>& of) {
   dot<kEntries>(of, std::make_index_sequence<kRows>(), std::make_index_sequence<kRows * kEntries>());
 }
 
-// 32 vector registers have room for the sums of eight rows by two entries and their operands; 16
-// registers, of four rows by three. Four rows by two, and one row by four, have enough sums to hide the
-// latency of MulAdd.
+// 32 vector registers hold the sums of eight rows by two entries, and their operands; 16 registers hold four
+// rows by three entries. Four rows by two, and one row by four, have enough sums to hide the latency of
+// MulAdd.
 constexpr bool kManyRegisters = HWY_TARGET <= HWY_AVX3 || HWY_ARCH_ARM_A64;
 
-// Multiplies all rows with `count` vocabulary entries, the first of which is at `all.b`. Each
-// block of rows prefetches a share of the next entries, so that the loads are spread evenly.
+// Multiplies all rows by `count` vocabulary entries, which begin at `all.b`. Each block of rows prefetches a
+// share of the next entries, so that the loads are spread evenly.
 template <class T, class Stored>
 HWY_INLINE void rows_by_entries(const Block<T, Stored>& all, int64_t rows, int64_t count) {
   constexpr int64_t kRows = kManyRegisters ? 8 : 4;
@@ -295,7 +295,7 @@ HWY_INLINE void add_rows(const FewRowsArgs<T>& args, int64_t row, int64_t k, con
   });
 }
 
-// Adds the products with rows [k, k + kFewRowsDepth) of B, the first of which is at `b`, to all rows of C.
+// Adds the products with rows [k, k + kFewRowsDepth) of B, which begin at `b`, to all rows of C.
 template <class T, class Stored>
 HWY_INLINE void rows_by_depth(const FewRowsArgs<T>& args, int64_t k, const Stored* b, int64_t b_stride, int64_t cols,
                               bool adds, T* c) {
@@ -335,8 +335,8 @@ HWY_INLINE void sum_depths(const FewRowsArgs<T>& args, const Stored* b, int64_t 
   }
 }
 
-// A sum over a vocabulary would lose digits in a single chain, so kFewRowsSummed depths are summed at a time
-// and then added.
+// A sum over a whole vocabulary would lose digits in a single chain, so kFewRowsSummed depths are summed at a
+// time, and these sums are added.
 template <class T, class Stored>
 HWY_NOINLINE void few_rows_by_depth(const FewRowsArgs<T>& args, const Stored* b) {
   T sums[kFewRowsTogether * kFewRowsCols];

@@ -84,7 +84,7 @@ HWY_INLINE void sum_columns(D d, const T* capped, const Weight* weights, T max, 
   V below = zero, largest = zero, weighted = zero, cross = zero;
   [[maybe_unused]] V segment = zero;
   for (int64_t v = begin; v < end; v += lanes) {
-    // Prefetch what follows in memory, the next tile or row; past the end that is harmless.
+    // Prefetches the next row or tile in memory; past the end of the memory that is harmless.
     hwy::Prefetch(capped + end + v);
     const V u = hn::Mul(hn::Sub(hn::LoadU(d, capped + v), vmax), scale);
     const V mass = exp_nonpositive(d, u);
@@ -133,7 +133,7 @@ HWY_INLINE void sum_row(const T* capped, const Weight* weights, T max, T inverse
   }
 }
 
-// Summed in float64, because a row's statistics use the sum and a small difference from it.
+// Sums in float64, because a row's statistics use small differences from the sum.
 template <class T>
 HWY_NOINLINE double sum_weights(const T* weights, int64_t cols) {
   const hn::ScalableTag<double> wide;
@@ -241,8 +241,8 @@ class TopRow {
  public:
   explicit TopRow(const TopArgs<T>& args) : args_(args) {}
 
-  // A column whose logit equals the least entry's comes before it only if its id is lower. Columns come in
-  // the order of their ids, but ranges of the vocabulary may not.
+  // A column whose logit equals the least entry's comes before it only if its id is lower. Columns are
+  // offered in the order of their ids, but ranges of the vocabulary may be folded in any order.
   bool equal_counts() const { return args_.list.state->least.id > args_.first_column; }
   T least() const { return static_cast<T>(args_.list.state->least.logit); }
   void offer(int64_t column) const { args_.list.offer({args_.capped[column], args_.first_column + column}); }

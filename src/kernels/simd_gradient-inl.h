@@ -32,7 +32,7 @@ HWY_INLINE hn::Vec<D> residual_of(D d, hn::Vec<D> value, hn::Vec<hn::RebindToUns
 // How a row's gradients are stored: in the type of the logits (WideRow), rounded to bfloat16 (BFloat16Row),
 // or as two terms of bfloat16 (SplitRow). capped() returns the memory for the row's capped logits: in WideRow
 // the output itself, else `apart`. KeptRow rounds to bfloat16 and sums the residuals by columns and over the
-// row: store() adds them to the lanes of `residuals`, whose sum keep() gets.
+// row: store() adds them to the lanes of `residuals`, and the caller passes the sum of the lanes to keep().
 struct NothingKept {
   static constexpr bool kKeeps = false;
   void keep(double) const {}
@@ -173,7 +173,8 @@ HWY_NOINLINE void gradient_rows(const GradientArgs<T, Gradient>& args, const Row
     const PickGradient<T>* const picks_end = g.picks + g.pick_count;
     const auto columns = [&](const auto* weights) HWY_ATTR {
       if constexpr (decltype(row)::kKeeps) {
-        // The pick's gradient replaces the formula's in its column, so that residual must not be counted.
+        // A pick's gradient replaces the formula's in its column, so the formula's residual there must not be
+        // counted.
         const TakenBackRow back = {row.kept, row.total};
         for_each_picked_column(g.picks, picks_end, args.first_column, shape.cols,
                                [&](const PickGradient<T>&, int64_t column) HWY_ATTR {

@@ -19,7 +19,8 @@ HWY_BEFORE_NAMESPACE();
 namespace logitless::kernels {
 namespace HWY_NAMESPACE {
 
-// A vector whose numbers share one scale: at most 16, as in Q6_K, which has the fewest numbers per scale.
+// At most 16 lanes, so that the numbers of a vector share one scale: Q6_K has 16 numbers per scale, the
+// fewest.
 using Floats = hn::CappedTag<float, 16>;
 using FloatsVec = hn::Vec<Floats>;
 using IntsVec = hn::Vec<hn::RebindToSigned<Floats>>;
@@ -43,7 +44,7 @@ HWY_INLINE void store_scaled(IntsVec q, FloatsVec scale, float* to) {
   hn::StoreU(hn::Mul(scale, hn::ConvertTo(d, q)), d, to);
 }
 
-// `offset` is subtracted. The product is exact.
+// Stores scale · q − offset. The product is exact.
 HWY_INLINE void store_scaled(IntsVec q, FloatsVec scale, FloatsVec offset, float* to) {
   const Floats d;
   hn::StoreU(hn::MulSub(scale, hn::ConvertTo(d, q), offset), d, to);
@@ -58,7 +59,7 @@ HWY_INLINE void widen_halves(const uint16_t* halves, int64_t count, float* to) {
     hn::StoreU(load_f16(d, halves + i), d, to + i);
 }
 
-// The count of numbers that are unpacked together: a block, or 64 numbers of a larger one.
+// How many numbers are unpacked together: a block, or 64 numbers of a larger block.
 template <class Block>
 inline constexpr int64_t kStep = std::min<int64_t>(Block::kNumbers, 64);
 
@@ -301,7 +302,7 @@ inline void nf4(const PackedRow& row, int64_t first, int64_t count, float* to) {
     const int64_t group = row.group > 0 ? i / row.group : 0;
     next = row.group > 0 ? std::min(end, (group + 1) * row.group) : end;
     const float scale = row.scales[group];
-    const int64_t begin = (i + 1) / 2, behind = next / 2;  // whole bytes [begin, behind)
+    const int64_t begin = (i + 1) / 2, behind = next / 2;  // bytes with both numbers in the range
     if (i % 2 != 0) to[i - first] = scale * kNf4Numbers[row.bytes[i / 2] & 15];
     scale_nf4(row.bytes + begin, scale, behind - begin, to + (2 * begin - first));
     if (next % 2 != 0) to[next - 1 - first] = scale * kNf4Numbers[row.bytes[behind] >> 4];

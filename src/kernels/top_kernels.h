@@ -27,7 +27,8 @@ inline bool comes_before(const TopEntry& a, const TopEntry& b) {
 inline constexpr auto kComesBefore = [](const TopEntry& a, const TopEntry& b) { return comes_before(a, b); };
 
 /// The capacity of a list for the first `k` entries. The additional entries are dropped only when the list is
-/// full: then each entry costs a comparison and a few moves, and the row's memory is rarely accessed.
+/// full, so that an offered entry costs a comparison and a few moves, and the row's memory is rarely
+/// accessed.
 inline int64_t top_capacity(int64_t k) { return 2 * k + 16; }
 
 /// The state of a list.
@@ -36,8 +37,8 @@ struct TopState {
   int64_t count = 0;
 };
 
-/// The list of one row: entries [top_capacity(k)], of which the first state->count are in use. They include
-/// the first k of all entries that were offered.
+/// The list of one row. The first state->count of entries [top_capacity(k)] are in use, and include the first
+/// k of all entries that were offered.
 struct TopList {
   TopEntry* entries = nullptr;
   TopState* state = nullptr;
@@ -65,7 +66,7 @@ struct TopList {
 };
 
 /// Offers a row's columns to its list.
-///   capped  [cols]; read only, nothing outside of it is read.
+///   capped  [cols]; read only, nothing outside it is read.
 ///   list    on entry the list of all columns offered before, in any order.
 /// cols = 0 has no effect, and a NaN is never added.
 template <class T>

@@ -18,12 +18,12 @@ struct PackedRow {
 
 /// Sets to[i] to number first + i of a row, for 0 <= i < count. The range may begin and end anywhere within
 /// [0, H]; it is fastest if both ends are multiples of 64.
-///   row   read only: only blocks and scales that a number of the range belongs to are read
+///   row   read only: only the blocks and scales of numbers in the range are read
 ///   to    [count]; must not overlap the row
 /// count = 0: no effect.
 ///
-/// The results have the bits of float32 operations in the order in which packed_blocks.h writes them, with d
-/// · s · q evaluated from the left. So they equal `gguf.quants.dequantize` and, for NF4, bitsandbytes'
+/// The results have the bits of the formulas in packed_blocks.h, evaluated in float32 in the order written, d
+/// · s · q from the left. So they equal `gguf.quants.dequantize` and, for NF4, bitsandbytes'
 /// `dequantize_4bit` to float32. In ggml's packings all products are exact, because their factors have at
 /// most 23 bits together. Q4_K and Q5_K round once, in the subtraction, so a fused multiplication has the
 /// same bits; int8 and NF4 round once, in the product. Scales may be zeros, subnormal numbers, infinities and

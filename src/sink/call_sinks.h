@@ -28,8 +28,8 @@ struct SinkInputs {
   const source::Source& source;
 };
 
-/// The sinks of a call: one per requested output. The planner measures their memory with a measuring arena,
-/// and the run takes it. To add a sink, add a member here.
+/// The sinks of a call: one per requested output. The planner counts their memory with a measuring arena; the
+/// run takes it. To add a sink, add a member here.
 template <class Sum>
 class CallSinks {
  public:
@@ -57,7 +57,7 @@ class CallSinks {
     }
     if (outputs.d_bias.data) {
       bias_.emplace(kernels, outputs.d_bias, outputs.d_bias_mode);
-      // The bias sums need the order of d_weight's first chain, and they add little work to it.
+      // d_bias needs the same order of parts as d_weight's first chain, and adds little work to it.
       if (weight_) bias_->join(count_ - 1);
       add(*bias_);
     }
@@ -96,7 +96,7 @@ class CallSinks {
   std::optional<HiddenSink<Sum>> lora_states_;
   std::optional<WeightSink<Sum>> lora_b_;
   const WeightTileSink no_callback_ = {};
-  static constexpr size_t kMost = 8;  // the list is in place: a call does not allocate it
+  static constexpr size_t kMost = 8;  // a fixed capacity, so that a call does not allocate the list
   std::array<Sink<Sum>*, kMost> all_ = {};
   size_t count_ = 0;
 };

@@ -19,9 +19,9 @@ class DlogitsSink {
 
   DType dtype() const { return out_.dtype; }
 
-  /// Writes rows [begin, end). `rows` are increasing; for each of them with has_gradient(row), make(row, to)
-  /// writes the gradient. All other rows become zeros. If the gradients overwrite their logits in place, each
-  /// row's logits stay valid until that row is written.
+  /// Writes rows [begin, end): make(row, to) writes the gradient of each of the increasing `rows` for which
+  /// has_gradient(row) is true, and all other rows are set to zero. If gradients overwrite their logits in
+  /// place, a row's logits are valid until that row is written.
   template <class HasGradient, class Make>
   void write(int64_t begin, int64_t end, std::span<const int64_t> rows, const HasGradient& has_gradient,
              const Make& make) const {

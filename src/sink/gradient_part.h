@@ -11,8 +11,8 @@
 
 namespace logitless::sink {
 
-/// Gradients of the logits for some rows and vocabulary entries, as the sinks receive them: one tile, or all
-/// of them.
+/// Gradients of the logits for some rows and vocabulary entries, as the sinks receive them: one tile, or the
+/// rows that one segment is kept for.
 struct GradientPart {
   std::array<gemm::Operand, 2> terms;  // [rows, entries] each; the gradient is their sum
   int term_count = 1;

@@ -17,7 +17,7 @@
 
 namespace logitless::sink {
 
-/// Sets the rows for which has_sums(row) is false to zero, if the output is overwritten.
+/// If the output is overwritten, sets the rows for which has_sums(row) is false to zero.
 template <class HasSums>
 void clear_other_rows(const problem::Rows<Matrix>& out, WriteMode mode, const HasSums& has_sums) {
   if (mode != WriteMode::kOverwrite) return;
@@ -55,10 +55,10 @@ class HiddenSink final : public Sink<Sum> {
     }
   }
 
-  /// Redirects sums that are not apart to `out`, which has the shape and type of the previous output.
+  /// Stores sums that are not kept apart in `out` from now on. It has the shape and type of the previous
+  /// output.
   void set_out(const problem::Rows<Matrix>& out) { out_ = out; }
 
-  /// Returns the head that the gradients are multiplied by.
   const source::Head& head() const { return head_; }
   int64_t splits() const override { return core::div_up(out_.cols, columns_); }
 

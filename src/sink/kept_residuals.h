@@ -30,8 +30,8 @@ namespace logitless::sink {
 
 /// Adds (Σ_v r_iv) w̄ to the sums of a chunk's rows. Each entry's weight in w̄ is its sum of |gradient| over
 /// the first row block of the first chunk, because entries with small gradients may share a direction that
-/// the others do not have. Any weights are correct if w̄ is finite. If w̄ is not finite, because the head's
-/// values are too large to sum, no correction is added.
+/// the others do not have. Any weights give a valid correction if w̄ is finite. If it is not, because the
+/// head's values are too large to sum, no correction is added.
 template <class Sum>
 class RowResiduals {
  public:
@@ -41,8 +41,8 @@ class RowResiduals {
   }
   void take(core::Arena& arena, int64_t rows) { left_ = arena.take<double>(rows); }
 
-  /// Adds the residuals of a part; parts arrive in vocabulary order. `product` is the product that added the
-  /// part to some components, the first of which is `component`.
+  /// Adds the residuals of a part; parts arrive in vocabulary order. `product` is the one that added the part
+  /// to the components from `component` on.
   void add(const GradientPart& part, int64_t component, bool first, gemm::Product<Sum> product,
            const source::Multiplier& multiply) {
     if (component == 0) {
@@ -59,7 +59,7 @@ class RowResiduals {
       if (first) mass_ = 0;
       for (int64_t v = 0; v < part.entries; ++v) mass_ += widened(part.entry_weights[v]);
     }
-    // The chain of the first rows also sums the head, whose operand is in use here anyway.
+    // The chain of the first row block also sums the head's rows, because it has the head's operand at hand.
     product.a = {part.entry_weights, DType::kBFloat16, product.k, false};
     product.m = 1;
     product.c = mean_ + component;
@@ -113,7 +113,7 @@ class RowResiduals {
   bool has_mean_ = false;
 };
 
-/// Adds (Σ_i r_iv) x̄ to the sums of vocabulary entries, which run over the rows of a chunk.
+/// Adds (Σ_i r_iv) x̄ to each vocabulary entry's sum over the rows of a chunk.
 template <class Sum>
 class EntryResiduals {
  public:

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The gradients of the inputs of a LoRA. With G = dL/dr and states U = scale · x aᵀ,
+// The gradients of a LoRA's inputs. With G, the gradients of the raw logits, and the states U = scale · x aᵀ,
 //
 //     dU = G b,   d_a = scale · dUᵀ x,   d_hidden = G w + scale · dU a
 //
@@ -72,12 +72,12 @@ class BehindLora {
     }
   }
 
-  /// Turns dU of `rows` rows into scale · dU, in place.
+  /// Multiplies dU of `rows` rows by the LoRA's scale, in place.
   void scale(Sum* d_states, int64_t rows) const {
     std::for_each(d_states, d_states + rows * rank(), [this](Sum& value) { value *= scale_; });
   }
-  /// `d_states` is scale · dU of `rows`, contiguous. Adds its products to d_a and, unless `hidden` is null,
-  /// to hidden->sums(i, rows[i]).
+  /// Adds the products of `d_states` to d_a and, unless `hidden` is null, to hidden->sums(i, rows[i]).
+  /// `d_states` is scale · dU of `rows`, and contiguous.
   void add(std::span<const int64_t> rows, const Sum* d_states, const HiddenSink<Sum>* hidden, int threads) {
     if (rows.empty()) return;
     const auto alone = gemm_.single_threaded_region();
@@ -141,7 +141,7 @@ class BehindLora {
     }
   }
 
-  // Adds columns [first, first + kColumns) of all rows, in row order.
+  // Adds to columns [first, first + kColumns) of d_a, over all rows in order.
   void add_to_a(std::span<const int64_t> rows, const Sum* d_states, int64_t first) const {
     const PerThread& mine = scratch();
     const source::Multiplier multiply = multiplier(mine);
@@ -190,8 +190,8 @@ class BehindLora {
   core::Array<PerThread> threads_;
 };
 
-/// Sums dU and computes the gradients that depend on it. It also completes a chunk's d_hidden, because that
-/// has a term that needs all of dU.
+/// Sums dU and computes the gradients that depend on it. It also completes a chunk's d_hidden, because one of
+/// its terms needs the complete dU.
 template <class Sum>
 class LoraSink final : public Sink<Sum> {
  public:

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Sinks sum the gradients of logits into outputs: a sink takes memory for its sums, adds parts to them and
-// stores the result. Sinks do not depend on the schedule, which chooses the order of the parts and the
-// multiplier, and schedules do not depend on which sinks there are.
+// stores the result. A schedule chooses the order of the parts and the multiplier. Any sink works with any
+// schedule.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ namespace logitless::sink {
 /// The sizes of the gradient computation that sinks depend on.
 struct Sizes {
   source::PartSizes part;
-  int64_t rows = 0;     // most rows in a chunk
+  int64_t rows = 0;     // largest number of rows in a chunk
   int64_t entries = 0;  // vocabulary entries of all parts together
   int threads = 1;      // number of threads that may add parts
   /// Number of vocabulary tiles that are summed at the same time, if d_weight is summed in separate tiles.
@@ -38,8 +38,8 @@ struct Sizes {
   bool states_elsewhere = false;
 };
 
-/// What a sink keeps separate sums for. Parts that are added to the same sums form a chain and are added one
-/// after another.
+/// The unit for which a sink keeps separate sums. Parts that are added to the same sums form a chain and are
+/// added one after another.
 enum class ChainOf {
   kRowBlock,   // sums over the vocabulary, in vocabulary order
   kVocabTile,  // sums over the rows, in row-block order
@@ -61,12 +61,12 @@ class Sink {
   ChainOf chain_of() const { return chain_of_; }
   /// Returns the number of tasks that share the components of a part. Each task has its own chain.
   virtual int64_t splits() const { return 1; }
-  /// Returns how many vocabulary tiles are summed at the same time, apart from the output: finish_tile()
-  /// stores each tile, or passes it to a callback, once it covers all rows, and another tile reuses its
-  /// memory. 0: there are no such tiles.
+  /// Returns how many vocabulary tiles are summed at the same time, apart from the output; 0: tiles are not
+  /// summed apart. Once a tile covers all rows, finish_tile() stores it or passes it to a callback, and
+  /// another tile reuses its memory.
   virtual int64_t tiles_apart() const { return 0; }
-  /// Returns the index in the list of the sink whose chains this sink's parts join, if it has no chains of
-  /// its own. That sink has the same chain_of() and at least as many splits.
+  /// If this sink uses another sink's chains, returns that sink's index in the list. That sink has the same
+  /// chain_of() and at least this sink's number of splits.
   const std::optional<size_t>& joins() const { return joins_; }
   void join(size_t sink) { joins_ = sink; }
 
@@ -87,8 +87,8 @@ class Sink {
   /// Stores the sums of a chunk if they are apart from the output. Row i of the chunk is row rows[i] of
   /// hidden.
   virtual void finish_chunk(std::span<const int64_t> /*rows*/, int /*threads*/) {}
-  /// Completes the output after the last chunk. has_parts[N] marks the rows that parts had; `any`: some row
-  /// had one. Rows and entries without parts become zeros if the output is overwritten.
+  /// Completes the output after the last chunk. has_parts[N] marks the rows that were in a part; `any`: at
+  /// least one row is marked. Rows and entries without parts become zeros if the output is overwritten.
   virtual void finish(const core::Array<bool>& has_parts, bool any) = 0;
 
  private:

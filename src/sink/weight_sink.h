@@ -22,15 +22,14 @@ enum class SumsIn {
   kWhole,  ///< in one separate matrix until the call ends
 };
 
-/// Returns whether d_weight cannot be summed in the output, because that has a narrower type or is a
-/// callback.
+/// Returns whether d_weight cannot be summed in its output: it has a narrower type, or is a callback.
 template <class Sum>
 bool is_summed_apart(const GradientMatrices& outputs) {
   return outputs.weight_sink || (outputs.d_weight.data && core::is_narrow<Sum>(outputs.d_weight.dtype));
 }
 
-/// The gradient of a product's head: out (+)= gradientsᵀ · states, in the head's layout. It is d_weight or
-/// its callback.
+/// The gradient of a product's head: out (+)= gradientsᵀ · states, in the head's layout. The output is
+/// d_weight, its callback, or d_lora_b.
 template <class Sum>
 class WeightSink final : public Sink<Sum> {
  public:

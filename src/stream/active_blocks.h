@@ -19,14 +19,14 @@ struct ActiveBlocks {
   /// One pass: the logits of block b are stored in the tiles of run block tile_block[b], at the places listed
   /// in `blocks`.
   core::Array<planning::RowBlock> tile_block;
-  int64_t chunk_begin = 0;  // tile rows of the run before this chunk
+  int64_t chunk_begin = 0;  // number of tile rows before this chunk
 
   bool empty() const { return blocks.blocks.empty(); }
 };
 
 /// Drops the rows of run blocks [begin, end) whose token gradients are all zero. In one pass a block keeps
 /// its tile. In two pass, which recomputes the logits, the remaining rows move into new tiles, at places
-/// where their logits get the same bits as those of the statistics.
+/// where their logits get the same bits as when the statistics were computed.
 ActiveBlocks active_blocks(const problem::TokenProblem& problem, const planning::RunPlan& run, size_t begin, size_t end,
                            const TokenGrads& grads);
 

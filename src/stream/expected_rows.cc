@@ -2,8 +2,8 @@
 // Gradients of states from expected rows (expected_sums.h). With the factors of stats::row_gradient()
 //     d_hidden_i = Σ_picks g_k w_k − g E_i + g_cross Σ_v q_v w_v
 //
-// Because E_i leaves the picks out, nothing cancels when the p of a target is near 1. The sums of a LoRA's
-// rows give the gradient of its states in the same way, and from it d_lora_a and the LoRA's part of d_hidden.
+// Because E_i excludes the picks, nothing cancels when the p of a target is near 1. The sums of a LoRA's rows
+// give the gradient of its states in the same way; d_lora_a and the LoRA's part of d_hidden follow from it.
 #include <omp.h>
 
 #include <algorithm>
@@ -66,14 +66,14 @@ struct StatesBuffers {
 
 /// Returns why d_hidden cannot be computed from expected rows; empty: it can.
 std::string_view no_expected_rows(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
-  if (problem.divergence) return "the call has a teacher, beside which logits are walked twice";
+  if (problem.divergence) return "the call has a teacher, which needs a second pass over the logits";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
   if (filled.outside || filled.divergence)
-    return "the loss has a gradient of other statistics than logp, lse and cross";
-  if (filled.cross && !problem.request.cross) return "the loss has a gradient of cross, which it does not ask for";
-  if (filled.cross && problem.cross.rows) return "the loss has weights of each row";
-  if (filled.cross && problem.head.softcap > 0) return "the loss has weights of the vocabulary, and the head a softcap";
-  if (problem.head.softcap > 0 && problem.options.round_logits_to) return "the head has a softcap of rounded logits";
+    return "the loss has a gradient of statistics other than logp, lse and cross";
+  if (filled.cross && !problem.request.cross) return "the loss has a gradient of cross but does not request it";
+  if (filled.cross && problem.cross.rows) return "the loss has per-row weights";
+  if (filled.cross && problem.head.softcap > 0) return "the loss has vocabulary weights and the head has a softcap";
+  if (problem.head.softcap > 0 && problem.options.round_logits_to) return "the head has a softcap and rounded logits";
   return {};
 }
 
@@ -103,7 +103,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
     walk_.reset();
   }
 
-  // The sums of a forward call are returned as expected values.
+  // A forward call returns its sums as expected values.
   void begin_statistics(stats::Columns& columns) override {
     if (pass_.run.backward) return;
     stats::make_expected_rows(pass_.problem, static_cast<size_t>(pass_.problem.tokens * width()), columns);
@@ -124,7 +124,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
 
   void take(core::Arena& arena) override { buffers_.emplace(arena, pass_); }
 
-  // Makes all gradients of states, and none of the head.
+  // Computes all gradients of states, but not the head's.
   bool make(int64_t, const TokenStats& stats, const TokenGrads& grads) override {
     const problem::HiddenProblem& problem = pass_.problem;
     const int threads = pass_.run.plan.threads;
@@ -171,7 +171,7 @@ class ExpectedRowWay final : public GradientWay<Types> {
     return of_type(stats.expected, Sum()).data() + row * width() + first_component(product);
   }
 
-  // Copies a row of a head in the type of the sums.
+  // Copies a row of a head, converted to the type of the sums.
   void copy_entry(const source::Head& head, int64_t entry, const PerThread& mine, Sum* to) const {
     const kernels::RowKernels& kernels = *pass_.context.kernels;
     if (head.dtype() == DTypeOf<Sum>::value) return head.copy_entry(kernels, entry, to);
@@ -286,11 +286,12 @@ void ask(const CallOnHidden& call, planning::Computation& computation) {
   const PlanKind plan = call.options.plan;
   if (call.problem.over_picks || (plan != PlanKind::kAuto && plan != PlanKind::kExpectedRow)) return;
   const std::string_view why = computation.backward && !call.outputs.wants_d_hidden()
-                                   ? "d_hidden is not wanted"
+                                   ? "d_hidden is not requested"
                                    : no_expected_rows(call.problem, call.filled);
   const bool whole = computation.forward && computation.backward, required = whole && plan == PlanKind::kExpectedRow;
   if (required && !why.empty()) core::fail("plan = expected_row cannot run: ", why);
-  // The halves of a call hand them on, and the forward half computes them only on request.
+  // forward() can return expected rows for backward() to use, but computes them only if the plan option asks
+  // for them.
   const bool is_half = call.keeps_expected_rows && !call.shared.cut;
   const bool offered = whole || (is_half && (!computation.forward || plan == PlanKind::kExpectedRow));
   computation.expected_rows = why.empty() && offered;

@@ -3,8 +3,8 @@
 // where s is the derivative of the softcap. It is summed while the tiles of logits are folded, as
 //     E ← E exp(m − m′) + Σ_v exp(a_v − m′) s_v w_v      m′: the largest logit so far
 //
-// in vocabulary order, so the bits do not depend on the threads. A LoRA's rows b_v are summed in the same
-// way, after those of the head.
+// in vocabulary order, so the bits do not depend on the number of threads. A LoRA's rows b_v are summed in
+// the same way, after the head's rows.
 #pragma once
 
 #include <array>
@@ -93,7 +93,7 @@ class ExpectedTasks : public TileTasks<Types, ExpectedTasks<Types>> {
     for (int64_t r = 0; r < rows.count; ++r) {
       const double before = scales[r], now = stats[r].max;
       scales[r] = before == now ? 1 : std::exp((before - now) * static_cast<double>(terms[r].inverse_temperature));
-      // If all logits so far are -inf, there is no maximum to subtract.
+      // If all logits so far are -inf, 0 is subtracted.
       terms[r].max = static_cast<Logit>(now == -std::numeric_limits<double>::infinity() ? 0 : now);
     }
     this->pass_.tiles->gradient(this->pass_.tile(data, rows.tile_rows, 0, rows.tile_rows, j), blocks.places(rows), {},
@@ -122,8 +122,8 @@ class ExpectedSums {
  public:
   using Sum = typename Types::Sum;
 
-  /// With `in_hidden` the sums of the head's rows are in d_hidden, or in the workspace if they cannot be
-  /// there. Without it, set_out() says where all sums are.
+  /// With `in_hidden` the sums of the head's rows are in d_hidden if possible, else in the workspace. Without
+  /// it, set_out() sets where all sums are.
   ExpectedSums(core::Arena& arena, const Pass<Types>& pass, bool in_hidden)
       : pass_(pass), max_(arena.take<double>(pass.run.plan.chunk_rows)) {
     const sink::Sizes sizes = sink_sizes(pass.run);
@@ -142,7 +142,7 @@ class ExpectedSums {
     }
   }
 
-  /// Has the sums of a product stored in rows of `to` that have a stride.
+  /// Stores the sums of a product in rows that begin at `to` and are `stride` apart.
   void set_out(size_t product, Sum* to, int64_t stride) {
     const int64_t cols = pass_.source.products()[product].states.cols();
     of_product_[product]->set_out(problem::matrix_rows(Matrix(to, pass_.problem.tokens, cols, stride)));

@@ -111,7 +111,7 @@ class TileWay final : public GradientWay<Types> {
   const sink::CallSinks<Sum> sinks_;
   std::optional<BackwardBuffers<Types>> buffers_;
   ranks::BatchSums* sums_ = nullptr;  // notified when vocabulary entries are final; may be null
-  core::Array<bool> wrote_rows_;      // [N]: rows that have had gradients, over all chunks
+  core::Array<bool> wrote_rows_;      // [N]: rows with gradients in any chunk so far
   bool wrote_any_ = false;
 };
 

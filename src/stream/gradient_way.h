@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The ways of making the gradients of a call on hidden states. The pipeline and the schedules use the
-// interface only: a new way is a class in a file of its own, and one more name in kGradientWays.
+// The ways to compute the gradients of a call on hidden states. The pipeline and the schedules use only this
+// interface: a new way is a class in its own file, and one more name in kGradientWays.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace logitless::stream {
 
-/// What is known of a call before it is planned.
+/// What is known about a call before it is planned.
 struct CallOnHidden {
   const ContextOptions& options;
   const HiddenProblem& problem;
@@ -31,8 +31,8 @@ struct CallOnHidden {
   bool keeps_expected_rows;       // TokenStats::expected was received, or is returned
 };
 
-/// One way, for one run. The planner measures its memory by the same functions that take it. Then only the
-/// constructor, walks(), masses() and the functions that take memory are called, and pass.tiles is not set.
+/// One way, for one run. When the planner only measures memory, it calls no function that computes or
+/// reports, and pass.tiles is not set.
 template <class Types>
 class GradientWay {
  public:
@@ -40,22 +40,22 @@ class GradientWay {
 
   /// Takes the memory that lives as long as the call.
   virtual void take_lasting(core::Arena&) {}
-  /// Takes the memory for the gradients of a chunk. What was taken for other chunks or ways is free again.
+  /// Takes the memory for the gradients of a chunk. Memory taken for other chunks or ways is free again.
   virtual void take(core::Arena& arena) = 0;
 
   /// Returns whether walk() replaces the first walk over the tiles.
   virtual bool walks() const { return false; }
   virtual void take_walk(core::Arena&, fold::CallFolds<Types>&) {}
   virtual void walk(fold::CallFolds<Types>&, stats::Columns&) {}
-  /// Called before the first walk over a chunk, and when the chunk's statistics are complete; not for slices
-  /// of a vocabulary.
+  /// Called before the first walk over a chunk, and once the chunk's statistics are complete; not called for
+  /// slices of a vocabulary.
   virtual void begin_statistics(stats::Columns&) {}
   virtual void finish_statistics(TokenStats&) {}
-  /// Returns the masses that the way needs from the walks, or null.
+  /// Returns the masses that folds must fill for this way, or null.
   virtual const fold::CallMasses* masses() const { return nullptr; }
 
-  /// Computes gradients of a chunk. Returns false if the next way must compute gradients: all of them, or
-  /// those that this way does not.
+  /// Computes gradients of a chunk. Returns whether they are complete; if not, the next way computes the
+  /// rest.
   virtual bool make(int64_t chunk, const TokenStats& stats, const TokenGrads& grads) = 0;
   /// Called after the last chunk, for the last way whose make() was called.
   virtual void finish() {}
@@ -70,10 +70,10 @@ using WayOfRun = std::shared_ptr<GradientWay<Types>>;
 template <class Types>
 using MakeWay = WayOfRun<Types> (*)(const Pass<Types>&);
 
-/// A kind of way.
+/// One kind of way: which calls it can take, and how it is created.
 struct WayKind {
-  /// Sets in `computation` what the planner must know if the way can take the call. Throws InvalidInput if
-  /// the call's options require the way and it cannot run. Null: it can take every call.
+  /// If the way can take the call, sets what the planner must know in `computation`. Throws InvalidInput if
+  /// the call's options require the way but it cannot run. Null: the way can take every call.
   void (*ask)(const CallOnHidden& call, planning::Computation& computation);
   /// Returns the way for a run, or null if the run does not use it. The pass must outlive the way.
   std::tuple<MakeWay<kernels::FloatTiles>, MakeWay<kernels::DoubleTiles>, MakeWay<kernels::BFloat16Tiles>> make;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The schedule for finished logits: there is no product, and each thread processes one row at a time.
+// The schedule for finished logits, which need no products: each thread processes one row at a time.
 #include <algorithm>
 
 #include "core/arena.h"

@@ -36,10 +36,10 @@ namespace logitless::stream {
 
 /// The input of a pilot: the rows that have a gradient, and the mass of each pair (row, segment).
 struct Weighed {
-  const fold::SegmentMasses& masses;  // NaN: the pair is always taken
+  const fold::SegmentMasses& masses;  // NaN: the pair is always kept
   std::span<const int64_t> rows;
   std::span<const int32_t> places;
-  double unit = 1;  // of the masses
+  double unit = 1;  // the unit of the masses
 };
 
 /// The result of a pilot.
@@ -87,7 +87,7 @@ class Pilot {
   struct Shared {
     double variance = 0;
     double weights = 0;
-    double excess = 0;  // of the squared sum, caused by the pilot's own sampling noise
+    double excess = 0;  // excess of the squared sum, caused by the pilot's own sampling noise
   };
 
   // Returns the largest theta with value(theta) <= most, for an increasing value(), or 0 if there is none.
@@ -98,7 +98,7 @@ class Pilot {
     if (value(below) > most) return 0;
     return bisect(below, largest, [&](double theta) { return value(theta) <= most; }).first;
   }
-  // Returns the neighbourhood of the theta up to which below(theta) holds.
+  // Returns a narrow interval around the theta up to which below(theta) holds.
   template <class Below>
   static std::pair<double, double> bisect(double low, double high, const Below& below) {
     for (int step = 0; step < 50 && low < high; ++step) {
@@ -116,7 +116,7 @@ class Pilot {
     return drawing_bits(static_cast<uint64_t>(pass_.outputs.backward.seed), drawing, pass_.problem.first_entry, index);
   }
 
-  // Sums the masses of the pairs per row and per segment. The masses do not include picks.
+  // Sums the masses of each row, and |gradient| of its picks, which masses exclude. Finds the largest mass.
   void measure_pairs() {
     row_sizes_.resize(static_cast<size_t>(rows()));
     core::Array<double> largest(static_cast<size_t>(rows()));
@@ -147,7 +147,7 @@ class Pilot {
         }
       }
     });
-    // The d_weight rows of targets, and of other frequent entries, add up over the batch.
+    // In d_weight, the gradients of targets and other frequent entries add up over the batch.
     core::Array<double> entries(static_cast<size_t>(pass_.run.grid.vocab_size));
     for (int64_t i = 0; i < rows(); ++i) {
       each_pick(i, [&](int64_t entry, double gradient) { entries[static_cast<size_t>(entry)] += std::abs(gradient); });
@@ -171,7 +171,7 @@ class Pilot {
     }
   }
 
-  // Returns the theta at which the pilot samples as many pairs of its rows as pilot_pairs() allows.
+  // Draws the pilot rows, and returns the theta at which about pilot_pairs() of their pairs are sampled.
   double theta_of_pilot() {
     draw_by_size(row_sizes_, kPilotRows, bits(kRows, 0), [&](int32_t i, double q) {
       pilot_rows_.push_back(i);
@@ -192,7 +192,7 @@ class Pilot {
     return bisect(largest_ * 1e-12, largest_ * 1e3, takes_more).second;
   }
 
-  // Samples pairs of the pilot rows: their part of d_hidden, and their squares of d_weight.
+  // Samples pairs of the pilot rows, and measures their parts of d_hidden and their squares in d_weight.
   void look_at_rows() {
     const auto count = static_cast<int64_t>(pilot_rows_.size());
     std::fill_n(buffers_.pilot_weights, count * segments(), 0.0F);
@@ -250,7 +250,7 @@ class Pilot {
         });
   }
 
-  // Adds a panel's pairs.
+  // Appends a panel's pairs to pairs_, and adds them to the sums of their rows.
   void add_pairs() {
     const int64_t splits = core::div_up(pass_.problem.hidden_size, kHiddenColumns);
     for (const auto& of : panel_.columns()) {
@@ -279,7 +279,7 @@ class Pilot {
     }
   }
 
-  // Computes the square of d_hidden from the pilot rows, and the remaining share of its variance for each θ.
+  // Estimates |d_hidden|² from the pilot rows, and the remaining share of its variance for each θ.
   void finish_rows() {
     const int64_t h = pass_.problem.hidden_size;
     std::array<double, kLevels> variance = {}, left = {};
@@ -353,7 +353,7 @@ class Pilot {
 
   static double chance(double mass, double theta) { return mass < theta ? mass / theta : 1; }
   double theta_of(int64_t level) const { return pilot_theta_ * std::pow(3.0, static_cast<double>(level)); }
-  // Returns the share of the variance of d_hidden that remains with systematic sampling.
+  // Returns the share of d_hidden's variance that remains with systematic sampling, interpolated over θ.
   double left_at(double theta) const {
     const double level = std::clamp(std::log(theta / pilot_theta_) / std::log(3.0), 0.0, double{kLevels - 1});
     const auto below = std::min(static_cast<size_t>(level), kLevels - 2);
@@ -390,7 +390,7 @@ class Pilot {
   double largest_ = 0, pilot_theta_ = 0;  // the largest mass of a pair, and the θ of the pilot's own sample
   core::Array<int32_t> pilot_rows_;       // indices in weighed_.rows
   core::Array<double> row_factors_, panel_masses_;
-  core::Array<double> excess_;  // of the squared d_hidden of each pilot row, caused by the pilot's noise
+  core::Array<double> excess_;  // [pilot rows]: excess of |d_hidden|², caused by the pilot's noise
   core::Array<Shared> shared_;  // [pilot rows, levels]
   core::Array<Pair> pairs_;
   std::array<double, kLevels> left_ = {};

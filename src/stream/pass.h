@@ -41,7 +41,8 @@ struct Pass {
     const int64_t rows_before = (block.tile_begin - chunk_begin) * grid.vocab_tiles();
     return chunk + source.sides() * (rows_before + vocab_tile * block.tile_rows) * grid.tile_stride;
   }
-  /// Describes rows [first, first + rows) of a vocabulary tile at `data` with `tile_rows` rows.
+  /// Describes rows [first, first + rows) of a tile at `data`, which has `tile_rows` rows and is in
+  /// vocabulary tile j.
   stats::LogitsTile<Logit> tile(const Logit* data, int64_t tile_rows, int64_t first, int64_t rows, int64_t j) const {
     const int64_t stride = run.grid.tile_stride;
     stats::LogitsTile<Logit> out;

@@ -20,11 +20,11 @@ namespace {
 
 using ranks::Shared;
 
-// Computes the statistics, token gradients and outputs of one call, chunk by chunk. The columns have their
-// sizes.
+// Computes the statistics, token gradients and outputs of one call, chunk by chunk. The columns already have
+// their final sizes.
 void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats::Columns& columns) {
   const auto fold = [&](int64_t chunk) { schedule.fold(chunk, columns); };
-  // The loss gets the rows of a chunk in order, whatever their order in tiles.
+  // The loss gets the rows of a chunk in increasing order, whatever their order in tiles.
   const auto evaluate = [&](int64_t chunk) {
     const std::span<const int64_t> rows = schedule.rows(chunk);
     if (!loss || (rows.empty() && schedule.chunks() > 1)) return;
@@ -37,7 +37,7 @@ void run_chunks(Schedule& schedule, TokenLoss* loss, bool wants_gradients, stats
     if (wants_gradients) schedule.gradients(chunk, columns.stats, columns.grads);
   };
   if (schedule.chunk_team() > 0) {
-    // The loss sees the chunks in order, and each chunk's gradients are computed by the thread that has just
+    // The loss gets the chunks in order, and each chunk's gradients are computed by the thread that has just
     // read it.
     core::InOrder order(schedule.chunks());
     core::parallel_team(schedule.chunk_team(),
@@ -67,7 +67,8 @@ struct CallOn {
 using HiddenCall = CallOn<HiddenProblem, GradientMatrices>;
 using LogitsCall = CallOn<LogitsProblem, LogitsGradient>;
 
-// Asks the ways of making gradients for token gradients in the columns `filled`.
+// Asks each way whether it can compute the gradients if the token gradients in the columns `filled` are not
+// zero.
 void ask_ways(const HiddenCall& call, const TokenLoss::GradsFilled& filled, bool keeps_expected_rows,
               planning::Computation& computation) {
   computation.workspace_of = &workspace_of_run;
@@ -77,7 +78,7 @@ void ask_ways(const HiddenCall& call, const TokenLoss::GradsFilled& filled, bool
     if (kind->ask) kind->ask(asked, computation);
   }
 }
-// There is one way of computing the gradient of finished logits.
+// The gradient of finished logits is always computed in the same way.
 void ask_ways(const LogitsCall&, const TokenLoss::GradsFilled&, bool, planning::Computation&) {}
 
 // Returns what run() has to do.
@@ -92,7 +93,7 @@ planning::Computation computation_of(const Call& call, const TokenLoss* loss, st
       problem::check_entries("the loss's groups()", computation.groups.size(), call.problem);
   }
   if (computation.backward && call.shared.cut && !call.shared.cut->gathered.empty()) {
-    // Statistics of other calls are merged, not computed: gradients are then a pass of their own.
+    // Statistics are merged from other calls, not computed, so gradients need a separate pass.
     computation.forward = false;
     computation.kept_rows = static_cast<int64_t>(call.problem.active().size());
   }
@@ -119,13 +120,13 @@ planning::Computation computation_of(const Call& call, const TokenStats& stats, 
   return computation;
 }
 
-// A call that is planned and, unless it is only planned, has its schedule.
+// The plan of a call and, if the call runs, its schedule.
 struct Planned {
   Plan plan;
   std::shared_ptr<Schedule> schedule = {};
 };
 
-// Plans a call. With `runs` makes its schedule, without it finds its least workspace.
+// Plans a call. If it `runs`, also creates its schedule, else computes its least workspace.
 Planned plan_work(const HiddenCall& call, const planning::Computation& computation, bool runs) {
   const auto& [context, problem, outputs, shared] = call;
   const detail::ContextState& state = detail::state_of(context);
@@ -204,7 +205,8 @@ void check_statistics(const TokenProblem& problem, size_t expected_elements, con
   if (stats.expected.empty()) return;
   const size_t given = problem.in_double() ? stats.expected.f64.size() : stats.expected.f32.size();
   if (given != expected_elements) {
-    core::fail("stats.expected has ", given, " elements in the type of the call's sums, which are ", expected_elements);
+    core::fail("stats.expected has ", given, " elements in the type of the call's sums: it must have ",
+               expected_elements);
   }
 }
 
@@ -237,7 +239,7 @@ Plan run_gradients(const Context& context, const Problem& problem, const Outputs
   const CallOn<Problem, Outputs> call = {context, problem, outputs, shared};
   check_statistics(problem, expected_elements(problem), stats, grads);
   if (!call.wants_gradients()) {
-    // There is nothing to write, and the statistics are known: nothing runs.
+    // The statistics are given and no gradient is requested, so there is nothing to compute.
     Plan plan;
     plan.tokens = problem.tokens;
     plan.active_rows = static_cast<int64_t>(problem.active().size());

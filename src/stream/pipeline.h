@@ -14,16 +14,16 @@
 
 namespace logitless::stream {
 
-/// The result of a run, besides its outputs. The token gradients are those of the loss, and empty without
-/// one.
+/// The result of a run: statistics, the loss's token gradients (empty without a loss) and the plan. Gradients
+/// go to the outputs.
 struct Outcome : stats::Columns {
   using Columns::Columns;
 
   Plan plan;
 };
 
-/// Each function is for a problem::HiddenProblem with GradientMatrices and for a problem::LogitsProblem with
-/// a LogitsGradient.
+/// Each function takes a problem::HiddenProblem with GradientMatrices, or a problem::LogitsProblem with a
+/// LogitsGradient.
 
 /// Computes the statistics, evaluates the loss unless it is null, and computes the gradients requested by
 /// `outputs` or by another rank. `returned` lists the columns that the caller moves out of the result.

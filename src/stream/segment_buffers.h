@@ -16,15 +16,15 @@
 
 namespace logitless::stream {
 
-/// A panel has at most kPanelSegments segments and kPanelRows rows of segments; one segment's rows are
-/// gathered kPartRows at a time.
+/// A panel has at most kPanelSegments segments, and at most kPanelRows pairs (row, segment) unless one
+/// segment has more. The rows of a segment are gathered kPartRows at a time.
 inline constexpr int64_t kPanelSegments = 32;
 inline constexpr int64_t kPanelRows = 8192;
 inline constexpr int64_t kPartRows = 512;
 /// A task adds the gradients of kHiddenRows rows and kHiddenColumns components of a panel to d_hidden.
 inline constexpr int64_t kHiddenRows = 1024;
 inline constexpr int64_t kHiddenColumns = 256;
-/// The noise of a sample is estimated from this many rows and segments; of their pairs, pilot_pairs() are
+/// The noise of a sample is estimated from this many rows and segments; pilot_pairs() of their pairs are
 /// sampled.
 inline constexpr int64_t kPilotRows = 64;
 inline constexpr int64_t kPilotSegments = 48;
@@ -36,7 +36,7 @@ inline int64_t pilot_pairs(int64_t rows, int64_t segments) {
   return std::max(rows * segments / kShare, kLeast);
 }
 
-/// Returns whether pilots must find θ for a given noise.
+/// Returns whether a pilot must find θ for the requested noise.
 inline bool is_by_noise(const BackwardOptions& options) {
   return options.mode == BackwardMode::kSampled && !(options.theta > 0);
 }
@@ -106,8 +106,8 @@ struct SegmentBuffers {
   }
 
  private:
-  // Returns the backend's scratch for the products of a pass, and for those of d_hidden with more rows,
-  // because few rows may use a backend of their own.
+  // Returns the bytes of the backend's scratch for the products of a pass. Logits have up to kPartRows rows,
+  // and d_hidden up to kHiddenRows; both count, because few rows may use a separate backend.
   static size_t scratch_bytes(const Pass<Types>& pass, bool by_noise) {
     const int64_t rows = std::max<int64_t>(pass.run.plan.chunk_rows, 1), part = std::min(kPartRows, rows);
     const DType gradient = DTypeOf<Gradient>::value;

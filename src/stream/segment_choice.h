@@ -26,8 +26,8 @@
 
 namespace logitless::stream {
 
-/// The choice for the rows of a call that have a gradient. A row's segments are chosen by weights, computed
-/// from its token gradients and the masses that the walks stored.
+/// The choice for the rows of a call that have a gradient. A row's segments are chosen by weights, which are
+/// computed from its token gradients and the masses stored while folding.
 template <class Types>
 class SegmentChoice {
  public:
@@ -75,7 +75,7 @@ class SegmentChoice {
     kept_.resize(rows_.size());
   }
 
-  /// Returns false if so many segments are needed that exact gradients are cheaper.
+  /// Returns false if too many segments would be kept: exact gradients are cheaper then.
   bool choose() {
     if (rows_.empty()) return true;
     weigh();
@@ -108,7 +108,7 @@ class SegmentChoice {
 
   bool choose_sample() {
     const double theta = find_theta();
-    // Whether a sample is used must not depend on the sample: that would be a bias.
+    // Whether a sample is used must not depend on what is drawn, which would bias the gradients.
     if (!(theta > 0) || share_at(theta) > kMostKept) return false;
     draw(theta);
     report_.kept_share = kept_share();
@@ -137,8 +137,8 @@ class SegmentChoice {
     });
   }
 
-  // Sums the cross weights of each segment: those of `row`, which without per-row weights are the same for
-  // all rows.
+  // Sums the cross weights of `row` over each segment. Without per-row weights the sums are the same for all
+  // rows.
   void sum_cross(int64_t row, core::Array<double>& sums) const {
     sums.assign(static_cast<size_t>(masses_.segments()), 0.0);
     for (int64_t v = 0; v < pass_.run.grid.vocab_size; ++v) {
@@ -169,7 +169,7 @@ class SegmentChoice {
 
   double of_cross(size_t i) const { return std::abs(static_cast<double>(buffers_.gradients[i].cross_scale)) / unit_; }
 
-  // `cross` has the row's cross weights of each segment, if the loss has any.
+  // `cross` has the row's sum of cross weights over each segment, if the loss has cross weights.
   void weigh_row(size_t i, const core::Array<double>& cross) {
     const problem::HiddenProblem& problem = pass_.problem;
     const auto row = static_cast<size_t>(rows_[i]);
@@ -267,7 +267,7 @@ class SegmentChoice {
   template <class Use>
   void each_square(const source::Head& head, int64_t begin, int64_t end, const Use& use) const {
     const int64_t h = head.components();
-    core::Array<double> stored(static_cast<size_t>(h));  // of any type
+    core::Array<double> stored(static_cast<size_t>(h));  // one row, whatever its type
     core::Array<Sum> wide(static_cast<size_t>(h));
     for (int64_t v = begin; v < end; ++v) {
       head.copy_entry(*pass_.context.kernels, v, stored.data());
@@ -286,7 +286,7 @@ class SegmentChoice {
     return std::sqrt(*std::max_element(longest.begin(), longest.end()));
   }
 
-  // Returns an upper bound of the norm of the head's rows that multiply the hidden states: for w_v + scale ·
+  // Returns an upper bound of the norms of the rows by which hidden states are multiplied: for w_v + scale ·
   // b_v a, the bound is |w| + scale |b| |a|.
   double bound_of_entries() const {
     const std::span<const source::Product> products = pass_.source.differentiated();
@@ -299,9 +299,9 @@ class SegmentChoice {
     return of_weight + std::abs(lora.scale) * longest_entry(products[1].head) * std::sqrt(squares);
   }
 
-  // `dropped` bounds the dropped weight of each row: |Δd_hidden| of the row is at most `dropped` times the
-  // largest norm of the head's rows, and |Δd_weight| at most the sum of `dropped` times the norms of the
-  // rows' states.
+  // Computes the error bounds from `dropped`, an upper bound of each row's dropped weight: |Δd_hidden| of a
+  // row is at most `dropped` times the largest norm of the head's rows, and |Δd_weight| is at most the sum
+  // over the rows of `dropped` times the norm of the row's states.
   void bound(const core::Array<double>& dropped) {
     const source::States& states = pass_.source.products().front().states;
     const int64_t h = pass_.problem.hidden_size;
@@ -320,15 +320,15 @@ class SegmentChoice {
 
   const Pass<Types>& pass_;
   const fold::SegmentMasses& softmax_masses_;
-  const fold::SegmentMasses& masses_;  // of the pairs; without a teacher softmax_masses_
+  const fold::SegmentMasses& masses_;  // masses of the pairs; without a teacher, softmax_masses_
   SegmentBuffers<Types>& buffers_;
   const TokenStats& stats_;
   const TokenGrads& grads_;
   const stats::GradientSummands summands_;
   core::Array<int64_t> rows_;    // rows of the call that have a gradient
-  core::Array<int32_t> places_;  // of rows_, among the rows whose masses are stored
-  core::Array<double> scales_;   // of rows_: the sum of the absolute factors of their distributions
-  core::Array<int32_t> kept_;    // number of kept segments per row
+  core::Array<int32_t> places_;  // [rows_]: place of a row among the rows whose masses are stored
+  core::Array<double> scales_;   // [rows_]: sum of the absolute factors of a row's distributions
+  core::Array<int32_t> kept_;    // [rows_]: number of kept segments
   double unit_ = 1;              // the mean of the scales
   Plan report_;
 };

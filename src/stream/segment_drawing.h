@@ -22,7 +22,7 @@ inline float weight_of(float mass, double theta) {
 }
 
 /// Draws pairs, the segments of a row or the rows of a segment, systematically: calls take(i, weight) for
-/// each drawn pair i of `count`, whose mass is mass_of(i). `bits` is the random number.
+/// each drawn pair i of `count`, whose mass is mass_of(i). `bits` are random.
 template <class MassOf, class Take>
 void draw(int64_t count, double theta, uint64_t bits, const MassOf& mass_of, const Take& take) {
   core::SystematicSample sample(bits);
@@ -53,7 +53,7 @@ void draw_by_size(const core::Array<double>& sizes, int64_t wanted, uint64_t bit
     const double q = std::min(1.0, each * sizes[i]);
     if (!sample.takes(q)) continue;
     take(static_cast<int32_t>(i), q);
-    if (--wanted == 0) return;  // rounding may add one more
+    if (--wanted == 0) return;  // rounding could take one more
   }
 }
 

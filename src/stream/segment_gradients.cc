@@ -20,9 +20,9 @@ namespace {
 
 /// Returns why segments cannot be chosen for a loss with these token gradients; empty: they can.
 std::string_view no_choice_of_segments(const problem::HiddenProblem& problem, const TokenLoss::GradsFilled& filled) {
-  if (problem.over_picks) return "the call is over sets of ids, and walks no vocabulary";
+  if (problem.over_picks) return "the call normalises over sets of token ids, without a pass over the vocabulary";
   if (filled.entropy) return "the loss has a gradient of the entropy, which is not linear in the probabilities";
-  if (filled.outside) return "the loss has a gradient of the probability outside of its ids";
+  if (filled.outside) return "the loss has a gradient of the probability outside its ids";
   return {};
 }
 
@@ -76,7 +76,7 @@ class SegmentWay final : public GradientWay<Types> {
   }
 
  private:
-  // Returns a function for the sums of row i of `rows`.
+  // Returns a function that maps i to the sums of row rows[i].
   static auto sums_of(const sink::HiddenSink<Sum>& sink, std::span<const int64_t> rows) {
     return [&sink, rows](int64_t i) { return sink.sums(i, rows[static_cast<size_t>(i)]); };
   }
@@ -127,15 +127,16 @@ void ask(const CallOnHidden& call, planning::Computation& computation) {
   if (const std::string_view why = no_choice_of_segments(call.problem, call.filled); !why.empty()) refuse(why);
   const PlanKind plan = call.options.plan;
   if (plan != PlanKind::kAuto && plan != PlanKind::kTwoPass) {
-    refuse("it takes two pass, and plan = ", name_of(plan), " is asked for");
+    refuse("it needs plan two_pass, but plan = ", name_of(plan), " is set");
   }
   if (is_by_noise(options)) {
-    // d_bias by itself costs next to nothing, and has no noise that is held.
+    // d_bias alone costs next to nothing to compute exactly, and its noise is not estimated.
     const bool held = call.outputs.wants_d_hidden() || call.outputs.d_weight.data || call.outputs.weight_sink;
     if (options.noise == 0 || !held) return;
     if (call.problem.head.lora.given())
       refuse("the head has a LoRA, and the noise of its gradients is not estimated: give backward.theta");
-    if (call.shared.cut) refuse("the vocabulary is cut, and no slice knows the noise of all: give backward.theta");
+    if (call.shared.cut)
+      refuse("the vocabulary is cut into slices, which cannot estimate the total noise: give backward.theta");
   }
   computation.approximates = true;
 }

@@ -58,7 +58,7 @@ class SegmentPanel {
 
   struct Column {
     int64_t segment = 0;
-    int64_t begin = 0;  // first of its rows, among those of the panel
+    int64_t begin = 0;  // index of its first row among the panel's rows
     int64_t count = 0;
   };
 
@@ -69,8 +69,8 @@ class SegmentPanel {
     std::iota(identity_.begin(), identity_.end(), 0);
   }
 
-  /// Takes the columns of `choice` from `column` on that fit, and returns the next column. The choice must
-  /// outlive the panel's use of it.
+  /// Fills the panel with the columns of `choice` that fit, from `column` on, and returns the first column
+  /// left out. The choice must outlive the panel's use of it.
   int64_t fill(const Choice& choice, int64_t column) {
     choice_ = choice;
     const int64_t most = std::min(kPanelSegments, choice.columns - column);

@@ -29,10 +29,10 @@
 namespace logitless::stream {
 namespace {
 
-// This many rows of a head, or of hidden states, are copied together and multiplied at a time: 96 KiB for
-// 1,536 float32 components, which stay in L2. Sums accumulate kSetPart rows at a time.
+// Rows of a head, or of hidden states, that are copied and multiplied together: 96 KiB for 1,536 float32
+// components, which stay in L2. Sums accumulate kSetPart rows at a time.
 constexpr int64_t kSetPart = 16;
-// A thread sums this many vocabulary entries of d_weight at a time; a callback gets as many at once.
+// Vocabulary entries of d_weight that a thread sums at a time, and that a callback gets at once.
 constexpr int64_t kSetEntries = 64;
 
 template <class Types>
@@ -155,7 +155,7 @@ class SetSchedule final : public Schedule {
   // A row that has a gradient at a vocabulary entry.
   struct Entry {
     int64_t row = 0;
-    int64_t gradient = 0;  // its index among the gradients
+    int64_t gradient = 0;  // index in gradients_
   };
 
   int64_t active() const { return static_cast<int64_t>(problem_.active().size()); }
@@ -248,12 +248,12 @@ class SetSchedule final : public Schedule {
     for_each([&](int64_t id, const Entry&) { ++offsets_[id]; });
     std::exclusive_scan(offsets_, offsets_ + problem_.vocab_size + 1, offsets_, int64_t{0});
     for_each([&](int64_t id, const Entry& entry) { entries_[offsets_[id]++] = entry; });
-    // Each offset now points to the end of its entry, the beginning of the next one.
+    // Each offset now is the end of its entry's list, where the next list begins.
     std::copy_backward(offsets_, offsets_ + problem_.vocab_size, offsets_ + problem_.vocab_size + 1);
     offsets_[0] = 0;
   }
 
-  // Sums the gradient of one vocabulary entry of a head that has rows.
+  // Sums the gradient of one vocabulary entry of a product's head. The entry must have rows.
   void sum_entry(const Product& product, int64_t id, const PerThread& mine, T* sums) const {
     const int64_t cols = product.states.cols(), begin = offsets_[id], end = offsets_[id + 1];
     for (int64_t first = begin; first < end; first += kSetPart) {
@@ -289,7 +289,7 @@ class SetSchedule final : public Schedule {
   void store_d_head(const Product& product, const Matrix& all, WriteMode mode) const {
     core::parallel_for(team_, core::div_up(problem_.vocab_size, kSetEntries), [&](int64_t t) {
       const int64_t first = t * kSetEntries, count = entries_from(first);
-      // Accumulating nothing changes nothing.
+      // No row adds to these entries.
       if (mode == WriteMode::kAccumulate && offsets_[first] == offsets_[first + count]) return;
       const ConstMatrix tile = make_tile(product, first, scratch());
       const Matrix out = product.head.layout().entries_of(all, first, count);
@@ -343,7 +343,7 @@ class SetSchedule final : public Schedule {
   const stats::TileKernels<Types> tiles_;
   const fold::RowWalk<Types> walk_;
   core::Array<PerThread> threads_;
-  T* gradients_ = nullptr;                     // [picks]: of a row's distinct ids, from its first pick on
+  T* gradients_ = nullptr;                     // [picks]: one per distinct id of a row, from its first pick
   int64_t* offsets_ = nullptr;                 // [V + 1] into entries_, by vocabulary entry
   Entry* entries_ = nullptr;                   // [picks], by vocabulary entry and row
   T* bias_ = nullptr;                          // [V]: sums of d_bias

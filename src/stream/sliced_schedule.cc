@@ -127,7 +127,7 @@ class SlicedSchedule final : public Schedule {
     slice.schedule = tile_schedule(context_, *slice.problem, *slice.outputs, std::move(run));
   }
 
-  // Redirects the outputs that do not have vocabulary entries to the sums of a slice.
+  // Redirects the outputs without a vocabulary dimension to the sums of a slice.
   void give_sums(size_t slice, GradientMatrices& outputs) {
     if (hidden_sums_.in_place()) {
       outputs.d_hidden = outputs_.d_hidden;
@@ -144,7 +144,7 @@ class SlicedSchedule final : public Schedule {
     }
   }
 
-  // Writes the partials of a slice whose exchange the caller does, each row at its offset.
+  // Writes the partials of this rank's slice for a caller that does the exchange, each row at its offset.
   void write_partials(std::span<const int64_t> rows, const stats::Columns& columns) const {
     const fold::CallPartials& partials = slices_[0].schedule->partials();
     for (size_t i = 0; i < rows.size(); ++i) {
@@ -198,7 +198,7 @@ class SlicedSchedule final : public Schedule {
   const ranks::Cut& cut_;
   ranks::Group& group_;
   const planning::RunPlan plan_;
-  const fold::CallPartials whole_;  // of the whole vocabulary
+  const fold::CallPartials whole_;  // partials of the whole vocabulary
   core::Arena arena_;               // memory of whole_
   core::Array<size_t> row_offsets_;
   ranks::SliceSums hidden_sums_;

@@ -18,7 +18,7 @@
 
 namespace logitless::stream {
 
-/// Returns a function for the scratch bytes of a product on one thread.
+/// Returns a function that computes the scratch bytes of a product on one thread.
 inline auto scratch_of(const gemm::Backend& gemm) {
   return [&gemm](const source::ProductShape& p) { return gemm.scratch_bytes(p.m, p.n, p.k, p.a, p.b); };
 }
@@ -65,18 +65,18 @@ struct BackwardBuffers {
   struct PerThread {
     source::Scratch products;
     Logit* row = nullptr;    // scratch of kernels::GradientArgs
-    float* sizes = nullptr;  // [vocab_tile]: kernels::Residuals, if used
+    float* sizes = nullptr;  // [vocab_tile]: Residuals::sizes, if used
   };
   struct Slot {
     Logit* tile = nullptr;          // [tile_rows, tile_stride]: logits, then their gradients
     source::GatherBuffer gathered;  // [tile_rows]
   };
   core::Array<PerThread> threads;
-  // The tiles in memory, if the logits are recomputed.
+  // tiles in memory, if the logits are recomputed
   core::Array<Slot> slots;
   source::ReorderedStates reordered;  // blocks with gradients, if the logits are recomputed
   source::GatherBuffer gathered;      // [chunk_rows], if the logits are stored
-  // Per tile in memory, if residuals are summed: [tiles, row_tile], and twice [tiles, vocab_tile].
+  // For each tile in memory, if residuals are summed: [tiles, row_tile], then [tiles, vocab_tile] twice.
   float* row_residuals = nullptr;
   float* column_residuals = nullptr;
   bfloat16* entry_weights = nullptr;

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // Calls whose logits are computed tile by tile as products: forward only, one pass, two pass and expected
-// row. They differ in the plan's data and in their ways of making gradients.
+// row. They differ in the plan's data and in how gradients are computed.
 #include <array>
 #include <optional>
 #include <tuple>
@@ -32,7 +32,7 @@ stats::HeadShape<Logit> head_shape(core::Arena& arena, const kernels::RowKernels
   return {out, head.softcap};
 }
 
-/// All memory comes from the arena, which may only measure: then take_all() alone may be called.
+/// All memory comes from the arena. With a measuring arena, only take_all() may be called.
 template <class Types>
 class TileSchedule final : public SliceSchedule {
  public:
@@ -129,7 +129,7 @@ class TileSchedule final : public SliceSchedule {
     }
   }
 
-  // The buffers of walks and of gradients share memory: they are never used at the same time.
+  // A walk and the gradients use the same memory, because they never run at the same time.
   void take_walk(fold::Walk walk) {
     const bool first = walk == fold::Walk::kFirst;
     if (!first && walk_) return;
@@ -144,7 +144,7 @@ class TileSchedule final : public SliceSchedule {
     way.take(arena_);
   }
 
-  // Repeats the walks for the masses only: in a backward call the statistics come from another call.
+  // Folds the tiles again only for the masses: in a backward call the statistics come from another call.
   void walk_for_masses(int64_t chunk, const TokenStats& stats) {
     stats::Columns columns;
     stats::make_stats(pass_.problem, columns);
@@ -159,16 +159,16 @@ class TileSchedule final : public SliceSchedule {
   Pass<Types> pass_;
   const planning::RunPlan& run_ = pass_.run;
   const Ways ways_;
-  GradientWay<Types>* walker_ = nullptr;      // makes the first walk itself
-  const fold::CallMasses* masses_ = nullptr;  // filled by the walks
+  GradientWay<Types>* walker_ = nullptr;      // the way that does the first walk itself, or null
+  const fold::CallMasses* masses_ = nullptr;  // filled while folding; null: not needed
   size_t mark_ = 0;                           // end of the memory that lives as long as the call
   std::optional<fold::CallFolds<Types>> folds_;
   std::optional<TileWalk<Types>> walk_;
-  GradientWay<Types>* last_ = nullptr;  // whose make() was called last
+  GradientWay<Types>* last_ = nullptr;  // the way whose make() was called last
   bool walked_ = false;
 };
 
-// A schedule with all that it refers to.
+// A schedule with everything it refers to.
 template <class Types>
 struct OwnedSchedule {
   const planning::RunPlan run;

@@ -22,15 +22,15 @@
 
 namespace logitless::stream {
 
-// Per thread, the tasks of this many vocabulary tiles, of all row blocks, are submitted before they are done,
-// which keeps the team busy. OpenMP runs ready tasks in the order in which they became ready, so a chain
-// advances by one task per turn of all other ready tasks: with many of them it would fall behind, and be left
-// to a single thread at the end.
+// How many vocabulary tiles per thread, each with all its row blocks, may have unfinished tasks. This many
+// keep the team busy. More would delay long chains: OpenMP runs ready tasks in the order in which they became
+// ready, so a chain advances by one task while all other ready tasks run once. With many of those, a single
+// thread would have to complete the chain at the end.
 inline constexpr int64_t kVocabTilesAhead = 2;
-// For the same reason sums over rows wait until the sums over the vocabulary are at most this many tiles
-// behind.
+// For the same reason sums over rows wait until the sums over the vocabulary lag by at most this many tiles.
 inline constexpr int64_t kVocabTilesBehind = 3;
-// OpenMP keeps a record of each waiting task: this many tiles per thread bound the records for every shape.
+// An upper bound on submitted tiles per thread for any shape, because OpenMP keeps a record of each waiting
+// task.
 inline constexpr int64_t kMostTilesAhead = 16;
 
 /// The tasks of one pass over the tiles of some row blocks. The derived class Steps defines the tasks:
@@ -38,7 +38,7 @@ inline constexpr int64_t kMostTilesAhead = 16;
 ///     kInOrder                   whether there is a fold_tile()
 ///     make_tile(j, b, slot)      computes the gradients of vocabulary tile j for row block b
 ///     fold_tile(j, b, slot)      does the work that must be in vocabulary order
-///     first(sink, j, b)          returns whether a sink has had no part before for these sums
+///     first(sink, j, b)          returns whether this is a sink's first part for these sums
 ///     part_of(j, b, slot)        returns the part for the sinks
 template <class Types, class Steps>
 class TileTasks {
@@ -104,18 +104,18 @@ class TileTasks {
     float* const columns = sums_columns_ ? buffers_.column_residuals + tile * grid_.vocab_tile : nullptr;
     return {buffers_.row_residuals + tile * grid_.row_tile, columns, b == 0 ? scratch().sizes : nullptr};
   }
-  // Returns the tile's column weights for the head's weighted mean; filled in by the first rows.
+  // Returns the tile's column weights for the head's weighted mean; the first row block fills them in.
   bfloat16* entry_weights(int64_t j, int64_t b, int64_t slot) const {
     if (!buffers_.entry_weights || b > 0) return nullptr;
     return buffers_.entry_weights + alive_tile(j, b, slot) * grid_.vocab_tile;
   }
-  // Computes them from the column sizes that this thread has just found.
+  // Computes the entry weights from the column sizes that this thread has just summed.
   void weigh_entries(int64_t j, int64_t b, int64_t slot) const {
     bfloat16* const weights = entry_weights(j, b, slot);
     if (weights) pass_.tiles->row_kernels().round_bf16(scratch().sizes, grid_.entries(j), false, weights);
   }
 
-  // Returns the copied states of a tile's rows; without memory if the rows are contiguous.
+  // Returns the buffer with the copied states of a tile's rows; empty if the rows are contiguous.
   source::GatherBuffer gathered(int64_t b, int64_t slot) const {
     if (block(b).contiguous) return {};
     return logits_stay_ ? buffers_.gathered.from(block(b).begin) : buffers_.slots[static_cast<size_t>(slot)].gathered;
@@ -129,8 +129,7 @@ class TileTasks {
     tile.reordered = buffers_.reordered.of(b);
     pass_.source.make_tile(tile, grid_.first_entry(j), grid_.entries(j), logits(j, b, slot), grid_.tile_stride,
                            pass_.multiplier(scratch().products));
-    // The gradients have no padding rows, so the states that they are multiplied with must not have any
-    // either.
+    // The gradients have no padding rows, so the states that they are multiplied by must not have any either.
     pass_.source.close_holes(tile);
   }
 
@@ -189,17 +188,17 @@ class TileTasks {
   /// The addresses that tasks depend on; the values are not used.
   struct Dependences {
     int64_t row_blocks;
-    int64_t slots;               // tiles in memory: in two pass those of the plan, in one pass all
+    int64_t slots;               // tiles in memory: Plan::tiles_alive in two pass, all in one pass
     core::Array<char> tile;      // [slots]: a tile is computed, used, and free again
     core::Array<Chains> chains;  // [sinks]
     core::Array<char> chain_places;
     core::Array<char> entries;  // [vocabulary tiles]: this part of the head is no longer read
-    // [tiles submitted before they are done]: all tasks of a tile are done
+    // [tiles that may be submitted before they are done]: all tasks of a tile are done
     core::Array<char> ahead;
     // [tiles in `follow`, splits of `leader`]: a tile is in the sums of its rows
     core::Array<char> sums_of_rows;
     core::Array<char> follow;                  // [tiles]: sums over rows may continue
-    std::optional<size_t> leader;              // in chains: the first sums over the vocabulary
+    std::optional<size_t> leader;              // index in `chains` of the first sums over the vocabulary
     core::Array<std::atomic<int>> unfinished;  // [vocabulary tiles]: sinks that still sum a tile
     core::Array<char> folded;                  // [row blocks]: fold_tile() is done, in vocabulary order
     char finished = 0;                         // tiles of sums are passed on one at a time, in order
@@ -231,8 +230,8 @@ class TileTasks {
       for (std::atomic<int>& tile_sinks : unfinished) tile_sinks = static_cast<int>(sinks_of_tiles);
     }
 
-    /// Lets the sums over rows, which complete tiles of d_weight, follow the first sums over the vocabulary,
-    /// if there are both.
+    /// Makes the sums over rows, which complete tiles of d_weight, follow the first sums over the vocabulary,
+    /// if the call has both.
     void lead() {
       const auto of_rows = std::find_if(chains.begin(), chains.end(), [](const Chains& c) { return c.of_rows; });
       const auto of_tiles = std::find_if(chains.begin(), chains.end(), [](const Chains& c) { return !c.of_rows; });
@@ -272,8 +271,8 @@ class TileTasks {
         [[maybe_unused]] char* done = &dependences.ahead[ahead];
         ahead = (ahead + 1) % dependences.ahead.size();
 // The task group waits for the tile submitted ahead.size() tiles ago, and this thread runs tasks meanwhile.
-// `task if (false) depend(...)` would be shorter, but LLVM's runtime before version 19 keeps the record of
-// such a task on the stack and leaves it too soon (https://github.com/llvm/llvm-project/issues/85963).
+// `task if (false) depend(...)` would be shorter, but LLVM's runtime before version 19 keeps such a task's
+// record on the stack and leaves that frame too soon (https://github.com/llvm/llvm-project/issues/85963).
 #pragma omp taskgroup
 #pragma omp task depend(inout : done[0])
         {}
@@ -291,7 +290,7 @@ class TileTasks {
           [[maybe_unused]] char* const chain = dependences.chain(s, b, j);
           [[maybe_unused]] char* const after = dependences.chains[s].of_rows ? done : followed;
           for (int64_t split = 0; split < dependences.chains[s].splits; ++split) {
-            // Sums without followers name their chain twice.
+            // If no sums follow these, `sum` is the chain itself, named twice.
             [[maybe_unused]] char* const sum =
                 s == dependences.leader ? &dependences.summed(j, b)[split] : chain + split;
 #pragma omp task depend(in : made[0], head_part[0], done[0], after[0]) depend(inout : chain[split], sum[0])
@@ -314,28 +313,29 @@ class TileTasks {
 #pragma omp taskwait
   }
 
-  // Submits the tasks that follow the last part of vocabulary tile j, whose tasks end at `done`.
+  // Submits the tasks that follow the last part of vocabulary tile j; `done` is the address of that part's
+  // tile in `ahead`.
   void submit_ends(Dependences& dependences, int64_t j, [[maybe_unused]] char* done, core::FirstError* error) {
     for (size_t s = 0; s < dependences.chains.size(); ++s) {
       sink::Sink<Sum>* const sink = dependences.chains[s].sink;
       if (!sink->finishes_tiles()) continue;
       [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
       [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
-      // Tiles that are apart go to a callback in order, which may overwrite the part of the head. Others name
-      // their chain again.
+      // Tiles that are summed apart are stored or passed to a callback in order, and a callback may overwrite
+      // this part of the head. For other sinks, both addresses are the chain again.
       const bool apart = sink->tiles_apart() > 0;
       [[maybe_unused]] char* const order = apart ? &dependences.finished : chain;
       [[maybe_unused]] char* const head = apart ? &dependences.entries[static_cast<size_t>(j)] : chain;
 #pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(inout : order[0], head[0])
       error->guard([&] { sink->finish_tile(grid_.first_entry(j), grid_.entries(j), 1); });
     }
-    // After all of these: a sink may share the chain of another.
+    // These follow all finish_tile() tasks, because a sink may share another sink's chain.
     for (size_t s = 0; batch_sums_ && s < dependences.chains.size(); ++s) {
       if (!dependences.chains[s].sums_tiles()) continue;
       [[maybe_unused]] char* chain = dependences.chain(s, 0, j);
       [[maybe_unused]] const int splits = static_cast<int>(dependences.chains[s].splits);
       std::atomic<int>* const unfinished = &dependences.unfinished[static_cast<size_t>(j)];
-// Depends on the tile's last row block, so that this task does not fall behind for long.
+// submit() waits for `done` before it gets far ahead, so this task cannot be delayed for long.
 #pragma omp task depend(iterator(h = 0 : splits), inout : chain[h]) depend(in : done[0])
       unfinished->fetch_sub(1, std::memory_order_release);
     }

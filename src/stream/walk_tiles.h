@@ -51,8 +51,8 @@ class TileWalk {
                          [&](size_t thread) { return threads_[thread].gathered; });
     }
     folds_.partials().begin(walk, 0, blocks.back().begin + blocks.back().count - blocks.front().begin);
-    // Neighbouring tasks share a part of the head, so it is read from memory once. They share nothing else,
-    // so their order does not affect any bits.
+    // Neighbouring tasks share a part of the head, so it is read from memory once. Tasks share no sums, so
+    // their order does not affect any bits.
     const auto row_blocks = static_cast<int64_t>(blocks.size());
     core::parallel_for(run.plan.threads, run.grid.vocab_ranges * row_blocks, [&](int64_t task) {
       const int64_t b = task % row_blocks;
@@ -99,7 +99,8 @@ class TileWalk {
     }
   }
 
-  // Sorts the lists of the largest logits, which takes long enough to use a team.
+  // Merges the ranges of each row. Also sorts the lists of the largest logits, which takes long enough to use
+  // a team.
   void combine(fold::Walk walk, std::span<const planning::RowBlock> blocks) const {
     const planning::RunPlan& run = pass_.run;
     const bool lists = folds_.partials().top && walk == fold::Walk::kFirst;

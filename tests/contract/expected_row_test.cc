@@ -158,7 +158,7 @@ TEST(ExpectedRow, TellsWhyItCannotRun) {
     expect_invalid_input({"plan = expected_row cannot run: " + why}, call);
     EXPECT_EQ(outputs.values(), FromHidden::Outputs().values());
   };
-  refused("d_hidden is not wanted",
+  refused("d_hidden is not requested",
           [&] { cross_entropy(context, source.states(), source.head(), batch.targets(), {}, d_weight); });
   PolicyLoss bonus;
   bonus.entropy_bonus = 0.1;
@@ -167,12 +167,12 @@ TEST(ExpectedRow, TellsWhyItCannotRun) {
   refused("the call has a teacher", [&] {
     distillation_loss(context, source.states(), source.head(), batch.teacher(), batch.targets(), {}, outputs.views());
   });
-  refused("the loss has weights of each row",
+  refused("the loss has per-row weights",
           [&] { soft_cross_entropy(context, source.states(), source.head(), batch.dense(), {}, outputs.views()); });
   CrossEntropy smoothed;
   smoothed.label_smoothing = 0.1;
   source.softcap = 5;
-  refused("the loss has weights of the vocabulary, and the head a softcap",
+  refused("the loss has vocabulary weights and the head has a softcap",
           [&] { cross_entropy(context, source.states(), source.head(), batch.targets(), smoothed, outputs.views()); });
   const FromLogits logits;
   FromLogits::Outputs dlogits;
@@ -332,7 +332,7 @@ TEST(ExpectedRow, AGradientOfCrossThatNobodyAsksForTakesAnotherPlan) {
   };
   const std::vector<float> got = run(PlanKind::kAuto), want = run(PlanKind::kTwoPass);
   for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-5) << i;
-  expect_invalid_input({"plan = expected_row cannot run: the loss has a gradient of cross, which it does not ask for"},
+  expect_invalid_input({"plan = expected_row cannot run: the loss has a gradient of cross but does not request it"},
                        [&] { run(PlanKind::kExpectedRow); });
 }
 

@@ -190,7 +190,7 @@ TEST(SegmentGradients, TellWhyTheyCannotBeChosen) {
   refused("backward.theta = -1 must be a number from 0 to 1000", sampled(-1), cross);
   refused("backward.theta = 1e+30 must be", sampled(1e30), cross);
   refused("backward.tolerance = 1 must be", certified(1), cross);
-  refused(cannot + "it takes two pass, and plan = one_pass is asked for", sampled(0.1), cross, PlanKind::kOnePass);
+  refused(cannot + "it needs plan two_pass, but plan = one_pass is set", sampled(0.1), cross, PlanKind::kOnePass);
   refused(cannot + "the loss has a gradient of the entropy", sampled(0.1),
           [&](const Context& context, const Gradients& views) {
             PolicyLoss bonus;

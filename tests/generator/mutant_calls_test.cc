@@ -211,7 +211,7 @@ TEST(NamedCalls, ExpectedRowsKnowNoSlopeOfASoftcapOfRoundedLogits) {
   call.d_weight = false;
   call.softcap = 3;
   call.plan = PlanKind::kExpectedRow;
-  EXPECT_NE(check(call).refusal.find("the head has a softcap of rounded logits"), std::string::npos);
+  EXPECT_NE(check(call).refusal.find("the head has a softcap and rounded logits"), std::string::npos);
 }
 
 // What a certified call leaves out of d_hidden is within its bound.
