@@ -91,7 +91,7 @@ class Bench {
 
   const io::BenchRun& result() const { return file_.run(); }
 
-  /// Standard output belongs to the JSON Lines where they go there.
+  /// Prints nothing if the JSON Lines go to standard output.
   void print(const std::string& text) {
     if (!options_.quiet && options_.output_path != "-") progress_.print(text);
   }
@@ -124,7 +124,7 @@ class Bench {
 void check_paths(const BenchOptions& options) {
   const OutputFile output{"-o", options.output_path};
   check_output_files({output}, {{"the config", options.config.path().value_or("")}});
-  // A file that is resumed loses nothing.
+  // Resuming a file loses nothing, so only --overwrite is checked.
   if (options.overwrite) check_output_files({output}, {{"the file that --against names", options.against_path}});
 }
 
@@ -132,8 +132,8 @@ bool has_result(const io::Point& point) {
   return std::ranges::any_of(point.measurements, [](const io::Measurement& m) { return m.ok(); });
 }
 
-// Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no
-// contender ran. Throws io::Error, InvalidInput, ChildFailure.
+// Returns the exit status: 0 done, 1 something grew against the earlier run, 3 no contender ran at some
+// point. Throws io::Error, InvalidInput, ChildFailure.
 int run_bench(const BenchOptions& options) {
   check_paths(options);
   const BenchPlan plan = plan_bench(options);
@@ -158,7 +158,7 @@ int run_bench(const BenchOptions& options) {
   return comparison.worse ? 1 : 0;
 }
 
-// CLI11's own range takes NaN.
+// CLI::Range accepts NaN.
 std::string is_margin(const std::string& text) {
   double number = 0;
   const bool inside = CLI::detail::lexical_cast(text, number) && number >= 0 && number <= 1e6;

@@ -60,7 +60,7 @@ void BenchFile::open_file(bool overwrite, const std::string& header) {
   write_line(header);
 }
 
-// False where there is nothing to go on with.
+// Returns false if there is nothing to resume.
 bool BenchFile::resume(const std::string& text) {
   const size_t whole = text.rfind('\n') + 1;  // npos + 1 = 0
   if (text.empty()) return false;
@@ -101,7 +101,7 @@ void BenchFile::write_line(const std::string& line) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const std::string why = std::strerror(errno);
-      // Half a line is cut off where that is possible; where not, the next run does it.
+      // Cut off half a line if possible; if not, the next run does it.
       [[maybe_unused]] const int cut = regular_ ? ftruncate(descriptor_, static_cast<off_t>(bytes_)) : 0;
       throw io::Error("-o " + path_ + ": cannot be written: " + why);
     }

@@ -15,7 +15,7 @@ using io::Error;
 using io::Level;
 
 constexpr size_t kMostPoints = 100'000;
-// Plans that make all gradients do so whatever the config says.
+// Full plans are measured with exact gradients, whatever the config says.
 constexpr const char* kExact = "backward.mode=exact";
 
 struct KnownContender {
@@ -41,7 +41,7 @@ const std::vector<KnownContender>& known_contenders() {
   return known;
 }
 
-// "one_pass" or "one_pass:threads=1:kernel.row_tile=256".
+// `text` is "one_pass" or "one_pass:threads=1:kernel.row_tile=256".
 Contender find_contender(const std::string& text, Level level) {
   std::istringstream parts(text);
   std::string name, names;
@@ -72,8 +72,8 @@ Contender find_contender(const std::string& text, Level level) {
 std::vector<Contender> contenders_for(const io::Config& config, const std::vector<std::string>& wanted) {
   std::vector<Contender> contenders;
   for (const KnownContender& known : known_contenders()) {
-    // In place there is no room for a narrow type's gradient in float32, and a call on sets alone needs no
-    // logits of the vocabulary.
+    // In place, a float32 gradient does not fit into a narrow type's memory. A call on sets alone computes no
+    // logits of the whole vocabulary, so it has no dense version.
     const bool fits =
         (known.contender.name != "in_place" || config.gradient_dtype(config.model.dtype) == config.model.dtype) &&
         !(known.contender.dense && config.within_sets());
@@ -155,7 +155,7 @@ SweptKey parse_sweep(const std::string& text) {
   if (list.find(" #") != std::string::npos) throw Error(place + ": a # begins a comment there");
   SweptKey swept{text.substr(0, equals), io::list_in(place, list)};
   if (swept.values.empty()) throw Error(place + " has no value");
-  // YAML lets a list end in a comma.
+  // YAML allows a trailing comma.
   const size_t last = list.find_last_not_of(" \t\r\n");
   if (list[last] == ',') throw Error(place + ": value " + std::to_string(swept.values.size() + 1) + " is empty");
   for (size_t i = 0; i < swept.values.size(); ++i) {

@@ -16,14 +16,14 @@ namespace {
 
 using io::Error;
 
-// What an empty tensor points to; aligned for every element type.
+// The address of every empty tensor, aligned for every element type.
 alignas(64) std::byte empty_tensor[64];
 
 void read_every_page(std::span<const std::byte> bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   volatile std::byte sink{};
   for (size_t i = 0; i < bytes.size(); i += page) sink = bytes[i];
-  if (!bytes.empty()) sink = bytes.back();  // An unaligned start leaves a page over.
+  if (!bytes.empty()) sink = bytes.back();  // An unaligned start can skip the last page.
   (void)sink;
 }
 

@@ -14,7 +14,7 @@ namespace logitless::cli {
 bool is_gguf(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
   std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return false;  // A pipe would be waited for.
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;  // reading a pipe would block
   std::string begin(kMagic.size(), '\0');
   std::ifstream(path).read(begin.data(), static_cast<std::streamsize>(begin.size()));
   return begin == kMagic;

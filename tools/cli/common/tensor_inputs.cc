@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Inputs from safetensors, whose shapes must agree with each other and with the config.
+// Reads inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -17,9 +17,9 @@ namespace {
 using io::Config;
 using io::Error;
 
-// What read_teacher() reads.
+// The tensors that read_teacher() reads.
 constexpr const char* kOfTeacher[] = {"teacher_hidden", "teacher_lm_head", "teacher_bias"};
-constexpr bool kBatched = true;  // of a wish: [B, T, ...] is welcome too
+constexpr bool kBatched = true;  // for a TensorWish: [B, T, ...] is accepted too
 
 io::TensorHandle open(const TensorPaths& paths, const char* name, io::TensorClass of, int rank, bool batched,
                       Inputs& inputs) {
@@ -29,8 +29,8 @@ io::TensorHandle open_floats(const TensorPaths& paths, const char* name, int ran
   return open(paths, name, io::TensorClass::kFloat, rank, batched, inputs);
 }
 
-// Adds a float tensor as `dtype`: the file's own pages where they can be used, a converted copy where not.
-// A matrix has the file's rows, without their division into sequences.
+// Adds a float tensor as `dtype`: in the file's own pages if possible, else as a converted copy. A matrix
+// keeps the file's rows, not divided into sequences.
 void add_floats(const io::TensorHandle& handle, DType dtype, const std::string& name, const std::string& axes,
                 Inputs& inputs) {
   const io::Tensor& tensor = *handle.tensor;
@@ -57,13 +57,13 @@ HeadLayout layout_of(const Config& config, const io::TensorHandle& weight, const
                 shape_of(weight) + " must have as many " + (tall ? "columns" : "rows") + " as " + shape_of(hidden) +
                 " has columns");
   }
-  // A square head could be either; PyTorch's own layout is the likelier.
+  // A square head could have either layout; PyTorch's [V, H] is likelier.
   if (cols == size) return HeadLayout::kVocabHidden;
   if (rows == size) return HeadLayout::kHiddenVocab;
   throw Error(shape_of(weight) + ": neither rows nor columns are as many as " + shape_of(hidden) + " has columns");
 }
 
-// `said` is what the config says under `key`, if anything.
+// `said` is the config's value of `key`, if it is set.
 DType dtype_of(const std::optional<DType>& said, const std::string& key, const io::TensorHandle& hidden,
                const io::TensorHandle& weight) {
   if (said) return *said;
@@ -73,8 +73,8 @@ DType dtype_of(const std::optional<DType>& said, const std::string& key, const i
               ": choose one with --set " + key + "=" + name_of(of_weight));
 }
 
-// What a config says about the shape must be what the tensors have: a config for another model is a mistake.
-// `has` says whose number that is: "the tensors have".
+// Throws if the config contradicts the tensors: it is probably for another model. `has` says whose number
+// `found` is: "the tensors have".
 void check_said(const Config& config, const char* key, double said, double found, const std::string& what,
                 const std::string& has = "the tensors have") {
   if (!config.is_set(key) || said == found) return;
@@ -82,7 +82,7 @@ void check_said(const Config& config, const char* key, double said, double found
   throw Error(config.place_of(key) + " is " + text(said) + ", but " + has + " " + text(found) + what +
               "; correct it with --set " + key + "=" + text(found));
 }
-// The same of numbers below 2^53.
+// The same for integers below 2^53.
 void check_size(const Config& config, const char* key, int64_t said, int64_t found, const std::string& what,
                 const std::string& has = "the tensors have") {
   check_said(config, key, static_cast<double>(said), static_cast<double>(found), " " + what, has);
@@ -93,7 +93,7 @@ void check_shape(const Config& config, const Job& job) {
   check_size(config, "model.vocab_size", config.model.vocab_size, job.stored_entries, "vocabulary entries");
 }
 
-// [B, T, ...] says how many sequences there are, [N, ...] leaves it to the config.
+// [B, T, ...] gives the number of sequences; for [N, ...] the config does.
 int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
   const std::vector<int64_t>& shape = handle.tensor->shape;
   if (shape.size() < 3 || shape[0] == 0) {
@@ -105,7 +105,7 @@ int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
   return shape[0];
 }
 
-// An entry a token, as [N] or in the same [B, T] as what they belong to.
+// Throws unless there is one target per row of `states`, as [N] or in the same [B, T].
 void check_targets(const io::TensorHandle& targets, const io::TensorHandle& states, const char* name) {
   const std::vector<int64_t>&of_targets = targets.tensor->shape, &of_states = states.tensor->shape;
   const bool same_batch = of_targets.size() < 2 || of_states.size() < 3 || of_targets[0] == of_states[0];
@@ -143,7 +143,7 @@ void add_sequences(const Config& config, const TensorPaths& paths, Inputs& input
   inputs.add_values("offsets", "S", offsets);
 }
 
-// Adds the bias of the model's head, or of the teacher's; `key` is what the config says of it.
+// Adds the bias of the model's or the teacher's head; `key` is the config's key for it.
 void add_bias(const Config& config, const TensorPaths& paths, const char* name, const char* key, bool wanted,
               DType dtype, Inputs& inputs) {
   if (!paths.has(name)) {
@@ -162,7 +162,7 @@ void add_bias(const Config& config, const TensorPaths& paths, const char* name, 
   add_floats(handle, dtype, name, "V", inputs);
 }
 
-// Adds the LoRA of the head. What the config says about it must be what the adapter has.
+// Adds the LoRA of the head. The config must agree with the adapter.
 void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const std::string spec = paths["lora"];
   if (spec.empty()) {
@@ -187,7 +187,7 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   add_floats({lora.file, lora.b}, job.lora_dtype, "lora_b", "VR", inputs);
 }
 
-// Throws where a tensor is missing that a task cannot do without.
+// Throws if a tensor that the task requires is missing.
 void check_given(const Config& config, const TensorPaths& paths, const char* name) {
   if (!paths.has(name)) throw Error("task " + config.task + " of real tensors needs " + flag_of(name));
 }
@@ -198,7 +198,7 @@ void check_rows(const io::TensorHandle& handle, const Job& job) {
               " rows of hidden");
 }
 
-// The library gets the entries without their axes.
+// Checks that a [B, T] vector is divided as hidden is: the library gets its entries without their axes.
 void check_batch(const io::TensorHandle& handle, const Job& job) {
   const std::vector<int64_t>& shape = handle.tensor->shape;
   const bool of_tokens = shape.size() == 2 && handle.tensor->elements() == job.tokens;
@@ -230,7 +230,7 @@ void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs
   add_bias(config, paths, "teacher_bias", "teacher.bias", config.teacher.bias, job.teacher_dtype, inputs);
 }
 
-// Sets of ids, or dense rows of soft targets: all have a row for each token.
+// Checks the sets of ids, or the dense rows of soft targets. Both already have one row per token.
 void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const Job& job = inputs.job;
   const bool dense = paths.has("soft_rows");
@@ -258,7 +258,7 @@ void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) 
   inputs.add_values("set_counts", "N", std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
 }
 
-// Returns what the axes of a task's tensor count.
+// Returns the axes of a task's tensor, as in JobTensor::axes.
 std::string axes_of(const TensorUse& use, int64_t count, const Job& job) {
   if (use.is_matrix()) return use.shape == "[N, V]" ? "NW" : "NK";
   const bool of_tokens = use.per_token(), of_sequences = use.shape.starts_with("[B]");
@@ -266,7 +266,7 @@ std::string axes_of(const TensorUse& use, int64_t count, const Job& job) {
   return of_tokens ? "N" : of_sequences ? "B" : "J";
 }
 
-// Reads what the task takes. The sizes of vectors are the library's to check.
+// Reads the task's tensors. The library checks the sizes of vectors.
 void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const Job& job = inputs.job;
   for (const TensorFlag& f : tensor_flags()) {
@@ -366,14 +366,14 @@ io::TensorClass class_of(const Role& role) {
   return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
 }
 
-// "labels" of the library's list: "1 is desirable [B], bool or uint8".
+// Returns the help of a tensor in the library's lists. For "labels": "1 is desirable [B], bool or uint8".
 std::string help_of(const Field& field) {
   const std::string shape = field.role.shape, in_brackets = shape.starts_with('[') ? " " : ", ";
   const bool is_flag = class_of(field.role) == io::TensorClass::kFlag;
   return field.meaning + in_brackets + shape + (is_flag ? ", bool or uint8" : "");
 }
 
-// Returns the vectors that tasks take besides targets, as the library lists them.
+// Returns a flag for each vector, except targets, that the library's lists of tasks have.
 std::vector<TensorFlag> flags_of_tasks() {
   std::vector<TensorFlag> flags;
   io::for_each_task([&]<class Task> {
@@ -460,7 +460,7 @@ std::vector<InputFile> TensorPaths::files() const {
 
 std::string TensorPaths::with_flag(const std::string& message) const {
   if (!given()) return message;
-  // Names of the library's messages that are not those of a flag.
+  // Names in the library's messages that differ from the flags' names.
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"chosen_ids", "targets"},
                                                                              {"weight", "lm_head"},
                                                                              {"teacher.weight", "teacher_lm_head"},

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless compare-models`: how far a model is from another one on the same text, token by token, from the
+// `logitless compare-models`: compares a model with another one on the same text, token by token, from the
 // hidden states and the head of each, without logits.
 #include <algorithm>
 #include <cmath>
@@ -35,10 +35,10 @@ Examples:
   logitless compare-models --base-hidden base.safetensors --base-lm-head head.safetensors \
       --hidden q4.safetensors --lm-head q4_head.safetensors --targets base.safetensors)";
 
-// Where a model on the text comes from.
+// The files of one model.
 struct ModelPaths {
   std::string hidden, head, bias, lora;
-  std::optional<double> softcap;  // none: what the file of the head says
+  std::optional<double> softcap;  // none: the softcap in the head's file
 };
 
 struct Options {
@@ -49,7 +49,7 @@ struct Options {
   bool quiet = false;
 };
 
-// Numbers of the tokens that take part, none of them NaN.
+// Values of the tokens that count, none of them NaN.
 class Numbers {
  public:
   void add(double value) { values_.push_back(value); }
@@ -59,7 +59,7 @@ class Numbers {
     for (const double value : values_) sum += value;
     return values_.empty() ? kNone : sum / static_cast<double>(values_.size());
   }
-  // Of the mean, as if tokens were independent.
+  // Returns the standard error of the mean, as if tokens were independent.
   double standard_error() const {
     if (values_.size() < 2) return kNone;
     const double middle = mean();
@@ -203,7 +203,7 @@ void write_tokens(const std::string& path, const DistillationResult& result, con
   io::write_safetensors(path, tensors);
 }
 
-// Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
+// Returns the exit status, 0. Throws io::Error or InvalidInput; then no file has been written.
 int run_compare_models(const Options& options) {
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   std::vector<InputFile> inputs;
