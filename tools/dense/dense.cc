@@ -76,7 +76,7 @@ struct Projection::Work {
     static_cast<problem::HiddenOperands&>(problem) = tensors.operands;
     problem::check_outputs(problem, out);
     gradient_dtype = problem.sum_type();
-    const std::string rule = ": dense takes rows that follow one another";
+    const std::string rule = ": dense takes only rows without gaps between sequences";
     if (!problem.hidden_places.is_matrix()) fail("hidden" + rule);
     if (out.d_hidden_batch_stride) fail("d_hidden" + rule);
     if (problem.head.lora.has_states()) fail("lora.states is set: dense takes lora.a");
@@ -223,7 +223,8 @@ struct Projection::WorkIn final : Projection::Work {
   void finish_logits(std::optional<DType>* round_to) const {
     const bool rounds = cap_ > 0 && round_to && *round_to;
     const DType rounded = rounds ? **round_to : kSum;
-    if (rounds && kSum == DType::kFloat64) fail("round_logits_to is set: dense rounds no float64 under a softcap");
+    if (rounds && kSum == DType::kFloat64)
+      fail("round_logits_to is set: dense does not round float64 logits under a softcap");
     std::vector<Sum> bias(problem.head.bias.data ? static_cast<size_t>(v_) : 0);
     for (size_t v = 0; v < bias.size(); ++v) {
       bias[v] = static_cast<Sum>(core::read(problem.head.bias, static_cast<int64_t>(v)));

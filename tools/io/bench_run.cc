@@ -19,7 +19,7 @@ constexpr size_t kMostTextBytes = 1 << 30;  // a million turns take 20 MB per co
 // Throws Error that names a member of an object and shows its value.
 [[noreturn]] void fail(const Json& object, const std::string& key, const std::string& rule = "what bench writes") {
   const std::string name = one_line(key, 60);
-  if (!object.is_object() || !object.contains(key)) throw Error(name + " is left out");
+  if (!object.is_object() || !object.contains(key)) throw Error(name + " is missing");
   throw Error(name + " is " + one_line(object[key].dump(-1, ' ', true), 60) + ", not " + rule);
 }
 

@@ -79,7 +79,7 @@ void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& sec
     const std::string place = place_of(entry.first);
     if (!entry.first.IsScalar()) throw Error(place + ": a key must be a plain word");
     const std::string key = prefix + entry.first.Scalar();
-    if (!seen.insert(name_today(key)).second) throw Error(place + ": " + one_line(key) + " stands here a second time");
+    if (!seen.insert(name_today(key)).second) throw Error(place + ": " + one_line(key) + " is set a second time here");
     apply(key, place, entry.second);
   }
 }
@@ -166,10 +166,10 @@ void check_task(const Config& config) {
   });
   check_sets(config, needs);
   if (config.has_sets() || config.runs<Distillation>()) {
-    reject_set(config, {"top_k"}, needs + "its forward call is that of its loss");
+    reject_set(config, {"top_k"}, needs + "its forward call only computes its loss");
   }
   if (config.runs<PreferenceLoss>() || config.runs<KtoLoss>()) {
-    reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no loss a token");
+    reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no per-token losses");
   }
   if (config.runs<PolicyLoss>())
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
@@ -216,7 +216,7 @@ void check_level(const Config& config) {
     return;
   }
   if (!config.runs<CrossEntropy>() && !config.runs<PolicyLoss>()) {
-    reject(config, "level", "is logits, but task " + config.task + " has level fused alone");
+    reject(config, "level", "is logits, but task " + config.task + " supports only level fused");
   }
   check_no_head(config);
   if (config.model.softcap != 0) reject(config, "model.softcap", "needs level fused: logits are final");
@@ -236,7 +236,7 @@ void check_together(const Config& config) {
     reject(config, "model.packing", "needs model.layout vocab_hidden: packed heads are [V, H]");
   }
   if (config.model.packing && config.parallel.ranks() > 1) {
-    reject(config, "model.packing", "packs a head, which ranks would have to share");
+    reject(config, "model.packing", "packs a head, which is not supported over ranks");
   }
   if (config.of<CrossEntropy>().num_items_in_batch && config.of<CrossEntropy>().reduction != Reduction::kMean) {
     reject(config, "num_items_in_batch", "needs reduction mean");

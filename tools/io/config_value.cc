@@ -43,7 +43,7 @@ void ConfigValue::reject(const std::string& rule) const {
 }
 
 std::string read_text(const ConfigValue& value) {
-  if (!value.node.IsScalar()) value.reject("a text");
+  if (!value.node.IsScalar()) value.reject("text");
   return value.node.Scalar();
 }
 

@@ -124,7 +124,7 @@ class TextReader {
         fail_with_reason("cannot be read");
       } else if (count == 0) {
         if (!text.empty() || !is_pipe_ || had_writer()) return text;
-        if (std::chrono::steady_clock::now() - start > kWaitForWriter) fail("is a pipe that nobody writes to");
+        if (std::chrono::steady_clock::now() - start > kWaitForWriter) fail("is a pipe without a writer");
         std::this_thread::sleep_for(kLookForWriter);
       }
     }

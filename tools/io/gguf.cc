@@ -16,12 +16,11 @@ static_assert(std::endian::native == std::endian::little, "GGUF files are read a
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kMostDimensions = 4;  // ggml's own limit
-// Limit for arrays of arrays, because reading them is recursive. No model nests them at all.
+// Arrays in arrays are read by recursion. No model has any.
 constexpr int kMostDepth = 8;
 // The format's minimum. As the mapping begins at a page, no F32 is misaligned.
 constexpr uint32_t kLeastAlignment = 8;
-// Smallest entries: a name of one letter (8 bytes of length), then type and value, or dimensions, type and
-// offset.
+// At least: a name of one letter (8 bytes of length), then type and value, or dimensions, type and offset.
 constexpr size_t kLeastKeyBytes = 8 + 1 + 4 + 1;
 constexpr size_t kLeastTensorBytes = 8 + 1 + 4 + 4 + 8;
 constexpr const char* kTruncated = " (is the file truncated?)";
@@ -81,8 +80,7 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Reads one item after another from the bytes of a file. An item that does not fit in the remaining bytes is
-// an Error, which says where reading was.
+// Reads items from a file's bytes, in order. If one does not fit in the rest, the Error says which.
 class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
@@ -305,7 +303,7 @@ void GgufFile::read_all() {
   for (uint64_t i = 0; i < key_count; ++i) {
     const std::string key = take_name(cursor, "key", i);
     const uint32_t type = take_value_type(cursor);
-    if (!values_.emplace(key, Value{type, cursor.at()}).second) cursor.fail(" stands in the file twice");
+    if (!values_.emplace(key, Value{type, cursor.at()}).second) cursor.fail(" occurs twice in the file");
     skip_value(cursor, type, 0);
   }
 
@@ -323,7 +321,7 @@ void GgufFile::read_all() {
   std::unordered_set<std::string> names;
   for (uint64_t i = 0; i < tensor_count; ++i) {
     std::string name = take_name(cursor, "tensor", i);
-    if (!names.insert(name).second) cursor.fail(" stands in the file twice");
+    if (!names.insert(name).second) cursor.fail(" occurs twice in the file");
     tensors_.push_back(take_tensor(cursor, std::move(name), alignment_));
   }
   place_tensors(*this, tensors_, file_, cursor.at());

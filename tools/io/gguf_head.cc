@@ -53,7 +53,7 @@ HeadMatrices weight_of(const GgufFile& file, const GgufTensor& tensor) {
 GgufHead find_head(const GgufFile& file) {
   if (const int64_t parts = file.integer("split.count").value_or(1); parts > 1) {
     throw Error(file.path() + ": is one of the " + std::to_string(parts) +
-                " parts of a split model, of which the others may hold parts of the head: merge them first"
+                " parts of a split model, and the others may hold parts of the head: merge them first"
                 " (llama-gguf-split --merge)");
   }
   GgufHead found;

@@ -52,17 +52,18 @@ class AdapterConfig {
     if (!type || !type->is_string()) fail("peft_type must be a name");
     if (*type != "LORA") fail("peft_type is " + text_of(*type) + ": only LORA is read");
     for (const char* key : kVariants) {
-      if (is_on(key)) fail(std::string(key) + " is " + text_of(json_[key]) + ", which is not read: only plain LoRA is");
+      if (is_on(key))
+        fail(std::string(key) + " is " + text_of(json_[key]) + ", which is not supported: only plain LoRA is read");
     }
     const Json* const start = find("init_lora_weights");
     if (start && start->is_string() && std::ranges::count(kPlainInitialisations, start->get<std::string>()) == 0) {
       fail("init_lora_weights is " + text_of(*start) +
-           ", with which PEFT changes the weight beside the LoRA: save it as a plain LoRA, or merge it");
+           ", with which PEFT also changes the weight itself: save it as a plain LoRA, or merge it");
     }
     if (is_on("trainable_token_indices")) {
       fail(
-          "trainable_token_indices is set: rows of embeddings, and of a head that shares them, are trained beside the "
-          "LoRA, which is not read");
+          "trainable_token_indices is set: it trains rows of embeddings, and of a head that shares them, which are not "
+          "read");
     }
     const Json* const parameters = find("target_parameters");
     for (const Json& name : parameters && parameters->is_array() ? *parameters : Json::array()) {
@@ -237,7 +238,7 @@ PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t
     const std::string part = tensor.name.substr(prefix.size());
     const std::string place = path + ": tensor " + one_line(tensor.name);
     if (part == "base_layer.weight" || (part == "base_layer.bias" && !config.trains_biases())) continue;
-    if (part != "lora_A.weight" && part != "lora_B.weight") throw Error(place + " is no part of a plain LoRA");
+    if (part != "lora_A.weight" && part != "lora_B.weight") throw Error(place + " is not part of a plain LoRA");
     if (!tensor.is_float())
       throw Error(place + ": dtype is " + one_line(tensor.dtype, 20) + "; it must be F32, F16, BF16 or F64");
     if (tensor.shape.size() != 2)
@@ -248,7 +249,7 @@ PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t
   const auto check = [&](const Tensor& tensor, size_t dimension, int64_t size, const std::string& of) {
     if (tensor.shape[dimension] == size) return;
     throw Error(path + ": tensor " + one_line(tensor.name) + " " + tensor.shape_text() + ": its " +
-                (dimension == 0 ? "rows" : "columns") + " are not the " + std::to_string(size) + " " + of);
+                (dimension == 0 ? "rows" : "columns") + " do not match the " + std::to_string(size) + " " + of);
   };
   check(*lora.a, 1, hidden_size, "columns of the hidden states");
   check(*lora.b, 0, stored_entries, "vocabulary entries of the head");

@@ -93,7 +93,7 @@ MatrixXd read_weight(const HeadMatrices& head, int64_t first_entry, int64_t entr
   const ConstMatrix& weight = head.weight;
   const bool tall = head.layout == HeadLayout::kVocabHidden;
   if (head.packed.given() && head.packed.packing != Packing::kInt8) {
-    throw std::invalid_argument("the oracle reads packed heads of int8 alone");
+    throw std::invalid_argument("the oracle reads only int8 packed heads");
   }
   MatrixXd copy(entries, head.hidden_size());
 #pragma omp parallel for schedule(static)

@@ -178,7 +178,7 @@ void check_comparable(const BenchRun& before, const BenchRun& planned) {
     if (find(planned, settings_of(before, point))) return;
     if (nearest.empty() || list.size() < nearest.size()) nearest = list;
   }
-  throw io::Error("--against " + before.name + ": has none of these points: " + some_of(nearest));
+  throw io::Error("--against " + before.name + ": has no point in common with this run: " + some_of(nearest));
 }
 
 }  // namespace logitless::cli

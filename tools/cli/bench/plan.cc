@@ -59,8 +59,8 @@ Contender find_contender(const std::string& text, Level level) {
                               assignment.starts_with("kernel.") || assignment.starts_with("backward.");
       if (!may_differ) {
         throw Error("--contenders " + text + ": " + assignment +
-                    " is no key that contenders may differ in, since they share their inputs: threads, top_k, kernel.* "
-                    "and backward.*");
+                    " cannot be set for one contender, because all share their inputs: use threads, top_k, kernel.* or "
+                    "backward.*");
       }
       contender.assignments.push_back(assignment);
     }
@@ -114,7 +114,7 @@ PlannedPoint plan_point(const BenchOptions& options, const std::vector<std::stri
 
 void check_names(const std::vector<std::string>& contenders) {
   for (auto it = contenders.begin(); it != contenders.end(); ++it) {
-    if (std::find(contenders.begin(), it, *it) != it) throw Error("--contenders " + *it + ": stands there twice");
+    if (std::find(contenders.begin(), it, *it) != it) throw Error("--contenders " + *it + ": is given twice");
   }
 }
 
@@ -152,7 +152,7 @@ SweptKey parse_sweep(const std::string& text) {
     throw Error(place + ": must have the form key=value,value..., for example seq_len=256,512");
   }
   const std::string list = text.substr(equals + 1);
-  if (list.find(" #") != std::string::npos) throw Error(place + ": a # begins a comment there");
+  if (list.find(" #") != std::string::npos) throw Error(place + ": a # begins a comment");
   SweptKey swept{text.substr(0, equals), io::list_in(place, list)};
   if (swept.values.empty()) throw Error(place + " has no value");
   // YAML allows a trailing comma.
@@ -162,7 +162,7 @@ SweptKey parse_sweep(const std::string& text) {
     if (swept.values[i].empty()) throw Error(place + ": value " + std::to_string(i + 1) + " is empty");
     if (std::find(swept.values.begin(), swept.values.begin() + static_cast<ptrdiff_t>(i), swept.values[i]) !=
         swept.values.begin() + static_cast<ptrdiff_t>(i)) {
-      throw Error(place + ": " + swept.values[i] + " stands there twice");
+      throw Error(place + ": " + swept.values[i] + " is given twice");
     }
   }
   return swept;

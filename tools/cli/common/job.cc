@@ -58,7 +58,8 @@ void Job::touch() const {
 Memory::Memory(const std::string& what, size_t bytes) : data_(empty_tensor), bytes_(bytes) {
   if (bytes == 0) return;
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) throw Error(what + ": no " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+  if (address == MAP_FAILED)
+    throw Error(what + ": cannot allocate " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
   data_ = static_cast<std::byte*>(address);
 }
 
@@ -99,7 +100,7 @@ void check_outputs(const io::Config& config, const HeadParts& head) {
 void reject_ranks(const io::Config& config) {
   for (const char* key : {"parallel.vocab", "parallel.data"}) {
     if (config.is_set(key) && config.parallel.ranks() > 1) {
-      throw Error(config.place_of(key) + " splits a call over ranks, which compare alone does");
+      throw Error(config.place_of(key) + " splits a call over ranks, which only compare can do");
     }
   }
 }

@@ -239,7 +239,7 @@ std::string shape_text(const std::string& what, const std::string& model, const 
   const bool of_logits = shape["hidden"] == 0;
   std::string text = what + (model.empty() ? "" : ", " + model) + ": " + shape["tokens"].dump() + " tokens";
   if (!of_logits) text += ", hidden " + shape["hidden"].dump();
-  if (shape.contains("teacher_hidden")) text += ", of the teacher " + shape["teacher_hidden"].dump();
+  if (shape.contains("teacher_hidden")) text += ", teacher hidden " + shape["teacher_hidden"].dump();
   text += ", vocab " + shape["vocab"].dump();
   if (shape.contains("packing")) text += " in " + shape["packing"].get<std::string>();
   if (shape.contains("lora_rank")) text += ", LoRA of rank " + shape["lora_rank"].dump();

@@ -284,16 +284,17 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
   if (spec.empty() && of_config.empty()) return;
   const std::string place = of_config.empty() ? flag : config.place_of(key);
   if (config.level == io::Level::kLogits) throw Error(place + " chooses entries of a head, and level logits has none");
-  if (config.parallel.ranks() > 1) throw Error(place + " chooses entries of a head, which ranks would have to share");
-  if (!spec.empty() && !of_config.empty()) throw Error(place + " is set, and " + flag + " was given: one of the two");
+  if (config.parallel.ranks() > 1) throw Error(place + " chooses entries of a head, which is not supported over ranks");
+  if (!spec.empty() && !of_config.empty())
+    throw Error(place + " is set, and " + flag + " was given: use one of the two");
   const std::vector<int64_t> ids =
       spec.empty() ? of_config
                    : io::read_integers(*files.open(flag, spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
-  if (ids.empty()) throw Error(place + ": has no entry");
+  if (ids.empty()) throw Error(place + ": must have at least one entry");
   for (size_t k = 0; k < ids.size(); ++k) {
     if (ids[k] >= 0 && ids[k] < job.stored_entries) continue;
-    throw Error(place + ": entry " + std::to_string(k) + " is " + std::to_string(ids[k]) +
-                ", which is none of the head's " + std::to_string(job.stored_entries) + " entries");
+    throw Error(place + ": entry " + std::to_string(k) + " is " + std::to_string(ids[k]) + ", outside the head's " +
+                std::to_string(job.stored_entries) + " entries (ids begin at 0)");
   }
   job.vocab_size = static_cast<int64_t>(ids.size());
   add_values("vocab_ids", "K", ids);

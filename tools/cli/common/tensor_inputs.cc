@@ -60,7 +60,8 @@ HeadLayout layout_of(const Config& config, const io::TensorHandle& weight, const
   // A square head could have either layout; PyTorch's [V, H] is likelier.
   if (cols == size) return HeadLayout::kVocabHidden;
   if (rows == size) return HeadLayout::kHiddenVocab;
-  throw Error(shape_of(weight) + ": neither rows nor columns are as many as " + shape_of(hidden) + " has columns");
+  throw Error(shape_of(weight) + ": neither dimension fits " + shape_of(hidden) +
+              ", whose columns are the hidden size");
 }
 
 // `said` is the config's value of `key`, if it is set.
@@ -99,7 +100,7 @@ int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
   if (shape.size() < 3 || shape[0] == 0) {
     if (handle.tensor->rows() % config.batch_size == 0) return config.batch_size;
     throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " +
-                std::to_string(handle.tensor->rows()) + " tokens are no multiple of it");
+                std::to_string(handle.tensor->rows()) + " tokens are not a multiple of it");
   }
   check_size(config, "batch_size", config.batch_size, shape[0], "sequences", shape_of(handle) + " holds");
   return shape[0];
@@ -117,7 +118,7 @@ void check_targets(const io::TensorHandle& targets, const io::TensorHandle& stat
 void add_sequences(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
   if (!paths.has("lengths")) {
-    check_size(config, "seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
+    check_size(config, "seq_len", config.seq_len, job.tokens / job.sequences, "tokens per sequence");
     return;
   }
   const io::TensorHandle handle = open(paths, "lengths", io::TensorClass::kInteger, 1, false, inputs);
@@ -189,7 +190,7 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
 
 // Throws if a tensor that the task requires is missing.
 void check_given(const Config& config, const TensorPaths& paths, const char* name) {
-  if (!paths.has(name)) throw Error("task " + config.task + " of real tensors needs " + flag_of(name));
+  if (!paths.has(name)) throw Error("task " + config.task + " on real tensors needs " + flag_of(name));
 }
 
 void check_rows(const io::TensorHandle& handle, const Job& job) {
@@ -252,7 +253,7 @@ void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) 
   if (ids != values) {
     throw Error("--set-values has " + std::to_string(values) + " entries, but --set-ids has " + std::to_string(ids));
   }
-  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids a token",
+  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids per token",
              "--set-ids " + paths["set_ids"] + " has");
   if (job.has("set_counts") || job.tokens == 0) return;
   inputs.add_values("set_counts", "N", std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
@@ -412,15 +413,15 @@ std::vector<TensorFlag> all_flags() {
       {.name = "lora",
        .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file there"}},
        .names = "FILE[:MODULE]"},
-      {"vocab_ids", {{"entries of the head that the call is over [K], int32 or int64"}}},
+      {"vocab_ids", {{"entries of the head to compute over [K], int32 or int64"}}},
       {"logits", {{"finished logits [N, V] or [B, T, V], at level logits"}}},
-      {"teacher_hidden", {{"the teacher's hidden states [N, H of its own]", taught}}},
-      {"teacher_lm_head", {{"its LM head, in the layout of the student's", taught}}},
+      {"teacher_hidden", {{"the teacher's hidden states [N, H of the teacher]", taught}}},
+      {"teacher_lm_head", {{"its LM head, in the student's layout", taught}}},
       {"teacher_bias", {{"the bias of its head [V]", taught}}},
       {"set_ids", {{"token ids [N, K]", sets, "[N, K]"}}, Class::kInteger},
-      {"set_counts", {{"how many of its K ids a token has [N]", sets, "[N]"}}, Class::kInteger},
-      {"set_values", {{"a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", sets, "[N, K]"}}},
-      {"soft_rows", {{"a weight of each vocabulary entry [N, V]", soft, "[N, V]"}}}};
+      {"set_counts", {{"how many of its K ids each token has [N]", sets, "[N]"}}, Class::kInteger},
+      {"set_values", {{"for each id a weight, the teacher's log-probability, or dL/dlogp [N, K]", sets, "[N, K]"}}},
+      {"soft_rows", {{"a weight for each vocabulary entry [N, V]", soft, "[N, V]"}}}};
   std::ranges::copy(flags_of_tasks(), std::back_inserter(flags));
   return flags;
 }

@@ -164,13 +164,15 @@ void add_flags(CLI::App& compare, CompareOptions& options) {
   compare
       .add_option("-o,--output", options.output_path, "writes loss and gradients of the fused path, or of the ranks")
       ->type_name("FILE");
-  compare.add_option("--dense-output", options.dense_path, "writes those of the dense path, or of the one process")
+  compare
+      .add_option("--dense-output", options.dense_path,
+                  "writes loss and gradients of the dense path, or of one process")
       ->type_name("FILE");
   add_json_flag(compare, options.json_path, "report");
   compare.add_option("--repeat", options.repeat, "runs each contender N times, alternating, and reports medians")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
-  compare.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+  compare.add_flag("--quiet", options.quiet, "prints no table and no progress; the exit status has the result");
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace logitless::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "Says how far a model, a quantised one say, is from its base on the same text: exact KL divergences a token";
+    "Measures how far a model, such as a quantised one, is from its base on the same text: exact KL per token";
 
 constexpr const char* kFooter =
     R"(Both models are given as hidden states [N, H] of the same N tokens and a head; widths and types may differ, the
@@ -259,19 +259,19 @@ void add_flags(CLI::App& command, Options& options) {
       ->required();
   command.add_option("--bias", options.model.bias, "its head's bias, [V]")->type_name("FILE[:TENSOR]");
   command.add_option("--lora", options.model.lora, "its head's LoRA as PEFT saves it")->type_name("FILE[:MODULE]");
-  command.add_option("--softcap", options.model.softcap, "of its logits; 0: none")->type_name("X");
-  command.add_option("--base-hidden", options.base.hidden, "the same of the base")
+  command.add_option("--softcap", options.model.softcap, "softcap of its logits; 0: none")->type_name("X");
+  command.add_option("--base-hidden", options.base.hidden, "hidden states of the base")
       ->type_name("FILE[:TENSOR]")
       ->required();
-  command.add_option("--base-lm-head", options.base.head, "the same of the base")
+  command.add_option("--base-lm-head", options.base.head, "LM head of the base")
       ->type_name("FILE[:TENSOR]")
       ->required();
-  command.add_option("--base-bias", options.base.bias, "the same of the base")->type_name("FILE[:TENSOR]");
-  command.add_option("--base-lora", options.base.lora, "the same of the base")->type_name("FILE[:MODULE]");
-  command.add_option("--base-softcap", options.base.softcap, "the same of the base")->type_name("X");
-  command.add_option("--targets", options.targets, "the next tokens, [N]; rows with -100 take no part")
+  command.add_option("--base-bias", options.base.bias, "bias of the base's head")->type_name("FILE[:TENSOR]");
+  command.add_option("--base-lora", options.base.lora, "LoRA of the base's head")->type_name("FILE[:MODULE]");
+  command.add_option("--base-softcap", options.base.softcap, "softcap of the base's logits")->type_name("X");
+  command.add_option("--targets", options.targets, "the next tokens, [N]; rows with -100 are ignored")
       ->type_name("FILE[:TENSOR]");
-  command.add_option("--threads", options.threads, "threads; 0: as many as there are cores")
+  command.add_option("--threads", options.threads, "number of threads; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 4096));
   command.add_option("-o,--output", options.output_path, "writes kl, same_top, logp and base_logp of each token")

@@ -339,7 +339,7 @@ void add_flags(CLI::App& gradcheck, GradcheckOptions& options) {
   add_set_flag(gradcheck, options.assignments);
   add_tensor_flags(gradcheck, options.tensors, TensorFlags::kOfAll);
   add_json_flag(gradcheck, options.json_path, "report");
-  gradcheck.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+  gradcheck.add_flag("--quiet", options.quiet, "prints no table and no progress; the exit status has the result");
 }
 
 }  // namespace

@@ -91,7 +91,7 @@ std::string how_it_died(int status) {
   if (!WIFSIGNALED(status)) return "ended early with exit status " + std::to_string(WEXITSTATUS(status));
   const int signal = WTERMSIG(status);
   std::string text = "was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
-  if (signal == SIGKILL) text += "; most often that is the system, out of memory: choose a smaller seq_len";
+  if (signal == SIGKILL) text += "; most often the system ran out of memory: choose a smaller seq_len";
   return text;
 }
 

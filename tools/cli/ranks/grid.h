@@ -32,8 +32,8 @@ struct GridPlace {
   int data = 0;
 };
 
-/// Thrown on all ranks but 0 after a failure: rank 0 reports it, and this rank ends silently with status 0,
-/// because mpirun kills the others as soon as one rank has another status.
+/// Thrown on every rank except 0 after a failure: rank 0 reports it, and this rank ends silently with status
+/// 0, because mpirun kills the others as soon as one rank has another status.
 struct RankEnds {};
 
 /// A grid of one process. MpiGrid is the grid of mpirun's ranks.

@@ -156,7 +156,7 @@ class MpiGrid final : public RankGrid {
     if (size() == parallel_.ranks()) return;
     throw io::Error("parallel.vocab = " + std::to_string(parallel_.vocab) + " and parallel.data = " +
                     std::to_string(parallel_.data) + " are " + std::to_string(parallel_.ranks()) +
-                    " ranks, and there " + (size() == 1 ? "is 1" : "are " + std::to_string(size())) + ": mpirun -n " +
+                    " ranks, but there " + (size() == 1 ? "is 1" : "are " + std::to_string(size())) + ": mpirun -n " +
                     std::to_string(parallel_.ranks()) + " logitless compare ...");
   }
   static void wait() {

@@ -27,7 +27,7 @@ constexpr const char* kScoreFooter =
 --top-k) of each row of hidden, and sequence_logp, sequence_tokens and sequence_is_greedy of each sequence:
 `man logitless-score` says what each is.
 
---lm-head may be a GGUF file, whose head is read as it stands there, packed, with its bias and softcap.
+--lm-head may be a GGUF file: its head is read packed, as stored, with its bias and softcap.
 
 Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
 
@@ -241,7 +241,7 @@ std::string table_of(const Json& json, const std::string& head, const std::strin
   figure("top-5 accuracy", "top5_accuracy", "%.6f");
   figure("mean entropy", "mean_entropy", "%.9g nats");
   figure("mean top mass", "mean_top_mass", "%.6f");
-  line("sequences", json["sequences"].dump() + ", of which " + json["greedy_sequences"].dump() + " greedy");
+  line("sequences", json["sequences"].dump() + " (" + json["greedy_sequences"].dump() + " greedy)");
   figure("time", "time_s", "%.3f s");
   line("workspace", human_bytes(json["workspace_bytes"]));
   line("plan", json["details"]["plan"]);
