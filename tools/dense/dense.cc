@@ -27,8 +27,8 @@ namespace {
 using core::fail;
 using gemm::Operand;
 
-// Vocabulary entries at a time for gradients in a type other than float32 that products read, and for those
-// of a 16-bit weight. Takes 1 % of the logits' memory.
+// Vocabulary entries per step of backward() if gradients are converted: dL/dlogits that products read in a
+// 16-bit type, or a weight's gradients that are stored in one. Takes 1 % of the logits' memory.
 constexpr int64_t kEntries = 1024;
 
 ContextOptions options_of(const ContextOptions& given) {

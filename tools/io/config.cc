@@ -173,7 +173,7 @@ void check_task(const Config& config) {
   }
   if (config.runs<PolicyLoss>())
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
-  // Without batch_size, real tensors decide, and the library counts the sequences.
+  // If batch_size is not set, real tensors give the number of sequences, and the library checks it.
   if (config.runs<PreferenceLoss>() && config.is_set("batch_size") && config.batch_size % 2 != 0) {
     reject(config, "batch_size",
            "is " + std::to_string(config.batch_size) + ", but task " + config.task +

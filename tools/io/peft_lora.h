@@ -21,7 +21,7 @@ struct PeftLora {
   double scale = 1;           ///< lora_alpha / r, or lora_alpha / √r
 
   int64_t rank() const { return a->shape[0]; }
-  /// Returns the type in which to pass both a and b on, with hidden states of `dtype`.
+  /// Returns the type to use for both a and b, with hidden states of `dtype`.
   DType dtype(DType dtype) const;
 };
 

@@ -67,7 +67,7 @@ struct DistillationTruth {
   std::vector<double> per_token_loss, divergence, acceptance, logps, entropy, teacher_entropy, agreement;
   std::vector<bool> takes_part;
   std::vector<int64_t> labels;  ///< the labels of the rows, if there are targets
-  /// [N, V]: raw and capped logits.
+  /// [N, V]: the student's raw and capped logits, and the teacher's capped ones.
   MatrixXd raw, capped, teacher_capped;
   MatrixXd d_raw;                  ///< dL/dr of the student
   std::vector<double> scale;       ///< factor of a row's divergence in the loss

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A number that knows its derivatives by the inputs (reverse differentiation), so that a formula and its
-// gradient are written once. sg, clamp and min are the functions of docs/losses.md, including the conventions
-// for ties.
+// A number that knows its derivatives with respect to the inputs (reverse differentiation), so that a formula
+// and its gradient are written once. sg, clamp and min are the functions of docs/losses.md, including the
+// conventions for ties.
 #pragma once
 
 #include <Eigen/Core>

@@ -199,7 +199,7 @@ bool is_aot(PreferenceLossType loss) {
 
 using Numbers = std::vector<Number>;
 
-// Returns the two lists that aot and aot_unpaired sort, sorted; ties keep their order.
+// Returns the two lists that aot and aot_unpaired compare, sorted; ties keep their order.
 std::pair<Numbers, Numbers> sorted_lists(PreferenceLossType loss, const std::vector<Pair>& pairs) {
   std::pair<Numbers, Numbers> lists;
   for (const Pair& pair : pairs) {

@@ -71,15 +71,16 @@ struct KtoTruth {
 
 KtoTruth compute_kto(const KtoInput& input, const KtoLoss& options);
 
-/// `offsets`: the bounds of the sequences, [S + 1]; `tokens` comes from read_tokens() for the same call. A
-/// reference of `task` is given as log-probabilities. Both functions read the batch from the task.
+/// `offsets`: the bounds of the sequences, [S + 1]; `tokens` comes from read_tokens() for the same call. The
+/// reference of `task`, if any, must be given as log-probabilities. Both functions read the batch from the
+/// task.
 PreferenceTruth preference_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                                   const PreferenceLoss& task);
 KtoTruth kto_result(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                     const KtoLoss& task);
 LossTruth preference_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                            const PreferenceLoss& task);
-/// A reference of `task` is given as log-probabilities.
+/// The reference of `task`, if any, must be given as log-probabilities.
 LossTruth kto_truth(std::span<const int64_t> offsets, const Tokens& tokens, const TokenStatistics& stats,
                     const KtoLoss& task);
 

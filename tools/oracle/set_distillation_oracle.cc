@@ -52,8 +52,8 @@ double mass_weight(const DivergenceFormula& formula) {
   }
 }
 
-// The masses to compare, in logarithms. value() also finds the slope of the divergence by each of the
-// student's.
+// The masses to compare, in logarithms. value() also returns the slope of the divergence with respect to each
+// of the student's masses.
 struct Cells {
   std::vector<double> log_s, log_t;
 
@@ -72,7 +72,7 @@ struct Cells {
   }
 };
 
-// Returns the divergence of one row, and its gradient by the final logits.
+// Returns the divergence of one row, and its gradient with respect to the final logits.
 double divergence_of(const SetLogits& logits, int64_t row, const std::vector<int64_t>& ids, std::vector<double> log_t,
                      const SetDistillation& options, double log_outside, VectorXd& gradient) {
   const bool within = options.outside == OutsideSet::kRenormalised;

@@ -12,7 +12,7 @@ double quantile(std::vector<double> values, double rank) {
   const auto below = static_cast<size_t>(place);
   const size_t above = std::min(below + 1, values.size() - 1);
   const double share = place - static_cast<double>(below);
-  // Interpolated without a difference, because that of two infinities is NaN.
+  // Interpolated without a difference, because ∞ - ∞ is NaN.
   return share == 0 ? values[below] : (1 - share) * values[below] + share * values[above];
 }
 

@@ -72,8 +72,8 @@ Contender find_contender(const std::string& text, Level level) {
 std::vector<Contender> contenders_for(const io::Config& config, const std::vector<std::string>& wanted) {
   std::vector<Contender> contenders;
   for (const KnownContender& known : known_contenders()) {
-    // In place, a float32 gradient does not fit into a narrow type's memory. A call on sets alone computes no
-    // logits of the whole vocabulary, so it has no dense version.
+    // In place, a float32 gradient does not fit into a narrow type's memory. A call that needs only sets
+    // computes no logits of the whole vocabulary, so it has no dense version.
     const bool fits =
         (known.contender.name != "in_place" || config.gradient_dtype(config.model.dtype) == config.model.dtype) &&
         !(known.contender.dense && config.within_sets());

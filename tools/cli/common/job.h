@@ -29,7 +29,7 @@ struct JobTensor {
     return {static_cast<const T*>(view.data), static_cast<size_t>(view.count())};
   }
   std::span<const std::byte> as_bytes() const { return {static_cast<const std::byte*>(view.data), bytes()}; }
-  /// Only for outputs, whose memory is a Memory.
+  /// Only for outputs, whose memory (class Memory) is writable.
   Tensor output() const;
 };
 
@@ -106,7 +106,7 @@ void reject_by_hand(const io::Config& config, const HasNoUse& has_no_use, const 
     if (place.starts_with("--") && has_no_use(key)) throw io::Error(config.place_of(key) + " " + reason);
   }
 }
-/// Throws io::Error if the config splits the call over ranks. For commands that do not.
+/// Throws io::Error if the config splits the call over ranks, for commands that cannot do that.
 void reject_ranks(const io::Config& config);
 inline bool is_top_k(const std::string& key) { return key == "top_k"; }
 inline bool is_tolerance(const std::string& key) { return key.starts_with("tolerances."); }

@@ -25,8 +25,8 @@ constexpr double kLogitDeviation = 4;
 // Standard deviation of the change that a LoRA of scale 1 makes to the logits.
 constexpr double kLoraDeviation = 1;
 
-// Standard deviation, in nats, of another policy's seeded log-probabilities around the policy's own, or for a
-// sampler around the old ones.
+// Standard deviations, in nats, of seeded log-probabilities. A reference and a teacher are drawn around the
+// policy itself, a sampler around the old policy.
 constexpr double kReferenceDeviation = 0.25;
 constexpr double kSamplerDeviation = 0.1;
 
@@ -77,7 +77,7 @@ void add_moved(const Config& config, const char* name, double deviation, const s
   inputs.add_values(name, "N", moved(config, name, deviation, logps));
 }
 
-// One overload per task: adds what it reads apart from its targets.
+// One overload per task. Adds the inputs that the task reads, except the targets.
 
 void add_seeded_batch(const Config&, const auto& /*task*/, Inputs&) {}
 
@@ -191,7 +191,7 @@ void add_seeded_batch(const Config& config, const SoftCrossEntropy&, Inputs& inp
 void add_seeded_batch(const Config& config, const IdLogps&, Inputs& inputs) {
   add_seeded_ids(config, inputs);
   const auto tokens = static_cast<double>(inputs.job.tokens);
-  // As large as the gradients of a mean over tokens.
+  // The size of the gradients of a mean over tokens.
   const auto upstream = [&](const SeededNumbers& numbers, int64_t e) { return numbers.normal(e) / tokens; };
   add_drawn<double>(config, "set_values", "NK", inputs.job.tokens, upstream, inputs, config.sets.ids);
 }

@@ -28,8 +28,8 @@ using Differences = std::map<std::string, Difference>;
 /// Measures how far b is from the reference a.
 Differences differences_of(const Outputs& a, const Outputs& b);
 
-/// Returns one gate for the loss and one per difference. `tokens`: those that are not ignored; `spacing`: of
-/// both contenders' gradient terms.
+/// Returns one gate for the loss and one per difference. `tokens` counts those that are not ignored;
+/// `spacing`: of the gradient terms of both contenders.
 std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double tokens, const io::TermSpacing& spacing,
                                double loss_abs, const Differences& differences);
 

@@ -85,8 +85,8 @@ class Check {
     if (!result_.per_token_logps.empty()) {
       const Deviation logps = deviation_of(truth_.stats.logp, result_.per_token_logps);
       add("logp_max_abs", logps.max_abs());
-      // A rounded logit, the target's included, may end one place away, so no limit can be derived for a
-      // single token.
+      // A rounded logit, the target's included, may differ by one unit in the last place, so no limit can be
+      // derived for a single token.
       if (has_tolerance("logp_max_abs") || growth_by_rounding() == 1) {
         gate("logp_max_abs", logps.max_abs(), exact(logps, DType::kFloat64).max_abs);
       }
@@ -200,7 +200,7 @@ class Check {
     const oracle::TokenGradients& grads = truth_.loss.grads;
     return grads.entropy.any() || grads.cross.any() || call_.of<PolicyLoss>().beta != 0;
   }
-  // Only computed logits can round differently: rounding finished logits is exact.
+  // Finished logits are exact, so rounding them adds no error.
   double growth_by_rounding() const {
     const auto& rounded = config_.of<CrossEntropy>().token.round_logits_to;
     const bool sums = config_.level == io::Level::kFused;
@@ -284,7 +284,7 @@ std::string text_of(const Json& check, const std::string& model) {
   return text + (check["pass"] ? "all gates hold\n\n" : "NOT all gates hold\n\n");
 }
 
-// A check that bad inputs kept from running.
+// Returns the report of a check that bad inputs kept from running.
 Json failed_check(const std::string& name, const io::Config& config, const std::string& error) {
   return {{"config", name}, {"task", config.task}, {"level", name_of(config.level)}, {"error", error}, {"pass", false}};
 }

@@ -95,7 +95,7 @@ std::string how_it_died(int status) {
   return text;
 }
 
-volatile pid_t child = 0;  // 0: none that would have to be ended
+volatile pid_t child = 0;  // 0: none, or already ended
 volatile sig_atomic_t on_terminal = 0;
 
 // A signal handler: ends the child, wipes a drawn line, and ends this process by the same signal.

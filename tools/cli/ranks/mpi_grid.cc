@@ -56,7 +56,7 @@ class Counted final : public Communicator {
   Traffic traffic_;
 };
 
-// A failure as ranks exchange it, with a fixed size.
+// A failure as ranks exchange it. Its text is cut to a fixed size.
 struct RankFailure {
   enum Kind : int { kNone, kOfAnotherRank, kInput, kOther };
   Kind kind = kNone;
