@@ -72,7 +72,7 @@ agrees 4 tiny parallel.vocab=4 model.vocab_size=3 kernel.vocab_tile=auto
 passed=$((passed + 1))
 
 tiny=$configs/tiny.yaml
-refuses 2 2 "parallel.vocab = 2 and parallel.data = 2 are 4 ranks, and there are 2: mpirun -n 4" \
+refuses 2 2 "parallel.vocab = 2 and parallel.data = 2 are 4 ranks, but there are 2: mpirun -n 4" \
   compare "$tiny" --set parallel.vocab=2 --set parallel.data=2
 refuses 3 2 "--set parallel.data = 3: the batch has 2 sequences" \
   compare "$tiny" --set parallel.data=3 --set shift=true

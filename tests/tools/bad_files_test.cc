@@ -108,7 +108,7 @@ TEST_F(BadFilesTest, APipeThatNobodyWritesToIsRefused) {
   std::vector<std::future<void>> waits;
   for (const char* words : {"compare f", "gradcheck f", "bench c.yaml --against f", "bench f", "info f"}) {
     waits.push_back(std::async(std::launch::async, [this, words, name = std::to_string(waits.size())] {
-      expect_refusal(std::string("$L ") + words, "f: is a pipe that nobody writes to", name);
+      expect_refusal(std::string("$L ") + words, "f: is a pipe without a writer", name);
     }));
   }
   for (std::future<void>& wait : waits) wait.get();

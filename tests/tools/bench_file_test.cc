@@ -78,7 +78,7 @@ TEST_F(BenchFileTest, AnotherBenchmarkIsNotContinued) {
     const Finished result = bench(small_, rest);
     EXPECT_EQ(result.exit_code(), 2) << c.message;
     EXPECT_TRUE(has(result.err, c.message));
-    EXPECT_TRUE(has(result.err, "choose another file, or --overwrite to start anew"));
+    EXPECT_TRUE(has(result.err, "choose another file, or --overwrite to replace it"));
     EXPECT_TRUE(is_one_line(result.err));
     EXPECT_EQ(read("run.jsonl"), before);
   }
@@ -88,7 +88,7 @@ TEST_F(BenchFileTest, AnotherBenchmarkIsNotContinued) {
   write_lines("run.jsonl", lines);
   EXPECT_TRUE(has(again({}).err, "cpu is Example CPU there and "));
   write("run.jsonl", before + "{}\n");
-  EXPECT_TRUE(has(again({}).err, "run.jsonl:4: type is left out"));
+  EXPECT_TRUE(has(again({}).err, "run.jsonl:4: type is missing"));
 
   const Finished anew = again({"--overwrite"});
   EXPECT_EQ(anew.exit_code(), 0);
@@ -155,7 +155,7 @@ TEST_F(BenchFileTest, ALayoutThatNoSettingNamesIsThePointsOwn) {
   const std::string differ = "model.layout is hidden_vocab there and vocab_hidden here";
   const Finished against = bench(fused, {"--against", path("old.jsonl")});
   EXPECT_EQ(against.exit_code(), 2);
-  EXPECT_TRUE(has(against.err, "old.jsonl: has none of these points: " + differ));
+  EXPECT_TRUE(has(against.err, "old.jsonl: has no point in common with this run: " + differ));
   const Finished same =
       bench(fused, {"--set", "model.layout=hidden_vocab", "--against", path("old.jsonl"), "--margin", "1000000"});
   EXPECT_EQ(same.exit_code(), 0) << same.err;

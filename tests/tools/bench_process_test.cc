@@ -72,7 +72,7 @@ TEST_F(BenchProcessTest, OneRunAtATimeWritesAFile) {
   // Their output goes to the same files as that of the first one, which has said all that it will.
   const Finished second = run(sweep_);
   EXPECT_EQ(second.exit_code(), 2);
-  EXPECT_TRUE(has(second.err, "another bench writes it"));
+  EXPECT_TRUE(has(second.err, "another bench is writing to it"));
   EXPECT_EQ(read("run.jsonl"), before);
   ASSERT_EQ(kill(first, SIGKILL), 0);
   finish(first);

@@ -71,14 +71,14 @@ TEST(Reader, WhatIsNoRunIsRefused) {
     EXPECT_EQ(refusal(text), "run.jsonl:1: is not a file of bench: it has no whole line");
   }
   EXPECT_EQ(refusal("hello\n"), "run.jsonl:1: is not JSON from byte 1 on");
-  EXPECT_EQ(refusal("[1]\n"), "run.jsonl:1: type is left out");
+  EXPECT_EQ(refusal("[1]\n"), "run.jsonl:1: type is missing");
   const std::string header = tokens().substr(0, tokens().find('\n') + 1);
   EXPECT_EQ(refusal(tokens().substr(header.size())), "run.jsonl:1: type is \"point\", not \"header\"");
   EXPECT_EQ(refusal(tokens() + header), "run.jsonl:5: type is \"header\", not \"point\"");
   EXPECT_EQ(refusal(tokens() + "{\"type\":\"point\",\"x\":1e999}\n"), "run.jsonl:5: holds a number that is too large");
   EXPECT_EQ(refusal(std::string(100'000, '[') + "\n"), "run.jsonl:1: is nested deeper than 32 levels");
   EXPECT_EQ(refusal(tokens("\"schema\": 1", "\"schema\": 2")), "run.jsonl:1: schema is 2, not 1");
-  EXPECT_EQ(refusal(tokens("\"task\"", "\"mask\"")), "run.jsonl:2: task is left out");
+  EXPECT_EQ(refusal(tokens("\"task\"", "\"mask\"")), "run.jsonl:2: task is missing");
   EXPECT_EQ(refusal(tokens("\"iters\": 5", "\"iters\": 0.5")), "run.jsonl:1: iters is 0.5, not what bench writes");
   EXPECT_EQ(refusal(tokens("\"name\": \"dense\", \"status\": \"ok\"", "\"name\": \"dense\", \"status\": 7")),
             "run.jsonl:2: contender dense: status is 7, not what bench writes");

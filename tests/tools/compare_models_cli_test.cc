@@ -193,7 +193,7 @@ TEST_F(CompareModelsTest, BadInputIsALine) {
   refused(arguments() + std::vector<std::string>{"--targets", path("absent")}, "absent: cannot be opened");
   std::vector<std::string> other = arguments();
   other[4] = path("base") + ":lm_head";
-  refused(other, "neither rows nor columns are the 5 columns of the hidden states");
+  refused(other, "neither dimension is 5, the number of columns of the hidden states");
   refused(arguments() + std::vector<std::string>{"--softcap", "-1"}, "softcap = -1 must be");
   Model few = model_;
   few.hidden.resize(4 * kWide);

@@ -103,7 +103,7 @@ TEST_F(ConfigTest, OlderNamesMeanWhatTheyMeant) {
             (std::vector<std::string>{"kernel.vocab_tile=2048", "kernel.row_tile=256", "kernel.plan=two_pass"}));
   EXPECT_TRUE(tiles.is_set("kernel.row_tile"));
   EXPECT_EQ(error("kernel:\n  row_tile: 1\n  time_block: 2\n"),
-            "c.yaml:3: kernel.time_block stands here a second time");
+            "c.yaml:3: kernel.time_block is set a second time here");
 }
 
 TEST_F(ConfigTest, LeftOutKeysHaveTheirDefaults) {
@@ -147,8 +147,8 @@ TEST_F(ConfigTest, ErrorsNameFileLineKeyAndRule) {
       {"class_weights: yes", "1: class_weights must be true or false, not yes"},
       {"seed: 0\nmodel:\nseq_len: 3", "2: model must be a section of keys, not nothing"},
       {"seed: {a: 1}", "1: seed must be an integer of at least 0, not a section of keys"},
-      {"model: {name: [1]}", "1: model.name must be a text, not a list"},
-      {"seed: 1\nseed: 2", "2: seed stands here a second time"},
+      {"model: {name: [1]}", "1: model.name must be text, not a list"},
+      {"seed: 1\nseed: 2", "2: seed is set a second time here"},
       {"task: ppo",
        "1: task must be cross_entropy, policy_loss, preference_loss, kto_loss, soft_cross_entropy, "
        "distillation_loss, set_distillation_loss or id_logps, not ppo"},
@@ -180,20 +180,20 @@ TEST_F(ConfigTest, TasksAndLevelsGiveSomeKeysNothingToActOn) {
       {"task: policy_loss\npolicy_loss: {on_policy: true, log_ratio_deviation: 1}\n",
        "2: policy_loss.log_ratio_deviation needs policy_loss.on_policy false"},
       {"task: kto_loss\ntolerances: {losses_rel_l2: 1}",
-       "2: tolerances.losses_rel_l2 has no meaning for task kto_loss: it has no loss a token"},
+       "2: tolerances.losses_rel_l2 has no meaning for task kto_loss: it has no per-token losses"},
       {"task: distillation_loss\nsets: {ids: 4}\n",
        "2: sets.ids has no meaning for task distillation_loss: it belongs to soft_cross_entropy, "
        "set_distillation_loss or id_logps"},
       {"task: soft_cross_entropy\nsets: {ids: 4, dense: true}\n", "2: sets.ids needs sets.dense false"},
       {"task: id_logps\nloss_scale: 2\n", "2: loss_scale has no meaning for task id_logps: it has no loss of its own"},
       {"task: distillation_loss\ntop_k: 2\n",
-       "2: top_k has no meaning for task distillation_loss: its forward call is that of its loss"},
+       "2: top_k has no meaning for task distillation_loss: its forward call only computes its loss"},
       {"kernel: {in_place: true}",
        "1: kernel.in_place needs level logits: at level fused there are no logits to replace"},
       {"level: logits\ngradients: {d_hidden: false}\n",
        "2: gradients.d_hidden needs level fused: at level logits there is no head"},
       {"level: logits\nmodel: {softcap: 30}\n", "2: model.softcap needs level fused: logits are final"},
-      {"level: logits\ntask: kto_loss\n", "1: level is logits, but task kto_loss has level fused alone"},
+      {"level: logits\ntask: kto_loss\n", "1: level is logits, but task kto_loss supports only level fused"},
       {"level: logits\nmodel: {dtype: bfloat16}\ngradients: {dtype: float32}\nkernel: {in_place: true}\n",
        "4: kernel.in_place needs gradients.dtype same: the gradient replaces the logits"}};
   for (const auto& [text, message] : cases) EXPECT_EQ(error(text), std::string("c.yaml:") + message);

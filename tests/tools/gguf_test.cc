@@ -267,7 +267,7 @@ TEST_F(GgufTest, ArraysMayNestEightLevelsDeep) {
 
 TEST_F(GgufTest, MalformedKeysAreRefused) {
   EXPECT_EQ(open_error(GgufBytes().string("a", "x").string("b", "y").string("a", "z")),
-            "file.gguf: key a stands in the file twice");
+            "file.gguf: key a occurs twice in the file");
   EXPECT_EQ(open_error(GgufBytes().string("", "x")), "file.gguf: key number 0 has an empty name");
   EXPECT_EQ(open_error(GgufBytes().key("a", 13, number(1))),
             "file.gguf: key a has a value of type 13, which GGUF does not have");
@@ -298,7 +298,7 @@ TEST_F(GgufTest, MalformedTensorsAreRefused) {
       {at({uint64_t{1} << 61}, kF32, 0), "tensor x: shape [2305843009213693952] of F32 takes more than 2^63 bytes"},
       {at({8}, kF32, 0).tensor_at("y", {8}, kF32, 0), "tensor y: its bytes overlap those of tensor x"},
       {at({8}, kF32, 96).tensor_at("y", {32}, kF32, 0), "tensor x: its bytes overlap those of tensor y"},
-      {at({8}, kF32, 0).tensor_at("x", {8}, kF32, 64), "tensor x stands in the file twice"},
+      {at({8}, kF32, 0).tensor_at("x", {8}, kF32, 64), "tensor x occurs twice in the file"},
       {at({8}, kF32, 0).tensor_at("", {8}, kF32, 64), "tensor number 1 has an empty name"},
       {GgufBytes().info_bytes(text("x") + number(UINT32_MAX) + std::string(99, '\0')),
        "tensor x has 4294967295 dimensions, more than 4"},
@@ -374,8 +374,8 @@ TEST_F(GgufTest, WhatDoesNotFitAHeadIsRefused) {
   EXPECT_EQ(head_error(small_model().floats("output.bias", {3}, {1, 2, 3})),
             "file.gguf: tensor output.bias has shape [3], but output.weight has 2 rows");
   EXPECT_EQ(head_error(small_model().key("split.count", testing::kUint16, number(uint16_t{3}))),
-            "file.gguf: is one of the 3 parts of a split model, of which the others may hold parts of the head: merge "
-            "them first (llama-gguf-split --merge)");
+            "file.gguf: is one of the 3 parts of a split model, and the others may hold parts of the head: merge them "
+            "first (llama-gguf-split --merge)");
   EXPECT_TRUE(has(
       head_error(GgufBytes().architecture("llama").tensor("output.weight", {256, 1}, kIQ2_XS, std::string(74, 'x'))),
       "tensor output.weight is IQ2_XS (type 17): only F32"));

@@ -82,7 +82,7 @@ TEST_F(PeftLoraTest, AModuleMayStandDeeperOrHaveAnotherName) {
 
 TEST_F(PeftLoraTest, WhatIsNoPlainLoraIsRefusedByName) {
   const std::string config = "adapter/adapter_config.json: ";
-  const std::string plain = ", which is not read: only plain LoRA is";
+  const std::string plain = ", which is not supported: only plain LoRA is read";
   EXPECT_EQ(error_with({{"use_dora", true}}), config + "use_dora is true" + plain);
   EXPECT_EQ(error_with({{"use_bdlora", {{"nblocks", 2}}}}), config + "use_bdlora is {\"nblocks\":2}" + plain);
   EXPECT_EQ(error_with({{"alora_invocation_tokens", {1, 2}}}), config + "alora_invocation_tokens is [1,2]" + plain);
@@ -90,15 +90,15 @@ TEST_F(PeftLoraTest, WhatIsNoPlainLoraIsRefusedByName) {
   for (const char* start : {"pissa", "pissa_niter_4", "olora", "corda", "loftq", "lora_ga"}) {
     EXPECT_EQ(error_with({{"init_lora_weights", start}}),
               config + "init_lora_weights is " + start +
-                  ", with which PEFT changes the weight beside the LoRA: save it as a plain LoRA, or merge it");
+                  ", with which PEFT also changes the weight itself: save it as a plain LoRA, or merge it");
   }
   for (const json& start : {json("gaussian"), json("eva"), json("orthogonal"), json("mica"), json(false)}) {
     EXPECT_EQ(error_with({{"init_lora_weights", start}}), "");
   }
   EXPECT_EQ(error_with({{"trainable_token_indices", {1, 2}}}),
             config +
-                "trainable_token_indices is set: rows of embeddings, and of a head that shares them, are trained "
-                "beside the LoRA, which is not read");
+                "trainable_token_indices is set: it trains rows of embeddings, and of a head that shares them, which "
+                "are not read");
   EXPECT_EQ(error_with({{"target_parameters", {"mlp.experts", "lm_head.weight"}}}),
             config + "target_parameters has lm_head.weight: only LoRA of target_modules is read");
   EXPECT_EQ(error_with({{"target_parameters", {"mlp.experts"}}}), "");
@@ -108,10 +108,10 @@ TEST_F(PeftLoraTest, TensorsThatChangeTheHeadAreRefused) {
   const std::vector<float> values(kHidden * kVocab, 1.0F);
   const std::string file = "adapter/adapter_model.safetensors: ", head = "base_model.model.lm_head.";
   EXPECT_EQ(error(adapter().with_tensor({head + "lora_magnitude_vector", "F32", {kVocab}, values.data()})),
-            file + "tensor " + head + "lora_magnitude_vector is no part of a plain LoRA");
+            file + "tensor " + head + "lora_magnitude_vector is not part of a plain LoRA");
   EXPECT_EQ(
       error(adapter().with({{"bias", "all"}}).with_tensor({head + "base_layer.bias", "F32", {kVocab}, values.data()})),
-      file + "tensor " + head + "base_layer.bias is no part of a plain LoRA");
+      file + "tensor " + head + "base_layer.bias is not part of a plain LoRA");
   EXPECT_EQ(error(adapter().with({{"bias", "all"}})), "");
 
   // A whole head, trained beside the LoRA of other modules.
@@ -126,14 +126,14 @@ TEST_F(PeftLoraTest, TensorsThatChangeTheHeadAreRefused) {
 TEST_F(PeftLoraTest, ShapesAreThoseOfTheHead) {
   const std::string file = "adapter/adapter_model.safetensors: ", head = "tensor base_model.model.lm_head.";
   EXPECT_EQ(error(PeftAdapter(4, kVocab)),
-            file + head + "lora_A.weight [2, 4]: its columns are not the 5 columns of the hidden states");
+            file + head + "lora_A.weight [2, 4]: its columns do not match the 5 columns of the hidden states");
   EXPECT_EQ(error(PeftAdapter(kHidden, 8)),
-            file + head + "lora_B.weight [8, 2]: its rows are not the 7 vocabulary entries of the head");
+            file + head + "lora_B.weight [8, 2]: its rows do not match the 7 vocabulary entries of the head");
   PeftAdapter saved = adapter();
   saved.b.clear();
   EXPECT_EQ(error(saved), file + "has no " + head + "lora_B.weight");
   saved.with_tensor({"base_model.model.lm_head.lora_B.weight", "F32", {kVocab, 1}, saved.a.data()});
-  EXPECT_EQ(error(saved), file + head + "lora_B.weight [7, 1]: its columns are not the 2 rows of lora_A");
+  EXPECT_EQ(error(saved), file + head + "lora_B.weight [7, 1]: its columns do not match the 2 rows of lora_A");
   saved = adapter();
   saved.with_tensor({"base_model.model.mtp.lm_head.lora_A.weight", "F32", {2, kHidden}, saved.a.data()});
   // One is lm_head itself, but only who names it means that one.

@@ -375,10 +375,11 @@ TEST_F(ScoreTest, SaysWhichEntryAHeadHasNot) {
   const std::vector<std::string> tensors = write_tensors(true);
   const Finished none = score(tensors + std::vector<std::string>{"--set", "model.vocab_ids=[1, 7]"});
   EXPECT_EQ(none.exit_code(), 2);
-  EXPECT_TRUE(has(none.err, "model.vocab_ids: entry 1 is 7, which is none of the head's 7 entries")) << none.err;
+  EXPECT_TRUE(has(none.err, "model.vocab_ids: entry 1 is 7, outside the head's 7 entries (ids begin at 0)"))
+      << none.err;
   const Finished twice = score(
       tensors + std::vector<std::string>{"--set", "model.vocab_ids=3", "--vocab-ids", path("states") + ":lengths"});
-  EXPECT_TRUE(has(twice.err, "model.vocab_ids is set, and --vocab-ids was given: one of the two")) << twice.err;
+  EXPECT_TRUE(has(twice.err, "model.vocab_ids is set, and --vocab-ids was given: use one of the two")) << twice.err;
 }
 
 }  // namespace score_cli_test

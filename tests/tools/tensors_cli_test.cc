@@ -98,8 +98,8 @@ TEST_F(CliTest, RealTensorsThatDisagreeAreBadInput) {
   };
   EXPECT_TRUE(has(error({"--set", "model.vocab_size=8"}),
                   "--set model.vocab_size is 8, but the tensors have 7 vocabulary entries"));
-  EXPECT_TRUE(has(error({"--set", "seq_len=7"}), "--set seq_len is 7, but the tensors have 6 tokens a sequence"));
-  EXPECT_TRUE(has(error({"--set", "batch_size=4"}), "6 tokens are no multiple of it"));
+  EXPECT_TRUE(has(error({"--set", "seq_len=7"}), "--set seq_len is 7, but the tensors have 6 tokens per sequence"));
+  EXPECT_TRUE(has(error({"--set", "batch_size=4"}), "6 tokens are not a multiple of it"));
   EXPECT_TRUE(has(error({"--set", "model.layout=hidden_vocab"}), "--set model.layout is hidden_vocab, so "));
   EXPECT_TRUE(has(error({"--set", "model.bias=true"}), "need --bias FILE"));
   EXPECT_TRUE(has(error({"--set", "model.bias=false", "--bias", path("states")}), "is false, but --bias was given"));
@@ -216,7 +216,7 @@ TEST_F(CliTest, TensorsOfTeachersAndSets) {
     EXPECT_TRUE(is_one_line(result.err)) << result.err;
     return result.err;
   };
-  EXPECT_TRUE(has(error("distillation_loss", {}), "task distillation_loss of real tensors needs --teacher-hidden"));
+  EXPECT_TRUE(has(error("distillation_loss", {}), "task distillation_loss on real tensors needs --teacher-hidden"));
   EXPECT_TRUE(has(error("cross_entropy", taught), "--teacher-hidden was given, but task cross_entropy has no use"));
   EXPECT_TRUE(has(error("distillation_loss", {"--teacher-hidden", teacher + ":short", "--teacher-lm-head", teacher}),
                   "tensor short [3, 3]: must have one row for each of the 6 rows of hidden"));

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The `logitless` command: parses the arguments and turns what is thrown into one line and an exit status.
+// The `logitless` command: parses the arguments, and turns exceptions into one line and an exit status.
 #include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
@@ -19,9 +19,9 @@ namespace {
 constexpr int kBadInput = 2;
 constexpr int kFailure = 3;
 
-// A file that is opened while a standard stream is closed would get its number, and what is meant for the
-// stream would be written into the file. Writing to what stands there now fails, as it does to a closed
-// stream.
+// If a standard stream is closed, the next file to be opened gets its number, and output meant for the stream
+// would go into the file. /dev/null, opened here in the wrong direction, makes such output fail, as it does
+// with a closed stream.
 void open_standard_streams() {
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (fcntl(stream, F_GETFD) == -1) open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY);
@@ -41,7 +41,7 @@ int run_and_report(int argc, char** argv) try {
 
 int main(int argc, char** argv) {
   logitless::cli::open_standard_streams();
-  signal(SIGXFSZ, SIG_IGN);  // A file that may grow no further is an error of the write, which is reported.
+  signal(SIGXFSZ, SIG_IGN);  // hitting the file size limit becomes a write error, which is reported
   logitless::cli::explain_bus_errors([](const std::string& text) {
     std::fprintf(stderr, "%slogitless: %s\n", isatty(STDERR_FILENO) ? "\r\033[K" : "", text.c_str());
   });

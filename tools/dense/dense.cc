@@ -27,8 +27,8 @@ namespace {
 using core::fail;
 using gemm::Operand;
 
-// Gradients that products read in another type than float32, and those of a 16-bit weight, are made for so
-// many vocabulary entries at a time: 1 % of what the logits take.
+// Vocabulary entries per step of backward() if gradients are converted: dL/dlogits that products read in a
+// 16-bit type, or a weight's gradients that are stored in one. Takes 1 % of the logits' memory.
 constexpr int64_t kEntries = 1024;
 
 ContextOptions options_of(const ContextOptions& given) {
@@ -40,7 +40,7 @@ ContextOptions options_of(const ContextOptions& given) {
   return options;
 }
 
-// tanh within a few units of the last place; without a branch, so that compilers make vectors of it. The
+// tanh within a few units of the last place, without branches, so that compilers vectorise it. The
 // coefficients are Eigen's (generic_fast_tanh_float).
 float bounded(float raw) {
   const float x = std::min(std::max(raw, -7.905311F), 7.905311F), x2 = x * x;
@@ -76,7 +76,7 @@ struct Projection::Work {
     static_cast<problem::HiddenOperands&>(problem) = tensors.operands;
     problem::check_outputs(problem, out);
     gradient_dtype = problem.sum_type();
-    const std::string rule = ": dense takes rows that follow one another";
+    const std::string rule = ": dense takes only rows without gaps between sequences";
     if (!problem.hidden_places.is_matrix()) fail("hidden" + rule);
     if (out.d_hidden_batch_stride) fail("d_hidden" + rule);
     if (problem.head.lora.has_states()) fail("lora.states is set: dense takes lora.a");
@@ -88,21 +88,21 @@ struct Projection::Work {
   virtual ~Work() = default;
   virtual void backward() = 0;
 
-  // Returns memory without values, which lives as long as this.
+  // Returns uninitialised memory, which lives as long as this.
   template <class T>
   T* take(int64_t elements) {
-    constexpr size_t kAligned = 128;  // what an Arena may leave out at both ends
+    constexpr size_t kAligned = 128;  // bytes that an Arena may skip at both ends
     const size_t size = static_cast<size_t>(elements) * sizeof(T);
     bytes += size;
     return memory.emplace_back(size + kAligned).take<T>(elements);
   }
-  // Returns the view of [N, V] in the sequences of the hidden states.
+  // Returns a view of [N, V] with the sequences of the hidden states.
   Tensor view(void* data) const {
     if (problem.sequences == 0 || problem.tokens == 0)
       return {data, problem.sum_type(), {problem.tokens, problem.entries}};
     return {data, problem.sum_type(), {problem.sequences, problem.tokens / problem.sequences, problem.entries}};
   }
-  // Returns [entries, components] of a head: in place, or what is unpacked and gathered of it.
+  // Returns [entries, components] of a head: in place, or an unpacked or gathered copy.
   Operand weight_of(const HeadMatrices& head) {
     const source::Head weight(head);
     if (head.ids.empty() && !head.packed.given()) {
@@ -128,7 +128,7 @@ struct Projection::Work {
   std::deque<core::Arena> memory;
   size_t bytes = 0;
   void *logits = nullptr, *d_logits = nullptr;  // [N, V]
-  DType gradient_dtype = DType::kFloat32;       // in which products read dL/dlogits
+  DType gradient_dtype = DType::kFloat32;       // type in which products read dL/dlogits
 };
 
 template <class Sum>
@@ -190,7 +190,7 @@ struct Projection::WorkIn final : Projection::Work {
   }
   bool is_narrow() const { return gradient_dtype != kSum; }
 
-  // Tells whether an output is wanted, in a 16-bit type: its sums are then apart from it.
+  // Returns true for an output in a 16-bit type, whose sums need memory of their own.
   template <class Output>
   static bool is_apart(const Output& to) {
     return to.data && core::is_narrow<Sum>(to.dtype);
@@ -219,11 +219,12 @@ struct Projection::WorkIn final : Projection::Work {
     });
   }
 
-  // Adds the bias to the products, rounds the sums under a softcap, and bounds them.
+  // Adds the bias to the products. Under a softcap, also rounds the sums if requested, and caps them.
   void finish_logits(std::optional<DType>* round_to) const {
     const bool rounds = cap_ > 0 && round_to && *round_to;
     const DType rounded = rounds ? **round_to : kSum;
-    if (rounds && kSum == DType::kFloat64) fail("round_logits_to is set: dense rounds no float64 under a softcap");
+    if (rounds && kSum == DType::kFloat64)
+      fail("round_logits_to is set: dense does not round float64 logits under a softcap");
     std::vector<Sum> bias(problem.head.bias.data ? static_cast<size_t>(v_) : 0);
     for (size_t v = 0; v < bias.size(); ++v) {
       bias[v] = static_cast<Sum>(core::read(problem.head.bias, static_cast<int64_t>(v)));
@@ -242,7 +243,7 @@ struct Projection::WorkIn final : Projection::Work {
     if (rounds) round_to->reset();
   }
 
-  // Returns dL/d(products) of vocabulary entries [first, first + count), as products read it.
+  // Returns dL/d(products) of vocabulary entries [first, first + count), in the type that products read.
   Operand gradients(int64_t first, int64_t count) {
     Sum* const all = static_cast<Sum*>(d_logits) + first;
     if (cap_ > 0 || is_narrow()) {
@@ -272,15 +273,15 @@ struct Projection::WorkIn final : Projection::Work {
     });
   }
 
-  // Adds what a part is to the gradient of the states of a product.
+  // Adds the contribution of a part to the gradient of a product's states.
   void add_states(const Operand& part, int64_t first, int64_t count, Operand weight, const Matrix& to) {
     if (!to.data) return;
     weight.data = core::element(weight.data, weight.dtype, weight.transposed ? first : first * weight.stride);
     multiply(Product{n_, to.cols, count, part, weight, sums(to), to.stride, first > 0});
   }
 
-  // Makes the gradient of a product's head for the vocabulary entries of a part; its sums are `apart`, or in
-  // the output where that is null.
+  // Computes the gradient of a product's head for the vocabulary entries of a part. The sums are in `apart`,
+  // or in the output if that is null.
   void make_weight(const Operand& part, int64_t first, int64_t count, const Operand& states, HeadLayout kind,
                    const Matrix& to, Sum* apart) {
     if (!to.data) return;

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the library is compared with: an LM head whose logits are all in memory. One product of all threads
-// makes them, the library's own call on finished logits computes loss and dL/dlogits in their place, and
-// two products lead back to the hidden states and the head.
+// The baseline: an LM head with all logits in memory. One product on all threads computes them, the library's
+// call on finished logits computes the loss and replaces them by dL/dlogits, and two more products compute
+// the gradients of the hidden states and the head.
 #pragma once
 
 #include <cstddef>
@@ -16,32 +16,32 @@
 
 namespace logitless::dense {
 
-/// The logits of hidden states and a head. Every row is computed, ignored ones too, as `lm_head` does.
+/// The logits of hidden states and a head. Every row is computed, even ignored ones, as `lm_head` does.
 class Projection {
  public:
-  /// Makes the logits [N, V]: products, bias and softcap. `gradients` are written by backward(). `round_to`
-  /// is the task's round_logits_to: with a softcap, which it comes before, logits are rounded here and it is
-  /// emptied. What is given must outlive this. Throws InvalidInput where the library would, and for what this
-  /// has not: hidden states whose sequences are apart, a LoRA's `states`, a weight sink and gradients that
-  /// are added to.
+  /// Computes the logits [N, V]: products, bias and softcap. backward() writes `gradients`. `round_to` is the
+  /// task's round_logits_to. Logits are rounded before a softcap, so with a softcap they are rounded here,
+  /// and `round_to` is reset. All arguments must outlive this. Throws InvalidInput where the library would,
+  /// and for features that dense lacks: hidden states with gaps between sequences, a LoRA's `states`, a
+  /// weight sink, and accumulated gradients.
   Projection(const Context& context, const Logits& model, const Gradients& gradients = {},
              std::optional<DType>* round_to = nullptr);
   ~Projection();
   Projection(const Projection&) = delete;
   Projection& operator=(const Projection&) = delete;
 
-  /// The threads, kernels and ranks of the context that was given, with the defaults of everything else.
+  /// Returns a context with the given one's threads, kernels and ranks, and defaults for everything else.
   const Context& context() const;
-  /// The logits, in the sequences of the hidden states.
+  /// Returns the logits, with the sequences of the hidden states.
   Logits logits() const;
-  /// Where their gradients are to be written, if any are wanted: in place of the logits, or apart from them
-  /// under a softcap, whose derivative is a function of the logits.
+  /// Returns where to write the gradients of the logits, if any are wanted: over the logits, or to separate
+  /// memory under a softcap, whose derivative is a function of the logits.
   Gradients d_logits() const;
-  /// Makes the gradients of hidden states and head from these.
+  /// Computes the gradients of hidden states and head from d_logits().
   void backward();
-  /// The bytes of logits, gradients and scratch so far.
+  /// Returns the bytes of logits, gradients and scratch so far.
   size_t bytes() const;
-  /// Makes the plan of the call on the logits that of the whole call: one pass, which keeps all logits.
+  /// Turns the plan of the call on logits into the plan of the whole call: one pass, which keeps all logits.
   void complete(Plan& plan) const;
 
  private:
@@ -51,8 +51,7 @@ class Projection {
   std::unique_ptr<Work> work_;
 };
 
-/// As logitless::run(), but with all logits in memory. A teacher's are in memory beside them; a reference's
-/// model runs as it does there.
+/// As logitless::run(), with all logits in memory, a teacher's too. A reference model runs as it does there.
 template <Task T>
 typename T::Result run(const Context& context, const Logits& model, const T& task, const Gradients& gradients = {}) {
   T of_logits = task;

@@ -10,8 +10,7 @@ constexpr int64_t kRows = 1024;
 constexpr int64_t kDepth = 1024;
 constexpr int64_t kColsPerThread = 2048;  // 4.3 GFLOP per thread: long enough to time on any machine
 
-// With this byte pattern an element of any type is a normal number. Zeros would use less power and run
-// faster.
+// This byte pattern makes elements of any type normal numbers. Zeros would use less power and run faster.
 constexpr std::byte kFill{0x3e};
 
 DType multiplied(const Context& context, DType dtype) {

@@ -19,8 +19,8 @@
 namespace logitless::dense {
 namespace {
 
-// While this lives, OpenMP and OpenBLAS start teams of as many threads as a region gets. Both libraries wait
-// inside a product for all threads of the team that they expect: in a smaller one they would wait for ever.
+// While this lives, OpenMP and OpenBLAS start teams of the size that a region really gets. Inside a product,
+// both libraries wait for all threads that they expect: with a smaller team they would wait forever.
 class Team {
  public:
   explicit Team(int threads) {
@@ -44,7 +44,7 @@ class Team {
   const bool sets_openblas_ = openblas_get_parallel() == OPENBLAS_THREAD;
 };
 
-// Returns an operand that begins at a row, or at a column, of op(M).
+// Returns an operand that begins at the given row or column of op(M).
 gemm::Operand from_row(gemm::Operand m, int64_t row) {
   m.data = core::element(m.data, m.dtype, m.transposed ? row : row * m.stride);
   return m;
@@ -64,7 +64,7 @@ void* Products::scratch(size_t bytes) {
   return scratch_.get();
 }
 
-// For kernels that have no threads: each thread takes columns or rows of C, whichever there are more of.
+// For kernels without threads: each thread computes columns or rows of C, whichever there are more of.
 template <class T>
 void Products::multiply_parts(const gemm::Product<T>& p) {
   const detail::ContextState& state = detail::state_of(context_);

@@ -12,18 +12,17 @@
 namespace logitless::io {
 namespace {
 
-using Json = nlohmann::ordered_json;  // Keeps the environment in the order that bench wrote.
+using Json = nlohmann::ordered_json;  // keeps the environment in the order that bench wrote
 
-constexpr size_t kMostTextBytes = 1 << 30;  // A million turns take 20 MB a contender.
+constexpr size_t kMostTextBytes = 1 << 30;  // a million turns take 20 MB per contender
 
-// Throws Error that names a member of an object, and shows it.
+// Throws Error that names a member of an object and shows its value.
 [[noreturn]] void fail(const Json& object, const std::string& key, const std::string& rule = "what bench writes") {
   const std::string name = one_line(key, 60);
-  if (!object.is_object() || !object.contains(key)) throw Error(name + " is left out");
+  if (!object.is_object() || !object.contains(key)) throw Error(name + " is missing");
   throw Error(name + " is " + one_line(object[key].dump(-1, ' ', true), 60) + ", not " + rule);
 }
 
-// Returns a member of an object.
 template <class T>
 T get(const Json& object, const std::string& key) try {
   const Json& value = object.at(key);
@@ -33,7 +32,7 @@ T get(const Json& object, const std::string& key) try {
   fail(object, key);
 }
 
-// The same of seconds or bytes, whose sums and differences stay numbers.
+// The same for seconds or bytes, limited so that sums and differences stay finite.
 double size(const Json& object, const std::string& key) {
   const auto value = get<double>(object, key);
   if (value >= 0 && value <= 0x1p60) return value;

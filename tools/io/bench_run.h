@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What one run of `logitless bench` measured: what `bench` itself needs of its JSON Lines file.
+// One run of `logitless bench`: the parts of its JSON Lines file that `bench` itself reads.
 #pragma once
 
 #include <algorithm>
@@ -12,9 +12,9 @@
 
 namespace logitless::io {
 
-inline constexpr const char* kDense = "dense";  ///< the contender that the others are held against
+inline constexpr const char* kDense = "dense";  ///< the contender that is the baseline
 
-/// A contender at one point. If it failed, `error` says why and no figure counts.
+/// The figures of a contender at one point. If it failed, `error` says why and the figures are meaningless.
 struct Measurement {
   std::string contender;
   std::string error;  ///< empty: it ran
@@ -25,25 +25,25 @@ struct Measurement {
   int64_t extra_peak_bytes = 0;
   int64_t extra_peak_spread_bytes = 0;  ///< as spread_s
   int64_t workspace_bytes = 0;
-  std::string plan;  ///< empty: another program's contender, which announces no plan and no workspace
+  std::string plan;  ///< empty: another program's contender, which reports no plan and no workspace
 
   bool ok() const { return error.empty(); }
 };
 
 struct Point {
-  std::vector<std::string> at;  ///< a value for each key of BenchRun::sweep, in its order
+  std::vector<std::string> at;  ///< one value per key of BenchRun::sweep, in its order
   std::string task;
   std::string level;
   std::string layout;  ///< of the head
   std::optional<double> gemm_rate_flops;
   std::vector<Measurement> measurements;
 
-  /// Null if the contender did not take part.
+  /// Returns null if the contender was not measured.
   const Measurement* find(const std::string& contender) const {
     const auto it = std::ranges::find(measurements, contender, &Measurement::contender);
     return it == measurements.end() ? nullptr : &*it;
   }
-  /// Null if the contender did not take part or failed.
+  /// Returns null if the contender was not measured or failed.
   const Measurement* find_ok(const std::string& contender) const {
     const Measurement* measurement = find(contender);
     return measurement && measurement->ok() ? measurement : nullptr;
@@ -67,15 +67,15 @@ struct BenchRun {
   std::vector<Point> points;
 };
 
-/// Reads the JSON Lines that `logitless bench` writes (schema 1); there is at least one point. A last line
-/// without its newline was torn by an interruption: it is left out. Throws Error, one line that names file
-/// and line, if a figure is missing or no number.
+/// Reads the JSON Lines of `logitless bench` (schema 1), which must have at least one point. A last line
+/// without its newline was torn by an interruption and is skipped. Throws Error, one line that names file and
+/// line, if a figure is missing or not a number.
 BenchRun read_run(const std::string& path);
 
-/// The same for a text at hand, which may have no point; `path` serves messages and the run's name.
+/// The same for a text in memory, which may have no point. `path` is for messages and the run's name.
 BenchRun parse_run(const std::string& path, std::string_view text);
 
-/// The same for one line, without its newline; number 1 is the header.
+/// Adds one line, given without its newline, to `run`. Number 1 is the header.
 void parse_line(const std::string& path, int64_t number, std::string_view line, BenchRun& run);
 
 }  // namespace logitless::io

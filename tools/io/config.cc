@@ -16,7 +16,7 @@
 namespace logitless::io {
 namespace {
 
-// YAML on one line.
+// Formats YAML on one line.
 std::string text_of(const YAML::Node& node) {
   YAML::Emitter out;
   out.SetSeqFormat(YAML::Flow);
@@ -31,21 +31,21 @@ YAML::Node parse_value(const std::string& place, const std::string& text) try {
   throw Error(place + ": the value " + e.what());
 }
 
-// Returns the key that an older name stands for, and any other key as it is.
+// Returns the current name of an older key; other keys are returned unchanged.
 std::string name_today(const std::string& key) {
   if (key == "kernel.time_block") return "kernel.row_tile";
   if (key == "kernel.block_size") return "kernel.vocab_tile";
   return key;
 }
 
-// Walks one YAML document, or the value of one --set, and applies every key it finds.
+// Reads one YAML document, or the value of one --set, and applies every key in it.
 class ConfigReader {
  public:
   explicit ConfigReader(Config& config) : config_(config) {}
 
   // `name` is the path as the user wrote it.
   void read_file(const std::string& name);
-  // "model.dtype=bfloat16", the value of `flag`: "--set" or "--sweep".
+  // `assignment` is "model.dtype=bfloat16", the value of `flag`: "--set" or "--sweep".
   void read_assignment(const std::string& flag, const std::string& assignment);
 
  private:
@@ -79,7 +79,7 @@ void ConfigReader::walk_section(const std::string& prefix, const YAML::Node& sec
     const std::string place = place_of(entry.first);
     if (!entry.first.IsScalar()) throw Error(place + ": a key must be a plain word");
     const std::string key = prefix + entry.first.Scalar();
-    if (!seen.insert(name_today(key)).second) throw Error(place + ": " + one_line(key) + " stands here a second time");
+    if (!seen.insert(name_today(key)).second) throw Error(place + ": " + one_line(key) + " is set a second time here");
     apply(key, place, entry.second);
   }
 }
@@ -114,7 +114,7 @@ void ConfigReader::apply(const std::string& given, const std::string& place, con
   throw Error(config.place_of(key) + " " + reason);
 }
 
-// Rejects every key that is set and begins with one of `keys`.
+// Throws if a key is set that begins with one of `keys`.
 void reject_set(const Config& config, const std::vector<std::string_view>& keys, const std::string& reason) {
   for (const auto& [key, place] : config.places) {
     if (std::any_of(keys.begin(), keys.end(), [&, &name = key](std::string_view k) { return name.starts_with(k); })) {
@@ -123,7 +123,7 @@ void reject_set(const Config& config, const std::vector<std::string_view>& keys,
   }
 }
 
-// Sets of ids, and what calls on them do not have.
+// Rejects keys of sets for other tasks, and keys that do not apply to calls on sets.
 void check_sets(const Config& config, const std::string& needs) {
   if (!config.has_sets()) {
     std::vector<std::string> tasks;
@@ -144,7 +144,7 @@ void check_sets(const Config& config, const std::string& needs) {
   }
 }
 
-// Returns the keys of a task outside the section that has its name.
+// Returns the task's keys outside the section that has its name.
 template <class Task>
 std::vector<std::string_view> root_keys() {
   if (std::is_same_v<Task, CrossEntropy>) {
@@ -166,14 +166,14 @@ void check_task(const Config& config) {
   });
   check_sets(config, needs);
   if (config.has_sets() || config.runs<Distillation>()) {
-    reject_set(config, {"top_k"}, needs + "its forward call is that of its loss");
+    reject_set(config, {"top_k"}, needs + "its forward call only computes its loss");
   }
   if (config.runs<PreferenceLoss>() || config.runs<KtoLoss>()) {
-    reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no loss a token");
+    reject_set(config, {"tolerances.losses_rel_l2"}, needs + "it has no per-token losses");
   }
   if (config.runs<PolicyLoss>())
     reject_set(config, {"ignore_index", "shift"}, needs + "a mask says which tokens count");
-  // Left out, it is what real tensors hold, and the library counts the sequences.
+  // If batch_size is not set, real tensors give the number of sequences, and the library checks it.
   if (config.runs<PreferenceLoss>() && config.is_set("batch_size") && config.batch_size % 2 != 0) {
     reject(config, "batch_size",
            "is " + std::to_string(config.batch_size) + ", but task " + config.task +
@@ -189,7 +189,7 @@ void check_task(const Config& config) {
     reject_set(config, {"policy_loss.log_ratio_deviation"}, "needs policy_loss.on_policy false");
 }
 
-// Keys of a head, which level logits has not. A config for both levels may spell out their defaults.
+// Rejects keys of a head at level logits. Their defaults are accepted, since a config may be for both levels.
 void check_no_head(const Config& config) {
   const Config defaults;
   const auto check = [&](const std::string& key, const auto& value, const auto& by_default) {
@@ -216,7 +216,7 @@ void check_level(const Config& config) {
     return;
   }
   if (!config.runs<CrossEntropy>() && !config.runs<PolicyLoss>()) {
-    reject(config, "level", "is logits, but task " + config.task + " has level fused alone");
+    reject(config, "level", "is logits, but task " + config.task + " supports only level fused");
   }
   check_no_head(config);
   if (config.model.softcap != 0) reject(config, "model.softcap", "needs level fused: logits are final");
@@ -228,7 +228,7 @@ void check_level(const Config& config) {
   }
 }
 
-// Keys that rule each other out, and keys that the task gives nothing to act on.
+// Rejects keys that exclude each other, and keys without effect on the task.
 void check_together(const Config& config) {
   check_task(config);
   check_level(config);
@@ -236,7 +236,7 @@ void check_together(const Config& config) {
     reject(config, "model.packing", "needs model.layout vocab_hidden: packed heads are [V, H]");
   }
   if (config.model.packing && config.parallel.ranks() > 1) {
-    reject(config, "model.packing", "packs a head, which ranks would have to share");
+    reject(config, "model.packing", "packs a head, which is not supported over ranks");
   }
   if (config.of<CrossEntropy>().num_items_in_batch && config.of<CrossEntropy>().reduction != Reduction::kMean) {
     reject(config, "num_items_in_batch", "needs reduction mean");

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The schema of a config: every key, its rule and where it goes.
+// The schema of a config: every key, its rule, and the member that it sets.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -21,8 +21,8 @@ namespace {
 
 constexpr int64_t kAnyLow = std::numeric_limits<int64_t>::min();
 constexpr int64_t kAnyHigh = std::numeric_limits<int64_t>::max();
-constexpr int64_t kMaxRanks = 4096;             // Of a product of two that an int holds.
-constexpr int64_t kMaxSize = int64_t{1} << 40;  // Far above any tensor; products of sizes stay countable.
+constexpr int64_t kMaxRanks = 4096;             // an int holds the product of two
+constexpr int64_t kMaxSize = int64_t{1} << 40;  // far above any tensor's size
 
 const Interval kSoftcap{.text = "a finite number above 0, or 0 for none", .low = 0};
 
@@ -31,8 +31,8 @@ std::string section_of() {
   return std::string(T::kName) + ".";
 }
 
-// Makes rules of the keys in a section: each stores what `read` makes of the value in a member of what
-// `members` lead to.
+// Returns a function that makes rules for the keys of a section. Each rule stores read(value) in `member` of
+// the structure that `members` lead to.
 auto section(const std::string& prefix, auto... members) {
   return [=](const char* key, auto member, auto read) {
     return KeyRule{prefix + key,
@@ -61,7 +61,7 @@ auto named(const Values& values) {
   };
 }
 
-// A name the library offers at run time, or auto.
+// Accepts the names that the library offers at run time, or auto.
 auto offered(const std::vector<std::string>& names) {
   std::vector<std::pair<std::string, std::string>> choices = {{"auto", "auto"}};
   for (const std::string& name : names) choices.emplace_back(name, name);
@@ -73,7 +73,7 @@ auto auto_or(Read read) {
   return [=](const ConfigValue& value) -> T { return is_auto(value) ? T{0} : static_cast<T>(read(value)); };
 }
 
-// The bare word `none`, or a value.
+// Accepts the bare word `none`, or a value.
 template <class Read>
 auto none_or(Read read) {
   return [=](const ConfigValue& value) -> std::optional<decltype(read(value))> {
@@ -82,7 +82,7 @@ auto none_or(Read read) {
   };
 }
 
-// A value, or a list of them.
+// Accepts a value, or a list of values.
 template <class Read>
 auto list_of(const Read& read, const char* text) {
   return [=](const ConfigValue& value) {
@@ -112,7 +112,8 @@ TemperatureConfig read_temperature(const ConfigValue& value) {
   return range;
 }
 
-// What an option's value is made of. Arrays are seeded, or come with the tensors: they have no key.
+// True for the types of options that have a key. Token options have rules of their own. Arrays are seeded, or
+// come with the tensors.
 
 template <class T>
 inline constexpr bool kHasKey = !std::is_same_v<T, TokenOptions> && !std::is_same_v<T, std::span<const float>> &&
@@ -121,7 +122,7 @@ inline constexpr bool kHasKey = !std::is_same_v<T, TokenOptions> && !std::is_sam
 void read_option(const ConfigValue& value, const Field&, bool& to) { to = read_bool(value); }
 void read_option(const ConfigValue& value, const Field& field, double& to) { to = read_number(value, field.range); }
 void read_option(const ConfigValue& value, const Field& field, int64_t& to) {
-  // What is a number of positions was once a switch.
+  // shift also takes true and false, for 1 and 0.
   if (std::string_view(field.name) == "shift" && is_bool(value)) {
     to = read_bool(value) ? 1 : 0;
     return;
@@ -158,7 +159,7 @@ void read_option(const ConfigValue& value, const Field& field, std::vector<T>& t
   to = list_of(read_entry, Named<T> ? "a name, or a list of them" : "a number, or a list of them")(value);
 }
 
-// Adds the rules of a structure's fields. What every task has stands at the root of a config.
+// Adds a rule per field of a structure. Options that every task has are at the root of a config.
 template <class Structure, class Find>
 void add_fields(const std::string& section, const Find& find, std::vector<KeyRule>& rules) {
   const auto add = [&](const Field& field, const auto& member) {
@@ -181,7 +182,7 @@ void add_fields(const std::string& section, const Find& find, std::vector<KeyRul
   visit_fields(FieldsOf<Structure>(), add, Structure());
 }
 
-// The table itself.
+// Builds the table.
 std::vector<KeyRule> build_schema() {
   using C = Config;
   using M = ModelConfig;
@@ -265,7 +266,7 @@ std::vector<KeyRule> build_schema() {
         at_root ? "" : section_of<Task>(), [](Config & config) -> auto& { return std::get<Task>(config.tasks); },
         rules);
   });
-  // A temperature may be a range from which each token draws its own.
+  // A temperature may also be a range that each token draws from.
   std::erase_if(rules, [](const KeyRule& rule) { return rule.key == "temperature"; });
   rules.push_back(root("temperature", &C::temperature, read_temperature));
   return rules;
@@ -304,11 +305,11 @@ bool is_section(const std::string& name) {
 
 std::string suggestion_among(const std::vector<std::string>& names, const std::string& word) {
   constexpr size_t kLongestSlip = 100;
-  if (word.size() > kLongestSlip) return "";  // The distance below takes time in proportion.
+  if (word.size() > kLongestSlip) return "";  // edit_distance() would take long
   const std::string* best = nullptr;
   size_t best_distance = std::max<size_t>(2, word.size() / 4) + 1;
   for (const std::string& name : names) {
-    // The right word in the wrong section is as good as a small slip.
+    // The right word in the wrong section counts as a single typo.
     const size_t distance = last_part(name) == last_part(word) ? 1 : edit_distance(word, name);
     if (distance >= best_distance) continue;
     best = &name;

@@ -12,7 +12,7 @@
 namespace logitless::io {
 namespace {
 
-// yaml-cpp tags a quoted scalar "!": the writer wanted text, so it is neither a number nor a truth value.
+// yaml-cpp tags a quoted scalar "!": it is meant as text, neither a number nor true or false.
 bool is_plain(const YAML::Node& node) { return node.IsScalar() && node.Tag() != "!"; }
 
 template <class T>
@@ -37,13 +37,13 @@ std::string shown(const YAML::Node& node) {
 }  // namespace
 
 void ConfigValue::reject(const std::string& rule) const {
-  // A place that came from --set names its key already.
+  // A place from --set already names its key.
   const std::string where = place.ends_with(" " + key) ? place : place + ": " + key;
   throw Error(where + " must be " + rule + ", not " + shown(node));
 }
 
 std::string read_text(const ConfigValue& value) {
-  if (!value.node.IsScalar()) value.reject("a text");
+  if (!value.node.IsScalar()) value.reject("text");
   return value.node.Scalar();
 }
 

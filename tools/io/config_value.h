@@ -1,6 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One key's value as the YAML holds it, and strict readers for it. Each throws Error that names place, key
-// and rule.
+// The YAML value of one key, and strict readers for it. Each throws Error that names place, key and rule.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -26,14 +25,14 @@ struct ConfigValue {
 };
 
 std::string read_text(const ConfigValue& value);
-/// Tells whether the value is true or false.
+/// Returns true if the value is `true` or `false`.
 bool is_bool(const ConfigValue& value);
 bool read_bool(const ConfigValue& value);
 int64_t read_integer(const ConfigValue& value, int64_t low, int64_t high);
 double read_number(const ConfigValue& value, const Interval& interval);
-/// "256MiB", "1.5 GiB", "1000000": bytes, of a key that also takes `auto`.
+/// Reads "256MiB", "1.5 GiB" or "1000000" as bytes, for a key that also takes `auto`.
 size_t read_bytes(const ConfigValue& value);
-/// Whether the value is the bare word `auto`.
+/// Returns true if the value is the bare word `auto`.
 bool is_auto(const ConfigValue& value);
 
 /// "a", "a or b", "a, b or c"
@@ -49,14 +48,14 @@ T read_choice(const ConfigValue& value, const std::vector<std::pair<std::string,
   value.reject(join_choices(names));
 }
 
-/// One of `values`, by their own names.
+/// Reads one of `values` by its name.
 template <class T, class Values = std::initializer_list<T>>
 T read_named(const ConfigValue& value, const Values& values) {
   std::vector<std::pair<std::string, T>> choices;
   for (const T choice : values) choices.emplace_back(name_of(choice), choice);
   return read_choice(value, choices);
 }
-/// A rule of the schema: a key and where its value goes. One table, used alike for files and --set.
+/// A rule of the schema: a key, and how its value is applied. The same table serves files and --set.
 struct KeyRule {
   std::string key;  ///< dotted
   std::function<void(Config&, const ConfigValue&)> apply;
@@ -64,7 +63,7 @@ struct KeyRule {
 
 const std::vector<KeyRule>& config_schema();
 
-/// Whether `name` is a section, such as `model`.
+/// Returns true for the name of a section, such as `model`.
 bool is_section(const std::string& name);
 
 /// Returns "; did you mean model.dtype?" with the name that is closest to `word`, or "" if none is close.

@@ -14,8 +14,8 @@ class Error : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-/// Returns what `read` returns. An Error about the file that `option` names begins with the option:
-/// "--hidden states: cannot be opened: ...".
+/// Returns read(). An Error about the file that `option` names then begins with the option: "--hidden states:
+/// cannot be opened: ...".
 template <class Read>
 auto of_option(const std::string& option, const Read& read) try {
   return read();
@@ -23,8 +23,8 @@ auto of_option(const std::string& option, const Read& read) try {
   throw Error(option + " " + e.what());
 }
 
-/// Text that came from a file, fit for a message of one line: without control characters, and cut where it is
-/// long.
+/// Returns text from a file in a form that fits a one-line message: without control characters, and cut to
+/// `most` bytes.
 inline std::string one_line(std::string text, size_t most = 200) {
   if (text.size() > most) text = text.substr(0, most - 3) + "...";
   std::replace_if(

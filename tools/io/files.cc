@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kMostLinks = 40;  // as Linux follows
+constexpr int kMostLinks = 40;  // the limit of Linux
 
 [[noreturn]] void fail_to_write(const std::string& path) {
   throw Error(path + ": cannot be written: " + std::strerror(errno));
@@ -49,7 +49,7 @@ class Output {
       }
     }
   }
-  // Some file systems tell only here that the disk is full.
+  // Some file systems report a full disk only here.
   void close() {
     if (::close(std::exchange(descriptor_, -1)) != 0) fail_to_write(path_);
   }
@@ -59,7 +59,7 @@ class Output {
   int descriptor_;
 };
 
-// A name beside `target` that nobody can foresee.
+// Returns an unpredictable name in the folder of `target`.
 std::string new_name(const fs::path& target) {
   std::string name = (target.parent_path() / ".logitless-").string();
   std::random_device random;
@@ -67,8 +67,8 @@ std::string new_name(const fs::path& target) {
   return name;
 }
 
-// The file has no name until it is whole, where the file system can do so: whatever ends the process leaves
-// nothing behind. Elsewhere what cannot be caught, a signal that kills, leaves the file under its new name.
+// Where the file system supports it, the file has no name until it is complete, so that nothing remains
+// however the process ends. Elsewhere a signal that cannot be caught leaves a file with a temporary name.
 void replace_file(const std::string& path, const fs::path& target, const struct stat* status,
                   std::span<const std::string_view> parts) {
   const std::string name = new_name(target), links = "/proc/self/fd/";
@@ -90,7 +90,7 @@ void replace_file(const std::string& path, const fs::path& target, const struct 
   }
 }
 
-constexpr auto kWaitForWriter = std::chrono::seconds(2);  // A shell starts both ends of a pipe within it.
+constexpr auto kWaitForWriter = std::chrono::seconds(2);  // shells start both ends faster
 constexpr auto kLookForWriter = std::chrono::milliseconds(10);
 
 class TextReader {
@@ -119,12 +119,12 @@ class TextReader {
         text.append(bytes, static_cast<size_t>(count));
         if (text.size() > most_bytes_) fail("holds more than " + std::to_string(most_bytes_ >> 20) + " MiB");
       } else if (count < 0 && errno == EAGAIN) {
-        wait_for_text();  // A pipe's writer has nothing to say yet.
+        wait_for_text();  // the pipe has a writer but no text yet
       } else if (count < 0 && errno != EINTR) {
         fail_with_reason("cannot be read");
       } else if (count == 0) {
         if (!text.empty() || !is_pipe_ || had_writer()) return text;
-        if (std::chrono::steady_clock::now() - start > kWaitForWriter) fail("is a pipe that nobody writes to");
+        if (std::chrono::steady_clock::now() - start > kWaitForWriter) fail("is a pipe without a writer");
         std::this_thread::sleep_for(kLookForWriter);
       }
     }
@@ -138,7 +138,7 @@ class TextReader {
     pollfd ready{descriptor_, POLLIN, 0};
     poll(&ready, 1, -1);
   }
-  // Whether the end of the text is there because the last writer has gone, and not because none has come yet.
+  // Returns true if the text ended because the last writer left, false if no writer has come yet.
   bool had_writer() const {
     pollfd ready{descriptor_, POLLIN, 0};
     return poll(&ready, 1, 0) == 1 && (ready.revents & POLLHUP) != 0;

@@ -16,11 +16,11 @@ static_assert(std::endian::native == std::endian::little, "GGUF files are read a
 
 constexpr std::string_view kMagic = "GGUF";
 constexpr uint32_t kMostDimensions = 4;  // ggml's own limit
-// Of arrays in arrays. No model nests them at all, and reading them calls itself.
+// Arrays in arrays are read by recursion. No model has any.
 constexpr int kMostDepth = 8;
-// What the format asks for; with a page's alignment of the mapping, no F32 is misaligned.
+// The format's minimum. As the mapping begins at a page, no F32 is misaligned.
 constexpr uint32_t kLeastAlignment = 8;
-// An entry has at least: a name of one letter (8 bytes of length), 4 of type, and a value or what follows.
+// At least: a name of one letter (8 bytes of length), then type and value, or dimensions, type and offset.
 constexpr size_t kLeastKeyBytes = 8 + 1 + 4 + 1;
 constexpr size_t kLeastTensorBytes = 8 + 1 + 4 + 4 + 8;
 constexpr const char* kTruncated = " (is the file truncated?)";
@@ -43,10 +43,10 @@ enum ValueType : uint32_t {
 
 struct ValueTypeFacts {
   const char* name;
-  size_t bytes;  // 0: not the same for every value
+  size_t bytes;  // 0: differs between values
 };
 
-// At the place of their number.
+// Indexed by ValueType.
 constexpr ValueTypeFacts kValueTypes[] = {{"uint8", 1},  {"int8", 1},    {"uint16", 2}, {"int16", 2},  {"uint32", 4},
                                           {"int32", 4},  {"float32", 4}, {"bool", 1},   {"string", 0}, {"array", 0},
                                           {"uint64", 8}, {"int64", 8},   {"float64", 8}};
@@ -59,7 +59,8 @@ T load(const std::byte* at) {
   return value;
 }
 
-// As table 3-7 of the Unicode standard has it: nothing above U+10FFFF, no surrogates, and the shortest form.
+// Follows table 3-7 of the Unicode standard: nothing above U+10FFFF, no surrogates, and only the shortest
+// form.
 bool is_utf8(std::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   for (size_t i = 0; i < text.size();) {
@@ -79,13 +80,12 @@ bool is_utf8(std::string_view text) {
   return true;
 }
 
-// Takes one thing after another out of the bytes of a file. What does not fit in the bytes that are left is
-// an Error, which says where reading was.
+// Reads items from a file's bytes, in order. If one does not fit in the rest, the Error says which.
 class Cursor {
  public:
   explicit Cursor(const MappedFile& file) : file_(file) {}
 
-  /// Of what is read from here on: "tensor output.weight".
+  /// Names what is read from here on, for messages: "tensor output.weight".
   void enter(std::string place) { place_ = one_line(std::move(place)); }
   [[noreturn]] void fail(const std::string& reason) const { throw Error(file_.path() + ": " + place_ + reason); }
   size_t at() const { return at_; }
@@ -110,7 +110,7 @@ class Cursor {
     return {reinterpret_cast<const char*>(here()) - length, length};
   }
 
-  // Before anything is made for `count` things, of which each takes `least_bytes` or more.
+  // Checks that `count` items of at least `least_bytes` each can follow, before memory is allocated for them.
   void check_count(uint64_t count, size_t least_bytes, const char* things) const {
     if (count <= left() / least_bytes) return;
     fail(": " + std::to_string(count) + things + " do not fit in the " + std::to_string(left()) +
@@ -137,14 +137,14 @@ void skip_array(Cursor& cursor, int depth) {
   const uint32_t type = take_value_type(cursor);
   const auto count = cursor.take<uint64_t>();
   const size_t bytes = kValueTypes[type].bytes;
-  // Of a string there is the length at least, of an array its type and length.
+  // A string has at least its length, an array its type and its length.
   const size_t least_bytes = type == kString ? 8 : type == kArray ? 12 : bytes;
   cursor.check_count(count, least_bytes, " values");
   if (bytes != 0 && type != kBool) return cursor.skip(count * bytes);
   for (uint64_t i = 0; i < count; ++i) skip_value(cursor, type, depth);
 }
 
-// Goes over a value inside of `depth` arrays.
+// Skips a value inside of `depth` arrays.
 void skip_value(Cursor& cursor, uint32_t type, int depth) {
   if (type == kString) {
     cursor.take_string();
@@ -158,7 +158,7 @@ void skip_value(Cursor& cursor, uint32_t type, int depth) {
   }
 }
 
-// `kind` is "key" or "tensor", of which this is number `index`.
+// `kind` is "key" or "tensor"; `index` is its number in the file.
 std::string take_name(Cursor& cursor, const std::string& kind, uint64_t index) {
   cursor.enter(kind + " number " + std::to_string(index));
   const std::string_view name = cursor.take_string();
@@ -206,7 +206,7 @@ void take_type(Cursor& cursor, GgufTensor& tensor) {
   tensor.row_bytes = static_cast<size_t>(row_bytes);
 }
 
-// Leaves the offset within the data section in file_offset: where that begins is not known yet.
+// Sets file_offset relative to the data section, whose position is not known yet.
 GgufTensor take_tensor(Cursor& cursor, std::string name, uint32_t alignment) {
   GgufTensor tensor;
   tensor.name = std::move(name);
@@ -221,7 +221,7 @@ GgufTensor take_tensor(Cursor& cursor, std::string name, uint32_t alignment) {
   return tensor;
 }
 
-// Makes offsets within the data section those within the file.
+// Turns offsets within the data section into offsets within the file.
 void place_tensors(const GgufFile& file, std::vector<GgufTensor>& tensors, const MappedFile& mapping, size_t header) {
   const size_t data_start = (header + file.alignment() - 1) & ~size_t{file.alignment() - 1};
   const size_t data_bytes = mapping.size() - std::min(data_start, mapping.size());
@@ -244,14 +244,14 @@ void check_overlaps(const GgufFile& file, const std::vector<GgufTensor>& tensors
                    [](const GgufTensor* a, const GgufTensor* b) { return a->file_offset < b->file_offset; });
   for (size_t i = 1; i < in_order.size(); ++i) {
     const GgufTensor& before = *in_order[i - 1];
-    // Where the size is not known, there is a byte at least.
+    // A tensor of unknown size has at least one byte.
     if (before.file_offset + std::max(before.bytes(), size_t{1}) > in_order[i]->file_offset) {
       throw Error(file.place_of(*in_order[i]) + ": its bytes overlap those of tensor " + one_line(before.name));
     }
   }
 }
 
-// Of the whole file, or of its first bytes; returns the version.
+// Checks the first bytes and returns the version.
 uint32_t take_version(Cursor& cursor) {
   cursor.enter("the header");
   const std::string_view magic(reinterpret_cast<const char*>(cursor.here()), std::min(cursor.left(), kMagic.size()));
@@ -289,7 +289,7 @@ GgufFile::GgufFile(std::string file_path) : file_(std::move(file_path)) {
   try {
     read_all();
   } catch (const Error&) {
-    check_size();  // What is left of a header says nothing, but that is not the news.
+    check_size();  // If the file was truncated meanwhile, report that instead.
     throw;
   }
 }
@@ -303,7 +303,7 @@ void GgufFile::read_all() {
   for (uint64_t i = 0; i < key_count; ++i) {
     const std::string key = take_name(cursor, "key", i);
     const uint32_t type = take_value_type(cursor);
-    if (!values_.emplace(key, Value{type, cursor.at()}).second) cursor.fail(" stands in the file twice");
+    if (!values_.emplace(key, Value{type, cursor.at()}).second) cursor.fail(" occurs twice in the file");
     skip_value(cursor, type, 0);
   }
 
@@ -321,7 +321,7 @@ void GgufFile::read_all() {
   std::unordered_set<std::string> names;
   for (uint64_t i = 0; i < tensor_count; ++i) {
     std::string name = take_name(cursor, "tensor", i);
-    if (!names.insert(name).second) cursor.fail(" stands in the file twice");
+    if (!names.insert(name).second) cursor.fail(" occurs twice in the file");
     tensors_.push_back(take_tensor(cursor, std::move(name), alignment_));
   }
   place_tensors(*this, tensors_, file_, cursor.at());

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The LM head among the tensors of a GGUF file.
+// Finds the LM head among the tensors of a GGUF file.
 #include <algorithm>
 #include <limits>
 #include <sstream>
@@ -10,7 +10,7 @@
 namespace logitless::io {
 namespace {
 
-// The float32 numbers of a softcap that the library takes.
+// Returns true for the float32 numbers that the library accepts as a softcap.
 bool is_softcap(double value) {
   return value == 0 || (value >= std::numeric_limits<float>::min() && value <= std::numeric_limits<float>::max());
 }
@@ -33,7 +33,7 @@ HeadMatrices weight_of(const GgufFile& file, const GgufTensor& tensor) {
   if (std::holds_alternative<std::monostate>(tensor.format)) {
     throw Error(file.place_of(tensor) + " is " + tensor.type_text() + ": only " + names_of_read_types() + " are read");
   }
-  // A file may leave out sizes of 1 in front.
+  // Sizes of 1 in front do not count: a file may leave them out.
   const size_t in_front = tensor.shape.size() - std::min<size_t>(tensor.shape.size(), 2);
   if (std::any_of(tensor.shape.begin(), tensor.shape.begin() + static_cast<ptrdiff_t>(in_front),
                   [](int64_t size) { return size != 1; })) {
@@ -53,7 +53,7 @@ HeadMatrices weight_of(const GgufFile& file, const GgufTensor& tensor) {
 GgufHead find_head(const GgufFile& file) {
   if (const int64_t parts = file.integer("split.count").value_or(1); parts > 1) {
     throw Error(file.path() + ": is one of the " + std::to_string(parts) +
-                " parts of a split model, of which the others may hold parts of the head: merge them first"
+                " parts of a split model, and the others may hold parts of the head: merge them first"
                 " (llama-gguf-split --merge)");
   }
   GgufHead found;

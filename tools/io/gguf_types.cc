@@ -8,7 +8,7 @@
 namespace logitless::io {
 namespace {
 
-// Of ggml's enumeration, in its order.
+// In the order of ggml's enumeration.
 constexpr GgmlType kTypes[] = {
     {0, "F32", 1, 4, DType::kFloat32},
     {1, "F16", 1, 2, DType::kFloat16},

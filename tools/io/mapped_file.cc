@@ -15,7 +15,7 @@
 namespace logitless::io {
 
 MappedFile::MappedFile(std::string path) : path_(std::move(path)) {
-  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // A pipe would wait for a writer.
+  descriptor_ = open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // opening a pipe would block
   if (descriptor_ < 0) throw Error(path_ + ": cannot be opened: " + std::strerror(errno));
   const auto fail = [&](const std::string& reason) {
     close(descriptor_);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Files whose tensors are read in place.
+// Mapped files, whose tensors are read in place.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,8 @@
 
 namespace logitless::io {
 
-/// A regular file, mapped read-only as long as the object lives. Where somebody cuts it short meanwhile, a
-/// read beyond its new end raises SIGBUS.
+/// A regular file, mapped read-only as long as the object lives. If it is truncated meanwhile, a read beyond
+/// its new end raises SIGBUS.
 class MappedFile {
  public:
   /// Throws Error that names the path: absent, unreadable, a directory, or not mappable.
@@ -20,8 +20,7 @@ class MappedFile {
   const std::string& path() const { return path_; }
   const std::byte* data() const { return data_; }
   size_t size() const { return size_; }
-  /// Throws Error where the file has been cut short since it was mapped: what was read of it is not to be
-  /// trusted.
+  /// Throws Error if the file has been truncated since it was mapped: what was read cannot be trusted.
   void check_size() const;
 
  private:

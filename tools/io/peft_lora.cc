@@ -18,18 +18,18 @@
 namespace logitless::io {
 namespace {
 
-using Json = nlohmann::ordered_json;  // Of several patterns that fit, PEFT takes the first one.
+using Json = nlohmann::ordered_json;  // ordered: PEFT takes the first pattern that fits
 
-constexpr size_t kMostConfigBytes = size_t{16} << 20;  // A list of a large model's modules takes 100 KB.
-constexpr size_t kMostNames = 8;                       // in a message of one line
+constexpr size_t kMostConfigBytes = size_t{16} << 20;  // the module list of a large model takes 100 KB
+constexpr size_t kMostNames = 8;                       // in a one-line message
 constexpr const char* kPrefix = "base_model.model.";
 
-// Options that change what a LoRA computes, where they are set.
+// Options that change what a LoRA computes, if they are set.
 constexpr const char* kVariants[] = {
     "use_dora",     "lora_bias",     "use_qalora",        "use_bdlora",  "alora_invocation_tokens",
     "arrow_config", "velora_config", "monteclora_config", "kasa_config",
 };
-// Initialisations that leave the weight of the module as it was.
+// Initialisations that do not change the module's own weight.
 constexpr const char* kPlainInitialisations[] = {"gaussian", "eva", "orthogonal", "mica"};
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
@@ -38,7 +38,7 @@ bool ends_in(const std::string& name, const std::string& module) {
   return name == module || name.ends_with("." + module);
 }
 
-// adapter_config.json, and what it says of one module.
+// adapter_config.json, and its values for one module.
 class AdapterConfig {
  public:
   explicit AdapterConfig(std::string path) : path_(std::move(path)) {
@@ -46,23 +46,24 @@ class AdapterConfig {
     if (!json_.is_object()) fail("must be a JSON object");
   }
 
-  /// Throws where PEFT computes something else than a LoRA beside an unchanged module.
+  /// Throws if PEFT computes anything other than an unchanged module plus a LoRA.
   void check(const std::string& module) const {
     const Json* const type = find("peft_type");
     if (!type || !type->is_string()) fail("peft_type must be a name");
     if (*type != "LORA") fail("peft_type is " + text_of(*type) + ": only LORA is read");
     for (const char* key : kVariants) {
-      if (is_on(key)) fail(std::string(key) + " is " + text_of(json_[key]) + ", which is not read: only plain LoRA is");
+      if (is_on(key))
+        fail(std::string(key) + " is " + text_of(json_[key]) + ", which is not supported: only plain LoRA is read");
     }
     const Json* const start = find("init_lora_weights");
     if (start && start->is_string() && std::ranges::count(kPlainInitialisations, start->get<std::string>()) == 0) {
       fail("init_lora_weights is " + text_of(*start) +
-           ", with which PEFT changes the weight beside the LoRA: save it as a plain LoRA, or merge it");
+           ", with which PEFT also changes the weight itself: save it as a plain LoRA, or merge it");
     }
     if (is_on("trainable_token_indices")) {
       fail(
-          "trainable_token_indices is set: rows of embeddings, and of a head that shares them, are trained beside the "
-          "LoRA, which is not read");
+          "trainable_token_indices is set: it trains rows of embeddings, and of a head that shares them, which are not "
+          "read");
     }
     const Json* const parameters = find("target_parameters");
     for (const Json& name : parameters && parameters->is_array() ? *parameters : Json::array()) {
@@ -72,7 +73,7 @@ class AdapterConfig {
     }
   }
 
-  /// Tells whether biases of the model were trained too.
+  /// Returns true if biases of the model were trained too.
   bool trains_biases() const {
     const Json* const bias = find("bias");
     return bias && *bias != "none";
@@ -93,7 +94,7 @@ class AdapterConfig {
         value.is_string() ? value.get<std::string>() : value.dump(-1, ' ', false, Json::error_handler_t::replace), 60);
   }
 
-  // Null where the key is not there.
+  // Returns null if the key is absent.
   const Json* find(const char* key) const {
     const auto it = json_.find(key);
     return it == json_.end() || it->is_null() ? nullptr : &*it;
@@ -106,15 +107,15 @@ class AdapterConfig {
     return *value != "" && !value->empty();
   }
 
-  // The patterns of a key with their values, in order.
+  // Returns the patterns of a key with their values, in order.
   Json patterns(const char* key) const {
     const Json* const found = find(key);
     if (found && !found->is_object()) fail(std::string(key) + " must be an object");
     return found ? *found : Json::object();
   }
 
-  // The tensors say which rank the module has. A config that says another one belongs to other tensors, which
-  // PEFT would not load either.
+  // The tensors decide the module's rank. A config with another rank belongs to other tensors, and PEFT would
+  // not load these either.
   void check_rank(const std::string& module, int64_t rank) const {
     const auto check = [&](const Json* value, const std::string& key) {
       if (!value || !value->is_number_integer()) fail(key + " must be an integer");
@@ -125,7 +126,7 @@ class AdapterConfig {
     const Json of_modules = patterns("rank_pattern");
     for (const auto& [pattern, value] : of_modules.items()) {
       const std::optional<bool> fit = fits(pattern, module);
-      // An expression that has the right rank may be the one that gave it.
+      // An expression with the right rank may be the one that set it.
       if (fit.value_or(value == rank)) return check(&value, "rank_pattern: " + one_line(pattern, 60));
     }
     check(find("r"), "r");
@@ -146,8 +147,8 @@ class AdapterConfig {
     return number(alpha ? *alpha : Json(), "lora_alpha");
   }
 
-  // PEFT takes a pattern as a regular expression of the last parts of a module's name. Names alone are read;
-  // nothing is known of other expressions.
+  // PEFT takes a pattern as a regular expression for the last parts of a module's name. Only plain names are
+  // read; the result is nullopt for any other expression.
   static std::optional<bool> fits(const std::string& pattern, const std::string& module) {
     const bool whole = pattern.starts_with("^");
     std::string name;
@@ -164,7 +165,7 @@ class AdapterConfig {
   Json json_;
 };
 
-// The modules whose LoRA a file holds, by the last parts of their names.
+// Lists the modules whose LoRA a file holds, by the last parts of their names.
 std::string modules_in(const SafetensorsFile& file) {
   std::set<std::string> names;
   for (const Tensor& tensor : file.tensors()) {
@@ -180,8 +181,8 @@ std::string modules_in(const SafetensorsFile& file) {
   return text.empty() ? "no module" : text;
 }
 
-// The name of the module in the model: "lm_head", "language_model.lm_head". If the user has `named` it, a
-// module of exactly this name is meant before any that ends in it.
+// Returns the module's full name in the model: "lm_head", "language_model.lm_head". If the user has `named`
+// it, an exact match comes before modules whose names end in it.
 std::string whole_name_of(const SafetensorsFile& file, const std::string& module, bool named) {
   constexpr std::string_view kEnd = ".lora_A.weight";
   std::vector<std::string> found;
@@ -228,7 +229,7 @@ PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t
   const std::array<std::string, 2> files = peft_files(spec);
   const std::string& path = files[0];
   PeftLora lora;
-  lora.file = std::make_shared<const SafetensorsFile>(path);  // first, for it is what the user has named
+  lora.file = std::make_shared<const SafetensorsFile>(path);  // first, because the user has named it
   const AdapterConfig config(files[1]);
   config.check(module);
   const std::string name = whole_name_of(*lora.file, module, !named.empty()), prefix = kPrefix + name + ".";
@@ -237,7 +238,7 @@ PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t
     const std::string part = tensor.name.substr(prefix.size());
     const std::string place = path + ": tensor " + one_line(tensor.name);
     if (part == "base_layer.weight" || (part == "base_layer.bias" && !config.trains_biases())) continue;
-    if (part != "lora_A.weight" && part != "lora_B.weight") throw Error(place + " is no part of a plain LoRA");
+    if (part != "lora_A.weight" && part != "lora_B.weight") throw Error(place + " is not part of a plain LoRA");
     if (!tensor.is_float())
       throw Error(place + ": dtype is " + one_line(tensor.dtype, 20) + "; it must be F32, F16, BF16 or F64");
     if (tensor.shape.size() != 2)
@@ -248,7 +249,7 @@ PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t
   const auto check = [&](const Tensor& tensor, size_t dimension, int64_t size, const std::string& of) {
     if (tensor.shape[dimension] == size) return;
     throw Error(path + ": tensor " + one_line(tensor.name) + " " + tensor.shape_text() + ": its " +
-                (dimension == 0 ? "rows" : "columns") + " are not the " + std::to_string(size) + " " + of);
+                (dimension == 0 ? "rows" : "columns") + " do not match the " + std::to_string(size) + " " + of);
   };
   check(*lora.a, 1, hidden_size, "columns of the hidden states");
   check(*lora.b, 0, stored_entries, "vocabulary entries of the head");

@@ -13,7 +13,7 @@
 
 namespace logitless::io {
 
-/// It adds scale · (x aᵀ) bᵀ to what the module makes of x.
+/// A LoRA: it adds scale · (x aᵀ) bᵀ to the module's output for x.
 struct PeftLora {
   std::shared_ptr<const SafetensorsFile> file;
   const Tensor* a = nullptr;  ///< [r, H]
@@ -21,17 +21,17 @@ struct PeftLora {
   double scale = 1;           ///< lora_alpha / r, or lora_alpha / √r
 
   int64_t rank() const { return a->shape[0]; }
-  /// The one type in which to hand a and b on, beside hidden states of `dtype`.
+  /// Returns the type to use for both a and b, with hidden states of `dtype`.
   DType dtype(DType dtype) const;
 };
 
-/// The files behind `FILE` or `FILE:MODULE`, where FILE is the folder or the safetensors file in it: the
-/// tensors and the config.
+/// Returns the files of `FILE` or `FILE:MODULE`, where FILE is the folder or its safetensors file: the
+/// tensors, then the config.
 std::array<std::string, 2> peft_files(const std::string& spec);
 
-/// Reads the LoRA of a head from `FILE` or `FILE:MODULE`; the module is lm_head where none is named. Throws
-/// Error that names the file where there is none, where its shapes are not those of a head [V, H], and where
-/// PEFT would compute something else than PeftLora says.
+/// Reads the LoRA of a head from `FILE` or `FILE:MODULE`; the default module is lm_head. Throws Error that
+/// names the file if there is none, if its shapes do not fit a head [V, H], or if PEFT would compute
+/// something other than PeftLora describes.
 PeftLora read_peft_lora(const std::string& spec, int64_t stored_entries, int64_t hidden_size);
 
 }  // namespace logitless::io

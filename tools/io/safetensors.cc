@@ -21,11 +21,11 @@ using nlohmann::json;
 
 constexpr const char* kNoObject = "the header must be a JSON object";
 constexpr size_t kLengthBytes = 8;
-constexpr size_t kMaxHeaderBytes = 100'000'000;  // The limit of the format's reference implementation.
+constexpr size_t kMaxHeaderBytes = 100'000'000;  // the limit of the format's reference implementation
 
 [[noreturn]] void fail(const std::string& path, const std::string& reason) { throw Error(path + ": " + reason); }
 
-// nlohmann's own message, without its "[json.exception...]" prefix and as one line.
+// Returns nlohmann's message without its "[json.exception...]" prefix, as one line.
 std::string tidy(std::string message) {
   if (const size_t end = message.find("] "); message.starts_with("[json.") && end != std::string::npos) {
     message.erase(0, end + 2);
@@ -37,7 +37,7 @@ std::string tidy(std::string message) {
   throw Error(path + ": tensor " + one_line(tensor) + ": " + reason);
 }
 
-// An integer that JSON may spell as signed, unsigned or (wrongly) as something else.
+// Reads an integer >= 0, which JSON may hold as signed, unsigned or (wrongly) as something else.
 bool read_count(const json& value, int64_t& out) {
   if (!value.is_number_integer()) return false;
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return false;
@@ -90,8 +90,8 @@ Tensor read_entry(const std::string& path, const std::string& name, const json& 
   return tensor;
 }
 
-// The format wants the data section indexed whole: an overlap or a gap means that header and data do not
-// belong together.
+// The format requires that tensors cover the whole data section. An overlap or a gap means that header and
+// data do not belong together.
 void check_coverage(const std::string& path, std::vector<Tensor>& tensors, size_t data_start, size_t file_bytes) {
   std::stable_sort(tensors.begin(), tensors.end(), [](const Tensor& a, const Tensor& b) {
     return std::pair(a.file_offset, a.bytes) < std::pair(b.file_offset, b.bytes);
@@ -116,7 +116,7 @@ SafetensorsFile::SafetensorsFile(std::string file_path) : file_(std::move(file_p
   try {
     read_header();
   } catch (const Error&) {
-    check_size();  // What is left of a header is no JSON, but that is not the news.
+    check_size();  // If the file was truncated meanwhile, report that instead.
     throw;
   }
 }
@@ -139,7 +139,7 @@ void SafetensorsFile::read_header() {
   const std::string_view text(reinterpret_cast<const char*>(file_.data()) + kLengthBytes, header_bytes);
   const size_t data_start = kLengthBytes + header_bytes;
   check_json_depth(text, path() + ": the header ");
-  // Each member of the header is taken as soon as it is complete, and then dropped: a checkpoint has tens of
+  // Each member of the header is used and dropped as soon as it is complete: a checkpoint has tens of
   // thousands.
   std::unordered_set<std::string> names;
   std::string name;
@@ -197,7 +197,7 @@ void write_safetensors(const std::string& path, std::span<const TensorToWrite> t
     offset += sizes.back();
   }
   std::string text = header.dump();
-  text.append((8 - text.size() % 8) % 8, ' ');  // The format's own padding: data begins at a multiple of 8.
+  text.append((8 - text.size() % 8) % 8, ' ');  // padded as the format does: data begins at a multiple of 8
 
   const uint64_t header_bytes = text.size();
   std::vector<std::string_view> parts = {{reinterpret_cast<const char*>(&header_bytes), sizeof(header_bytes)}, text};

@@ -28,7 +28,7 @@ struct Tensor {
   size_t file_offset = 0;  ///< of `data`, in bytes from the beginning of the file
 
   int64_t elements() const;
-  /// The product of all dimensions but the last: B * T of [B, T, H].
+  /// Returns the product of all dimensions except the last: B * T for [B, T, H].
   int64_t rows() const;
   bool is_float() const;    ///< F32, F16, BF16 or F64
   bool is_integer() const;  ///< I32 or I64
@@ -37,19 +37,19 @@ struct Tensor {
   std::string shape_text() const;
 };
 
-/// A safetensors file whose header has been checked whole: every tensor lies inside the file, and tensors
-/// neither overlap nor leave gaps. Tensors of types this library does not read may be there; asking for one
-/// is the error.
+/// A safetensors file whose header has been checked completely: every tensor lies inside the file, and
+/// tensors neither overlap nor leave gaps. The file may hold tensors of types that this library does not
+/// read; asking for one is an error.
 class SafetensorsFile {
  public:
-  /// Throws Error that names the file and, where there is one, the tensor.
+  /// Throws Error that names the file and, if one is at fault, the tensor.
   explicit SafetensorsFile(std::string path);
 
   const std::string& path() const { return file_.path(); }
   const std::vector<Tensor>& tensors() const { return tensors_; }
-  /// Throws Error where the file has been cut short since it was opened.
+  /// Throws Error if the file has been truncated since it was opened.
   void check_size() const { file_.check_size(); }
-  /// nullptr where the file has no such tensor.
+  /// Returns nullptr if there is no such tensor.
   const Tensor* find(std::string_view name) const;
 
  private:
@@ -61,56 +61,56 @@ class SafetensorsFile {
 
 enum class TensorClass { kFloat, kInteger, kFlag };
 
-/// What a command needs from a file: the class and rank of the tensor, and what it is called by convention.
+/// What a command needs from a file: the class and rank of a tensor, and its conventional name.
 struct TensorWish {
   const char* conventional_name;  ///< "hidden", "lm_head", "targets", "lengths", "bias"
   TensorClass tensor_class;
   int rank;
-  bool batched = false;  ///< one dimension more is welcome: [B, T, ...] where the wish is [N, ...]
+  bool batched = false;  ///< accepts one dimension more: [B, T, ...] for [N, ...]
 };
 
-/// A tensor together with the file that holds it.
+/// A tensor, and the file that holds it.
 struct TensorHandle {
   std::shared_ptr<const SafetensorsFile> file;
   const Tensor* tensor = nullptr;
-  std::string flag = {};  ///< that named it, for messages
+  std::string flag = {};  ///< that named the file, for messages
 
   /// "--hidden states.safetensors: tensor hidden"
   std::string place() const;
 };
 
-/// `FILE` or `FILE:tensor` taken apart; the name is empty where there is none. Throws Error for `FILE:`.
+/// The parts of `FILE` or `FILE:tensor`; the name may be empty. split_spec() throws Error for `FILE:`.
 struct TensorSpec {
   std::string path;
   std::string name;
 };
 TensorSpec split_spec(const std::string& spec);
 
-/// Finds the tensor that `spec` means: `FILE:tensor`, or `FILE` with the conventional name, that name and
-/// ".weight" (as PyTorch names a module's), or exactly one tensor of the wished class and rank. Throws Error
-/// that names file and tensor.
+/// Finds a tensor by `FILE:tensor`. For `FILE` alone it takes the tensor with the conventional name, or with
+/// that name and ".weight" (as PyTorch names a module's), or the only one of the wished class and rank.
+/// Throws Error that names file and tensor.
 TensorHandle find_tensor(const std::string& spec, const TensorWish& wish);
 
-/// The element type of a float tensor.
+/// Returns the element type of a float tensor.
 DType natural_dtype(const Tensor& tensor);
 
-/// How a file spells an element type: "F32", "BF16", ...
+/// Returns how a file spells an element type: "F32", "BF16", ...
 const char* spelling_of(DType dtype);
 
-/// Whether the file's own bytes can serve as `dtype` in place: same type, aligned.
+/// Returns true if the file's bytes can serve as `dtype` in place: same type, aligned.
 bool usable_in_place(const Tensor& tensor, DType dtype);
 
 /// Writes the elements of a float tensor as `dtype` to `out` (elements() · size_of(dtype) bytes). Narrowing
 /// rounds to nearest even, once.
 void convert_floats(const Tensor& tensor, DType dtype, void* out);
 
-/// The elements of an I32 or I64 tensor.
+/// Returns the elements of an I32 or I64 tensor.
 std::vector<int64_t> read_integers(const Tensor& tensor);
 
-/// The elements of a BOOL or U8 tensor.
+/// Returns the elements of a BOOL or U8 tensor.
 std::vector<uint8_t> read_flags(const Tensor& tensor);
 
-/// Rounding to nearest even; NaN stays NaN.
+/// Rounds to nearest even; NaN stays NaN.
 bfloat16 to_bfloat16(float value);
 float16 to_float16(float value);
 float to_float(bfloat16 value);
@@ -128,7 +128,7 @@ T from_float(float value) {
   }
 }
 
-/// Calls `use` with a value of the type's own C++ type.
+/// Calls `use` with a value of the C++ type of `dtype`.
 template <class Use>
 decltype(auto) with_type(DType dtype, const Use& use) {
   switch (dtype) {
@@ -152,11 +152,11 @@ struct TensorToWrite {
   const void* data = nullptr;
 };
 
-/// Writes `path` anew, whole or not at all: a regular file keeps what it had until the new one is complete.
-/// Throws Error: unknown dtype, two tensors of one name, or the file system's complaint.
+/// Writes `path` whole or not at all: an existing regular file keeps its content until the new one is
+/// complete. Throws Error: unknown dtype, two tensors of one name, or a failure of the file system.
 void write_safetensors(const std::string& path, std::span<const TensorToWrite> tensors);
 
-/// Bytes of one element, or 0 for a dtype that is not known.
+/// Returns the bytes of one element, or 0 for an unknown dtype.
 size_t safetensors_element_bytes(std::string_view dtype);
 
 }  // namespace logitless::io

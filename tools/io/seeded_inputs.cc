@@ -12,7 +12,7 @@
 namespace logitless::io {
 namespace {
 
-// The number of a tensor's draws is its place, so new ones go to the end.
+// The position of a tensor seeds its draws, so new ones go to the end.
 constexpr std::string_view kTensors[] = {
     "hidden",          "lm_head",        "bias",       "targets",      "ignored",       "class_weights",
     "temperatures",    "logits",         "advantages", "mask",         "labels",        "old_logps",
@@ -41,16 +41,16 @@ struct NormalPair {
   float second;
 };
 
-// Box and Muller (1958) from the two halves of one word. The radius stays finite because the upper half
-// counts from 1.
+// Box and Muller (1958) from the two halves of one word. The upper half counts from 1, so the radius is
+// finite.
 NormalPair normal_pair(uint64_t word) {
   const float radius = std::sqrt(-2.0f * std::log(static_cast<float>((word >> 32) + 1) * 0x1p-32f));
   const float angle = static_cast<float>(word & 0xffffffffu) * (0x1p-32f * 2 * std::numbers::pi_v<float>);
   return {radius * std::cos(angle), radius * std::sin(angle)};
 }
 
-// Element k of vector r comes from pair k/2 of that vector. Transposed, a row holds one element of all
-// vectors, and the rows of a pair are filled together.
+// Element k of vector r comes from pair k/2 of that vector. Transposed, a row holds one element of each
+// vector, and the two rows of a pair are filled together.
 template <class T>
 void fill_normal(const SeededNumbers& numbers, float scale, int64_t vectors, int64_t length, T* out, bool transposed) {
   const int64_t pairs = (length + 1) / 2, outer = transposed ? pairs : vectors, inner = transposed ? vectors : pairs;
@@ -69,7 +69,7 @@ void fill_normal(const SeededNumbers& numbers, float scale, int64_t vectors, int
 
 }  // namespace
 
-// Seed and tensor choose where the counter begins.
+// Seed and tensor choose the start of the counter.
 SeededNumbers::SeededNumbers(uint64_t seed, std::string_view tensor)
     : start_(mix(mix(seed + kGolden) + number_of(tensor) * 0xd1b54a32d192ed03u)) {}
 

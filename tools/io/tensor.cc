@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a tensor of a file is, how a command finds it, and how its elements become the library's types.
+// Properties of a file's tensor, the search for one, and the conversion of its elements to the library's
+// types.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -13,7 +14,7 @@
 namespace logitless::io {
 namespace {
 
-constexpr size_t kMostNames = 8;  // in a message of one line
+constexpr size_t kMostNames = 8;  // in a one-line message
 
 const char* description_of(TensorClass tensor_class) {
   if (tensor_class == TensorClass::kFlag) return "BOOL or U8";
@@ -25,7 +26,7 @@ bool belongs_to(const Tensor& tensor, TensorClass tensor_class) {
   return tensor_class == TensorClass::kFloat ? tensor.is_float() : tensor.is_integer();
 }
 
-// The largest ones: a checkpoint's head and embedding stand before its hundreds of others.
+// Lists the largest tensors: a checkpoint's head and embedding come before its hundreds of others.
 std::string names_in(const SafetensorsFile& file) {
   if (file.tensors().empty()) return "no tensor";
   std::vector<Tensor> tensors = file.tensors();
@@ -64,18 +65,19 @@ void check_wish(const SafetensorsFile& file, const Tensor& tensor, const TensorW
   }
 }
 
-// A float64 must not reach a 16-bit type through float32 rounded to nearest: two roundings can miss the
-// nearest value. Rounded to odd in between, the second rounding sees on which side of a tie the value lies.
+// Rounds to odd. A float64 must not reach a 16-bit type through a float32 rounded to nearest, because two
+// roundings can miss the nearest value. After rounding to odd, the second rounding still sees on which side
+// of a tie the value lies.
 float narrow_to_odd(double value) {
   const float nearest = static_cast<float>(value);
   if (static_cast<double>(nearest) == value || value != value) return nearest;
   uint32_t bits = std::bit_cast<uint32_t>(nearest);
   const bool rounded_away = std::abs(static_cast<double>(nearest)) > std::abs(value);
-  if (rounded_away) bits -= 1;  // Truncated now, also where the rounding went to infinity.
+  if (rounded_away) bits -= 1;  // truncated now, also if the rounding went to infinity
   return std::bit_cast<float>(bits | 1u);
 }
 
-// Narrowing rounds once.
+// Rounds at most once.
 template <class To, class From>
 To converted(From value) {
   if constexpr (!std::is_same_v<From, double>) {
@@ -115,7 +117,7 @@ std::string TensorHandle::place() const {
 
 TensorSpec split_spec(const std::string& spec) {
   const size_t colon = spec.rfind(':');
-  // A path may hold a colon itself, so a file of the whole name comes first.
+  // A path may itself contain a colon, so a file with the whole name comes first.
   std::error_code not_there;
   if (colon == std::string::npos || std::filesystem::exists(spec, not_there)) return {spec, ""};
   if (colon + 1 == spec.size()) throw Error(spec + ": there is no tensor name after the colon");
@@ -208,7 +210,7 @@ std::vector<int64_t> read_integers(const Tensor& tensor) {
 
 bfloat16 to_bfloat16(float value) {
   const uint32_t bits = std::bit_cast<uint32_t>(value);
-  if (value != value) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};  // Quiet: it stays a NaN.
+  if (value != value) return {static_cast<uint16_t>(bits >> 16 | 0x40u)};  // quiet: it stays a NaN
   return {static_cast<uint16_t>((bits + 0x7fffu + (bits >> 16 & 1u)) >> 16)};
 }
 
@@ -219,7 +221,7 @@ float16 to_float16(float value) {
   if (value != value) {
     half = 0x7e00u | (magnitude >> 13 & 0x3ffu);
   } else if (magnitude < 0x38800000u) {
-    // Below 2^-14 the last place is 2^-24, that of a float in [0.5, 1): the addition rounds there.
+    // Below 2^-14 the spacing is 2^-24, as for a float in [0.5, 1): the addition rounds to it.
     half = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + 0.5f) - 0x3f000000u;
   } else {
     half = std::min((magnitude + 0xfffu + (magnitude >> 13 & 1u) - (112u << 23)) >> 13, 0x7c00u);
@@ -234,7 +236,7 @@ float to_float(float16 value) {
   const uint32_t exponent = (half >> 10) & 0x1fu;
   const uint32_t mantissa = half & 0x3ffu;
   if (exponent == 0) {
-    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // Zero and subnormals.
+    const float magnitude = static_cast<float>(mantissa) * 0x1p-24f;  // zero and subnormals
     return sign ? -magnitude : magnitude;
   }
   const uint32_t wide = exponent == 0x1f ? 0x7f800000u : (exponent + 112) << 23;

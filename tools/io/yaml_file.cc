@@ -12,13 +12,13 @@
 namespace logitless::io {
 namespace {
 
-constexpr size_t kMostLevels = 64;  // A config needs four; yaml-cpp itself gives up at 500.
+constexpr size_t kMostLevels = 64;  // a config needs four; yaml-cpp itself gives up at 500
 constexpr size_t kMostValues = 100'000;
 
-// Follows a document without building it.
+// Measures a document without building it.
 class Measurer : public YAML::EventHandler {
  public:
-  /// Where the document that was handled last begins.
+  /// The start of the document that was handled last.
   YAML::Mark start;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -58,14 +58,13 @@ class Measurer : public YAML::EventHandler {
   }
 
   size_t levels_ = 0, values_ = 0;
-  std::set<YAML::anchor_t> collections_;  // that have an anchor
+  std::set<YAML::anchor_t> collections_;  // those with an anchor
 };
 
-// Passes a text that yaml-cpp can build and any code can walk: one document at most, nested at most 64 levels
-// deep, of at most 100,000 values, and without aliases of what has values inside,
-// which could multiply them. Throws YamlProblem, or what
-// yaml-cpp throws of a text that is not YAML. It is needed because YAML::LoadAll() never ends on text such as
-// ",".
+// Throws unless the text is safe for yaml-cpp to build and for any code to traverse: at most one document, at
+// most 64 levels deep, at most 100,000 values, and no alias of a list or a map, which could multiply its
+// values. Throws YamlProblem, or yaml-cpp's own exception if the text is not YAML. It is needed because
+// YAML::LoadAll() never ends on text such as ",".
 void check_yaml(const std::string& text) {
   std::istringstream in(text);
   YAML::Parser parser(in);
@@ -78,13 +77,13 @@ void check_yaml(const std::string& text) {
       if (documents == 1) return;
       throw YamlProblem(second, "holds " + std::to_string(documents) + " YAML documents, not one");
     }
-    // yaml-cpp does not leave the place of a token that no value can begin with.
+    // yaml-cpp does not move past a token that cannot begin a value.
     if (measurer.start.pos == start.pos) throw YamlProblem(start, "is not YAML: no value can begin here");
     if (documents == 1) second = measurer.start;
   }
 }
 
-constexpr size_t kMostYamlBytes = 1 << 20;  // yaml-cpp takes up to 500 times as much.
+constexpr size_t kMostYamlBytes = 1 << 20;  // yaml-cpp needs up to 500 times as much memory
 
 std::string read_yaml_text(const std::string& path) {
   std::string text = read_text_file(path, kMostYamlBytes);

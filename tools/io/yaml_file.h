@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// YAML, read so that no text from a stranger hangs or exhausts the command.
+// Reads YAML so that no untrusted text can hang or exhaust the command.
 #pragma once
 
 #include <yaml-cpp/yaml.h>
@@ -10,8 +10,7 @@
 
 namespace logitless::io {
 
-/// A text is not one YAML document, or one that no config could be. what() goes on after
-/// "config.yaml:7: ".
+/// A text is not a single YAML document, or cannot be a config. what() continues "config.yaml:7: ".
 class YamlProblem : public std::runtime_error {
  public:
   YamlProblem(const YAML::Mark& mark, const std::string& reason)
@@ -20,11 +19,11 @@ class YamlProblem : public std::runtime_error {
   const int line;
 };
 
-/// The one document of a text; a null node where there is none. Throws YamlProblem.
+/// Returns the document of a text, or a null node if there is none. Throws YamlProblem.
 YAML::Node parse_yaml(const std::string& text);
 
-/// The one document of a config, a YAML file or pipe, which must be a map. Throws Error that names file and
-/// line.
+/// Returns the document of a config, a YAML file or pipe, which must be a map. Throws Error that names file
+/// and line.
 YAML::Node read_yaml_file(const std::string& path);
 
 /// "qwen.yaml:7"

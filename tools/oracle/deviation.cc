@@ -6,7 +6,7 @@
 namespace logitless::oracle {
 namespace {
 
-// Once NaN, a maximum stays NaN: std::max would drop it or not, by the order of its arguments.
+// A NaN stays: std::max would keep or drop it, depending on the order of its arguments.
 double sticky_max(double a, double b) { return !(a >= b) && a == a ? b : a; }
 
 double smallest_normal(DType dtype) {

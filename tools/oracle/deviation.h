@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How far stored results lie from the oracle's, summed up tile by tile.
+// Measures how far stored results are from the oracle's, tile by tile.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace logitless::oracle {
 
-/// Element (r, c) stands at data[r * row_stride + c * col_stride].
+/// Element (r, c) is data[r * row_stride + c * col_stride].
 struct StoredMatrix {
   const void* data = nullptr;
   DType dtype = DType::kFloat32;
@@ -20,20 +20,20 @@ struct StoredMatrix {
   double at(int64_t row, int64_t col) const { return read_element(data, dtype, row * row_stride + col * col_stride); }
 };
 
-/// A NaN on either side makes every difference NaN. Tiles in the same order give the same bits for any number
-/// of threads.
+/// Collects differences. A NaN on either side makes all of them NaN. Tiles in the same order give the same
+/// bits for any number of threads.
 class Deviation {
  public:
-  /// `stored` has the rows and columns of `want`.
+  /// `stored` has the shape of `want`.
   void add(const MatrixXd& want, const StoredMatrix& stored);
-  /// Both are stored, with so many rows and columns.
+  /// Both are stored, as [row_count, cols].
   void add(const StoredMatrix& want, const StoredMatrix& stored, int64_t row_count, int64_t cols);
 
   double max_abs() const { return max_abs_; }  ///< max |stored - want|
   /// max |stored - want| / |want| over the elements with |want| at least the smallest normal number of the
-  /// stored type: below it the type itself loses digits.
+  /// stored type, because the type itself loses digits below it.
   double max_rel() const { return max_rel_; }
-  double rel_l2() const;  ///< ‖stored - want‖ / ‖want‖; 0 where both norms are 0, infinite where only ‖want‖ is
+  double rel_l2() const;  ///< ‖stored - want‖ / ‖want‖; 0 if both norms are 0, infinite if only ‖want‖ is
   double largest() const { return largest_; }          ///< max |want|
   double norm() const { return std::sqrt(squares_); }  ///< ‖want‖
   int64_t count() const { return count_; }             ///< elements

@@ -9,7 +9,7 @@
 namespace logitless::oracle {
 namespace {
 
-// x log-weighted: 0 · ∞ is 0.
+// weight · value, where 0 · ∞ is 0.
 double times(double weight, double value) { return weight == 0 ? 0 : weight * value; }
 
 double log_add(double a, double b) {
@@ -21,7 +21,7 @@ double log_add(double a, double b) {
 // log(w exp(a) + (1 − w) exp(b)).
 double log_mix(double w, double a, double b) { return log_add(std::log(w) + a, std::log1p(-w) + b); }
 
-// exp(a) (a − b), a summand of a KL.
+// exp(a) (a − b), one term of a KL divergence.
 double kl_term(double a, double b) { return a == b ? 0 : times(std::exp(a), a - b); }
 
 // −1, 0 or 1.
@@ -173,7 +173,7 @@ DivergenceRow divergence_row(const DivergenceFormula& formula, const VectorXd& l
     out.log_overlap = log_add(out.log_overlap, std::min(log_s[v], log_t[v]));
   }
   if (formula.kind == Divergence::kAcceptance) {
-    // In shares of Σ min(s, t), which may be too small a number.
+    // As shares of Σ min(s, t), which may underflow.
     double below = 0;
     for (int64_t v = 0; v < v_count; ++v) {
       if (log_s[v] < log_t[v]) below += std::exp(log_s[v] - out.log_overlap);
@@ -229,7 +229,7 @@ int64_t argmax_of(const VectorXd& values) {
   return at;
 }
 
-// Fills what belongs to row i, which takes part, from its logits.
+// Fills row i, which is not ignored, from its logits.
 void add_row(const DistillationInputs& in, const FinishedLogits& logits, size_t i, double normaliser,
              DistillationTruth& out) {
   const Distillation& o = in.options;

@@ -14,7 +14,7 @@
 
 namespace logitless::oracle {
 
-/// What a distillation call is given.
+/// The inputs of a distillation call.
 struct DistillationInputs {
   HiddenStates hidden;
   HeadMatrices head;
@@ -23,25 +23,26 @@ struct DistillationInputs {
   Distillation options;
 };
 
-/// How tokens' losses become one.
+/// How per-token losses are averaged.
 struct MeanOptions {
   Reduction reduction;
   MeanOver mean_over;
   std::optional<double> num_items_in_batch;
 };
-/// What each row's loss is divided by, [N]. `labels` has kNoLabel where a row takes no part; `offsets`: where
-/// the sequences begin and end.
+/// Returns the divisor of each row's loss, [N]. `labels` has kNoLabel for ignored rows; `offsets` holds the
+/// bounds of the sequences.
 std::vector<double> mean_divisors(const MeanOptions& options, const std::vector<int64_t>& labels,
                                   std::span<const int64_t> offsets);
 
-/// A divergence and its parameter (β, λ, w or η), as the options name them.
+/// A divergence and its parameter: β, λ, w or η.
 struct DivergenceFormula {
   explicit DivergenceFormula(const Distillation& options);
   DivergenceFormula(Divergence kind, double parameter);
 
-  /// The term of one vocabulary entry. kAcceptance: min(s, t). kLkHybrid has `overlap` Σ min(s, t) as well.
+  /// Returns the term of one vocabulary entry. kAcceptance: min(s, t). kLkHybrid also needs `overlap`, Σ
+  /// min(s, t).
   double term(double log_s, double log_t, double overlap) const;
-  /// s ∂term/∂s; a tie of s and t has the slope of neither.
+  /// Returns s ∂term/∂s. At s = t the slopes of |s − t| and min(s, t) are 0.
   double slope(double log_s, double log_t, double overlap) const;
 
   Divergence kind;
@@ -62,25 +63,24 @@ VectorXd log_softmax(const VectorXd& logits, double temperature);
 
 struct DistillationTruth {
   double loss = 0;
-  /// [N] each; 0 where a row takes no part.
+  /// [N] each; 0 for ignored rows.
   std::vector<double> per_token_loss, divergence, acceptance, logps, entropy, teacher_entropy, agreement;
   std::vector<bool> takes_part;
-  std::vector<int64_t> labels;  ///< what each row predicts, with targets
-  /// [N, V]: capped logits, and what they are on the way there.
+  std::vector<int64_t> labels;  ///< the labels of the rows, if there are targets
+  /// [N, V]: the student's raw and capped logits, and the teacher's capped ones.
   MatrixXd raw, capped, teacher_capped;
   MatrixXd d_raw;                  ///< dL/dr of the student
-  std::vector<double> scale;       ///< what a row's divergence is multiplied with on its way into the loss
-  std::vector<double> nll_scale;   ///< the same of its cross-entropy
-  std::vector<double> normaliser;  ///< what a row's loss is divided by
+  std::vector<double> scale;       ///< factor of a row's divergence in the loss
+  std::vector<double> nll_scale;   ///< factor of its cross-entropy in the loss
+  std::vector<double> normaliser;  ///< divisor of a row's loss
   MatrixXd d_hidden, d_weight;     ///< [N, H], [V, H]
   VectorXd d_bias;
 };
 DistillationTruth distillation_truth(const DistillationInputs& inputs);
-/// The same but for the gradients of hidden states and head: those of a large head are for
-/// parameter_gradients().
+/// The same without the gradients of hidden states and head. For a large head, use parameter_gradients().
 DistillationTruth distillation_rows(const DistillationInputs& inputs);
 
-/// The loss alone, of other student tensors than those in `inputs`: for finite differences.
+/// Returns the loss for other student tensors than those in `inputs`: for finite differences.
 double distillation_value(const DistillationInputs& inputs, const MatrixXd& hidden, const MatrixXd& weight,
                           const VectorXd& bias);
 

@@ -1,7 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A number that knows how it depends on the inputs (reverse differentiation), so that a formula on paper and
-// its gradient are one text: sg, clamp and min are the functions of docs/losses.md, conventions for ties
-// included.
+// A number that knows its derivatives with respect to the inputs (reverse differentiation), so that a formula
+// and its gradient are written once. sg, clamp and min are the functions of docs/losses.md, including the
+// conventions for ties.
 #pragma once
 
 #include <Eigen/Core>
@@ -14,7 +14,8 @@
 
 namespace logitless::oracle {
 
-/// The steps of a computation, each after those it stands on, so that it can be gone back from any result.
+/// The steps of a computation. Each comes after the steps that it depends on, so that derivatives can be
+/// propagated backward from any result.
 class Tape {
  public:
   struct Edge {
@@ -23,7 +24,7 @@ class Tape {
   };
   struct Step {
     Edge edges[2];
-    int64_t input = -1;  ///< which input it is; -1: none
+    int64_t input = -1;  ///< index of the input; -1: not an input
     bool held = false;   ///< sg(): no gradient flows
   };
 
@@ -32,10 +33,10 @@ class Tape {
     return static_cast<int64_t>(steps_.size()) - 1;
   }
 
-  /// ∂step/∂input of every input that the step depends on. `through_sg`: as if there were no sg().
+  /// Returns ∂step/∂input for every input that the step depends on. `through_sg` treats sg() as the identity.
   std::map<int64_t, double> derivatives(int64_t step, bool through_sg) const {
     std::map<int64_t, double> of_inputs;
-    // What is still to be passed on, the latest step first: all that stands on a step has been there before
+    // Derivatives still to be propagated, latest step first: a step is reached after all steps that depend on
     // it.
     std::map<int64_t, double, std::greater<>> pending = {{step, 1.0}};
     while (!pending.empty()) {
@@ -57,8 +58,8 @@ class Tape {
 
 struct Number {
   double value = 0;
-  /// The value where every input is at the point at which sg() holds it. The same as `value`, unless one
-  /// takes finite differences.
+  /// The value if every input is at the point at which sg() holds it. Differs from `value` only in finite
+  /// differences.
   double held = 0;
   Tape* tape = nullptr;  ///< nullptr: a constant
   int64_t step = -1;
@@ -71,11 +72,11 @@ struct Number {
     return {value, held, &tape, {.edges = {}, .input = index}};
   }
 
-  /// ∂value/∂input with nothing through sg().
+  /// Returns ∂value/∂input, with no gradient through sg().
   std::map<int64_t, double> slopes() const {
     return tape ? tape->derivatives(step, false) : std::map<int64_t, double>();
   }
-  /// How far errors of the inputs move the value, to first order; they pass through sg() too.
+  /// Returns how far errors of the inputs move the value, to first order. They pass through sg() too.
   double reached_by(const Eigen::VectorXd& errors) const {
     double reached = 0;
     if (!tape) return reached;
@@ -123,34 +124,34 @@ inline Number sigmoid(const Number& x) {
 /// x with no gradient.
 inline Number sg(const Number& x) { return {x.held, x.held, x.tape, {.edges = {{x.step, 1}}, .held = true}}; }
 
-/// A place where a formula has no derivative, or jumps.
+/// A point where a formula has no derivative, or jumps.
 struct Kink {
   double distance = 0;
   Number from;
 
-  /// Whether errors of the inputs, or twice as large ones, lead there.
+  /// Returns true if errors of the inputs, or twice as large ones, can reach it.
   bool is_near(const Eigen::VectorXd& errors) const {
     const double reached = from.reached_by(errors);
     return reached > 0 && !(distance > 2 * reached);
   }
 };
 
-/// The functions that have kinks; they note how near the data come.
+/// The functions that have kinks. They record how close the data come to each.
 class Kinks {
  public:
-  /// Passes the gradient where low <= x <= high, equality included.
+  /// The gradient flows where low <= x <= high, including equality.
   Number clamp(const Number& x, double low, double high) {
     note(x, low);
     note(x, high);
     const bool inside = low <= x.value && x.value <= high;
     return detail::function(std::clamp(x.value, low, high), std::clamp(x.held, low, high), inside ? 1 : 0, x);
   }
-  /// Of equal values the first: the gradient flows where x stands on the bound.
+  /// At x = bound the gradient flows.
   Number min(const Number& x, double bound) {
     note(x, bound);
     return detail::function(std::min(x.value, bound), std::min(x.held, bound), x.value <= bound ? 1 : 0, x);
   }
-  /// |x|, whose gradient at 0 is 0.
+  /// |x|; its gradient at 0 is 0.
   Number absolute(const Number& x) {
     note(x, 0);
     const double sign = x.value > 0 ? 1 : x.value < 0 ? -1 : 0;

@@ -17,7 +17,7 @@ constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 }  // namespace
 
-// For 16-bit types a multiple of the type's last place at this magnitude.
+// A 16-bit number is a multiple of its type's last place at this magnitude.
 double round_to(double value, DType dtype) {
   if (dtype == DType::kFloat64) return value;
   if (dtype == DType::kFloat32) return static_cast<float>(value);
@@ -93,7 +93,7 @@ MatrixXd read_weight(const HeadMatrices& head, int64_t first_entry, int64_t entr
   const ConstMatrix& weight = head.weight;
   const bool tall = head.layout == HeadLayout::kVocabHidden;
   if (head.packed.given() && head.packed.packing != Packing::kInt8) {
-    throw std::invalid_argument("the oracle reads packed heads of int8 alone");
+    throw std::invalid_argument("the oracle reads only int8 packed heads");
   }
   MatrixXd copy(entries, head.hidden_size());
 #pragma omp parallel for schedule(static)
@@ -179,7 +179,7 @@ MatrixXd read_hidden(const HiddenStates& hidden, const Tokens& tokens) {
 
 namespace {
 
-// Entries of the head in float64 at once: 128 MiB at H = 4096.
+// Entries of the head in float64 at a time: 128 MiB at H = 4096.
 constexpr int64_t kEntriesAtOnce = 4096;
 
 template <class Visit>
@@ -241,7 +241,7 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
     }
     return;
   }
-  double rest = 0;  // Σ exp without the largest term: log1p keeps its digits when that one is nearly all
+  double rest = 0;  // Σ exp without the largest term: log1p keeps its digits if that term is nearly all
   for (int64_t v = 0; v < vocab; ++v) {
     if (v != best) rest += std::exp(a[v] - a[best]);
   }
@@ -272,7 +272,7 @@ void add_row_statistics(const Tokens& tokens, int64_t row, const Eigen::Ref<cons
   }
   stats.entropy[row] = log_sum - mean_shifted;
   stats.cross[row] = cross;
-  // The others' own log-sum-exp: 1 - p has no digits left as p nears 1.
+  // Log-sum-exp of the other entries, because 1 - p has no digits left as p nears 1.
   const int64_t label = tokens.labels[row];
   double other = -kInfinity, sum = 0;
   for (int64_t v = 0; v < vocab; ++v) {
@@ -298,7 +298,7 @@ LogitGradient LogitGradientFormula::at(int64_t row, int64_t entry, double raw) c
   if (p > 0) d -= grads_.entropy[row] * p * (log_p + stats_.entropy[row]);
   d += grads_.cross[row] * (tokens_.cross[entry] - p * cross_sum_);
   if (grads_.outside[row] != 0) {
-    // The share of the others among themselves, less that among all.
+    // The entry's probability among the others, minus its probability among all.
     if (entry != tokens_.labels[row]) d += grads_.outside[row] * others_share(row, log_p);
     d -= grads_.outside[row] * p;
   }
@@ -343,8 +343,8 @@ Loss compute_cross_entropy(const Tokens& tokens, const TokenStatistics& stats, c
   for (int64_t i = 0; i < tokens.tokens(); ++i) {
     if (!tokens.takes_part(i)) continue;
     const double class_weight = options.class_weights.empty() ? 1.0 : options.class_weights[tokens.labels[i]];
-    // The term of smoothing 0 is left out, not multiplied by 0: with a masked vocabulary entry it would be 0
-    // · ∞.
+    // Without smoothing its term is left out, not multiplied by 0: with a masked vocabulary entry that would
+    // be 0 · ∞.
     double nll = (1 - smoothing) * class_weight * -stats.logp[i];
     if (smoothing > 0) nll += smoothing * -stats.cross[i];
     double z = options.z_loss > 0 ? options.z_loss * stats.lse[i] * stats.lse[i] : 0.0;

@@ -9,12 +9,12 @@
 namespace logitless::oracle {
 namespace {
 
-// How many tokens are chosen.
+// Returns the number of tokens to choose.
 size_t most_of(const Numbers& covariances, const PolicyLoss& options) {
   return static_cast<size_t>(std::max(1.0, std::floor(options.cov_share * static_cast<double>(covariances.size()))));
 }
 
-// The places of all, in descending order; equal ones keep theirs.
+// Returns all positions, sorted by descending number; ties keep their order.
 std::vector<size_t> descending(const Numbers& numbers) {
   std::vector<size_t> order(numbers.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -52,7 +52,7 @@ std::vector<size_t> tokens_to_drop(const Numbers& covariances, const std::vector
   const auto key = [&](size_t k) { return split_mix(seed + k); };
   std::vector<size_t> candidates;
   for (size_t k = 0; k < covariances.size(); ++k) {
-    // Both are looked at: both are kinks.
+    // Both are evaluated, because both are kinks.
     const bool above = kinks.above(covariances[k], options.cov_low);
     if (kinks.below(covariances[k], options.cov_high) && above && !is_clipped[k]) candidates.push_back(k);
   }

@@ -1,6 +1,7 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What all tokens of a batch decide together: docs/losses-policy.md, "Choices over the batch". Each function
-// returns places in the list of the tokens that take part, and notes how near the choice is to another one.
+// Choices that depend on all tokens of a batch: docs/losses-policy.md, "Choices over the batch". Each
+// function returns positions in the list of tokens that are not ignored, and records how close the choice is
+// to another one.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +14,14 @@ namespace logitless::oracle {
 
 using Numbers = std::vector<Number>;
 
-/// M2PO: those of the largest moments, until the mean of the others is below the threshold.
+/// M2PO: the largest moments, until the mean of the others is below the threshold.
 std::vector<size_t> large_moments(const Numbers& moments, double threshold, Kinks& kinks);
 
-/// clip_cov: random ones of those that are not clipped and have a covariance within the bounds.
+/// clip_cov: random tokens that are not clipped and have a covariance within the bounds.
 std::vector<size_t> tokens_to_drop(const Numbers& covariances, const std::vector<bool>& is_clipped,
                                    const PolicyLoss& options, Kinks& kinks);
 
-/// kl_cov: those of the largest covariances.
+/// kl_cov: the tokens with the largest covariances.
 std::vector<size_t> tokens_to_penalise(const Numbers& covariances, const PolicyLoss& options, Kinks& kinks);
 
 }  // namespace logitless::oracle

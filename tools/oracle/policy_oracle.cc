@@ -19,7 +19,7 @@ std::optional<std::vector<double>> read_optional(const ConstTensor& vector) {
   return read_vector(vector);
 }
 
-/// One evaluation. Functions of a token i or a sequence s have the names of docs/losses-policy.md.
+/// One evaluation. Functions of a token i or a sequence s are named as in docs/losses-policy.md.
 class Evaluation {
  public:
   Evaluation(const PolicyTokens& tokens, const PolicyLoss& options, const PolicyPoint& at, const PolicyPoint& held)
@@ -114,7 +114,7 @@ class Evaluation {
     for (const int64_t t : members_[s]) sum = sum + function(t);
     return sum;
   }
-  // The same, computed for the first token of the sequence that asks and kept for the others.
+  // The same, computed once per sequence.
   template <class Function>
   const Number& sum_once(std::vector<std::optional<Number>>& sums, int64_t s, const Function& function) {
     if (!sums[s]) sums[s] = sum_over(s, function);
@@ -173,8 +173,8 @@ class Evaluation {
       const double tau = a > 0 ? options_.sapo_temperature_pos : options_.sapo_temperature_neg;
       return -a * (4 / tau) * sigmoid(tau * (ratio(i) - 1.0));
     }
-    // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0; compared without A, whose product may
-    // round a difference away.
+    // min(x A, y A) is A min(x, y) for A > 0 and A max(x, y) for A < 0. The comparison is made without A,
+    // because rounding the products may hide a difference.
     const Number capped = capped_ratio(i);
     const Number clipped = kinks_.clamp(ratio(i), 1 - epsilon_low(), 1 + epsilon_high());
     const bool first = a > 0 ? capped.value <= clipped.value : capped.value >= clipped.value;
@@ -227,7 +227,8 @@ class Evaluation {
     if (region == TrustRegion::kTvBoth) return !kinks_.above(moved, high) && !kinks_.below(moved, -low);
     if (region == TrustRegion::kTv) return up ? !kinks_.above(moved, high) : !kinks_.below(moved, -low);
     if (up ? !kinks_.above(moved, 0) : !kinks_.below(moved, 0)) return true;
-    // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 in both. 1 − q and 1 − p are at least 0.
+    // q (log q − log p) + (1 − q) log((1 − q) / (1 − p)), with 1e-8 added to 1 − q and to 1 − p in the
+    // logarithm. Both are at least 0.
     const auto left = [](double log_p) { return std::exp(log_p) > 1 ? 0 : 1 - std::exp(log_p); };
     const auto of = [&](double log_p) {
       const double log_q = (*tokens_.old_logps)[i];
@@ -329,7 +330,7 @@ class Evaluation {
       k = expm1(held_within) - held_within;
     }
     if (options_.kl_estimator == KlEstimator::kAbs) k = kinks_.absolute(d);
-    // The value of one, the gradient of k2.
+    // The value of one estimator, with the gradient of k2.
     const Number k2 = d * d / 2;
     if (options_.kl_estimator == KlEstimator::kK1Plus) k = k2 - sg(k2) + sg(-d);
     if (options_.kl_estimator == KlEstimator::kK3Plus) {
@@ -373,7 +374,7 @@ class Evaluation {
         return kTokenMean;
     }
   }
-  // What a token's loss is divided by.
+  // Returns the divisor of a token's loss.
   double normaliser(int64_t i) const {
     double sequences = 0;
     for (int64_t s = 0; s < tokens_.sequences(); ++s) {
@@ -418,7 +419,7 @@ class Evaluation {
       result.mean_teacher_kl = mean_over(active_, [this](int64_t i) { return Number(-teacher_ratio(i)); });
     }
     if (uses_entropy()) result.mean_entropy = mean_over(active_, [this](int64_t i) { return entropy(i); });
-    // A sequence's ratio counts once, and its tokens share in that.
+    // The ratio of a sequence counts once, shared by its tokens.
     const bool once = ratio_is_of_sequence() && tokens_.one_advantage_a_sequence && !tokens_.teacher_logps;
     const auto mean = [&](auto of) {
       Number sum;
@@ -471,11 +472,11 @@ class Evaluation {
   Kinks kinks_;
   std::vector<Number> ratio_;                                                     // ρ
   Number quantile_;                                                               // of the entropies
-  std::vector<int64_t> active_;                                                   // tokens that take part
+  std::vector<int64_t> active_;                                                   // the tokens that count
   std::vector<std::vector<int64_t>> members_;                                     // T_s
   std::vector<int64_t> sequence_of_;                                              // s(i)
   std::vector<bool> dropped_, chosen_;                                            // Choices over the batch
-  std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums of sequences
+  std::vector<std::optional<Number>> vespo_exponent_, drift_, sampler_exponent_;  // sums over sequences
 };
 
 std::vector<double> to_vector(const VectorXd& values) { return {values.begin(), values.end()}; }

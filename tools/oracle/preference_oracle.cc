@@ -11,7 +11,7 @@
 namespace logitless::oracle {
 namespace {
 
-constexpr double kOrpoCeiling = -0x1p-24;  // 1 - e^x is taken at min(x, this)
+constexpr double kOrpoCeiling = -0x1p-24;  // 1 - e^x is computed at min(x, this)
 
 Number square(const Number& x) { return x * x; }
 
@@ -47,7 +47,7 @@ bool metrics_average(const PreferenceLoss& options) {
          contains(options, PreferenceLossType::kSimpo);
 }
 
-// Variants: what stands in place of a log ratio.
+// Variants: replacements of a log ratio.
 Number score(const Number& a, const PreferenceLoss& options) {
   switch (options.f_divergence) {
     case FDivergence::kReverseKl:
@@ -67,12 +67,12 @@ Number reward(const Number& logp, const PreferenceLoss& options) {
   return alpha == 0 ? logp : -expm1(Kinks().clamp(-alpha * logp, -1e300, 300)) / alpha;
 }
 
-// A pair that takes part: sums, or averages.
+// A pair with two non-empty sides: sums, or averages.
 struct Pair {
   int64_t chosen = 0, rejected = 0;             // sequences
   double chosen_count = 0, rejected_count = 0;  // n_s
-  double chosen_per = 1, rejected_per = 1;      // what sums are divided by
-  double weight = 1;                            // of WPO
+  double chosen_per = 1, rejected_per = 1;      // divisors of the sums
+  double weight = 1;                            // from WPO
   const PreferenceLoss* options = nullptr;
   Number c, r;
   double c0 = 0, r0 = 0;
@@ -80,7 +80,7 @@ struct Pair {
   Number b() const { return score((r - r0) * rejected_per, *options) / rejected_per; }
 };
 
-// What each token counts in its sequence's sum (LD-DPO).
+// Returns the weight of each token in its sequence's sum (LD-DPO).
 std::vector<double> token_weights(const SequenceBatch& batch, const PreferenceLoss& options) {
   std::vector<double> weights(batch.logp.size(), 1);
   const int64_t half = batch.sequences() / 2;
@@ -94,7 +94,7 @@ std::vector<double> token_weights(const SequenceBatch& batch, const PreferenceLo
   return weights;
 }
 
-// c and r of pair k are the inputs 2k and 2k + 1 of the tape; without one they are constants.
+// c and r of pair k are the inputs 2k and 2k + 1 of the tape; without a tape they are constants.
 std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const PreferenceLoss& options,
                            Tape* tape = nullptr) {
   std::vector<Pair> pairs;
@@ -144,13 +144,13 @@ std::vector<Pair> pairs_of(const SequenceBatch& batch, bool averaged, const Pref
   return pairs;
 }
 
-// With m = σ(z / tau): −(1 − m) log σ(z) + m e^−z, whose exponent is clamped, with no gradient outside.
+// With m = σ(z / tau): −(1 − m) log σ(z) + m e^−z. Its exponent is clamped, and has no gradient outside.
 Number discopop(const Number& z, double tau) {
   const Number exponent = Kinks().clamp(log_sigmoid(z / tau) - z, -700, 700);
   return exp(exponent) - sigmoid(-z / tau) * log_sigmoid(z);
 }
 
-// ℓ of a pair.
+// Returns ℓ of a pair.
 Number pair_loss(PreferenceLossType loss, const Pair& pair, const PreferenceLoss& options) {
   const double beta = options.beta, epsilon = options.label_smoothing;
   const Number a = pair.a(), b = pair.b(), z = beta * (a - b), c = pair.c, r = pair.r;
@@ -199,7 +199,7 @@ bool is_aot(PreferenceLossType loss) {
 
 using Numbers = std::vector<Number>;
 
-// The two lists that aot and aot_unpaired sort, sorted; equal values keep their order.
+// Returns the two lists that aot and aot_unpaired compare, sorted; ties keep their order.
 std::pair<Numbers, Numbers> sorted_lists(PreferenceLossType loss, const std::vector<Pair>& pairs) {
   std::pair<Numbers, Numbers> lists;
   for (const Pair& pair : pairs) {
@@ -244,7 +244,7 @@ void add_pairwise_loss(const SequenceBatch& batch, PreferenceLossType loss, doub
   }
 }
 
-// Σ (−logp) over the chosen tokens of the pairs that take part, and how many they are.
+// Σ (−logp) over the chosen tokens of the pairs that count, and the number of these tokens.
 struct ChosenTokens {
   double nll_sum = 0;
   double count = 0;
@@ -358,7 +358,7 @@ void add_reference(const ConstTensor& logps, EntriesPer per, SequenceLogps meani
     for (int64_t s = 0; s < batch.sequences(); ++s) {
       sums.push_back(meaning == SequenceLogps::kAverages ? static_cast<double>(batch.count(s)) * values[s] : values[s]);
     }
-    // The sums of single tokens are theirs.
+    // If every sequence is a single token, sums are log-probabilities of tokens.
     if (batch.tokens() == batch.sequences()) batch.reference_tokens = values;
     return;
   }
@@ -407,7 +407,7 @@ double distance_from_kinks(const SequenceBatch& batch, const PreferenceLoss& opt
     if (is_aot(loss)) {
       const auto& [first, second] = sorted_lists(loss, pairs);
       distance = std::min(distance, smallest_gap(first));
-      // The order of the reference's values decides about no gradient.
+      // For aot, the order of the reference's values has no effect on a gradient.
       if (loss == PreferenceLossType::kAotUnpaired) distance = std::min(distance, smallest_gap(second));
     }
   }

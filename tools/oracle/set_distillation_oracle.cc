@@ -34,7 +34,7 @@ DivergenceFormula formula_of(const SetDistillation& options) {
   }
 }
 
-// What generalised KL adds to a divergence: this times s - t.
+// Returns the factor of s - t in the term that generalised KL adds to a divergence.
 double mass_weight(const DivergenceFormula& formula) {
   switch (formula.kind) {
     case Divergence::kForwardKl:
@@ -52,13 +52,14 @@ double mass_weight(const DivergenceFormula& formula) {
   }
 }
 
-// The masses that are compared, in logarithms, and the slope of the divergence by each of the student's.
+// The masses to compare, in logarithms. value() also returns the slope of the divergence with respect to each
+// of the student's masses.
 struct Cells {
   std::vector<double> log_s, log_t;
 
   double value(const SetDistillation& options, std::vector<double>& slopes) const {
     const DivergenceFormula formula = formula_of(options);
-    // Of a set and its tail these are the same number, unless the teacher's masses do not sum to 1.
+    // With a tail the added terms sum to 0, unless the teacher's masses do not sum to 1.
     const bool generalised = options.outside == OutsideSet::kGeneralised || options.outside == OutsideSet::kTail;
     const double weight = generalised ? mass_weight(formula) : 0;
     double sum = 0;
@@ -71,7 +72,7 @@ struct Cells {
   }
 };
 
-// The divergence of one row and its gradient by the final logits.
+// Returns the divergence of one row, and its gradient with respect to the final logits.
 double divergence_of(const SetLogits& logits, int64_t row, const std::vector<int64_t>& ids, std::vector<double> log_t,
                      const SetDistillation& options, double log_outside, VectorXd& gradient) {
   const bool within = options.outside == OutsideSet::kRenormalised;

@@ -12,7 +12,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 double x_log_x(double x) { return x > 0 ? x * std::log(x) : 0; }
 
-// The columns that a row's probabilities sum to 1 over.
+// Returns the columns over which a row's probabilities sum to 1.
 std::vector<int64_t> columns_of(const SetLogits& logits, const std::vector<int64_t>& ids) {
   std::vector<int64_t> columns = ids;
   if (!logits.over_set) {

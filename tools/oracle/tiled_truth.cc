@@ -23,7 +23,7 @@ int64_t TiledTruth::entries_of_tile(int64_t rows, int64_t beside) const {
 
 TokenStatistics TiledTruth::compute_statistics() const {
   TokenStatistics stats(tokens_.tokens());
-  // Half of the scratch is for what the logits are computed from.
+  // Half of the scratch is for the inputs of the logits.
   const int64_t most_rows = std::max<int64_t>(1, scratch_numbers_ / 2 / tokens_.vocab());
   for (int64_t first = 0; first < tokens_.tokens(); first += most_rows) {
     MatrixXd logits(std::min(most_rows, tokens_.tokens() - first), tokens_.vocab());
@@ -92,7 +92,7 @@ void FusedTruth::read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixX
 
 MatrixXd FusedTruth::compute_parameter_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                                  const ReceiveWeights& receive) const {
-  // Rows without a gradient add nothing, whatever stands in them or in the head: 0 · NaN would be NaN.
+  // Rows without a gradient must add nothing, whatever they or the head contain: 0 · NaN would be NaN.
   MatrixXd used = hidden_, d_hidden = MatrixXd::Zero(hidden_.rows(), hidden_.cols());
   for (int64_t i = 0; i < used.rows(); ++i) {
     if (!has_gradient(grads, i)) used.row(i).setZero();

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 // The oracle at full size: the same formulas on tiles of the logits, which are read or computed twice instead
-// of held.
+// of kept.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@
 
 namespace logitless::oracle {
 
-/// Statistics and gradients of a call whose N × V logits do not fit in float64. Everything with an entry a
-/// token or a hidden state is held in float64; `scratch_bytes` bounds the tiles (but for one row of V logits,
-/// and one vocabulary entry of each row, which always fit).
+/// Statistics and gradients of a call whose N × V logits do not fit in float64. Per-token values and hidden
+/// states are kept in float64. `scratch_bytes` bounds the tiles, but a tile always holds at least one row of
+/// V logits, or one vocabulary entry of each row.
 class TiledTruth {
  public:
   explicit TiledTruth(Tokens tokens, size_t scratch_bytes);
@@ -24,32 +24,33 @@ class TiledTruth {
   const Tokens& tokens() const { return tokens_; }
   TokenStatistics compute_statistics() const;
 
-  /// dL/dlogits of all tokens and the vocabulary entries [first_entry, first_entry + tile.cols()); 0 where a
-  /// token takes no part.
+  /// Takes dL/dlogits of all tokens and the vocabulary entries [first_entry, first_entry + tile.cols()); 0
+  /// for ignored tokens.
   using ReceiveLogits = std::function<void(int64_t first_entry, const MatrixXd& tile)>;
-  /// Calls `receive` with one tile after the other, in vocabulary order.
+  /// Calls `receive` for one tile after another, in vocabulary order.
   void compute_logit_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                const ReceiveLogits& receive) const;
 
  protected:
-  /// Raw logits, before any rounding, of rows and vocabulary entries from the given ones on. What stands in
-  /// rows that take no part does not matter.
+  /// Reads raw logits, before any rounding, from the given row and vocabulary entry on. Ignored rows may get
+  /// any value.
   virtual void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const = 0;
   bool has_gradient(const TokenGradients& grads, int64_t row) const {
     return tokens_.takes_part(row) && !grads.all_zero(row);
   }
-  /// Words in a tile that has `rows` logits, and `beside` other numbers, a vocabulary entry.
+  /// Returns the number of vocabulary entries in a tile that takes `rows` logits and some other numbers per
+  /// entry.
   int64_t entries_of_tile(int64_t rows, int64_t beside) const;
 
  private:
-  /// Numbers a vocabulary entry that a tile of all rows needs apart from its logits.
+  /// Returns the other numbers per vocabulary entry that a tile of all rows needs.
   virtual int64_t numbers_beside() const { return 0; }
 
   Tokens tokens_;
   int64_t scratch_numbers_;
 };
 
-/// Of logits that the caller holds.
+/// For logits that the caller holds.
 class LogitsTruth final : public TiledTruth {
  public:
   LogitsTruth(const FinishedLogits& logits, Tokens tokens, size_t scratch_bytes);
@@ -60,13 +61,13 @@ class LogitsTruth final : public TiledTruth {
   FinishedLogits logits_;
 };
 
-/// Of hidden states and a head.
+/// For hidden states and a head.
 class FusedTruth final : public TiledTruth {
  public:
-  /// `tokens`: its softcap is set to the head's.
+  /// The softcap of `tokens` is replaced by the head's.
   FusedTruth(const HiddenStates& hidden, const HeadMatrices& head, Tokens tokens, size_t scratch_bytes);
 
-  /// Calls `receive` with one tile after the other, in vocabulary order; returns d_hidden [N, H].
+  /// Calls `receive` for one tile after another, in vocabulary order; returns d_hidden [N, H].
   MatrixXd compute_parameter_gradients(const TokenStatistics& stats, const TokenGradients& grads,
                                        const ReceiveWeights& receive) const;
 
@@ -74,7 +75,7 @@ class FusedTruth final : public TiledTruth {
   void read(int64_t first_row, int64_t first_entry, Eigen::Ref<MatrixXd> tile) const override;
   int64_t numbers_beside() const override { return 2 * hidden_.cols(); }
 
-  MatrixXd hidden_;  ///< [N, H]; rows that take no part are 0
+  MatrixXd hidden_;  ///< [N, H]; ignored rows are 0
   HeadMatrices head_;
   VectorXd bias_;
 };

@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The oracle reads matrices, in the forms of the engine, and so do the tools and tests that compare with it.
-// Here these become the views that the public API takes.
+// Converts the engine's matrices to the views of the public API, for the tools and tests that compare with
+// the oracle: it reads the same matrices.
 #pragma once
 
 #include <optional>
@@ -10,7 +10,7 @@
 
 namespace logitless {
 
-/// Returns rows of `stride` as [N, H], or as sequences of equal length [B, T, H].
+/// Returns rows at a distance of `stride` as [N, H], or as sequences of equal length [B, T, H].
 template <class Void>
 BasicTensor<Void> rows_view(Void* data, DType dtype, int64_t rows, int64_t cols, int64_t stride, int64_t sequences,
                             std::optional<int64_t> batch_stride) {
@@ -61,7 +61,8 @@ inline Logits logits_of(const TeacherMatrices& teacher) {
   return out;
 }
 
-/// Returns those of hidden states of so many sequences and a head, to which the sink of the result refers.
+/// Returns the gradients for hidden states of `sequences` sequences and a head. The result's sink refers to
+/// `given`.
 inline Gradients gradients_of(const GradientMatrices& given, int64_t sequences, HeadLayout layout) {
   Gradients out;
   const Matrix& d = given.d_hidden;

@@ -12,7 +12,7 @@ double quantile(std::vector<double> values, double rank) {
   const auto below = static_cast<size_t>(place);
   const size_t above = std::min(below + 1, values.size() - 1);
   const double share = place - static_cast<double>(below);
-  // Infinite neighbours have no difference.
+  // Interpolated without a difference, because ∞ - ∞ is NaN.
   return share == 0 ? values[below] : (1 - share) * values[below] + share * values[above];
 }
 

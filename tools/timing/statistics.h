@@ -5,11 +5,11 @@
 
 namespace logitless::timing {
 
-/// The value below which the share `rank` (0 to 1) of a non-empty list without NaN lies, linear between
-/// neighbours.
+/// Returns the value below which the share `rank` (0 to 1) of a non-empty list without NaN lies, interpolated
+/// linearly.
 double quantile(std::vector<double> values, double rank);
 
-/// The mean of the middle two where their number is even.
+/// The mean of the middle two if their number is even.
 double median(std::vector<double> values);
 
 /// Half the distance between the quartiles; 0 for a single value.

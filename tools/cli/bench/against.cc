@@ -15,7 +15,7 @@ using io::BenchRun;
 using io::Measurement;
 using io::Point;
 
-constexpr int64_t kMemorySpread = 256 << 10;  // of both runs together
+constexpr int64_t kMemorySpread = 256 << 10;  // sum of both runs' spreads
 
 using Facts = std::map<std::string, std::string>;
 
@@ -28,8 +28,8 @@ Facts settings_of(const BenchRun& run) {
   return facts;
 }
 
-// Every setting of a point by key, swept or not, but for those that no figure depends on; the layout is the
-// point's own, because settings that leave it out do not tell.
+// Returns every setting of a point by key, swept or not, except the keys that do not affect the figures. The
+// layout comes from the point, since settings may omit it.
 Facts settings_of(const BenchRun& run, const Point& point) {
   Facts facts = settings_of(run);
   for (size_t i = 0; i < point.at.size(); ++i) facts[run.sweep[i].key] = point.at[i];
@@ -39,7 +39,7 @@ Facts settings_of(const BenchRun& run, const Point& point) {
   return facts;
 }
 
-// Each such as "seq_len is 256 there and not set here".
+// Returns entries such as "seq_len is 256 there and not set here".
 std::vector<std::string> differences(const Facts& there, const Facts& here) {
   const auto value = [](const Facts& facts, const std::string& name) {
     const auto it = facts.find(name);
@@ -60,7 +60,7 @@ std::vector<std::string> machine_differences(const BenchRun& there, const BenchR
                      {here.environment.begin(), here.environment.end()});
 }
 
-// The first few.
+// Joins the first few.
 std::string some_of(std::vector<std::string> differences) {
   constexpr size_t kMost = 4;
   if (differences.size() > kMost) {
@@ -84,7 +84,7 @@ const Point* find(const BenchRun& run, const Facts& settings) {
   return it == run.points.end() ? nullptr : &*it;
 }
 
-// What each run has that the other one lacks, and a line for each contender that both have.
+// Collects a table line for each contender in both runs, and notes what only one of the runs has.
 class Comparer {
  public:
   explicit Comparer(double margin) : margin_(margin) {}
@@ -178,7 +178,7 @@ void check_comparable(const BenchRun& before, const BenchRun& planned) {
     if (find(planned, settings_of(before, point))) return;
     if (nearest.empty() || list.size() < nearest.size()) nearest = list;
   }
-  throw io::Error("--against " + before.name + ": has none of these points: " + some_of(nearest));
+  throw io::Error("--against " + before.name + ": has no point in common with this run: " + some_of(nearest));
 }
 
 }  // namespace logitless::cli

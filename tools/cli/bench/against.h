@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One benchmark held against an earlier one.
+// Compares one benchmark with an earlier one.
 #pragma once
 
 #include <string>
@@ -11,21 +11,20 @@ namespace logitless::cli {
 
 struct Comparison {
   std::string table;   ///< for people
-  bool worse = false;  ///< something has grown, or a contender that ran fails now
+  bool worse = false;  ///< a figure has grown, or a contender that ran before now fails
 };
 
-/// Points belong together where all of their settings agree, whether swept or not. A figure has changed where
-/// it differs by more than both runs' spreads (half the distances between the quartiles) together, plus
-/// `margin` times the earlier figure. A spread of memory counts as 256 KiB at least: pages and the allocator
-/// differ by that much.
+/// Two points are compared if all of their settings are equal, whether swept or not. A figure has changed if
+/// it differs by more than the sum of both runs' spreads (half the distance between the quartiles) plus
+/// `margin` times the earlier figure. The spread of a memory figure is at least 256 KiB, because pages and
+/// the allocator vary by that much.
 Comparison compare_runs(const io::BenchRun& before, const io::BenchRun& now, double margin);
 
-/// Throws io::Error where the runs have no point in common. The points of `planned` have no measurements yet.
+/// Throws io::Error if the runs have no point in common. The points of `planned` have no measurements yet.
 void check_comparable(const io::BenchRun& before, const io::BenchRun& planned);
 
-/// What two runs differ in, of settings and options, or else of machine, BLAS and version: "seq_len is 256
-/// there and 512 here; threads is not set there and 2 here", cut short where there is much. Empty where they
-/// agree.
+/// Returns how two runs differ in settings and options, or else in machine, BLAS and version: "seq_len is 256
+/// there and 512 here; threads is not set there and 2 here". A long list is cut short. Empty if they agree.
 std::string differences_of(const io::BenchRun& there, const io::BenchRun& here);
 
 }  // namespace logitless::cli

@@ -20,10 +20,10 @@ constexpr const char* kBenchHelp = "Measures time and memory over a sweep of con
 constexpr const char* kBenchFooter =
     R"(Contenders at level fused: dense, auto (the config's kernel.plan), one_pass, two_pass, expected_row,
 sampled, certified and forward (no gradients); by default dense, auto and forward. At level logits: dense, apart and
-in_place; by default all. NAME:KEY=VALUE is one with a key of its own, threads, top_k, kernel.* or backward.*: one_pass:threads=1,one_pass:threads=2
+in_place; by default all. NAME:KEY=VALUE sets threads, top_k, kernel.* or backward.* for one contender: one_pass:threads=1,one_pass:threads=2
 
-Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 there is a point at which
-no contender ran. `man logitless-bench` says what is measured and what grew means.
+Exit status: 0 done, 1 something grew against the earlier run, 2 a bad option, config or file, 3 no contender ran at
+some point of the sweep. `man logitless-bench` says what is measured and when something counts as grown.
 
 Examples:
   logitless bench configs/tiny.yaml --sweep seq_len=64,128,256 --sweep model.dtype=float32,bfloat16 -o sweep.jsonl
@@ -91,7 +91,7 @@ class Bench {
 
   const io::BenchRun& result() const { return file_.run(); }
 
-  /// Standard output belongs to the JSON Lines where they go there.
+  /// Prints nothing if the JSON Lines go to standard output.
   void print(const std::string& text) {
     if (!options_.quiet && options_.output_path != "-") progress_.print(text);
   }
@@ -124,7 +124,7 @@ class Bench {
 void check_paths(const BenchOptions& options) {
   const OutputFile output{"-o", options.output_path};
   check_output_files({output}, {{"the config", options.config.path().value_or("")}});
-  // A file that is resumed loses nothing.
+  // Resuming a file loses nothing, so only --overwrite is checked.
   if (options.overwrite) check_output_files({output}, {{"the file that --against names", options.against_path}});
 }
 
@@ -132,8 +132,8 @@ bool has_result(const io::Point& point) {
   return std::ranges::any_of(point.measurements, [](const io::Measurement& m) { return m.ok(); });
 }
 
-// Returns the exit status: 0 done, 1 something grew against the earlier run, 3 there is a point at which no
-// contender ran. Throws io::Error, InvalidInput, ChildFailure.
+// Returns the exit status: 0 done, 1 something grew against the earlier run, 3 no contender ran at some
+// point. Throws io::Error, InvalidInput, ChildFailure.
 int run_bench(const BenchOptions& options) {
   check_paths(options);
   const BenchPlan plan = plan_bench(options);
@@ -149,7 +149,7 @@ int run_bench(const BenchOptions& options) {
   Bench bench(options, plan, environment);
   bench.run();
   if (!std::ranges::all_of(bench.result().points, has_result)) {
-    complain("there is a point at which no contender ran");
+    complain("no contender ran at some point of the sweep");
     return 3;
   }
   if (!before) return 0;
@@ -158,7 +158,7 @@ int run_bench(const BenchOptions& options) {
   return comparison.worse ? 1 : 0;
 }
 
-// CLI11's own range takes NaN.
+// CLI::Range accepts NaN.
 std::string is_margin(const std::string& text) {
   double number = 0;
   const bool inside = CLI::detail::lexical_cast(text, number) && number >= 0 && number <= 1e6;
@@ -167,10 +167,10 @@ std::string is_margin(const std::string& text) {
 
 void add_flags(CLI::App& bench, BenchOptions& options) {
   options.config.add_to(bench);
-  bench.add_option("--sweep", options.sweep, "values that a key takes in turn; repeatable")
+  bench.add_option("--sweep", options.sweep, "measures each of these values of a key; repeatable")
       ->type_name("KEY=VALUE,VALUE...")
       ->allow_extra_args(false);
-  bench.add_option("--contenders", options.contenders, "who takes turns")
+  bench.add_option("--contenders", options.contenders, "what is measured, in turns")
       ->type_name("NAME,NAME...")
       ->allow_extra_args(false)
       ->delimiter(',');
@@ -186,11 +186,11 @@ void add_flags(CLI::App& bench, BenchOptions& options) {
   CLI::Option* const output =
       bench.add_option("-o,--output", options.output_path, "writes JSON Lines; - is standard output")
           ->type_name("FILE");
-  bench.add_flag("--overwrite", options.overwrite, "starts FILE anew, whatever it holds")->needs(output);
+  bench.add_flag("--overwrite", options.overwrite, "replaces FILE, whatever it holds")->needs(output);
   CLI::Option* const against =
-      bench.add_option("--against", options.against_path, "an earlier run's file to hold this run against")
+      bench.add_option("--against", options.against_path, "compares this run with an earlier run's file")
           ->type_name("FILE");
-  bench.add_option("--margin", options.margin, "how much may grow beyond the spreads, 0.05 by default")
+  bench.add_option("--margin", options.margin, "allowed growth beyond the spreads, 0.05 by default")
       ->type_name("MARGIN")
       ->check(is_margin)
       ->needs(against);

@@ -18,7 +18,7 @@
 namespace logitless::cli {
 namespace {
 
-constexpr const char* kChooseAnother = "choose another file, or --overwrite to start anew";
+constexpr const char* kChooseAnother = "choose another file, or --overwrite to replace it";
 
 std::string read_all(int descriptor) {
   std::string text;
@@ -53,14 +53,15 @@ void BenchFile::open_file(bool overwrite, const std::string& header) {
   struct stat status {};
   regular_ = fstat(descriptor_, &status) == 0 && S_ISREG(status.st_mode);
   if (regular_) {
-    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) throw io::Error("-o " + path_ + ": another bench writes it");
+    if (flock(descriptor_, LOCK_EX | LOCK_NB) != 0) throw io::Error("-o " + path_ + ": another bench is writing to it");
     if (!overwrite && resume(read_all(descriptor_))) return;
-    if (ftruncate(descriptor_, 0) != 0) throw io::Error("-o " + path_ + ": cannot be cut: " + std::strerror(errno));
+    if (ftruncate(descriptor_, 0) != 0)
+      throw io::Error("-o " + path_ + ": cannot be truncated: " + std::strerror(errno));
   }
   write_line(header);
 }
 
-// False where there is nothing to go on with.
+// Returns false if there is nothing to resume.
 bool BenchFile::resume(const std::string& text) {
   const size_t whole = text.rfind('\n') + 1;  // npos + 1 = 0
   if (text.empty()) return false;
@@ -76,7 +77,7 @@ bool BenchFile::resume(const std::string& text) {
     throw io::Error("-o " + path_ + ": holds another benchmark (" + differences + "): " + kChooseAnother);
   }
   if (ftruncate(descriptor_, static_cast<off_t>(whole)) != 0) {
-    throw io::Error("-o " + path_ + ": cannot be cut: " + std::strerror(errno));
+    throw io::Error("-o " + path_ + ": cannot be truncated: " + std::strerror(errno));
   }
   bytes_ = whole;
   run_ = std::move(before);
@@ -101,7 +102,7 @@ void BenchFile::write_line(const std::string& line) {
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) {
       const std::string why = std::strerror(errno);
-      // Half a line is cut off where that is possible; where not, the next run does it.
+      // Cut off half a line if possible; if not, the next run does it.
       [[maybe_unused]] const int cut = regular_ ? ftruncate(descriptor_, static_cast<off_t>(bytes_)) : 0;
       throw io::Error("-o " + path_ + ": cannot be written: " + why);
     }

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The JSON Lines of a benchmark: a header, then a line a point, each written and flushed whole.
+// The JSON Lines of a benchmark: a header, then one line per point. Each line is written whole and flushed.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,16 @@ namespace logitless::cli {
 
 class BenchFile {
  public:
-  /// Starts a file, or goes on with one that has the same header; a torn last line is cut off then. `path`
-  /// empty: the run is in memory alone; "-": standard output. Throws io::Error, with nothing written, where
-  /// the file holds something else (unless `overwrite`), another process writes it, or it cannot be written.
+  /// Starts a file, or resumes one with the same header, cutting off a torn last line. An empty `path` keeps
+  /// the run in memory only; "-" is standard output. Throws io::Error, with nothing written, if the file
+  /// holds something else (unless `overwrite`), if another process writes it, or if it cannot be written.
   BenchFile(const std::string& path, const Json& header, bool overwrite);
   ~BenchFile();
   BenchFile(const BenchFile&) = delete;
   BenchFile& operator=(const BenchFile&) = delete;
 
-  /// The header and the points so far.
   const io::BenchRun& run() const { return run_; }
-  /// Null where the point has not been measured yet.
+  /// Returns null if the point has not been measured yet.
   const io::Point* find(const io::Point& outline) const;
   /// Adds a point and returns it. Throws io::Error.
   const io::Point& append(const Json& point);
@@ -36,7 +35,7 @@ class BenchFile {
 
   std::string path_;
   int descriptor_ = -1;  // -1: no file
-  size_t bytes_ = 0;     // of whole lines, in a regular file
+  size_t bytes_ = 0;     // length of the whole lines, for a regular file
   bool regular_ = false;
   io::BenchRun run_;
 };

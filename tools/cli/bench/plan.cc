@@ -15,7 +15,7 @@ using io::Error;
 using io::Level;
 
 constexpr size_t kMostPoints = 100'000;
-// Plans that make all gradients do so whatever the config says.
+// Full plans are measured with exact gradients, whatever the config says.
 constexpr const char* kExact = "backward.mode=exact";
 
 struct KnownContender {
@@ -41,7 +41,7 @@ const std::vector<KnownContender>& known_contenders() {
   return known;
 }
 
-// "one_pass" or "one_pass:threads=1:kernel.row_tile=256".
+// `text` is "one_pass" or "one_pass:threads=1:kernel.row_tile=256".
 Contender find_contender(const std::string& text, Level level) {
   std::istringstream parts(text);
   std::string name, names;
@@ -59,8 +59,8 @@ Contender find_contender(const std::string& text, Level level) {
                               assignment.starts_with("kernel.") || assignment.starts_with("backward.");
       if (!may_differ) {
         throw Error("--contenders " + text + ": " + assignment +
-                    " is no key that contenders may differ in, since they share their inputs: threads, top_k, kernel.* "
-                    "and backward.*");
+                    " cannot be set for one contender, because all share their inputs: use threads, top_k, kernel.* or "
+                    "backward.*");
       }
       contender.assignments.push_back(assignment);
     }
@@ -72,8 +72,8 @@ Contender find_contender(const std::string& text, Level level) {
 std::vector<Contender> contenders_for(const io::Config& config, const std::vector<std::string>& wanted) {
   std::vector<Contender> contenders;
   for (const KnownContender& known : known_contenders()) {
-    // In place there is no room for a narrow type's gradient in float32, and a call on sets alone needs no
-    // logits of the vocabulary.
+    // In place, a float32 gradient does not fit into a narrow type's memory. A call that needs only sets
+    // computes no logits of the whole vocabulary, so it has no dense version.
     const bool fits =
         (known.contender.name != "in_place" || config.gradient_dtype(config.model.dtype) == config.model.dtype) &&
         !(known.contender.dense && config.within_sets());
@@ -114,7 +114,7 @@ PlannedPoint plan_point(const BenchOptions& options, const std::vector<std::stri
 
 void check_names(const std::vector<std::string>& contenders) {
   for (auto it = contenders.begin(); it != contenders.end(); ++it) {
-    if (std::find(contenders.begin(), it, *it) != it) throw Error("--contenders " + *it + ": stands there twice");
+    if (std::find(contenders.begin(), it, *it) != it) throw Error("--contenders " + *it + ": is given twice");
   }
 }
 
@@ -152,17 +152,17 @@ SweptKey parse_sweep(const std::string& text) {
     throw Error(place + ": must have the form key=value,value..., for example seq_len=256,512");
   }
   const std::string list = text.substr(equals + 1);
-  if (list.find(" #") != std::string::npos) throw Error(place + ": a # begins a comment there");
+  if (list.find(" #") != std::string::npos) throw Error(place + ": a # begins a comment");
   SweptKey swept{text.substr(0, equals), io::list_in(place, list)};
   if (swept.values.empty()) throw Error(place + " has no value");
-  // YAML lets a list end in a comma.
+  // YAML allows a trailing comma.
   const size_t last = list.find_last_not_of(" \t\r\n");
   if (list[last] == ',') throw Error(place + ": value " + std::to_string(swept.values.size() + 1) + " is empty");
   for (size_t i = 0; i < swept.values.size(); ++i) {
     if (swept.values[i].empty()) throw Error(place + ": value " + std::to_string(i + 1) + " is empty");
     if (std::find(swept.values.begin(), swept.values.begin() + static_cast<ptrdiff_t>(i), swept.values[i]) !=
         swept.values.begin() + static_cast<ptrdiff_t>(i)) {
-      throw Error(place + ": " + swept.values[i] + " stands there twice");
+      throw Error(place + ": " + swept.values[i] + " is given twice");
     }
   }
   return swept;

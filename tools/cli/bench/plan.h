@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What a benchmark is going to measure. Every mistake in its options is found here, before anything runs.
+// What a benchmark will measure. All mistakes in its options are found here, before anything runs.
 #pragma once
 
 #include <span>
@@ -17,49 +17,49 @@ using io::SweptKey;
 
 struct BenchOptions {
   ConfigFlags config;
-  std::vector<std::string> sweep;       ///< of --sweep
-  std::vector<std::string> contenders;  ///< empty: those that the level has by default
+  std::vector<std::string> sweep;       ///< arguments of --sweep
+  std::vector<std::string> contenders;  ///< empty: the defaults of the level
   int warmup = 1;
   int iters = 5;
   std::string inputs = "random";  ///< or "zeros"
-  std::string output_path;        ///< empty: none; "-": standard output
+  std::string output_path;        ///< empty: no file; "-": standard output
   bool overwrite = false;
-  std::string against_path;  ///< empty: none
-  double margin = 0.05;      ///< of a figure: how much it may grow beyond the spreads
+  std::string against_path;  ///< empty: no comparison
+  double margin = 0.05;      ///< allowed growth beyond the spreads, as a share of a figure
   bool quiet = false;
 };
 
 struct PlannedPoint {
-  io::Point outline;  ///< all of a point but what is measured
+  io::Point outline;  ///< the point without its measurements
   io::Config config;
   std::vector<Contender> contenders;
 
-  /// "seq_len=256 model.dtype=float32"; "the config's point" where nothing is swept.
+  /// "seq_len=256 model.dtype=float32", or "the config's point" if nothing is swept.
   std::string name;
 };
 
 struct BenchPlan {
   std::vector<SweptKey> sweep;
   std::vector<PlannedPoint> points;     ///< at least one
-  std::vector<std::string> contenders;  ///< of all points
+  std::vector<std::string> contenders;  ///< of all points together
 
-  /// "key=value": what all points share.
+  /// The settings that all points share, as "key=value".
   std::vector<std::string> shared_settings() const;
 };
 
 /// Throws io::Error or InvalidInput.
 BenchPlan plan_bench(const BenchOptions& options);
 
-/// "kernel.row_tile=8,16": at least one value. A comma between brackets, braces or quotes belongs to a value.
-/// Throws io::Error.
+/// Parses "kernel.row_tile=8,16", with at least one value. A comma inside brackets, braces or quotes belongs
+/// to the value. Throws io::Error.
 SweptKey parse_sweep(const std::string& text);
 
-/// Throws io::Error where a key stands twice, once by itself and once in its section, or also among the
+/// Throws io::Error if a key is set twice: by two sweeps, by itself and by its section, or also by the
 /// `assignments` of --set.
 void check_sweep(std::span<const SweptKey> sweep, std::span<const std::string> assignments);
 
-/// "kernel.row_tile=8" for each key: the Cartesian product, in which the last key changes fastest. One
-/// empty list where there are no keys. Throws io::Error where it is larger than any run could be.
+/// Returns the Cartesian product as lists of "kernel.row_tile=8", one entry per key; the last key changes
+/// fastest. Without keys it is one empty list. Throws io::Error if there are more than kMostPoints.
 std::vector<std::vector<std::string>> assignments_of(std::span<const SweptKey> sweep);
 
 }  // namespace logitless::cli

@@ -21,7 +21,7 @@ constexpr const char* kFooter = R"(Examples:
   logitless info
 `logitless COMMAND --help` says more.)";
 
-// Of files: an unset variable of a script is not a wish for no file.
+// An empty file name is an error: an unset variable of a script does not mean "no file".
 void refuse_empty_names(CLI::App& app) {
   for (CLI::App* command : app.get_subcommands({})) {
     for (CLI::Option* option : command->get_options()) {
@@ -31,8 +31,8 @@ void refuse_empty_names(CLI::App& app) {
   }
 }
 
-// Returns "--hiden is not an option; did you mean --hidden?" of the first option among leftover words, or ""
-// if there is none or no name is near.
+// Returns "--hiden is not an option; did you mean --hidden?" for the first option among leftover words, or ""
+// if there is none or no name is close.
 std::string misspelt_option(const CLI::App& app, const std::vector<std::string>& words) {
   const auto word = std::ranges::find_if(words, [](const std::string& w) { return w.starts_with("--"); });
   if (word == words.end()) return "";
@@ -119,7 +119,7 @@ int run_command_line(int argc, char** argv, int bad_input) {
     print(text.str());
     return status;
   } catch (const CLI::ParseError& e) {
-    // A word that is not the name of a command counts as left over.
+    // CLI11 counts a word that is not a command as left over.
     const std::vector<std::string> words = app.remaining(true);
     const bool unknown = app.get_subcommands().empty() && !words.empty();
     std::string why = misspelt_option(app, words);
@@ -127,7 +127,7 @@ int run_command_line(int argc, char** argv, int bad_input) {
     complain(why + "; see logitless --help");
     return bad_input;
   }
-  print("");  // Fails where anything could not be printed before.
+  print("");  // fails if an earlier print failed
   return status;
 }
 

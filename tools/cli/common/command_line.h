@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The flags of commands: CLI11's, and those that several commands share.
+// Flags that several commands share, and the list of commands.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -13,16 +13,16 @@
 
 namespace logitless::cli {
 
-/// Whose tensors a command takes.
-enum class TensorFlags { kOfHead, kOfHeadAndTask, kOfAll };  // kOfAll: finished logits, too
+/// Which tensors a command takes.
+enum class TensorFlags { kOfHead, kOfHeadAndTask, kOfAll };  // kOfAll: also finished logits
 void add_tensor_flags(CLI::App& command, TensorPaths& paths, TensorFlags which);
 
-/// --set, for single keys of a config.
+/// Adds --set, which sets single keys of a config.
 void add_set_flag(CLI::App& command, std::vector<std::string>& assignments);
-/// -o, which names a file, and --json, which may be standard output.
+/// Adds --json, which may be standard output.
 void add_json_flag(CLI::App& command, std::string& path, const char* what);
 
-/// The config that a command takes: as its first free argument or by --config, and --set for single keys.
+/// The config of a command: its first free argument or --config, with --set for single keys.
 struct ConfigFlags {
   std::string positional;
   std::string config;
@@ -31,11 +31,11 @@ struct ConfigFlags {
   void add_to(CLI::App& command);
   std::optional<std::string> path() const;
   io::Config load() const;
-  /// The same, of a call that may be split over ranks; `swept` as load_config() takes them.
+  /// As load(), for a call that may be split over ranks. For `swept` see load_config().
   io::Config load_with_ranks(std::span<const std::string> swept = {}) const;
 };
 
-/// Adds a command: `add_flags` declares its flags, and `run` does its work and returns the exit status.
+/// Adds a command. `add_flags` declares its flags; `run` does its work and returns the exit status.
 template <class Options>
 void add_command(CLI::App& app, const char* name, const char* help, const char* footer,
                  void (*add_flags)(CLI::App&, Options&), int (*run)(const Options&), int& status) {
@@ -46,7 +46,7 @@ void add_command(CLI::App& app, const char* name, const char* help, const char* 
   command->callback([=, &status] { status = run(*options); });
 }
 
-// One per command, in a folder of its own. `status` is set to the exit status once the command has run.
+// One per command, in a folder of its own. `status` receives the exit status after the command has run.
 void add_bench(CLI::App& app, int& status);
 void add_compare(CLI::App& app, int& status);
 void add_compare_models(CLI::App& app, int& status);
@@ -54,8 +54,8 @@ void add_gradcheck(CLI::App& app, int& status);
 void add_info(CLI::App& app, int& status);
 void add_score(CLI::App& app, int& status);
 
-/// Parses and runs what was asked for. Returns the exit status; `bad_input` is that of a mistake, which has
-/// been told.
+/// Parses the arguments and runs the command. Returns its exit status, or `bad_input` after reporting a
+/// mistake in the arguments.
 int run_command_line(int argc, char** argv, int bad_input);
 
 }  // namespace logitless::cli

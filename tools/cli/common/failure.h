@@ -10,13 +10,13 @@
 
 namespace logitless::cli {
 
-/// What an exception says, and whether the input is to blame.
+/// The message of an exception, and whether bad input caused it.
 struct Failure {
   std::string what;
   bool bad_input = false;
 };
 
-/// Returns what is being handled. Call it in a handler of std::exception.
+/// Describes the exception that is being handled. Call it in a handler of std::exception.
 inline Failure current_failure() {
   try {
     throw;

@@ -30,7 +30,7 @@ double tokens_in_loss(const PolicyLoss& options, const Job& job, double tokens) 
   }
 }
 
-// A mean over tokens of sums over their ids.
+// The loss is a mean over tokens of sums over their ids.
 double tokens_in_loss(const IdLogps&, const Job& job, double /*tokens*/) {
   return static_cast<double>(job["set_ids"].view.count()) / std::max(1.0, static_cast<double>(job.tokens));
 }
@@ -41,7 +41,7 @@ double tokens_in_loss(const auto& options, const Job& job, double tokens) {
   } else {
     if (options.reduction != Reduction::kMean) return tokens;
     if (tokens == 0) return 1.0;
-    double summed = tokens, counted = tokens;  // counted: what the mean divides by without num_items_in_batch
+    double summed = tokens, counted = tokens;  // counted: the mean's divisor without num_items_in_batch
     if constexpr (requires { options.mean_over; }) {
       if (options.mean_over != MeanOver::kTokens) counted = static_cast<double>(std::max<int64_t>(1, job.sequences));
       if (options.mean_over == MeanOver::kSequenceMeans) summed = counted;

@@ -16,14 +16,14 @@ namespace {
 
 using io::Error;
 
-// What an empty tensor points to; aligned for every element type.
+// The address of every empty tensor, aligned for every element type.
 alignas(64) std::byte empty_tensor[64];
 
 void read_every_page(std::span<const std::byte> bytes) {
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
   volatile std::byte sink{};
   for (size_t i = 0; i < bytes.size(); i += page) sink = bytes[i];
-  if (!bytes.empty()) sink = bytes.back();  // An unaligned start leaves a page over.
+  if (!bytes.empty()) sink = bytes.back();  // An unaligned start can skip the last page.
   (void)sink;
 }
 
@@ -58,7 +58,8 @@ void Job::touch() const {
 Memory::Memory(const std::string& what, size_t bytes) : data_(empty_tensor), bytes_(bytes) {
   if (bytes == 0) return;
   void* address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (address == MAP_FAILED) throw Error(what + ": no " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
+  if (address == MAP_FAILED)
+    throw Error(what + ": cannot allocate " + std::to_string(bytes) + " bytes: " + std::strerror(errno));
   data_ = static_cast<std::byte*>(address);
 }
 
@@ -99,7 +100,7 @@ void check_outputs(const io::Config& config, const HeadParts& head) {
 void reject_ranks(const io::Config& config) {
   for (const char* key : {"parallel.vocab", "parallel.data"}) {
     if (config.is_set(key) && config.parallel.ranks() > 1) {
-      throw Error(config.place_of(key) + " splits a call over ranks, which compare alone does");
+      throw Error(config.place_of(key) + " splits a call over ranks, which only compare can do");
     }
   }
 }

@@ -14,7 +14,7 @@ namespace logitless::cli {
 bool is_gguf(const std::string& path) {
   constexpr std::string_view kMagic = "GGUF";
   std::error_code unknown;
-  if (!std::filesystem::is_regular_file(path, unknown)) return false;  // A pipe would be waited for.
+  if (!std::filesystem::is_regular_file(path, unknown)) return false;  // reading a pipe would block
   std::string begin(kMagic.size(), '\0');
   std::ifstream(path).read(begin.data(), static_cast<std::streamsize>(begin.size()));
   return begin == kMagic;
@@ -59,8 +59,8 @@ LmHead ModelFiles::gguf_head(const std::string& spec, int64_t hidden_size) {
     head = found.head;
   }
   if (head.hidden_size() == hidden_size) return head_of(head);
-  throw io::Error(file.place_of(*tensor) + " " + tensor->shape_text() + ": its rows are not the " +
-                  std::to_string(hidden_size) + " columns of the hidden states");
+  throw io::Error(file.place_of(*tensor) + " " + tensor->shape_text() + ": its rows must have " +
+                  std::to_string(hidden_size) + " elements, as hidden states have columns");
 }
 
 LmHead ModelFiles::head(const std::string& flag, const std::string& spec, const char* conventional_name,
@@ -70,8 +70,8 @@ LmHead ModelFiles::head(const std::string& flag, const std::string& spec, const 
   const ConstTensor weight = matrix(*handle.tensor);
   if (weight.sizes[1] == hidden_size) return {.weight = weight};
   if (weight.sizes[0] == hidden_size) return {.weight = transposed(weight)};
-  throw io::Error(handle.place() + " " + handle.tensor->shape_text() + ": neither rows nor columns are the " +
-                  std::to_string(hidden_size) + " columns of the hidden states");
+  throw io::Error(handle.place() + " " + handle.tensor->shape_text() + ": neither dimension is " +
+                  std::to_string(hidden_size) + ", the number of columns of the hidden states");
 }
 
 LoraAdapter ModelFiles::lora(const std::string& flag, const std::string& spec, int64_t stored_entries,

@@ -39,7 +39,7 @@ void check_writable(const OutputFile& output) {
   if (access(touched.c_str(), W_OK) != 0) throw io::Error(name + ": cannot be written: " + std::strerror(errno));
 }
 
-// Through links or not, and also where nothing is there yet.
+// Follows links, and also compares paths of files that do not exist yet.
 bool is_same_file(const std::string& a, const std::string& b) {
   if (a.empty() || b.empty()) return false;
   if (a == "-" || b == "-") return a == b;
@@ -47,15 +47,15 @@ bool is_same_file(const std::string& a, const std::string& b) {
   return io::resolved(a) == io::resolved(b) || fs::equivalent(a, b, not_there);
 }
 
-// Letters, not bytes, of UTF-8.
+// Counts UTF-8 characters, not bytes.
 size_t width(const std::string& text) {
   return static_cast<size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));
 }
 
-constexpr auto kRedraw = std::chrono::milliseconds(100);  // Turns of a millisecond are not worth a line each.
+constexpr auto kRedraw = std::chrono::milliseconds(100);  // shorter turns are not worth drawing
 
-// A line that wraps cannot be taken away again.
+// Cuts the line to the terminal's width: a line that wraps cannot be erased.
 std::string fitted(std::string line) {
   winsize window{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
@@ -114,7 +114,7 @@ std::string printable(const std::string& text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
     const auto c = static_cast<unsigned char>(text[i]);
-    // UTF-8 has the control characters U+0080 to U+009F as C2 80 to C2 9F.
+    // UTF-8 encodes the control characters U+0080 to U+009F as C2 80 to C2 9F.
     const bool next_is_control =
         c == 0xc2 && i + 1 < text.size() && (static_cast<unsigned char>(text[i + 1]) & 0xe0) == 0x80;
     if (c == '\n') {
@@ -135,7 +135,7 @@ void complain(const std::string& message) { std::fprintf(stderr, "logitless: %s\
 std::string TextTable::text() const {
   std::vector<size_t> widths(rows_.front().size());
   for (const auto& row : rows_) {
-    // The last cell of a short row may be long.
+    // The last cell of a short row may be longer than its column.
     const size_t count = row.size() < widths.size() ? row.size() - 1 : widths.size();
     for (size_t c = 0; c < count; ++c) widths[c] = std::max(widths[c], width(row[c]));
   }
@@ -205,7 +205,7 @@ std::string format(const char* pattern, ...) {
 std::string fixed(double value, int digits) {
   if (std::isnan(value)) return "NaN";
   if (std::isinf(value)) return value > 0 ? "∞" : "-∞";
-  std::array<char, 400> text;  // The longest double has 309 digits before the point.
+  std::array<char, 400> text;  // the longest double has 309 digits before the point
   const auto end = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, digits).ptr;
   return std::string(text.data(), end);
 }
@@ -219,7 +219,7 @@ std::string human_bytes(int64_t bytes) {
 }
 
 std::string human_seconds(double seconds) {
-  // The limits are those at which three digits round up to the next unit.
+  // At these limits three digits would round up to the next unit.
   const auto [size, unit] = seconds < 0.9995e-3 ? std::pair(1e-6, " µs")
                             : seconds < 0.9995  ? std::pair(1e-3, " ms")
                                                 : std::pair(1.0, " s");
@@ -239,7 +239,7 @@ std::string shape_text(const std::string& what, const std::string& model, const 
   const bool of_logits = shape["hidden"] == 0;
   std::string text = what + (model.empty() ? "" : ", " + model) + ": " + shape["tokens"].dump() + " tokens";
   if (!of_logits) text += ", hidden " + shape["hidden"].dump();
-  if (shape.contains("teacher_hidden")) text += ", of the teacher " + shape["teacher_hidden"].dump();
+  if (shape.contains("teacher_hidden")) text += ", teacher hidden " + shape["teacher_hidden"].dump();
   text += ", vocab " + shape["vocab"].dump();
   if (shape.contains("packing")) text += " in " + shape["packing"].get<std::string>();
   if (shape.contains("lora_rank")) text += ", LoRA of rank " + shape["lora_rank"].dump();

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Inputs that a config's seed draws, for every task and level.
+// Draws the inputs of a config from its seed, for every task and level.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,18 +18,19 @@ using io::Config;
 using io::Error;
 using io::SeededNumbers;
 
-// Standard deviation of the seeded logits. At 4 a vocabulary of 150,000 gives its likeliest token a
-// probability of 0.1 to 0.3, as text does; near-uniform logits would hide errors of the softmax.
+// Standard deviation of the seeded logits. At 4, the likeliest of 150,000 entries has a probability of 0.1 to
+// 0.3, as in real text. Near-uniform logits would hide errors of the softmax.
 constexpr double kLogitDeviation = 4;
 
-// The same of what a LoRA of scale 1 adds to them.
+// Standard deviation of the change that a LoRA of scale 1 makes to the logits.
 constexpr double kLoraDeviation = 1;
 
-// How far the seeded log-probabilities of other policies lie from those that they are drawn around, in nats.
+// Standard deviations, in nats, of seeded log-probabilities. A reference and a teacher are drawn around the
+// policy itself, a sampler around the old policy.
 constexpr double kReferenceDeviation = 0.25;
 constexpr double kSamplerDeviation = 0.1;
 
-// Of the logarithms of soft targets and of a teacher's probabilities at a set.
+// Standard deviation of the logarithms of soft targets and of a teacher's probabilities on a set.
 constexpr double kShareDeviation = 2;
 
 constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
@@ -38,12 +39,12 @@ int64_t tokens_of(const Config& config) {
   return static_cast<int64_t>(tensor_bytes("batch_size x seq_len", config.batch_size, config.seq_len, 1));
 }
 
-// The policy's own log-probabilities of the seeded targets: what the other policies are drawn around.
+// Returns the policy's own log-probabilities of the seeded targets. Other policies are drawn around them.
 std::vector<double> own_logps(const Config& config, const Job& job) {
   return TaskRun(config, job).token_logps(Context(context_options_of(config)));
 }
 
-// What another policy could have: N(0, deviation²) on top, at most 0.
+// Returns plausible log-probabilities of another policy: `logps` plus N(0, deviation²), at most 0.
 std::vector<double> moved(const Config& config, const char* name, double deviation, std::vector<double> logps) {
   const SeededNumbers numbers(config.seed, name);
   for (size_t i = 0; i < logps.size(); ++i) {
@@ -52,7 +53,8 @@ std::vector<double> moved(const Config& config, const char* name, double deviati
   return logps;
 }
 
-// Adds [n], or [n, width], values, each made by its index of the numbers of the tensor, or of `drawn_as`.
+// Adds [n] or [n, width] values. Each is make(numbers, index), where the numbers are seeded by `drawn_as` or
+// else by the tensor's name.
 template <class T>
 void add_drawn(const Config& config, const char* name, const char* axes, int64_t n, const auto& make, Inputs& inputs,
                int64_t width = 1, const char* drawn_as = nullptr) {
@@ -69,13 +71,13 @@ void add_seeded_mask(const Config& config, Inputs& inputs) {
   add_drawn<uint8_t>(config, "mask", "N", inputs.job.tokens, counts, inputs);
 }
 
-// Adds log-probabilities of another policy, drawn around those of each token.
+// Adds another policy's log-probabilities, drawn around `logps`.
 void add_moved(const Config& config, const char* name, double deviation, const std::vector<double>& logps,
                Inputs& inputs) {
   inputs.add_values(name, "N", moved(config, name, deviation, logps));
 }
 
-// What each task reads beside its targets.
+// One overload per task. Adds the inputs that the task reads, except the targets.
 
 void add_seeded_batch(const Config&, const auto& /*task*/, Inputs&) {}
 
@@ -111,14 +113,14 @@ void add_seeded_batch(const Config& config, const PreferenceLoss& task, Inputs& 
 void add_seeded_batch(const Config& config, const KtoLoss& task, Inputs& inputs) {
   add_seeded_reference(config, inputs);
   const int64_t sequences = inputs.job.sequences;
-  // The first two differ.
+  // The first two labels differ.
   const auto label = [](const auto& numbers, int64_t i) { return i == 1 ? ~numbers.word(0) & 1 : numbers.word(i) & 1; };
   add_drawn<uint8_t>(config, "labels", "B", sequences, label, inputs);
   if (task.loss_type == KtoLossType::kA2po) {
     add_drawn<double>(config, "reward_targets", "B", sequences, normal_of, inputs);
   }
   if (!config.kto.kl_baseline || task.loss_type != KtoLossType::kKto) return;
-  // Log-probabilities of mismatched completions are far below. The reference's are lower, so that the
+  // Mismatched completions have far lower log-probabilities. The reference's are lower still, so that the
   // baseline is not 0.
   const std::vector<double> far(static_cast<size_t>(sequences), -10.0 * static_cast<double>(config.seq_len));
   const std::vector<double> further(far.size(), far[0] - 2);
@@ -126,7 +128,7 @@ void add_seeded_batch(const Config& config, const KtoLoss& task, Inputs& inputs)
   inputs.add_values("kl_ref_logps", "J", moved(config, "kl_ref_logps", 1, further));
 }
 
-// Adds K ids of each token, one of each of K equal parts of the vocabulary; ignored tokens have none.
+// Adds K ids per token, one from each of K equal parts of the vocabulary. Ignored tokens get an empty set.
 void add_seeded_ids(const Config& config, Inputs& inputs) {
   const Job& job = inputs.job;
   const int64_t size = config.sets.ids;
@@ -145,7 +147,7 @@ void add_seeded_ids(const Config& config, Inputs& inputs) {
   add_drawn<int64_t>(config, "set_counts", "N", job.tokens, count, inputs, 1, "ignored");
 }
 
-// Adds `width` numbers of each token: the softmax of normal values times half to all of the probability.
+// Adds `width` numbers per token: the softmax of normal values, scaled to sum to between 0.5 and 1.
 template <class T>
 void add_seeded_shares(const Config& config, const char* name, const char* axes, int64_t width, const auto& make,
                        Inputs& inputs) {
@@ -189,12 +191,12 @@ void add_seeded_batch(const Config& config, const SoftCrossEntropy&, Inputs& inp
 void add_seeded_batch(const Config& config, const IdLogps&, Inputs& inputs) {
   add_seeded_ids(config, inputs);
   const auto tokens = static_cast<double>(inputs.job.tokens);
-  // A mean over tokens, in its size.
+  // The size of the gradients of a mean over tokens.
   const auto upstream = [&](const SeededNumbers& numbers, int64_t e) { return numbers.normal(e) / tokens; };
   add_drawn<double>(config, "set_values", "NK", inputs.job.tokens, upstream, inputs, config.sets.ids);
 }
 
-// Returns the same head rounded to 8-bit integers, with one scale per vocabulary entry.
+// Returns the seeded head rounded to 8-bit integers, with one scale per vocabulary entry.
 LmHead packed_head(const Config& config, SeededValues values, Inputs& inputs) {
   const int64_t rows = inputs.job.stored_entries, cols = inputs.job.hidden_size;
   auto* packed = reinterpret_cast<int8_t*>(inputs.add("lm_head", "VH", DType::kUInt8, rows, cols));
@@ -216,7 +218,7 @@ LmHead packed_head(const Config& config, SeededValues values, Inputs& inputs) {
           .softcap = config.model.softcap};
 }
 
-// Memory is zero until it is written.
+// With kZeros nothing is drawn: memory is zero until it is written.
 void add_seeded_model(const Config& config, SeededValues values, Inputs& inputs) {
   Job& job = inputs.job;
   const bool taught = job.teacher_size > 0;
@@ -282,16 +284,17 @@ void Inputs::choose_entries(const Config& config, const std::string& spec) {
   if (spec.empty() && of_config.empty()) return;
   const std::string place = of_config.empty() ? flag : config.place_of(key);
   if (config.level == io::Level::kLogits) throw Error(place + " chooses entries of a head, and level logits has none");
-  if (config.parallel.ranks() > 1) throw Error(place + " chooses entries of a head, which ranks would have to share");
-  if (!spec.empty() && !of_config.empty()) throw Error(place + " is set, and " + flag + " was given: one of the two");
+  if (config.parallel.ranks() > 1) throw Error(place + " chooses entries of a head, which is not supported over ranks");
+  if (!spec.empty() && !of_config.empty())
+    throw Error(place + " is set, and " + flag + " was given: use one of the two");
   const std::vector<int64_t> ids =
       spec.empty() ? of_config
                    : io::read_integers(*files.open(flag, spec, {"vocab_ids", io::TensorClass::kInteger, 1}).tensor);
-  if (ids.empty()) throw Error(place + ": has no entry");
+  if (ids.empty()) throw Error(place + ": must have at least one entry");
   for (size_t k = 0; k < ids.size(); ++k) {
     if (ids[k] >= 0 && ids[k] < job.stored_entries) continue;
-    throw Error(place + ": entry " + std::to_string(k) + " is " + std::to_string(ids[k]) +
-                ", which is none of the head's " + std::to_string(job.stored_entries) + " entries");
+    throw Error(place + ": entry " + std::to_string(k) + " is " + std::to_string(ids[k]) + ", outside the head's " +
+                std::to_string(job.stored_entries) + " entries (ids begin at 0)");
   }
   job.vocab_size = static_cast<int64_t>(ids.size());
   add_values("vocab_ids", "K", ids);
@@ -366,7 +369,7 @@ Inputs make_seeded_inputs(const Config& config, SeededValues values) {
   add_seeded_model(config, values, inputs);
   inputs.choose_entries(config);
   const SeededNumbers entries(config.seed, "targets"), ignored(config.seed, "ignored");
-  // policy_loss has a mask.
+  // policy_loss has a mask instead.
   const double fraction = config.runs<PolicyLoss>() ? 0 : config.ignored_fraction;
   const int64_t ignore_index = config.of<CrossEntropy>().token.ignore_index;
   std::vector<int64_t> targets;

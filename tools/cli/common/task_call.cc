@@ -16,13 +16,13 @@ namespace {
 
 using io::Level;
 
-// An empty vector counts as one that is not given.
+// An empty vector counts as not given.
 ConstTensor vector_of(const Job& job, std::string_view name) {
   const ConstTensor& view = job[name].view;
   return view.count() == 0 ? ConstTensor() : view;
 }
 
-// Returns rows [N, X] as sequences of equal length, if there are several.
+// Returns rows [N, X] as [B, T, X] if there are several sequences of equal length.
 template <class Void>
 BasicTensor<Void> in_sequences(const BasicTensor<Void>& rows, int64_t sequences) {
   if (!rows.given() || sequences <= 1) return rows;
@@ -43,7 +43,7 @@ TaskResult result_of(Result result) {
   return out;
 }
 
-// Returns [V, H], however it stands.
+// Returns [V, H], whatever the layout.
 template <class Void>
 BasicTensor<Void> as_weight(const BasicTensor<Void>& matrix, const Job& job) {
   return job.layout == HeadLayout::kHiddenVocab ? transposed(matrix) : matrix;
@@ -59,7 +59,7 @@ LmHead head_of(const Job& job, const char* weight, const char* bias, double soft
 LmHead model_head(const io::Config& config, const Job& job) {
   LmHead head = head_of(job, "lm_head", "bias", config.model.softcap);
   if (job.head) {
-    // Its own bias and softcap count where nothing else is said.
+    // The bias and softcap of a packed or GGUF head apply unless a flag or the config overrides them.
     const LmHead given = head;
     head = *job.head;
     const bool takes_bias = config.model.bias || !config.is_set("model.bias");

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Inputs from safetensors, whose shapes must agree with each other and with the config.
+// Reads inputs from safetensors, whose shapes must agree with each other and with the config.
 #include <algorithm>
 #include <cctype>
 #include <iterator>
@@ -17,9 +17,9 @@ namespace {
 using io::Config;
 using io::Error;
 
-// What read_teacher() reads.
+// The tensors that read_teacher() reads.
 constexpr const char* kOfTeacher[] = {"teacher_hidden", "teacher_lm_head", "teacher_bias"};
-constexpr bool kBatched = true;  // of a wish: [B, T, ...] is welcome too
+constexpr bool kBatched = true;  // for a TensorWish: [B, T, ...] is accepted too
 
 io::TensorHandle open(const TensorPaths& paths, const char* name, io::TensorClass of, int rank, bool batched,
                       Inputs& inputs) {
@@ -29,8 +29,8 @@ io::TensorHandle open_floats(const TensorPaths& paths, const char* name, int ran
   return open(paths, name, io::TensorClass::kFloat, rank, batched, inputs);
 }
 
-// Adds a float tensor as `dtype`: the file's own pages where they can be used, a converted copy where not.
-// A matrix has the file's rows, without their division into sequences.
+// Adds a float tensor as `dtype`: in the file's own pages if possible, else as a converted copy. A matrix
+// keeps the file's rows, not divided into sequences.
 void add_floats(const io::TensorHandle& handle, DType dtype, const std::string& name, const std::string& axes,
                 Inputs& inputs) {
   const io::Tensor& tensor = *handle.tensor;
@@ -57,13 +57,14 @@ HeadLayout layout_of(const Config& config, const io::TensorHandle& weight, const
                 shape_of(weight) + " must have as many " + (tall ? "columns" : "rows") + " as " + shape_of(hidden) +
                 " has columns");
   }
-  // A square head could be either; PyTorch's own layout is the likelier.
+  // A square head could have either layout; PyTorch's [V, H] is likelier.
   if (cols == size) return HeadLayout::kVocabHidden;
   if (rows == size) return HeadLayout::kHiddenVocab;
-  throw Error(shape_of(weight) + ": neither rows nor columns are as many as " + shape_of(hidden) + " has columns");
+  throw Error(shape_of(weight) + ": neither dimension fits " + shape_of(hidden) +
+              ", whose columns are the hidden size");
 }
 
-// `said` is what the config says under `key`, if anything.
+// `said` is the config's value of `key`, if it is set.
 DType dtype_of(const std::optional<DType>& said, const std::string& key, const io::TensorHandle& hidden,
                const io::TensorHandle& weight) {
   if (said) return *said;
@@ -73,8 +74,8 @@ DType dtype_of(const std::optional<DType>& said, const std::string& key, const i
               ": choose one with --set " + key + "=" + name_of(of_weight));
 }
 
-// What a config says about the shape must be what the tensors have: a config for another model is a mistake.
-// `has` says whose number that is: "the tensors have".
+// Throws if the config contradicts the tensors: it is probably for another model. `has` says whose number
+// `found` is: "the tensors have".
 void check_said(const Config& config, const char* key, double said, double found, const std::string& what,
                 const std::string& has = "the tensors have") {
   if (!config.is_set(key) || said == found) return;
@@ -82,7 +83,7 @@ void check_said(const Config& config, const char* key, double said, double found
   throw Error(config.place_of(key) + " is " + text(said) + ", but " + has + " " + text(found) + what +
               "; correct it with --set " + key + "=" + text(found));
 }
-// The same of numbers below 2^53.
+// The same for integers below 2^53.
 void check_size(const Config& config, const char* key, int64_t said, int64_t found, const std::string& what,
                 const std::string& has = "the tensors have") {
   check_said(config, key, static_cast<double>(said), static_cast<double>(found), " " + what, has);
@@ -93,19 +94,19 @@ void check_shape(const Config& config, const Job& job) {
   check_size(config, "model.vocab_size", config.model.vocab_size, job.stored_entries, "vocabulary entries");
 }
 
-// [B, T, ...] says how many sequences there are, [N, ...] leaves it to the config.
+// [B, T, ...] gives the number of sequences; for [N, ...] the config does.
 int64_t sequences_of(const Config& config, const io::TensorHandle& handle) {
   const std::vector<int64_t>& shape = handle.tensor->shape;
   if (shape.size() < 3 || shape[0] == 0) {
     if (handle.tensor->rows() % config.batch_size == 0) return config.batch_size;
     throw Error(config.place_of("batch_size") + " is " + std::to_string(config.batch_size) + ", but " +
-                std::to_string(handle.tensor->rows()) + " tokens are no multiple of it");
+                std::to_string(handle.tensor->rows()) + " tokens are not a multiple of it");
   }
   check_size(config, "batch_size", config.batch_size, shape[0], "sequences", shape_of(handle) + " holds");
   return shape[0];
 }
 
-// An entry a token, as [N] or in the same [B, T] as what they belong to.
+// Throws unless there is one target per row of `states`, as [N] or in the same [B, T].
 void check_targets(const io::TensorHandle& targets, const io::TensorHandle& states, const char* name) {
   const std::vector<int64_t>&of_targets = targets.tensor->shape, &of_states = states.tensor->shape;
   const bool same_batch = of_targets.size() < 2 || of_states.size() < 3 || of_targets[0] == of_states[0];
@@ -117,7 +118,7 @@ void check_targets(const io::TensorHandle& targets, const io::TensorHandle& stat
 void add_sequences(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   Job& job = inputs.job;
   if (!paths.has("lengths")) {
-    check_size(config, "seq_len", config.seq_len, job.tokens / job.sequences, "tokens a sequence");
+    check_size(config, "seq_len", config.seq_len, job.tokens / job.sequences, "tokens per sequence");
     return;
   }
   const io::TensorHandle handle = open(paths, "lengths", io::TensorClass::kInteger, 1, false, inputs);
@@ -143,7 +144,7 @@ void add_sequences(const Config& config, const TensorPaths& paths, Inputs& input
   inputs.add_values("offsets", "S", offsets);
 }
 
-// Adds the bias of the model's head, or of the teacher's; `key` is what the config says of it.
+// Adds the bias of the model's or the teacher's head; `key` is the config's key for it.
 void add_bias(const Config& config, const TensorPaths& paths, const char* name, const char* key, bool wanted,
               DType dtype, Inputs& inputs) {
   if (!paths.has(name)) {
@@ -162,7 +163,7 @@ void add_bias(const Config& config, const TensorPaths& paths, const char* name, 
   add_floats(handle, dtype, name, "V", inputs);
 }
 
-// Adds the LoRA of the head. What the config says about it must be what the adapter has.
+// Adds the LoRA of the head. The config must agree with the adapter.
 void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const std::string spec = paths["lora"];
   if (spec.empty()) {
@@ -187,9 +188,9 @@ void add_lora(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   add_floats({lora.file, lora.b}, job.lora_dtype, "lora_b", "VR", inputs);
 }
 
-// Throws where a tensor is missing that a task cannot do without.
+// Throws if a tensor that the task requires is missing.
 void check_given(const Config& config, const TensorPaths& paths, const char* name) {
-  if (!paths.has(name)) throw Error("task " + config.task + " of real tensors needs " + flag_of(name));
+  if (!paths.has(name)) throw Error("task " + config.task + " on real tensors needs " + flag_of(name));
 }
 
 void check_rows(const io::TensorHandle& handle, const Job& job) {
@@ -198,7 +199,7 @@ void check_rows(const io::TensorHandle& handle, const Job& job) {
               " rows of hidden");
 }
 
-// The library gets the entries without their axes.
+// Checks that a [B, T] vector is divided as hidden is: the library gets its entries without their axes.
 void check_batch(const io::TensorHandle& handle, const Job& job) {
   const std::vector<int64_t>& shape = handle.tensor->shape;
   const bool of_tokens = shape.size() == 2 && handle.tensor->elements() == job.tokens;
@@ -230,7 +231,7 @@ void read_teacher(const Config& config, const TensorPaths& paths, Inputs& inputs
   add_bias(config, paths, "teacher_bias", "teacher.bias", config.teacher.bias, job.teacher_dtype, inputs);
 }
 
-// Sets of ids, or dense rows of soft targets: all have a row for each token.
+// Checks the sets of ids, or the dense rows of soft targets. Both already have one row per token.
 void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const Job& job = inputs.job;
   const bool dense = paths.has("soft_rows");
@@ -252,13 +253,13 @@ void check_sets(const Config& config, const TensorPaths& paths, Inputs& inputs) 
   if (ids != values) {
     throw Error("--set-values has " + std::to_string(values) + " entries, but --set-ids has " + std::to_string(ids));
   }
-  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids a token",
+  check_size(config, "sets.ids", config.sets.ids, job["set_ids"].view.last_size(), "ids per token",
              "--set-ids " + paths["set_ids"] + " has");
   if (job.has("set_counts") || job.tokens == 0) return;
   inputs.add_values("set_counts", "N", std::vector<int64_t>(static_cast<size_t>(job.tokens), ids / job.tokens));
 }
 
-// Returns what the axes of a task's tensor count.
+// Returns the axes of a task's tensor, as in JobTensor::axes.
 std::string axes_of(const TensorUse& use, int64_t count, const Job& job) {
   if (use.is_matrix()) return use.shape == "[N, V]" ? "NW" : "NK";
   const bool of_tokens = use.per_token(), of_sequences = use.shape.starts_with("[B]");
@@ -266,7 +267,7 @@ std::string axes_of(const TensorUse& use, int64_t count, const Job& job) {
   return of_tokens ? "N" : of_sequences ? "B" : "J";
 }
 
-// Reads what the task takes. The sizes of vectors are the library's to check.
+// Reads the task's tensors. The library checks the sizes of vectors.
 void read_batch(const Config& config, const TensorPaths& paths, Inputs& inputs) {
   const Job& job = inputs.job;
   for (const TensorFlag& f : tensor_flags()) {
@@ -366,14 +367,14 @@ io::TensorClass class_of(const Role& role) {
   return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
 }
 
-// "labels" of the library's list: "1 is desirable [B], bool or uint8".
+// Returns the help of a tensor in the library's lists. For "labels": "1 is desirable [B], bool or uint8".
 std::string help_of(const Field& field) {
   const std::string shape = field.role.shape, in_brackets = shape.starts_with('[') ? " " : ", ";
   const bool is_flag = class_of(field.role) == io::TensorClass::kFlag;
   return field.meaning + in_brackets + shape + (is_flag ? ", bool or uint8" : "");
 }
 
-// Returns the vectors that tasks take besides targets, as the library lists them.
+// Returns a flag for each vector, except targets, that the library's lists of tasks have.
 std::vector<TensorFlag> flags_of_tasks() {
   std::vector<TensorFlag> flags;
   io::for_each_task([&]<class Task> {
@@ -412,15 +413,15 @@ std::vector<TensorFlag> all_flags() {
       {.name = "lora",
        .uses = {{"LoRA of the head as PEFT saves it: its folder, or the safetensors file there"}},
        .names = "FILE[:MODULE]"},
-      {"vocab_ids", {{"entries of the head that the call is over [K], int32 or int64"}}},
+      {"vocab_ids", {{"entries of the head to compute over [K], int32 or int64"}}},
       {"logits", {{"finished logits [N, V] or [B, T, V], at level logits"}}},
-      {"teacher_hidden", {{"the teacher's hidden states [N, H of its own]", taught}}},
-      {"teacher_lm_head", {{"its LM head, in the layout of the student's", taught}}},
+      {"teacher_hidden", {{"the teacher's hidden states [N, H of the teacher]", taught}}},
+      {"teacher_lm_head", {{"its LM head, in the student's layout", taught}}},
       {"teacher_bias", {{"the bias of its head [V]", taught}}},
       {"set_ids", {{"token ids [N, K]", sets, "[N, K]"}}, Class::kInteger},
-      {"set_counts", {{"how many of its K ids a token has [N]", sets, "[N]"}}, Class::kInteger},
-      {"set_values", {{"a weight, the teacher's log-probability, or dL/dlogp of each id [N, K]", sets, "[N, K]"}}},
-      {"soft_rows", {{"a weight of each vocabulary entry [N, V]", soft, "[N, V]"}}}};
+      {"set_counts", {{"how many of its K ids each token has [N]", sets, "[N]"}}, Class::kInteger},
+      {"set_values", {{"for each id a weight, the teacher's log-probability, or dL/dlogp [N, K]", sets, "[N, K]"}}},
+      {"soft_rows", {{"a weight for each vocabulary entry [N, V]", soft, "[N, V]"}}}};
   std::ranges::copy(flags_of_tasks(), std::back_inserter(flags));
   return flags;
 }
@@ -460,7 +461,7 @@ std::vector<InputFile> TensorPaths::files() const {
 
 std::string TensorPaths::with_flag(const std::string& message) const {
   if (!given()) return message;
-  // Names of the library's messages that are not those of a flag.
+  // Names in the library's messages that differ from the flags' names.
   static constexpr std::pair<std::string_view, std::string_view> kNames[] = {{"chosen_ids", "targets"},
                                                                              {"weight", "lm_head"},
                                                                              {"teacher.weight", "teacher_lm_head"},

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless compare`: two contenders on the same input, and what they say.
+// `logitless compare`: runs two contenders on the same input and compares their results.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -28,7 +28,7 @@ Examples:
 
 std::string threads_text(const Json& threads) { return threads.dump() + (threads == 1 ? " thread" : " threads"); }
 
-// A line for each rank.
+// Returns one line per rank.
 std::string ranks_text(const Json& each) {
   TextTable table({"rank", "vocab", "tokens", "tensors", "extra peak", "time", "forward alone", "vocab exchanges",
                    "sent", "data exchanges", "sent"});
@@ -57,7 +57,7 @@ std::string header_of(const Json& report, const std::string& model) {
   return text + "\n" + warnings_text(environment) + "\n";
 }
 
-// The report for people.
+// Formats the report for people.
 std::string text_of(const Json& report, const std::string& model) {
   const bool over_ranks = report.contains("parallel");
   const std::string first = over_ranks ? "one_process" : "dense", second = over_ranks ? "ranks" : "fused";
@@ -84,7 +84,7 @@ std::string text_of(const Json& report, const std::string& model) {
                    number_of(details[second + "_metrics"][name]));
   }
   text += "\n" + gates_text("difference", report["gates"]);
-  // Gradients of a sample are held to nothing unless the config says so, and shown all the same.
+  // Sampled gradients have no gate unless the config sets one, but their differences are shown.
   const auto is_gated = [&](const std::string& key) {
     const Json& gates = report["gates"];
     return std::any_of(gates.begin(), gates.end(), [&](const Json& gate) { return gate["name"] == key; });
@@ -101,7 +101,7 @@ std::string text_of(const Json& report, const std::string& model) {
   return text + shown + " and " + second + (report["pass"] ? " agree\n" : " DISAGREE\n");
 }
 
-// Returns the exit status: 0 agreement, 1 not.
+// Writes the report. Returns the exit status: 0 agreement, 1 not.
 int tell(const CompareOptions& options, const io::Config& config, const Json& report, Progress& progress) {
   progress.erase();
   if (!options.json_path.empty()) write_output("--json", options.json_path, page_of(report));
@@ -115,7 +115,7 @@ void check_outputs_of(const CompareOptions& options) {
       input_files(options.tensors, {options.config.path().value_or("")}));
 }
 
-// On one of the ranks that mpirun has started; rank 0 tells.
+// Runs on each rank that mpirun started; rank 0 writes the report.
 int run_on_rank(const CompareOptions& options, const io::Config& config) try {
   const std::unique_ptr<RankGrid> grid = begin_ranks(config.parallel);
   grid->together([&] {
@@ -144,7 +144,7 @@ int run_compare(const CompareOptions& options) {
   if (options.dense_path == "-") throw io::Error("--dense-output -: must be the name of a file");
   if (config.parallel.ranks() > 1) return run_on_rank(options, config);
   check_outputs_of(options);
-  const Context context(context_options_of(config));  // throws now what it would throw in the child
+  const Context context(context_options_of(config));  // throws here what it would throw in the child
   Progress progress(!options.quiet);
   RankGrid one_process;
   const Outcome outcome =
@@ -164,13 +164,15 @@ void add_flags(CLI::App& compare, CompareOptions& options) {
   compare
       .add_option("-o,--output", options.output_path, "writes loss and gradients of the fused path, or of the ranks")
       ->type_name("FILE");
-  compare.add_option("--dense-output", options.dense_path, "writes those of the dense path, or of the one process")
+  compare
+      .add_option("--dense-output", options.dense_path,
+                  "writes loss and gradients of the dense path, or of one process")
       ->type_name("FILE");
   add_json_flag(compare, options.json_path, "report");
   compare.add_option("--repeat", options.repeat, "runs each contender N times, alternating, and reports medians")
       ->type_name("N")
       ->check(CLI::Range(1, 1000000));
-  compare.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+  compare.add_flag("--quiet", options.quiet, "prints no table and no progress; the exit status has the result");
 }
 
 }  // namespace

@@ -24,8 +24,7 @@
 namespace logitless::cli {
 namespace {
 
-// Where nobody says how many threads a rank has, those of one machine share its cores, unless mpirun has
-// bound each to its own.
+// By default the ranks of one machine share its cores, unless mpirun has bound each rank to its own.
 int threads_of_a_rank(const io::Config& config, const RankGrid& grid) {
   if (config.kernel.threads > 0) return config.kernel.threads;
   if (std::getenv("OMP_NUM_THREADS")) return omp_get_max_threads();
@@ -50,8 +49,8 @@ class Comparison {
   Json run() {
     grid_.together([&] { read(); });
     grid_.together([&] { add_contenders(); });
-    // The tested one goes first: where the system permits no reset of the peak, only one that is above all
-    // earlier ones is exact.
+    // The tested contender runs first: if the system does not permit a reset of the peak, a peak is exact
+    // only if it is above all earlier ones.
     for (int turn = 0; turn < options_.repeat; ++turn) {
       for (Runner* runner : {forward_ ? &*forward_ : nullptr, &*tested_, reference_ ? &*reference_ : nullptr}) {
         grid_.together([&] {
@@ -74,7 +73,7 @@ class Comparison {
  private:
   bool over_ranks() const { return grid_.size() > 1; }
 
-  // Every rank draws or reads all, and keeps its part; rank 0 keeps all.
+  // Every rank draws or reads everything and keeps its part; rank 0 keeps the whole as well.
   void read() {
     on_turn_("", options_.tensors.given() ? "reading the tensors" : "drawing the inputs");
     const HeadFiles heads = over_ranks() ? HeadFiles::kSafetensors : HeadFiles::kSafetensorsOrGguf;
@@ -111,7 +110,7 @@ class Comparison {
     collected_ = whole_.job;
     add_memory(collected_, 1);
   }
-  // `copies` of the outputs have no memory yet.
+  // `copies`: how many sets of outputs must fit into memory, this one included.
   void add_memory(Job& job, int copies) {
     for (Memory& memory : add_outputs(config_, job, copies)) memory_.push_back(std::move(memory));
     job.touch();
@@ -122,7 +121,7 @@ class Comparison {
     runner.run(true);
   }
 
-  // Puts together on rank 0 what the ranks have computed.
+  // Gathers the outputs of all ranks on rank 0, in collected_ and losses_.
   void gather_results() {
     const GridPlace place = grid_.place();
     const auto gather = [&](std::span<const std::byte> mine, bool gives, const auto& use) {
@@ -147,7 +146,7 @@ class Comparison {
            });
   }
 
-  // Stands for the bytes of what several ranks compute alike.
+  // Returns a hash, to compare outputs that must be equal on several ranks.
   static size_t digest_of(std::span<const std::byte> bytes) {
     return std::hash<std::string_view>()({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
@@ -179,7 +178,7 @@ class Comparison {
             {"data_exchanges", exchanges(&Exchanges::data)}};
   }
 
-  // What a contender did, over all its runs.
+  // Returns the results of a contender over all its runs.
   static Json contender_json(const Runner& runner) {
     return {{"time_s", runner.median_s()},
             {"extra_peak_bytes", runner.extra_peak_bytes()},
@@ -197,7 +196,7 @@ class Comparison {
         std::vector<int64_t>(runner.extra_peaks().begin(), runner.extra_peaks().end());
   }
 
-  // How many ranks lie apart from the first one that computes the same.
+  // Counts the ranks whose outputs differ from the first rank with the same share.
   double unequal_ranks(const Json& each) const {
     double count = 0;
     for (const Json& rank : each) {
@@ -209,7 +208,8 @@ class Comparison {
     return count;
   }
 
-  // Of the ranks together: what the slowest and the largest one took, and the loss that lies farthest off.
+  // Returns one summary of all ranks: the maximum of each time and size, and the loss that is farthest from
+  // the reference.
   Json ranks_json(const std::vector<RankGrid::Bytes>& lines) const {
     Json json = contender_json(*tested_), each = Json::array();
     for (const auto& line : lines) {
@@ -271,14 +271,14 @@ class Comparison {
   RankGrid& grid_;
   const OnTurn& on_turn_;
 
-  Inputs whole_, own_;  // whole on rank 0 alone; own: of ranks
+  Inputs whole_, own_;  // whole_ is kept on rank 0 only; own_ is a rank's part
   RankPart part_;
   int threads_ = 0;             // of a rank
   std::vector<Memory> memory_;  // of outputs
   std::optional<Runner> forward_, tested_;
   std::optional<Runner> reference_;  // on rank 0
-  Job collected_;                    // the whole call's outputs, as the tested contender computed them
-  std::vector<double> losses_;       // the same of ranks: [N]
+  Job collected_;                    // the outputs of the tested contender, gathered from ranks
+  std::vector<double> losses_;       // per-token losses gathered from ranks: [N]
 };
 
 }  // namespace

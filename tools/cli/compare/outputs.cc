@@ -32,7 +32,7 @@ std::vector<io::Gate> gates_of(const io::Config& config, const Job& job, double 
   const auto add = [&](const std::string& name, double limit) {
     const auto found = differences.find(name);
     if (found == differences.end()) return;
-    // How far gradients of a sample lie from exact ones is for the user to say.
+    // Sampled gradients have no default gate: only the user can say how far from exact they may be.
     const std::string gate = name + "_rel_l2";
     const bool of_sample = config.backward.mode != BackwardMode::kExact && name != "losses";
     if (of_sample && !config.is_set("tolerances." + gate)) return;

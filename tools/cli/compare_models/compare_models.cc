@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless compare-models`: how far a model is from another one on the same text, token by token, from the
+// `logitless compare-models`: compares a model with another one on the same text, token by token, from the
 // hidden states and the head of each, without logits.
 #include <algorithm>
 #include <cmath>
@@ -21,7 +21,7 @@ namespace logitless::cli {
 namespace {
 
 constexpr const char* kHelp =
-    "Says how far a model, a quantised one say, is from its base on the same text: exact KL divergences a token";
+    "Measures how far a model, such as a quantised one, is from its base on the same text: exact KL per token";
 
 constexpr const char* kFooter =
     R"(Both models are given as hidden states [N, H] of the same N tokens and a head; widths and types may differ, the
@@ -35,10 +35,10 @@ Examples:
   logitless compare-models --base-hidden base.safetensors --base-lm-head head.safetensors \
       --hidden q4.safetensors --lm-head q4_head.safetensors --targets base.safetensors)";
 
-// Where a model on the text comes from.
+// The files of one model.
 struct ModelPaths {
   std::string hidden, head, bias, lora;
-  std::optional<double> softcap;  // none: what the file of the head says
+  std::optional<double> softcap;  // none: the softcap in the head's file
 };
 
 struct Options {
@@ -49,7 +49,7 @@ struct Options {
   bool quiet = false;
 };
 
-// Numbers of the tokens that take part, none of them NaN.
+// Values of the tokens that count, none of them NaN.
 class Numbers {
  public:
   void add(double value) { values_.push_back(value); }
@@ -59,7 +59,7 @@ class Numbers {
     for (const double value : values_) sum += value;
     return values_.empty() ? kNone : sum / static_cast<double>(values_.size());
   }
-  // Of the mean, as if tokens were independent.
+  // Returns the standard error of the mean, as if tokens were independent.
   double standard_error() const {
     if (values_.size() < 2) return kNone;
     const double middle = mean();
@@ -203,7 +203,7 @@ void write_tokens(const std::string& path, const DistillationResult& result, con
   io::write_safetensors(path, tensors);
 }
 
-// Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
+// Returns the exit status, 0. Throws io::Error or InvalidInput; then no file has been written.
 int run_compare_models(const Options& options) {
   if (options.output_path == "-") throw io::Error("-o -: must be the name of a file");
   std::vector<InputFile> inputs;
@@ -259,19 +259,19 @@ void add_flags(CLI::App& command, Options& options) {
       ->required();
   command.add_option("--bias", options.model.bias, "its head's bias, [V]")->type_name("FILE[:TENSOR]");
   command.add_option("--lora", options.model.lora, "its head's LoRA as PEFT saves it")->type_name("FILE[:MODULE]");
-  command.add_option("--softcap", options.model.softcap, "of its logits; 0: none")->type_name("X");
-  command.add_option("--base-hidden", options.base.hidden, "the same of the base")
+  command.add_option("--softcap", options.model.softcap, "softcap of its logits; 0: none")->type_name("X");
+  command.add_option("--base-hidden", options.base.hidden, "hidden states of the base")
       ->type_name("FILE[:TENSOR]")
       ->required();
-  command.add_option("--base-lm-head", options.base.head, "the same of the base")
+  command.add_option("--base-lm-head", options.base.head, "LM head of the base")
       ->type_name("FILE[:TENSOR]")
       ->required();
-  command.add_option("--base-bias", options.base.bias, "the same of the base")->type_name("FILE[:TENSOR]");
-  command.add_option("--base-lora", options.base.lora, "the same of the base")->type_name("FILE[:MODULE]");
-  command.add_option("--base-softcap", options.base.softcap, "the same of the base")->type_name("X");
-  command.add_option("--targets", options.targets, "the next tokens, [N]; rows with -100 take no part")
+  command.add_option("--base-bias", options.base.bias, "bias of the base's head")->type_name("FILE[:TENSOR]");
+  command.add_option("--base-lora", options.base.lora, "LoRA of the base's head")->type_name("FILE[:MODULE]");
+  command.add_option("--base-softcap", options.base.softcap, "softcap of the base's logits")->type_name("X");
+  command.add_option("--targets", options.targets, "the next tokens, [N]; rows with -100 are ignored")
       ->type_name("FILE[:TENSOR]");
-  command.add_option("--threads", options.threads, "threads; 0: as many as there are cores")
+  command.add_option("--threads", options.threads, "number of threads; 0: one per core")
       ->type_name("N")
       ->check(CLI::Range(0, 4096));
   command.add_option("-o,--output", options.output_path, "writes kl, same_top, logp and base_logp of each token")

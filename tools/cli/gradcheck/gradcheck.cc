@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless gradcheck`: loss and gradients of a config's call against the float64 oracle.
+// `logitless gradcheck`: compares loss and gradients of a config's call with the float64 oracle.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -31,8 +31,8 @@ Examples:
   logitless gradcheck configs/gradcheck/policy_loss-logits-tiny.yaml --set model.dtype=float16 --json -)";
 
 struct GradcheckOptions {
-  std::vector<std::string> config_paths;  ///< each is a check of its own; empty: one check without a file
-  std::vector<std::string> assignments;   ///< of --set, for all of them
+  std::vector<std::string> config_paths;  ///< one check each; empty: one check without a file
+  std::vector<std::string> assignments;   ///< --set, for all of them
   TensorPaths tensors;
   std::string json_path;  ///< empty: none; "-": standard output
   bool quiet = false;
@@ -48,7 +48,8 @@ Deviation deviation_of(const VectorXd& want, const std::vector<double>& got) {
   return deviation;
 }
 
-// Returns rows [first, ...) of a matrix or vector, or columns [column, ...) of it; sequences count as one.
+// Returns a view of rows [first, ...) of a matrix or vector, or of its columns [column, ...). The sequences
+// of [B, T, ...] are joined.
 oracle::StoredMatrix from(const Tensor& tensor, int64_t first = 0, int64_t column = 0) {
   const auto last = static_cast<size_t>(tensor.axes - 1);
   const int64_t row_stride = tensor.strides[last == 0 ? 0 : last - 1],
@@ -57,7 +58,7 @@ oracle::StoredMatrix from(const Tensor& tensor, int64_t first = 0, int64_t colum
   return {static_cast<const std::byte*>(tensor.data) + begin, tensor.dtype, row_stride, col_stride};
 }
 
-// What one call gives, held against the oracle: metrics and gates.
+// Compares the results of one call with the oracle. Collects metrics and gates.
 class Check {
  public:
   Check(const TaskRun& call, const Job& job, const TaskResult& forward, const TaskResult& result, const Truth& truth,
@@ -84,8 +85,8 @@ class Check {
     if (!result_.per_token_logps.empty()) {
       const Deviation logps = deviation_of(truth_.stats.logp, result_.per_token_logps);
       add("logp_max_abs", logps.max_abs());
-      // A computed logit that is rounded, the target's too, may land one place away: no limit follows for one
-      // token.
+      // A rounded logit, the target's included, may differ by one unit in the last place, so no limit can be
+      // derived for a single token.
       if (has_tolerance("logp_max_abs") || growth_by_rounding() == 1) {
         gate("logp_max_abs", logps.max_abs(), exact(logps, DType::kFloat64).max_abs);
       }
@@ -98,7 +99,8 @@ class Check {
     }
   }
 
-  // Ids whose exact log-probabilities lie closer than the error of a computed one may change places.
+  // Two ids may be swapped if their exact log-probabilities differ by less than the errors of the computed
+  // ones.
   void compare_top(const TaskResult& forward) {
     const auto width = static_cast<size_t>(config_.top_k);
     std::vector<double> want, got;
@@ -116,7 +118,7 @@ class Check {
       const std::vector<double>& logps = truth_.stats.top_logps[row];
       for (size_t k = 0; k < ids.size(); ++k) {
         const auto found = std::find(ids.begin(), ids.end(), forward.top_ids[row * width + k]);
-        // One that is not in the list is at most as likely as the last one there.
+        // An id that is not in the list is at most as likely as the last one there.
         const double exact_logp = found == ids.end() ? logps.back() : logps[static_cast<size_t>(found - ids.begin())];
         wrong += std::abs(exact_logp - logps[k]) > 2 * limit;
       }
@@ -185,19 +187,20 @@ class Check {
   }
 
   void add(const std::string& name, double value) { metrics_[name] = value; }
-  // The config's tolerance of this name counts in place of the limit.
+  // A tolerance of this name in the config replaces the limit.
   void gate(const std::string& name, double value, double limit) {
     gates_.push_back(io::make_gate(name, value, config_.tolerance(name, limit)));
   }
   bool has_tolerance(const std::string& name) const { return config_.tolerances.contains(name); }
   double tokens() const { return result_.metric("tokens"); }
-  // Whether a gradient can be the small difference of large terms, so that no element has an error relative
-  // to itself: those of smoothing and of entropies, and a KL penalty's e^d - 1 near d = 0.
+  // True if a gradient can be the small difference of large terms, so that single elements have no bounded
+  // relative error. Such terms come from smoothing, from entropies, and from a KL penalty's e^d - 1 near d =
+  // 0.
   bool may_cancel() const {
     const oracle::TokenGradients& grads = truth_.loss.grads;
     return grads.entropy.any() || grads.cross.any() || call_.of<PolicyLoss>().beta != 0;
   }
-  // Finished logits are exact, and so is their rounding.
+  // Finished logits are exact, so rounding them adds no error.
   double growth_by_rounding() const {
     const auto& rounded = config_.of<CrossEntropy>().token.round_logits_to;
     const bool sums = config_.level == io::Level::kFused;
@@ -213,12 +216,12 @@ class Check {
   const Job& job_;
   const TaskResult& result_;
   const Truth& truth_;
-  const MeanGradients* mean_;      // null where gradients are exact
+  const MeanGradients* mean_;      // null for exact gradients
   Json metrics_ = Json::object();  // in the order of the report
   std::vector<io::Gate> gates_;
 };
 
-// Runs the call, and the oracle on the same tensors. Returns a check of the report.
+// Runs the call and the oracle on the same tensors. Returns one check of the report.
 Json run_check(const GradcheckOptions& options, const std::string& name, const io::Config& config, Progress& progress) {
   if (config.backward.mode == BackwardMode::kCertified) {
     throw io::Error("backward.mode = certified: gradcheck compares exact and sampled gradients with the oracle");
@@ -266,7 +269,7 @@ Json run_check(const GradcheckOptions& options, const std::string& name, const i
           {"environment", environment_json(describe_environment(context))}};
 }
 
-// The same for people.
+// Formats a check for people.
 std::string text_of(const Json& check, const std::string& model) {
   const std::string name = check["config"], level = check["level"], task = check["task"];
   const Environment environment = environment_of(check["environment"]);
@@ -281,14 +284,14 @@ std::string text_of(const Json& check, const std::string& model) {
   return text + (check["pass"] ? "all gates hold\n\n" : "NOT all gates hold\n\n");
 }
 
-// A check that its inputs kept from running.
+// Returns the report of a check that bad inputs kept from running.
 Json failed_check(const std::string& name, const io::Config& config, const std::string& error) {
   return {{"config", name}, {"task", config.task}, {"level", name_of(config.level)}, {"error", error}, {"pass", false}};
 }
 
-// Every config in turn. Returns the exit status: 0 all gates hold, 1 one does not, 2 a config's inputs are
-// bad (the others run all the same; nothing is written where none does). Throws io::Error for a config that
-// cannot be read, before any check runs.
+// Runs one check per config. Returns the exit status: 0 all gates hold, 1 one does not, 2 a config's inputs
+// are bad (the other checks still run; without any result, nothing is written). Throws io::Error before any
+// check runs if a config cannot be read.
 int run_gradcheck(const GradcheckOptions& options) {
   std::vector<std::string> names = options.config_paths;
   if (names.empty()) names.push_back("--set");
@@ -336,7 +339,7 @@ void add_flags(CLI::App& gradcheck, GradcheckOptions& options) {
   add_set_flag(gradcheck, options.assignments);
   add_tensor_flags(gradcheck, options.tensors, TensorFlags::kOfAll);
   add_json_flag(gradcheck, options.json_path, "report");
-  gradcheck.add_flag("--quiet", options.quiet, "prints no table and no progress: the exit status says it");
+  gradcheck.add_flag("--quiet", options.quiet, "prints no table and no progress; the exit status has the result");
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Sampled gradients, averaged over seeds.
+// Averages sampled gradients over seeds.
 #pragma once
 
 #include <cmath>
@@ -15,12 +15,12 @@
 namespace logitless::cli {
 
 /// Sampled gradients are right on average, so the mean of this many draws is compared. The error of the mean
-/// is the spread of a draw divided by sqrt(kDraws); a bias of a quarter of the spread fails.
+/// is the spread of a draw divided by sqrt(kDraws). A bias of a quarter of the spread fails.
 inline constexpr int kDraws = 64;
 inline constexpr double kSpreads = 2;
-inline constexpr double kNoiseRatio = 1.3;  ///< the noise that is asked for is itself estimated from a small sample
+inline constexpr double kNoiseRatio = 1.3;  ///< the requested noise is itself estimated from a small sample
 
-/// The mean of sampled gradients over seeds that follow one another.
+/// The mean of sampled gradients over consecutive seeds.
 class MeanGradients {
  public:
   MeanGradients(const TaskRun& call, const Context& context) : views(call.gradients) {
@@ -36,7 +36,7 @@ class MeanGradients {
     });
   }
 
-  /// The root of the mean of |g - mean|² over the draws g.
+  /// Returns the root of the mean of |g - mean|² over the draws g.
   double spread(const std::string& name) const {
     const auto it = sums_.find(name);
     return it == sums_.end() ? 0 : std::sqrt(it->second.squares / (kDraws - 1));
@@ -50,7 +50,7 @@ class MeanGradients {
     double squares = 0;
   };
 
-  // Calls use(name, tensor) for each gradient that there is; all are dense.
+  // Calls use(name, tensor) for each gradient that is given; all are dense.
   static void for_each(auto& gradients, const auto& use) {
     const auto visit = [&]<class T>(const Field& field, T& member) {
       if constexpr (std::is_same_v<std::remove_const_t<T>, Tensor>) {

@@ -14,8 +14,8 @@
 namespace logitless::cli {
 namespace {
 
-// Tiles of 100 rows or a few thousand vocabulary entries at the largest shapes: large enough for a matrix
-// product's blocks, and small beside the tensors themselves.
+// At the largest shapes a tile has 100 rows or a few thousand vocabulary entries: large enough for blocked
+// products, small compared with the tensors.
 constexpr size_t kScratchBytes = size_t{256} << 20;
 
 HiddenStates hidden_of(const TaskRun& call) { return core::hidden_of(call.source); }
@@ -32,7 +32,7 @@ std::vector<int64_t> offsets_of(const TaskRun& call) {
 
 using Offsets = std::vector<int64_t>;
 
-// What each loss makes of the statistics of its tokens.
+// Compute each loss from the statistics of its tokens.
 
 oracle::LossTruth loss_of(const CrossEntropy& task, const Offsets&, const oracle::Tokens& tokens,
                           const oracle::TokenStatistics& stats) {
@@ -141,7 +141,7 @@ Truth truth_of(const TaskRun& call, const IdLogps& task, const void* /*held_logi
   return truth;
 }
 
-// Losses of tokens: it does not compile for one without a loss_of().
+// For per-token losses. A task without a loss_of() does not compile.
 template <class Task>
 Truth truth_of(const TaskRun& call, const Task& task, const void* held_logits) {
   const std::vector<int64_t> offsets = offsets_of(call);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// What the float64 oracle says of a task's call.
+// The float64 oracle's results for a call.
 #pragma once
 
 #include <memory>
@@ -10,22 +10,22 @@
 
 namespace logitless::cli {
 
-/// Loss and statistics of a call, and the means to go on to its gradients.
+/// Loss and statistics of a call, and the means to compute its gradients.
 struct Truth {
-  /// d_hidden, and through `receive` the gradients of the head: level fused.
+  /// Returns d_hidden, and passes the gradients of the head to `receive`. Level fused only.
   oracle::MatrixXd parameter_gradients(const TaskRun& call, const oracle::ReceiveWeights& receive) const;
 
   std::unique_ptr<oracle::LogitsTruth> of_logits;  ///< level logits
   std::unique_ptr<oracle::FusedTruth> fused;       ///< level fused
-  /// Losses of whole distributions: dL/dr of all tokens and vocabulary entries. Of the statistics below these
-  /// have `logp` alone, as the call reports it.
+  /// dL/dr of all tokens and vocabulary entries, for losses of whole distributions. These fill only `logp` of
+  /// the statistics below, as the call reports it.
   std::optional<oracle::MatrixXd> d_raw;
   oracle::TokenStatistics stats;
   oracle::LossTruth loss;
 };
 
-/// The call has run, so that its inputs have been checked. `held_logits`: where the logits stand, unless a
-/// run in place has overwritten them there.
+/// Call it after the run, which checks the inputs. `held_logits` points to the original logits, since a run
+/// in place overwrites its own.
 Truth find_truth(const TaskRun& call, const void* held_logits);
 
 }  // namespace logitless::cli

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless info`: what runs on this machine.
+// `logitless info`: prints what the library uses on this machine.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>

@@ -16,7 +16,7 @@ namespace {
 
 constexpr const char* kStatus = "/proc/self/status";
 
-// The value of "<name>: 123 kB" in a file of such lines, in bytes; 0 where it is not there.
+// Returns the value of "<name>: 123 kB" in a file of such lines, in bytes, or 0 if there is none.
 int64_t read_field(const char* path, const std::string& name) {
   std::ifstream in(path);
   std::string word;

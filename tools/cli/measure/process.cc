@@ -23,7 +23,7 @@ namespace {
 
 constexpr int kBadInput = 2;
 
-// Where the answer of this process goes, if it is a child. A signal's handler needs to know.
+// Where the child sends its answer; -1 in the parent. It is global because a signal handler needs it.
 int answer_end = -1;
 
 void send(const Json& line) {
@@ -31,7 +31,7 @@ void send(const Json& line) {
   for (std::string_view rest = text; !rest.empty();) {
     const ssize_t written = write(answer_end, rest.data(), rest.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written <= 0) _exit(1);  // Nobody reads it.
+    if (written <= 0) _exit(1);  // the parent is gone
     rest.remove_prefix(static_cast<size_t>(written));
   }
 }
@@ -39,7 +39,7 @@ void send_message(const std::string& message, bool bad_input) {
   send({{"message", message}, {"bad_input", bad_input}});
 }
 
-// All that the child does.
+// Runs `work` in the child and sends its result or failure.
 void do_work(const std::function<Json(const OnTurn&)>& work) try {
   const auto on_turn = [](const std::string& contender, const std::string& step) {
     send({{"contender", contender}, {"step", step}});
@@ -54,8 +54,8 @@ void do_work(const std::function<Json(const OnTurn&)>& work) try {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != parent) _exit(1);
   prctl(PR_SET_NAME, "logitless-turns");
-  dup2(STDERR_FILENO, STDOUT_FILENO);  // Standard output belongs to the report alone.
-  // The command has to live to tell that memory ran out.
+  dup2(STDERR_FILENO, STDOUT_FILENO);  // standard output is for the report only
+  // If memory runs out the child must die first, so that the command can report it.
   volunteer_when_memory_runs_out();
   explain_bus_errors([](const std::string& line) { send_message(line, true); });
   do_work(work);
@@ -75,7 +75,7 @@ void take_line(const Json& line, Outcome& outcome, const OnStep& on_step) {
   }
 }
 
-// Reads until the child closes its end; a line that it did not finish says nothing.
+// Reads until the child closes its end. An unfinished last line is ignored.
 void receive_all(int descriptor, Outcome& outcome, const OnStep& on_step) {
   const std::unique_ptr<FILE, int (*)(FILE*)> from(fdopen(descriptor, "r"), fclose);
   if (!from) throw ChildFailure(std::string("no pipe: ") + std::strerror(errno));
@@ -91,14 +91,14 @@ std::string how_it_died(int status) {
   if (!WIFSIGNALED(status)) return "ended early with exit status " + std::to_string(WEXITSTATUS(status));
   const int signal = WTERMSIG(status);
   std::string text = "was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")";
-  if (signal == SIGKILL) text += "; most often that is the system, out of memory: choose a smaller seq_len";
+  if (signal == SIGKILL) text += "; most often the system ran out of memory: choose a smaller seq_len";
   return text;
 }
 
-volatile pid_t child = 0;  // that is not waited for yet
+volatile pid_t child = 0;  // 0: none, or already ended
 volatile sig_atomic_t on_terminal = 0;
 
-// Ends the child, wipes the line that may be drawn, and ends this process by the signal, as a handler may.
+// A signal handler: ends the child, wipes a drawn line, and ends this process by the same signal.
 void end_by(int signal) {
   if (child > 0 && kill(child, SIGKILL) == 0) waitpid(child, nullptr, 0);
   constexpr std::string_view kWipe = "\r\033[K";
@@ -122,15 +122,15 @@ void handle_signals() {
 
 void (*tell_line)(const std::string&) = nullptr;
 
-// The access that failed is a plain read of a tensor's bytes. This thread holds no lock then, neither the
-// allocator's nor a stream's, so the handler may use both.
+// The failed access is a plain read of a tensor's bytes. This thread holds no lock of the allocator or of a
+// stream then, so the handler may use both.
 void explain(int signal, siginfo_t* info, void*) {
-  if (info->si_code != BUS_ADRERR) {  // broken memory, for example
+  if (info->si_code != BUS_ADRERR) {  // for example broken memory
     ::signal(signal, SIG_DFL);
     raise(signal);
     return;
   }
-  // Threads that read the same file fail together: one tells, and ends them all.
+  // Threads that read the same file fail together: the first one reports it and ends the process.
   static std::atomic_flag told;
   while (told.test_and_set()) pause();
   tell_line("an input file was cut short while it was read");
@@ -146,7 +146,7 @@ Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& 
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) throw ChildFailure(std::string("no pipe: ") + std::strerror(errno));
   handle_signals();
-  sigset_t all, before;  // A signal waits until its handler knows the child.
+  sigset_t all, before;  // signals wait until the handler knows the child
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, &before);
   const pid_t parent = getpid(), process = fork();
@@ -161,7 +161,7 @@ Outcome run_apart(const std::function<Json(const OnTurn&)>& work, const OnStep& 
   close(ends[1]);
   Outcome outcome;
   receive_all(ends[0], outcome, on_step);
-  child = 0;  // Its number may be another process's once it is waited for.
+  child = 0;  // once it is waited for, its number may be another process's
   int status = 0;
   while (waitpid(process, &status, 0) < 0 && errno == EINTR) {
   }

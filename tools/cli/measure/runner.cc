@@ -19,17 +19,17 @@ ContextOptions options_of(const io::Config& config, const Contender& contender, 
   return options;
 }
 
-// How often a call makes its logits: once where it keeps them, else once for each walk over the vocabulary.
-// The divergence of two heads is a walk of its own behind that of the statistics. Expected rows make d_hidden
-// in the first walk, and leave d_weight for one more.
+// Returns how often a call computes its logits: once if it keeps them, else once per pass over the
+// vocabulary. The divergence of two heads takes one more pass after the statistics. Expected rows compute
+// d_hidden in the first pass and need another one for d_weight.
 int walks_of(const Plan& plan, bool two_heads, bool d_weight) {
   if (plan.kind == PlanKind::kTwoPass) return two_heads ? 3 : 2;
   if (plan.kind == PlanKind::kExpectedRow) return d_weight ? 2 : 1;
   return plan.kind == PlanKind::kForwardOnly && two_heads ? 2 : 1;
 }
 
-// Of the products that a call at level fused makes: the logits of each head, and a product for each gradient.
-// Dense computes every row, the library those that take part.
+// Counts the products of a call at level fused: the logits of each head, and one product per gradient. Dense
+// computes all rows, the library only those that are not ignored.
 double flops_of(const Plan& plan, const Job& job, bool dense, bool forward_only) {
   const int gradients = forward_only ? 0 : job.has("d_hidden") + job.has("d_weight");
   const int walks = dense ? 1 : walks_of(plan, job.teacher_size > 0, !forward_only && job.has("d_weight"));
@@ -39,7 +39,7 @@ double flops_of(const Plan& plan, const Job& job, bool dense, bool forward_only)
     return 2.0 * static_cast<double>(rows) * static_cast<double>(job.vocab_size) *
            static_cast<double>(job.hidden_size) * (1 + of_kept);
   }
-  // Beside each product of the head stands one of a LoRA; d_hidden and d_lora_a share theirs.
+  // Every product with the head has a counterpart for the LoRA; d_hidden and d_lora_a share theirs.
   const bool behind_a = job.has("d_hidden") || job.has("d_lora_a");
   const int of_lora = forward_only ? 0 : behind_a + job.has("d_lora_b");
   const auto columns =
@@ -117,7 +117,7 @@ void warm_up(const Context& context, DType dtype, bool dense) {
   constexpr int64_t kTokens = 64, kHidden = 64, kVocab = 512;
   ContextOptions options = context.options();
   const ContextOptions defaults;
-  options.workspace_bytes = defaults.workspace_bytes;  // The limits are for another shape.
+  options.workspace_bytes = defaults.workspace_bytes;  // these limits are for another shape
   options.plan = defaults.plan;
   options.row_tile = options.vocab_tile = 0;
   options.ranks = {};

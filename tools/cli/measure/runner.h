@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One contender: a way to run the call of a config, and what its runs took.
+// One contender: a way to run a config's call, and the results of its runs.
 #pragma once
 
 #include <optional>
@@ -12,24 +12,23 @@
 
 namespace logitless::cli {
 
-/// One way to run the task that a config describes.
 struct Contender {
   std::string name;
   std::vector<std::string> assignments = {};  ///< on top of the config's settings
-  bool dense = false;  ///< what the library is compared with: at level fused dense/dense.h, else plan two_pass
+  bool dense = false;                         ///< the baseline: dense/dense.h at level fused, else plan two_pass
   bool forward_only = false;
-  std::string error = {};  ///< of an earlier process, which ended by it: this one is not run again
+  std::string error = {};  ///< why it failed in an earlier process; it is not run again
 };
 
-/// The config that it runs with. Throws io::Error.
+/// Returns the config that the contender runs with. Throws io::Error.
 io::Config contender_config(std::vector<std::string> settings, const Contender& contender);
 
-/// The line of a contender that did not run.
+/// Returns the report of a contender that did not run.
 Json failed_contender(const std::string& name, const std::string& message);
 
 class Runner {
  public:
-  /// The bytes of `job` must outlive it. With a grid that has ranks the call is theirs together, and `job` is
+  /// The bytes of `job` must outlive it. If `grid` has several ranks they run the call together, and `job` is
   /// this rank's part.
   Runner(const std::vector<std::string>& settings, const Contender& contender, const Job& job,
          RankGrid* grid = nullptr);
@@ -38,14 +37,14 @@ class Runner {
   const Context& context() const { return context_; }
   const Job& job() const { return job_; }
   const TaskResult& result() const { return result_; }
-  /// What ran: a plan of the library, or "dense".
+  /// The plan that ran, or "dense".
   std::string plan_name() const;
-  /// The same in one line.
+  /// Describes the plan in one line.
   std::string plan_text() const;
   bool failed() const { return !contender_.error.empty(); }
   void fail(const std::string& message) { contender_.error = message.empty() ? "failed without a message" : message; }
 
-  /// Brings up what every call needs once: the OpenMP team, the BLAS, the dispatch tables.
+  /// Initialises what later calls reuse: the OpenMP team, the BLAS, the dispatch tables.
   void warm_up() const;
   void run(bool timed);
 
@@ -54,10 +53,10 @@ class Runner {
   PeakMethod peak_method() const { return peak_method_; }
   double median_s() const;
   int64_t extra_peak_bytes() const;  ///< the median
-  /// What each run sent to other ranks.
+  /// The traffic of each timed run with other ranks.
   const std::vector<Exchanges>& exchanges() const { return exchanges_; }
 
-  /// As a line of a benchmark's file holds it. `gemm_rate`: FLOP a second of one large product.
+  /// Returns the contender's entry in a benchmark's line. `gemm_rate`: FLOP per second of one large product.
   Json json(const std::optional<double>& gemm_rate) const;
 
  private:

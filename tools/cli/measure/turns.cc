@@ -13,7 +13,7 @@
 namespace logitless::cli {
 namespace {
 
-// What a contender throws is its result.
+// An exception becomes the contender's result.
 void run_turn(Runner& runner, bool timed) try { runner.run(timed); } catch (const std::exception&) {
   runner.fail(current_failure().what);
 }
@@ -69,7 +69,7 @@ Json measure_turns(TurnsRequest request, const OnStep& on_step) {
   while (!std::ranges::all_of(request.contenders, has_failed)) {
     const Outcome outcome = run_apart([&](const OnTurn& on_turn) { return take_turns(request, on_turn); }, on_step);
     if (!outcome.result.empty()) return Json::parse(outcome.result);
-    // Without a contender whose turn it was, nothing can be measured.
+    // If no contender was running, the failure concerns them all: nothing can be measured.
     for (Contender& contender : request.contenders) {
       const bool fails = outcome.contender.empty() || contender.name == outcome.contender;
       if (fails && !has_failed(contender)) contender.error = (outcome.died ? "its process " : "") + outcome.why;

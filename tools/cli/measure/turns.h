@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// How bench measures: contenders take turns in a process of their own, A B C A B C and so on, so that
-// whatever slows the machine down slows all of them down.
+// The measurements of bench. Contenders take turns in a process of their own, A B C A B C ..., so that a
+// slowdown of the machine affects all of them.
 #pragma once
 
 #include <string>
@@ -15,14 +15,14 @@ namespace logitless::cli {
 struct TurnsRequest {
   std::vector<std::string> settings;  ///< Config::settings
   std::vector<Contender> contenders;
-  int warmup = 0;  ///< turns that are not timed
-  int iters = 0;   ///< turns that are
+  int warmup = 0;  ///< untimed turns
+  int iters = 0;   ///< timed turns
   SeededValues values = SeededValues::kRandom;
 };
 
-/// {"gemm_rate_flops": ..., "contenders": [...]}, the first only at level fused, where a large GEMM takes its
-/// turn too, as a line of a benchmark's file holds them; each call's memory is counted above what was
-/// resident before it. A contender that fails, or that its process dies of, has the status "error", and the
+/// Returns {"gemm_rate_flops": ..., "contenders": [...]}, as in a line of a benchmark's file. The rate is
+/// measured only at level fused, where a large GEMM takes turns too. A call's memory is counted above what
+/// was resident before it. A contender that fails or kills its process gets the status "error", and the
 /// others are then measured without it.
 Json measure_turns(TurnsRequest request, const OnStep& on_step);
 

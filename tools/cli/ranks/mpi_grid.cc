@@ -17,9 +17,9 @@ namespace logitless::cli {
 namespace {
 
 constexpr auto kNap = std::chrono::milliseconds(1);
-constexpr size_t kMostSent = size_t{1} << 30;  // in one message: MPI counts in int
+constexpr size_t kMostSent = size_t{1} << 30;  // per message: MPI counts in int
 
-// MPI ends after all that was made of it.
+// Ends MPI after everything that uses it.
 struct MpiRuns {
   MpiRuns() {
     int provided = 0;
@@ -28,7 +28,7 @@ struct MpiRuns {
   ~MpiRuns() { MPI_Finalize(); }
 };
 
-// Counts what goes through another communicator.
+// A communicator that counts its traffic.
 class Counted final : public Communicator {
  public:
   explicit Counted(MPI_Comm ranks) : ranks_(ranks) {}
@@ -56,7 +56,7 @@ class Counted final : public Communicator {
   Traffic traffic_;
 };
 
-// What of a failure travels to the other ranks.
+// A failure as ranks exchange it. Its text is cut to a fixed size.
 struct RankFailure {
   enum Kind : int { kNone, kOfAnotherRank, kInput, kOther };
   Kind kind = kNone;
@@ -78,11 +78,11 @@ RankFailure failure_of(const std::function<void()>& step) try {
   return {failure.bad_input ? RankFailure::kInput : RankFailure::kOther, failure.what};
 }
 
-// A group of all ranks that name the same colour, in the order of their keys.
+// Returns the group of all ranks with this colour, in the order of their keys.
 std::unique_ptr<Counted> split_world(int colour, int key) {
   MPI_Comm group = MPI_COMM_NULL;
   MPI_Comm_split(MPI_COMM_WORLD, colour, key, &group);
-  auto out = std::make_unique<Counted>(group);  // has a duplicate
+  auto out = std::make_unique<Counted>(group);  // duplicates the group
   MPI_Comm_free(&group);
   return out;
 }
@@ -122,7 +122,7 @@ class MpiGrid final : public RankGrid {
     const RankFailure mine = failure_of(step);
     wait();
     world_.all_gather(&mine, failures_.data(), sizeof(RankFailure));
-    // A rank that was told of another one's failure has nothing to add, unless nobody has failed by itself.
+    // A rank's own failure comes before one that it was only told of.
     const auto worst =
         std::max_element(failures_.begin(), failures_.end(), [](const RankFailure& a, const RankFailure& b) {
           return std::min<int>(a.kind, RankFailure::kInput) < std::min<int>(b.kind, RankFailure::kInput);
@@ -141,7 +141,7 @@ class MpiGrid final : public RankGrid {
     together([&] { sizes.resize(failures_.size()); });
     const size_t my_size = mine.size();
     world_.all_gather(&my_size, sizes.data(), sizeof(my_size));
-    // Memory is taken together, so that no rank sends to one that has left.
+    // Ranks allocate together, so that none of them sends to a rank that has ended.
     together([&] {
       for (size_t r = 0; is_root() && r < sizes.size(); ++r) all.emplace_back(sizes[r]);
     });
@@ -156,7 +156,7 @@ class MpiGrid final : public RankGrid {
     if (size() == parallel_.ranks()) return;
     throw io::Error("parallel.vocab = " + std::to_string(parallel_.vocab) + " and parallel.data = " +
                     std::to_string(parallel_.data) + " are " + std::to_string(parallel_.ranks()) +
-                    " ranks, and there " + (size() == 1 ? "is 1" : "are " + std::to_string(size())) + ": mpirun -n " +
+                    " ranks, but there " + (size() == 1 ? "is 1" : "are " + std::to_string(size())) + ": mpirun -n " +
                     std::to_string(parallel_.ranks()) + " logitless compare ...");
   }
   static void wait() {

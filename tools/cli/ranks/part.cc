@@ -22,7 +22,7 @@ std::vector<int64_t> all_of(const Range& range) {
   return list;
 }
 
-// Some of the entries of a tensor [outer, all, entry], side by side.
+// Selected entries of a tensor [outer, all, entry]. Copies them to a dense part and back.
 class Cut {
  public:
   Cut(size_t outer, int64_t all, size_t entry_bytes, std::vector<int64_t> which)
@@ -53,7 +53,8 @@ class Cut {
   std::vector<int64_t> which_;
 };
 
-// Throws where the axis that ranks share has not an entry for each of what it counts in the whole job.
+// Throws unless the axis that ranks share has one entry per token, sequence, vocabulary entry or mismatched
+// completion of the whole job.
 void check_axis(const std::string& name, const JobTensor& tensor, const Job& whole) {
   const size_t axis = tensor.axes.find_first_of("NBVJ");
   if (axis == std::string::npos) return;
@@ -67,7 +68,8 @@ void check_axis(const std::string& name, const JobTensor& tensor, const Job& who
                   " entries, but must have one for each of the " + std::to_string(want) + of);
 }
 
-// Returns the part of a tensor that a rank has: the entries of the axis that counts what ranks share, or all.
+// Returns a rank's part of a tensor: its entries of the axis that ranks share, or everything if there is no
+// such axis.
 Cut cut_of(const JobTensor& tensor, const RankPart& part) {
   const size_t axis = tensor.axes.find_first_of("NBVJ");
   if (axis == std::string::npos) return {1, 1, tensor.bytes(), {0}};

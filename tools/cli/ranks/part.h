@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The part of a job that a rank of a grid has.
+// A rank's part of a job.
 #pragma once
 
 #include <cstdint>
@@ -13,22 +13,22 @@ namespace logitless::cli {
 
 struct RankPart {
   int64_t first_entry = 0, entries = 0;
-  std::vector<int64_t> tokens;     ///< rows of the whole job, in their order here
-  std::vector<int64_t> sequences;  ///< the same of sequences
+  std::vector<int64_t> tokens;     ///< rows of the whole job, in this rank's order
+  std::vector<int64_t> sequences;  ///< sequences of the whole job
   std::vector<int64_t> offsets;    ///< of packed sequences, else empty
-  std::vector<int64_t> kl;         ///< of KTO's mismatched completions
+  std::vector<int64_t> kl;         ///< mismatched completions of KTO
 };
 
-/// Words are cut into parts of nearly equal size. Tokens are where nothing couples them, and stand in one
-/// sequence then; else whole sequences are, and of preference_loss whole pairs. Throws io::Error where there
-/// are fewer than ranks to share them.
+/// Splits the vocabulary and the batch into parts of nearly equal size. The batch is split by tokens if
+/// nothing couples them (each part is one sequence then), by pairs for preference_loss, and otherwise by
+/// sequences. Throws io::Error if there are fewer of these than ranks.
 RankPart part_of(const io::Config& config, const Job& whole, const GridPlace& place);
 
-/// Returns the rank's tensors, in memory of their own. Throws io::Error where one has not an entry for each
-/// of what ranks share.
+/// Returns the rank's tensors, in memory of their own. Throws io::Error if a tensor does not have one entry
+/// for each item that ranks share.
 Inputs inputs_of(const Job& whole, const RankPart& part);
 
-/// Puts what a rank has computed of an output into its place in that of the whole job.
+/// Copies a rank's part of an output to its place in the whole job's output.
 void put_output(const std::string& name, const RankPart& part, std::span<const std::byte> from, const Job& whole);
 
 }  // namespace logitless::cli

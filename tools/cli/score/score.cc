@@ -1,5 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// `logitless score`: what a model thinks of each token, from hidden states and a head, without the logits.
+// `logitless score`: log-probabilities of tokens and sequences, from hidden states and a head, without the
+// logits.
 #include <algorithm>
 #include <cmath>
 #include <iterator>
@@ -26,7 +27,7 @@ constexpr const char* kScoreFooter =
 --top-k) of each row of hidden, and sequence_logp, sequence_tokens and sequence_is_greedy of each sequence:
 `man logitless-score` says what each is.
 
---lm-head may be a GGUF file, whose head is read as it stands there, packed, with its bias and softcap.
+--lm-head may be a GGUF file: its head is read packed, as stored, with its bias and softcap.
 
 Exit status: 0 done, 2 a bad option, config or input (no file is written), 3 out of memory.
 
@@ -46,11 +47,11 @@ struct ScoreOptions {
   bool quiet = false;
 };
 
-// Sums over the tokens of each sequence that take part.
+// Sums over the tokens of each sequence, ignored ones left out.
 struct SequenceScores {
-  std::vector<double> logp;     // of all its targets together, in nats; 0 without one, NaN with a NaN
-  std::vector<int64_t> tokens;  // that take part
-  std::vector<uint8_t> greedy;  // 1 where every target is the argmax of its row
+  std::vector<double> logp;     // of all its targets together, in nats; 0 without targets, NaN if one is NaN
+  std::vector<int64_t> tokens;  // not counting ignored ones
+  std::vector<uint8_t> greedy;  // 1 if every target is the argmax of its row
 };
 
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
@@ -77,7 +78,7 @@ bool is_applied(const std::string& key) {
   return key.starts_with("model.") || std::find(std::begin(kApplied), std::end(kApplied), key) != std::end(kApplied);
 }
 
-// Keys that the config's file sets and that score, which computes no loss and no gradient, has no use for.
+// Returns the keys of the config's file that have no effect on score, which computes no loss and no gradient.
 std::vector<std::string> keys_not_applied(const io::Config& config) {
   std::vector<std::string> keys;
   for (const auto& [key, place] : config.places) {
@@ -100,7 +101,7 @@ void check_config(const io::Config& config) {
 bool is_nan_row(const TokenStats& stats, size_t row) { return std::isnan(stats.logp[row]); }
 bool takes_part(const TokenStats& stats, size_t row) { return stats.argmax[row] >= 0 || is_nan_row(stats, row); }
 
-/// Whether the target of each row is its most likely token; false where a row takes no part.
+/// Returns whether the target of each row is its most likely token; false for ignored rows.
 std::vector<bool> is_greedy(const TokenStats& stats, const Targets& targets, int64_t shift) {
   std::vector<bool> greedy(stats.logp.size());
   for (size_t row = 0; row < greedy.size(); ++row) {
@@ -133,8 +134,8 @@ SequenceScores score_sequences(const TokenStats& stats, const std::vector<bool>&
   return out;
 }
 
-// Means over the tokens that take part; NaN when none does. A token whose statistics are NaN makes
-// cross-entropy and entropy NaN and counts as a wrong answer.
+// Computes means over the tokens that are not ignored; NaN if there are none. A token whose statistics are
+// NaN makes cross-entropy and entropy NaN and counts as a wrong answer.
 Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const SequenceScores& sequences,
                const StatsRequest& request) {
   int64_t tokens = 0, nan_tokens = 0, correct = 0, in_top5 = 0;
@@ -158,7 +159,7 @@ Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const S
   if (request.rank) json["top5_accuracy"] = static_cast<double>(in_top5) / count;
   if (request.entropy) json["mean_entropy"] = entropy / count;
   if (request.top_k > 0) {
-    const std::vector<double> masses = top_masses(stats);  // 0 where a row takes no part
+    const std::vector<double> masses = top_masses(stats);  // 0 for ignored rows
     json["mean_top_mass"] = std::accumulate(masses.begin(), masses.end(), 0.0) / count;
   }
   int64_t with_tokens = 0, greedy_sequences = 0;
@@ -170,7 +171,8 @@ Json summarise(const TokenStats& stats, const std::vector<bool>& greedy, const S
   return json;
 }
 
-/// The log-probability of the most likely token: its logit is the maximum, so what is left is log_sum.
+/// Returns the log-probability of the most likely token. Its logit is the row's maximum, so only log_sum
+/// remains.
 std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& options) {
   std::vector<double> logps(stats.logp.size(), kNaN);
   for (size_t row = 0; row < logps.size(); ++row) {
@@ -184,7 +186,7 @@ std::vector<double> argmax_logps(const TokenStats& stats, const TokenOptions& op
   return logps;
 }
 
-// The library's 0 of a row that takes no part would be a probability of 1 to whoever reads the file.
+// Replaces the library's 0 for ignored rows by NaN: readers of the file would take it for a probability of 1.
 void mark_rows_without_part(TokenStats& stats) {
   for (size_t row = 0; row < stats.logp.size(); ++row) {
     if (takes_part(stats, row)) continue;
@@ -195,7 +197,7 @@ void mark_rows_without_part(TokenStats& stats) {
   }
 }
 
-/// Returns what has been written, for people.
+/// Returns a line for people about what has been written.
 std::string write_scores(const std::string& path, const TokenStats& stats, const std::vector<double>& argmax_logp,
                          const SequenceScores& sequences, const StatsRequest& request) {
   const std::vector<int64_t> rows = {static_cast<int64_t>(stats.logp.size())};
@@ -220,7 +222,7 @@ std::string write_scores(const std::string& path, const TokenStats& stats, const
          std::to_string(count[0]) + "]";
 }
 
-// The summary for people, with what has been written.
+// Formats the summary for people.
 std::string table_of(const Json& json, const std::string& head, const std::string& written) {
   std::string text = head;
   const auto line = [&](const char* name, const std::string& value) { text += format("%-16s ", name) + value + "\n"; };
@@ -239,7 +241,7 @@ std::string table_of(const Json& json, const std::string& head, const std::strin
   figure("top-5 accuracy", "top5_accuracy", "%.6f");
   figure("mean entropy", "mean_entropy", "%.9g nats");
   figure("mean top mass", "mean_top_mass", "%.6f");
-  line("sequences", json["sequences"].dump() + ", of which " + json["greedy_sequences"].dump() + " greedy");
+  line("sequences", json["sequences"].dump() + " (" + json["greedy_sequences"].dump() + " greedy)");
   figure("time", "time_s", "%.3f s");
   line("workspace", human_bytes(json["workspace_bytes"]));
   line("plan", json["details"]["plan"]);
@@ -249,7 +251,7 @@ std::string table_of(const Json& json, const std::string& head, const std::strin
   return text;
 }
 
-// Returns the exit status, 0. Throws io::Error or InvalidInput, and then no file has been written.
+// Returns the exit status, 0. Throws io::Error or InvalidInput; then no file has been written.
 int run_score(const ScoreOptions& options) {
   const io::Config config = options.config.load();
   check_config(config);
