@@ -63,7 +63,7 @@ def of_jax():
 
 # What makes the names of each block; None for one that needs a quantised model.
 BLOCKS = {
-    "pytorch": (of_torch, of_torch, of_torch),
+    "pytorch": (of_torch, of_torch, of_torch, of_torch),
     "numpy": (of_numpy,),
     "jax": (of_jax,),
     "heads": (of_numpy, of_jax, None, of_numpy, of_torch),
