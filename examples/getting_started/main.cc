@@ -93,7 +93,7 @@ std::vector<double> log_probabilities(const logitless::Context& context, const M
   const logitless::TokenStatistics task = {
       .targets = targets, .token = {.temperature = 0.7}, .request = {.entropy = true}};
   const logitless::TokenStats stats = logitless::run(context, logits, task).stats;
-  // stats.logp[i], stats.entropy[i]: one entry per token
+  // stats.logp[i], stats.entropy[i]: one entry a token
   // [/logps]
   check(stats.entropy.size() == stats.logp.size(), "one entropy a token");
   return stats.logp;

@@ -146,7 +146,7 @@ void padded_vocabulary(const logitless::Context& context, const Batch& batch) {
 struct HeadStep {
   logitless::Logits logits;
   logitless::CrossEntropy task;
-  logitless::Forward<logitless::CrossEntropy> saved = {};  // a few numbers per token
+  logitless::Forward<logitless::CrossEntropy> saved = {};  // a few numbers a token
 
   double forward(const logitless::Context& context) {
     saved = logitless::forward(context, logits, task);
