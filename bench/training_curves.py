@@ -1,13 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Fine-tunes SmolLM2-135M with exact gradients of the head, sampled ones, certified ones, and those of two filters, and
-compares the losses on text that no run has seen. `filter` drops blocks of 128 tokens and 256 entries in which all of dL/da
-is below 2^-12, as Cut Cross-Entropy does; `entries` drops every entry that is, which nobody does.
+"""Fine-tunes SmolLM2-135M with exact, sampled, certified and filtered gradients of the head, and compares the losses on
+text that no run has seen. `filter` drops blocks of 128 tokens and 256 entries in which all of dL/da is below 2^-12, as Cut
+Cross-Entropy does. `entries` drops every single entry below 2^-12.
 
-    python bench/training_curves.py --ways exact sampled:0.01 filter -o curves.json
-    python bench/training_curves.py --picture curves.svg curves.json
+    python bench/training_curves.py --ways exact sampled:0.01 filter exact@1 -o curves.json
+    python bench/training_curves.py --picture docs/images/training_curves.svg bench/training_curves.json
 
-All runs begin with the same weights. Those of one seed (`WAY@SEED`, 0 where none is given) see the same batches in the same
-order; what another order makes of the loss is the spread that differences are held against.
+All runs begin with the same weights. Runs with one seed (`WAY@SEED`, 0 by default) see the same batches in the same order.
+Another seed is another order: it shows how much the order alone changes the loss.
 """
 
 import argparse
@@ -23,7 +23,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "examples", "py
 
 
 def kept_of(gradient, rows, entries):
-    """Which numbers stand in a block that has one of at least 2^-12."""
+    """True for each number whose block holds one of at least 2^-12."""
     n, v = gradient.shape
     padded = torch.nn.functional.pad(gradient.abs(), (0, -v % entries, 0, -n % rows))
     large = padded.view(padded.shape[0] // rows, rows, -1, entries).amax((1, 3)) >= 2.0**-12
@@ -99,8 +99,14 @@ def run(way, options):
         losses.append(loss.item())
         if (step + 1) % options.every == 0:
             validations.append([step + 1, validation()])
-    print(f"{way:18} order {seed or 0}: validation {validations[-1][1]:.4f}, {statistics.median(seconds):.2f} s a step", flush=True)
+    print(f"{way:18} order {seed or 0}: validation {validations[-1][1]:.4f}, {statistics.median(seconds):.2f} s per step", flush=True)
     return {"way": way, "seed": int(seed or 0), "losses": losses, "validation": validations, "seconds": statistics.median(seconds)}
+
+
+def name_of(way):
+    kind, _, value = way.partition(":")
+    return {"sampled": f"sampled, {float(value or 0):.0%} of noise", "certified": f"certified, {value}",
+            "filter": "without blocks below 2^-12", "entries": "without entries below 2^-12"}.get(kind, kind)
 
 
 def draw(path, picture):
@@ -118,15 +124,21 @@ def draw(path, picture):
         runs = json.load(file)
     figure, (whole, apart) = plt.subplots(1, 2, figsize=(11, 4))
     exact = {r["seed"]: dict(r["validation"]) for r in runs if r["way"] == "exact"}
-    ways = list(dict.fromkeys(r["way"] for r in runs))
-    for color, way in enumerate(ways):
-        for r in (r for r in runs if r["way"] == way):
-            style = {"color": f"C{color}", "linewidth": 1, "label": way if r["seed"] == 0 else None}
-            steps, values = zip(*r["validation"])
-            whole.plot(steps, values, **style)
+    ways = [way for way in dict.fromkeys(r["way"] for r in runs) if way != "exact"]
+    for r in runs:
+        steps, values = zip(*r["validation"])
+        first = r["seed"] == 0
+        if r["way"] == "exact":  # wide and light, so that the curves on top of it can be seen
+            style = {"color": "#9ecae1", "linewidth": 6} if first else {"color": "0.5", "linewidth": 1, "linestyle": "--"}
+            label = "exact" if first else "exact, another order of the text" if r["seed"] == 1 else None
+        else:
+            style = {"color": f"C{1 + ways.index(r['way'])}", "linewidth": 1.2, "linestyle": "-" if first else "--"}
+            label = name_of(r["way"]) if first else None
+        whole.plot(steps, values, label=label, **style)
+        if first or r["way"] != "exact":
             apart.plot(steps, [v - exact[r["seed"]][s] for s, v in r["validation"]], **style)
-    whole.set(xlabel="step", ylabel="validation loss, nats a token", title="a line each order of the batches")
-    apart.set(xlabel="step", ylabel="nats a token", title="minus exact gradients in the same order")
+    whole.set(xlabel="step", ylabel="nats per token", title="Validation loss")
+    apart.set(xlabel="step", ylabel="nats per token", title="Difference from exact gradients, same order of the text")
     whole.legend(fontsize=7)
     figure.tight_layout()
     figure.savefig(picture, metadata=dict.fromkeys(("Creator", "Date", "Format", "Type")))
@@ -143,9 +155,9 @@ def main():
     parser.add_argument("--held-out", type=int, default=16, help="blocks")
     parser.add_argument("--every", type=int, default=20, help="steps between validations")
     parser.add_argument("--lr", type=float, default=1e-4)
-    parser.add_argument("--picture", help="draws what FILE holds, and trains nothing")
+    parser.add_argument("--picture", help="draw FILE, and train nothing")
     parser.add_argument("-o", "--output")
-    parser.add_argument("file", nargs="?", help="that a run has written")
+    parser.add_argument("file", nargs="?", help="written by a run with -o")
     options = parser.parse_args()
     if options.picture:
         return draw(options.file, options.picture)

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The Python blocks of the pages on PyTorch, NumPy, JAX, heads and sampled gradients run."""
+"""The Python blocks of getting started and of the pages on PyTorch, NumPy, JAX, heads and sampled gradients run."""
 
 import pathlib
 import re
@@ -61,9 +61,10 @@ def of_jax():
     return {"jax": jax, "targets": jax.numpy.arange(N), **names}
 
 
-# What makes the names of each block; None for one that needs a quantised model.
+# What makes the names of each block; None for one that needs a real model.
 BLOCKS = {
-    "pytorch": (of_torch, of_torch, of_torch),
+    "getting-started": (of_torch, None, of_torch, None),
+    "pytorch": (of_torch, of_torch, of_torch, of_torch),
     "numpy": (of_numpy,),
     "jax": (of_jax,),
     "heads": (of_numpy, of_jax, None, of_numpy, of_torch),

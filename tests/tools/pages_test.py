@@ -70,6 +70,18 @@ class Drawing(unittest.TestCase):
                        cwd=self.folder, capture_output=True)
         self.assertEqual(faults((self.folder / "picture.svg").read_bytes()), [])
 
+    def test_the_picture_of_the_readme(self):
+        names = ("torch_dense", "torch_compile", "logitless_torch", "two_pass")
+        lines = [{"version": "1", "iters": 2, "environment": {"cpu": "C", "threads": 2, "torch": "2"}}]
+        for tokens in (512, 1024):
+            ran = [{"name": name, "status": "ok", "median_s": tokens, "extra_peak_bytes": tokens} for name in names]
+            lines.append({"at": {"model.name": "m"}, "contenders": ran,
+                          "shape": {"tokens": tokens, "hidden": 8, "vocab": 9, "dtype": "float32"}})
+        (self.folder / "file.jsonl").write_text("\n".join(map(json.dumps, lines)))
+        subprocess.run([sys.executable, "-B", ROOT / "bench/readme_picture.py", "--draw", "--file", "file.jsonl", "-o",
+                        "picture.svg"], check=True, cwd=self.folder, capture_output=True)
+        self.assertEqual(faults((self.folder / "picture.svg").read_bytes()), [])
+
 
 class Trackers(unittest.TestCase):
     def test_the_code_of_the_page_sends_every_figure(self):
