@@ -177,7 +177,7 @@ def test_what_is_wrong_with_a_teacher_is_named():
         logitless.distillation_loss(x, w, None, tw)
     with pytest.raises(ValueError, match="teacher has no logits: beside a student of finished logits"):
         logitless.distillation_loss(teacher_hidden=tx, teacher_weight=tw, logits=x @ w.T)
-    with pytest.raises(ValueError, match="teacher_logits is given, and teacher_hidden or teacher_weight beside it"):
+    with pytest.raises(ValueError, match="teacher_logits is given together with teacher_hidden or teacher_weight: give one"):
         logitless.distillation_loss(x, w, tx, tw, teacher_logits=logits)
     with pytest.raises(ValueError, match="teacher_logits takes the place of teacher_hidden"):
         distillation_loss(x, w, tx, tw, teacher_logits=logits)
