@@ -29,8 +29,8 @@ class LoraWeight:
 
     Args:
         weight (floats [V, H]): a matrix or a PackedWeight; in logitless.jax with layout="hidden_vocab" it is [H, V].
-        a (floats [R, H]): the LoRA's first matrix.
-        b (floats [V, R]): its second matrix.
+        a (floats [r, H]): the LoRA's first matrix.
+        b (floats [V, r]): its second matrix.
         scale: a finite number.
         dropout: a module or another function, applied to the hidden states that a multiplies.
 

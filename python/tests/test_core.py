@@ -129,7 +129,7 @@ def test_threads_share_a_context():
         (dict(hidden=[[1.0]]), TypeError, "hidden is a list"),
         (dict(hidden=None), ValueError, "hidden is missing"),
         (dict(temprature=1.0), TypeError, "no argument 'temprature'; did you mean temperature?"),
-        (dict(logits=np.zeros((N, V), np.float32)), TypeError, "no argument 'hidden' beside the others"),
+        (dict(logits=np.zeros((N, V), np.float32)), TypeError, "no argument 'hidden' with the other arguments given"),
         (dict(temperature="hot"), TypeError, "temperature = 'hot': it must be a float"),
         (dict(shift=0.5), TypeError, "shift = 0.5: it must be an int"),
         (dict(temperature=10**400), ValueError, "temperature = an int of 1329 bits: no float"),
