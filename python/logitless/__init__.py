@@ -363,7 +363,8 @@ def token_stats(
     dtype: Any = None,
     **arguments: Any,
 ) -> TokenStats:
-    """Per-token statistics: logp of the target, lse, max_logit, and log_sum = lse - max_logit.
+    """Per-token statistics: logp of the target, lse, max_logit (before the temperature), and log_sum (lse
+    minus the largest final logit).
 
     entropy=True, cross=True, argmax=True, rank=True, square_sum=True (the sum of p * p) and outside=True
     (log(1 - p) of the target, and the maximum that its gradient needs) add these. top_k=K, up to 256, adds

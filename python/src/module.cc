@@ -60,7 +60,7 @@ nb::dict packing_blocks() {
 nb::dict environment_of(const Context& context) { return dict_of(describe_environment(context)); }
 
 void define_context(nb::module_& m) {
-  nb::class_<Workspace>(m, "Workspace", "Memory that calls use again.")
+  nb::class_<Workspace>(m, "Workspace", "Memory that calls reuse.")
       .def(nb::init<>())
       .def_prop_ro("bytes", &Workspace::bytes)
       .def("release", &Workspace::release);

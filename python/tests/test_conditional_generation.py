@@ -78,5 +78,5 @@ def test_loss_and_gradients_of_every_parameter(build):
 def test_compute_loss_func_refuses_an_encoder_and_a_decoder():
     """Their labels are not shifted, and the decoder's input is made of them."""
     model, _ = moonshine()
-    with pytest.raises(ValueError, match="MoonshineForConditionalGeneration has an encoder and a decoder"):
+    with pytest.raises(ValueError, match="MoonshineForConditionalGeneration is an encoder-decoder model"):
         compute_loss_func(patch(model))

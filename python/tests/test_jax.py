@@ -67,7 +67,7 @@ def test_shapes_are_those_of_tokens():
         for wrong in (each.T, each[:2], each[None], jnp.ones(())):
             with pytest.raises(ValueError, match=r"^temperatures has shape .*: hidden's leading axes are \(3, 4\)$"):
                 function(x, w, y, temperatures=wrong)
-    with pytest.raises(ValueError, match="^class_weights has shape .*: it must have one axis, and an entry$"):
+    with pytest.raises(ValueError, match="^class_weights has shape .*: it must have one axis, and at least one entry$"):
         linear_cross_entropy(x, w, y, class_weights=jnp.ones((1, V)))
 
 

@@ -55,7 +55,7 @@ def test_a_teachers_logits_have_no_head():
     with pytest.raises(ValueError, match="give teacher_hidden and teacher_weight, or teacher_logits"):
         distillation_loss(c.x, c.w, c.tx, c.tw, c.y, teacher_logits=logits)
     for beside in ({"teacher_softcap": 2.0}, {"teacher_bias": c.tb}):
-        with pytest.raises(ValueError, match="is given beside teacher_logits, which have no head"):
+        with pytest.raises(ValueError, match="does not go with teacher_logits, which have no head"):
             distillation_loss(c.x, c.w, targets=c.y, teacher_logits=logits, **beside)
 
 

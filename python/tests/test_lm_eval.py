@@ -406,9 +406,9 @@ def test_refused_models():
     shifted = Shifted(model_of("llama").config)
     shifted.shift = torch.ones(97)
     for model, message in (
-        (shifted, "Shifted does more to its logits than logitless follows.*add"),
-        (PastItsHead(shifted.config), "PastItsHead makes its logits without a call of its head"),
-        (Negative(shifted.config), "Negative does more to its logits than logitless follows: they are scaled by -2.0"),
+        (shifted, "Shifted does more to its logits than logitless supports.*add"),
+        (PastItsHead(shifted.config), "PastItsHead computes its logits without a call of its head"),
+        (Negative(shifted.config), "Negative does more to its logits than logitless supports: they are scaled by -2.0"),
     ):
         with pytest.raises(ValueError, match=message):
             LogitlessLM(model, tokenizer=TOKENIZER)

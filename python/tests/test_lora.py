@@ -62,7 +62,7 @@ def test_under_compile_and_checkpoint():
 def test_says_what_is_wrong():
     with pytest.raises(ValueError, match=r"b has shape \(90, 2\): it must be \(90, 3\)"):
         LoraWeight(WEIGHT, A, B[:, :2])
-    with pytest.raises(ValueError, match="a has 7 columns, and weight 8"):
+    with pytest.raises(ValueError, match="a has 7 columns but weight has 8"):
         LoraWeight(WEIGHT, A[:, :7], B)
     with pytest.raises(ValueError, match=r"weight has shape \(1, 90, 8\): it must be a tensor of 2 axes"):
         LoraWeight(WEIGHT[None], A, B)

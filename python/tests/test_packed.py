@@ -150,13 +150,13 @@ INTEGERS = torch.ones(V, H, dtype=torch.int8)
 @pytest.mark.parametrize(
     "read, value, error, message",
     [
-        (from_bitsandbytes, WEIGHT, TypeError, "Tensor is no Params4bit and no Int8Params of bitsandbytes"),
+        (from_bitsandbytes, WEIGHT, TypeError, "Tensor is neither a Params4bit nor an Int8Params of bitsandbytes"),
         (from_bitsandbytes, Params4bit(WEIGHT, quant_type="fp4"), ValueError, "quant_type = 'fp4': only 'nf4'"),
         (from_bitsandbytes, Params4bit(WEIGHT, packing_format_for_cpu=True), ValueError, "layout of bitsandbytes' CPU"),
         (from_bitsandbytes, Params4bit(WEIGHT, shape=(4, 7)), ValueError, r"has shape \[4, 7\]: it must have 2 axes"),
         (from_bitsandbytes, Int8Params(INTEGERS, None), ValueError, "Int8Params has no SCB"),
         (from_bitsandbytes, Int8Params(WEIGHT, ONES), ValueError, r"Int8Params is float32 of shape \[40, 96\]"),
-        (from_torchao, WEIGHT, TypeError, "Tensor is no Int8Tensor and no IntxUnpackedToInt8Tensor of torchao"),
+        (from_torchao, WEIGHT, TypeError, "Tensor is neither an Int8Tensor nor an IntxUnpackedToInt8Tensor of torchao"),
         (from_torchao, Int8Tensor(INTEGERS, ONES, None, (1, H), act_pre_scale=ONES), ValueError, "act_pre_scale is set"),
         (from_torchao, Int8Tensor(INTEGERS, ONES, ONES - 128, (1, H)), ValueError, "no integers from -128 to 127"),
         (from_torchao, Int8Tensor(INTEGERS, ONES, ONES / 2, (1, H)), ValueError, "no integers from -128 to 127"),

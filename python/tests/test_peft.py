@@ -144,7 +144,7 @@ def test_adapters_of_rows(patched):
     want = patched(input_ids=ids, adapter_names=names).logits
     patch(patched)
     torch.testing.assert_close(patched(input_ids=ids, adapter_names=names).logits, want)
-    with pytest.raises(ValueError, match="adapter_names gives rows of one batch adapters of their own"):
+    with pytest.raises(ValueError, match="adapter_names gives rows of one batch different adapters"):
         patched(input_ids=ids, labels=labels, adapter_names=names)
 
 

@@ -190,7 +190,7 @@ def test_says_what_is_wrong():
     with pytest.raises(ValueError, match="^the head's weight requires a gradient, and head, which is packed"):
         patch(model, **options)
     short = PackedWeight(options["head"].data[:90], "int8", options["head"].scales[:90])
-    with pytest.raises(ValueError, match="^head has 90 vocabulary entries, and that of the model 97$"):
+    with pytest.raises(ValueError, match="^head has 90 vocabulary entries, but the model's has 97$"):
         patch(model, head=short)
 
     class Sparse(torch.Tensor):

@@ -200,7 +200,7 @@ def test_a_normaliser_takes_the_place_of_the_number_of_tokens():
     p = (x @ w.T).softmax(1)
     want = F.cross_entropy(3 * torch.tanh((x @ w.T) / 3), p, reduction="sum") / 29
     torch.testing.assert_close(linear_cross_entropy(x, w, p, num_items_in_batch=29, softcap=3.0), want)
-    with pytest.raises(ValueError, match="z_loss is not supported where target holds class prob"):
+    with pytest.raises(ValueError, match="z_loss is not supported if target holds class prob"):
         linear_cross_entropy(x, w, p, z_loss=0.1)
 
 

@@ -111,7 +111,7 @@ def test_compiled_for_many_shapes():
 def test_not_traced():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    message = "^linear_weight is a PackedWeight: such calls are no operator that fake tensors or a tracer could see$"
+    message = "^linear_weight is a PackedWeight: such calls are not an operator, so fake tensors and tracers cannot run them$"
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, pytest.raises(ValueError, match=message):
         linear_cross_entropy(mode.from_tensor(HIDDEN), PACKED, mode.from_tensor(TARGET))
 

@@ -383,13 +383,13 @@ def test_context_of_a_group(monkeypatch):
 
 def test_one_pass_of_a_context():
     hidden, weight = torch.randn(B, H, requires_grad=True), torch.randn(V, H)
-    with pytest.raises(ValueError, match='^plan = "one_pass", from context, makes gradients together with the loss'):
+    with pytest.raises(ValueError, match='^plan = "one_pass", from context, computes gradients with the loss'):
         token_logps(hidden, weight, torch.randint(V, (B,)), context=Context(plan="one_pass"))
 
 
 def test_contexts_that_pytorch_or_the_operator_cannot_have():
     context, w, y = Context(), torch.randn(V, H), torch.randint(V, (B,))
-    with pytest.raises(ValueError, match="^context is not supported where linear_weight has more than 2 axes"):
+    with pytest.raises(ValueError, match="^context is not supported if linear_weight has more than 2 axes"):
         linear_cross_entropy(torch.randn(B, H), torch.randn(V, 2, H), torch.randint(V, (B, 2)), context=context)
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as fake:
         x = fake.from_tensor(torch.randn(B, H))

@@ -56,7 +56,7 @@ def test_stats_of_other_heads_and_shapes():
     compiled = torch.compile(lambda x: linear_cross_entropy(x, w, y, return_stats=True))(x)
     assert torch.equal(compiled[1].lse, linear_cross_entropy(x, w, y, return_stats=True)[1].lse)
     for probabilities in (torch.rand(N, V), torch.rand(N, V, requires_grad=True)):
-        with pytest.raises(ValueError, match="^return_stats is not supported where target holds class probabilities"):
+        with pytest.raises(ValueError, match="^return_stats is not supported if target holds class probabilities"):
             linear_cross_entropy(x, w, probabilities, return_stats=True)
 
 

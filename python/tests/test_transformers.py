@@ -229,7 +229,7 @@ def model_with(change):
 def test_what_is_not_followed_is_refused_by_patch(what):
     model = model_with(NOT_FOLLOWED[what])
     state = torch.get_rng_state()
-    with pytest.raises(ValueError, match=f"^Changed does more to its logits than logitless follows: they are {what}"):
+    with pytest.raises(ValueError, match=f"^Changed does more to its logits than logitless supports: they are {what}"):
         patch(model)
     assert type(model).__name__ == "Changed" and type(model.lm_head) is torch.nn.Linear
     assert all(module.training for module in model.modules())
@@ -250,7 +250,7 @@ def past_its_head():
 
 
 def test_logits_that_are_made_past_the_head_are_refused_by_patch():
-    with pytest.raises(ValueError, match="^Past makes its logits without a call of its head, Linear"):
+    with pytest.raises(ValueError, match="^Past computes its logits without a call of its head, Linear"):
         patch(past_its_head())
 
 
@@ -496,7 +496,7 @@ def test_a_loss_that_is_not_a_causal_lms_is_refused():
         assert type(model) is before
     model = model_of("llama")
     model.loss_function = lambda *_, **__: 0
-    with pytest.raises(ValueError, match="one of your own"):
+    with pytest.raises(ValueError, match="was set to another function"):
         patch(model)
     del model._loss_function
     patch(model)
