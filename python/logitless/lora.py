@@ -73,7 +73,7 @@ class LoraWeight:
         if rank == 0:
             raise ValueError(f"a has shape {tuple(self.a.shape)}: it must have at least one row")
         if tuple(self.b.shape) != (entries, rank):
-            raise ValueError(f"b has shape {tuple(self.b.shape)}: with this weight and a it must be {(entries, rank)}")
+            raise ValueError(f"b has shape {tuple(self.b.shape)}: it must be {(entries, rank)} for this weight and a")
         if cols != width:
             raise ValueError(f"a has {cols} columns but weight has {width}")
         if isinstance(self.scale, numbers.Real) and not math.isfinite(self.scale):

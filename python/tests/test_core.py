@@ -71,7 +71,7 @@ def test_topk_overlap():
     assert logitless.topk_overlap(a.reshape(2, 1, 3), b.reshape(2, 1, 4)).shape == (2, 1)
     assert logitless.topk_overlap([1, 2], [2, 3, 4]) == 1
     assert logitless.topk_overlap(a[:0], b[:0]).shape == (0,)
-    with pytest.raises(ValueError, match=r"a_ids of shape \(2, 3\) and b_ids of shape \(1, 4\)"):
+    with pytest.raises(ValueError, match=r"a_ids has shape \(2, 3\) and b_ids \(1, 4\)"):
         logitless.topk_overlap(a, b[:1])
 
 
@@ -83,7 +83,7 @@ def test_topk_union():
     assert offsets.tolist() == [0, 5, 7]
     assert logitless.topk_union([1, 2], [2, 3, 4])[0].tolist() == [1, 2, 3, 4]
     assert logitless.topk_union(a[:0], b[:0])[1].tolist() == [0]
-    with pytest.raises(ValueError, match=r"a_ids of shape \(2, 3\) and b_ids of shape \(1, 4\)"):
+    with pytest.raises(ValueError, match=r"a_ids has shape \(2, 3\) and b_ids \(1, 4\)"):
         logitless.topk_union(a, b[:1])
 
 

@@ -101,7 +101,7 @@ def test_a_reference_or_teacher_is_cast_as_the_model_is_under_autocast(lora):
 def test_a_reference_has_states_and_a_head():
     x, w, y, _ = sequences()
     for part in ({"ref_hidden": x}, {"ref_weight": w}, {"ref_bias": w[:, 0]}, {"ref_vocab_ids": torch.arange(V)}):
-        with pytest.raises(ValueError, match="has ref_hidden and ref_weight, and one is not given"):
+        with pytest.raises(ValueError, match="ref_hidden and ref_weight give a reference together, but one of them is missing"):
             preference_loss(x, w, y, ref_logps=torch.zeros(4), **part)
 
 

@@ -393,7 +393,7 @@ def test_contexts_that_pytorch_or_the_operator_cannot_have():
         linear_cross_entropy(torch.randn(B, H), torch.randn(V, 2, H), torch.randint(V, (B, 2)), context=context)
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as fake:
         x = fake.from_tensor(torch.randn(B, H))
-        with pytest.raises(ValueError, match="^context is given: such calls are no operator"):
+        with pytest.raises(ValueError, match="^context is given: such calls are not an operator"):
             linear_cross_entropy(x, w, y, context=context)
 
 
