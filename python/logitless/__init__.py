@@ -390,6 +390,10 @@ def token_stats(
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
     """The number of ids that each token's two lists share, such as two models' top_ids.
 
+    Equivalent to:
+        same = (a_ids[..., :, None] == b_ids[..., None, :]) & (a_ids[..., None] >= 0)
+        overlap = same.any(-1).sum(-1)
+
     Args:
         a_ids (ids [..., A]): one list per token; nested Python lists are allowed. No id twice; ids below 0 do
             not count.
@@ -413,6 +417,11 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
     """The union of each token's two lists, such as a student's own top_ids and a teacher's.
+
+    Equivalent to:
+        pairs = zip(a_ids.tolist(), b_ids.tolist())
+        unions = [[i for i in dict.fromkeys(a + b) if i >= 0] for a, b in pairs]
+        ids, offsets = np.concatenate(unions), np.cumsum([0, *map(len, unions)])
 
     Args:
         a_ids (ids [..., A]): one list per token; nested Python lists are allowed. Ids below 0 do not count.

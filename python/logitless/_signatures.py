@@ -10,6 +10,7 @@ from inspect import Parameter, Signature
 from typing import Any, Literal, Optional, Union
 
 from . import _core
+from ._equivalents import EQUIVALENTS
 from ._examples import EXAMPLES, RAISES, RETURNS, SETUP
 
 
@@ -227,7 +228,9 @@ def describe(
     function.__signature__ = Described(parameters, return_annotation=result)
     task = function.__name__
     told = RETURNS[surface.name].get(task) or f"{result.__name__}: see help(logitless.{result.__name__})"
-    lines = [inspect.cleandoc(function.__doc__), "", "Args:", *(surface.line(rows[name], name) for name in every)]
+    lines = [inspect.cleandoc(function.__doc__), "", "Equivalent to, with the other options at their defaults:"]
+    lines += [f"    {line}" for line in EQUIVALENTS[surface.name][task]]
+    lines += ["", "Args:", *(surface.line(rows[name], name) for name in every)]
     lines += ["", "Returns:", f"    {told}.", "", "Raises:"]
     lines += [f"    {error}" for error in RAISES.get(f"{surface.name} {task}", RAISES[surface.name])]
     lines += ["", "Example:"]

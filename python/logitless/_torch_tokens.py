@@ -174,6 +174,11 @@ def topk_logps(
 def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
     """The union of each token's two lists, such as a student's own topk_logps and a teacher's.
 
+    Equivalent to:
+        pairs = zip(a_ids.tolist(), b_ids.tolist())
+        unions = [[i for i in dict.fromkeys(a + b) if i >= 0] for a, b in pairs]
+        ids, offsets = torch.tensor(sum(unions, [])), torch.tensor([0, *map(len, unions)]).cumsum(0)
+
     Args:
         a_ids (ids [..., A]): one list per token. Ids below 0 do not count.
         b_ids (ids [..., B]): the other list of each token.

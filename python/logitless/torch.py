@@ -408,6 +408,10 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
     """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(). It also takes that function's
     further options.
 
+    Equivalent to:
+        loss = linear_cross_entropy(input, self.linear.weight, target, linear_bias=self.linear.bias,
+                                    weight=self.weight, reduction=self.reduction)
+
     Args:
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
