@@ -525,7 +525,7 @@ def environment(context: Context | None = None) -> dict[str, Any]:
         context: the context whose threads, instruction set and BLAS are described; by default a shared one.
 
     Returns:
-        A dict of what `logitless info` prints.
+        A dict with the output of `logitless info`.
 
     Raises:
         TypeError: context is not a Context.

@@ -376,7 +376,7 @@ class AbsentLogits:
         states. `backward` are the options for sampled or certified gradients."""
         hidden, weight, bias = self._masked_operands()
         if labels.shape != hidden.shape[:-1]:
-            raise ValueError(f"labels have shape {tuple(labels.shape)}, and logits {tuple(self.shape)}")
+            raise ValueError(f"labels have shape {tuple(labels.shape)}, but logits {tuple(self.shape)}")
         predicted = labels[..., 1:] if shift else labels
         if self._masked is not None and not torch.compiler.is_compiling():
             self._check_masked(predicted[predicted != ignore_index])

@@ -170,7 +170,7 @@ def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
         raise ValueError(f"{prefix}weight.scales is {dtype}: it must be float32")
     if len(shape) not in (1, 2) or shape[0] != rows or (len(shape) == 2 and (shape[1] == 0 or cols % shape[1] != 0)):
         what = f"{prefix}weight.scales has shape {tuple(shape)}"
-        raise ValueError(f"{what}: it must have one number, or a divisor of {cols}, for each of the {rows} rows")
+        raise ValueError(f"{what}: for each of the {rows} rows it must have one number, or a number that divides {cols}")
     return jnp.asarray(data), jnp.asarray(scales)
 
 
@@ -223,7 +223,7 @@ def seed_of(given: dict[str, Any]) -> Any:
     if not isinstance(seed, jax.core.Tracer) and seed.dtype.itemsize > 4:
         value = np.asarray(seed).item()
         if not -(2**31) <= value < 2**31:
-            raise ValueError(f"seed = {value} must be from -2^31 to 2^31 - 1: a call of JAX has 32 bits of it")
+            raise ValueError(f"seed = {value} must be from -2^31 to 2^31 - 1: JAX calls take 32 bits")
     return jax.lax.stop_gradient(jnp.asarray(seed)).astype(jnp.int32).reshape(1)
 
 
@@ -234,7 +234,7 @@ def check_narrowed(name: str, ids: Any) -> None:
         return
     for value in (ids.min(initial=0), ids.max(initial=0)):
         if not -(2**31) <= int(value) < 2**31:
-            raise ValueError(f"{name} holds {value}: JAX keeps 32 bits of it (jax_enable_x64 keeps all)")
+            raise ValueError(f"{name} holds {value}: JAX only keeps 32 bits, unless jax_enable_x64 is set")
 
 
 def token_ids(name: str, ids: Any) -> Any:

@@ -1,7 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Gradients of the tensors of a logitless.jax call. Only the requested ones are computed.
 
-The tensors are hidden, weight, bias, and the states and b of a LoRA. A list of wanted tensors has None for
+The tensors are hidden, weight, bias, and the states and b of a LoRA. A list of wanted tensors holds None for
 each tensor without a requested gradient. The residuals that a forward keeps for its backward always form the
 same pytree, and sizes of arrays encode which gradients are wanted: JAX 0.10 may otherwise reuse a compiled
 function for other argnums.

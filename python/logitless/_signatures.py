@@ -56,7 +56,7 @@ _WEIGHT = Array("floats", "[V, H]")
 
 
 def _source(prefix: str, meaning: Callable[[str], str], left_out: Sequence[str] = ()) -> list[Argument]:
-    """The arguments that give a model's logits. Those of a teacher or reference have a prefix."""
+    """The arguments that give a model's logits, with the prefix of a teacher or reference."""
     rows = []
     for key, type, default, text in options_of("logits").values():
         if key == "weight":

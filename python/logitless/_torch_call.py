@@ -65,7 +65,7 @@ class Settings:
 
 
 class _Block:
-    """The merged options of the enclosing options() blocks, which override those of set_options()."""
+    """The merged options of the enclosing options() blocks. They override set_options()."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options

@@ -156,8 +156,8 @@ def loss_of(
     shape: torch.Size,
     report: dict[str, Any] | None = None,
 ) -> Tensor:
-    """The loss `name` of _core: one number, or of this shape if reduction is "none". Its type is dtype, by
-    default that of type_of_results()."""
+    """The loss `name` of _core: one number, or of this shape if reduction is "none". dtype defaults to
+    type_of_results()."""
     dtype = type_of_results(dtype, head.input)
     arguments = seeded(with_weights({**head.arguments, **arguments, **results_in(dtype)}))
     report = {} if report is None else report

@@ -238,7 +238,7 @@ def set_distillation_loss(
     or [E] with id_offsets. outside= selects how the remaining probability is treated: "tail" (the default),
     "truncated", "renormalised", "teacher_renormalised" or "generalised" (docs/losses-distillation.md). For
     "tail", teacher_outside_logps may give the teacher's log-probability of the rest. hidden, weight and bias
-    have gradients, the teacher has none.
+    have gradients; the teacher does not.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
     hard_weight= adds. num_items_in_batch, temperatures, vocab_ids, group and context are as in

@@ -124,11 +124,11 @@ def check_peft(layer: Any) -> list[str]:
     for name in adapters:
         for what, of in (("DoRA (use_dora)", layer.use_dora), ("a bias of its own (lora_bias)", layer.lora_bias)):
             if of.get(name):
-                raise ValueError(f"the head's adapter {name!r} has {what}, which logitless does not compute")
+                raise ValueError(f"the head's adapter {name!r} has {what}, which logitless does not support")
         variant = getattr(layer, "lora_variant", {}).get(name)
         if variant is not None:
             raise ValueError(
-                f"the head's adapter {name!r} is a {type(variant).__name__}, which logitless does not compute"
+                f"the head's adapter {name!r} is a {type(variant).__name__}, which logitless does not support"
             )
         drop = layer.lora_dropout[name]
         if len(adapters) > 1 and drop.training and getattr(drop, "p", 0) > 0:
@@ -205,7 +205,7 @@ def rows_from_peft(layer: Any) -> tuple[HeadWeight, Any]:
     # Up to H / 8 rows, b takes an eighth of the weight's memory. If a row is named twice, PEFT uses the last
     # one, which a LoRA cannot express.
     if weight.requires_grad or len(rows) > weight.shape[1] // 8 or len(set(rows)) < len(rows):
-        return layer.get_merged_weights(adapters), None  # PEFT's forward leaves the bias out, too
+        return layer.get_merged_weights(adapters), None  # PEFT's forward also ignores the bias
     wide = torch.promote_types(weight.dtype, torch.float32)
     index = torch.tensor(rows)
     trained = torch.cat([layer.trainable_tokens_delta[name].to(weight) for name in adapters])

@@ -462,7 +462,7 @@ _ARGUMENTS = {
     name: (name, type, None, meaning)
     for name, type, meaning in (
         ("context", Optional[Context], "how the call and its backward run; overrides options()"),
-        ("dtype", Optional[torch.dtype], "of what is returned; by default float64 if hidden is, else float32"),
+        ("dtype", Optional[torch.dtype], "of the results; by default float64 if hidden is, else float32"),
         ("loss_dtype", Optional[torch.dtype], "of the loss; by default input's type"),
         ("group", Any, "a torch.distributed group whose ranks share the vocabulary (docs/parallel.md)"),
         (

@@ -76,7 +76,7 @@ def distillation_loss(
         reduction: how the tokens' losses become one.
         num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
         temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         softcap: c of c · tanh(logits / c); 0 for none.
@@ -154,7 +154,7 @@ def id_logps(
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         normalise_over: what the probabilities of a row sum to 1 over.
@@ -237,7 +237,7 @@ def kto_loss(
         temperatures (numbers [...]): one per token, instead of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: the loss of a sequence.
@@ -455,7 +455,7 @@ def policy_loss(
         temperatures (numbers [...]): one per token, instead of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: the loss of a token, and by default its aggregation and trust region.
@@ -584,7 +584,7 @@ def preference_loss(
         temperatures (numbers [...]): one per token, instead of temperature.
         offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of metrics to log.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: the losses that are added up, at least one.
@@ -662,7 +662,7 @@ def set_distillation_loss(
     or [E] with id_offsets. outside= selects how the remaining probability is treated: "tail" (the default),
     "truncated", "renormalised", "teacher_renormalised" or "generalised" (docs/losses-distillation.md). For
     "tail", teacher_outside_logps may give the teacher's log-probability of the rest. hidden, weight and bias
-    have gradients, the teacher has none.
+    have gradients; the teacher does not.
 
     targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
     hard_weight= adds. num_items_in_batch, temperatures, vocab_ids, group and context are as in
@@ -689,7 +689,7 @@ def set_distillation_loss(
         softcap: c of c · tanh(logits / c); 0 for none.
         num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
         temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         loss_type: between student and teacher; the last two are refused.
@@ -775,7 +775,7 @@ def soft_cross_entropy(
         softcap: c of c · tanh(logits / c); 0 for none.
         num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
         temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
@@ -840,7 +840,7 @@ def token_logps(
         lse: also returns the log-sum-exp of the logits.
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         ignore_index: rows with this target take no part; policy losses have a mask instead.
@@ -899,7 +899,7 @@ def topk_logps(
         bias (floats [V]): added to the logits.
         softcap: c of c · tanh(logits / c); 0 for none.
         temperatures (numbers [...]): one per token, instead of temperature.
-        dtype: of what is returned; by default float64 if hidden is, else float32.
+        dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.

@@ -290,7 +290,7 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     fused, too. Calls without labels run the head's own code.
 
     Any other head (other adapters, other quantisation, hooks, parametrisations) is a ValueError, here and in
-    later calls. So is a model whose loss is not that of a causal LM.
+    later calls. So is a model with another loss than a causal LM's.
 
     Args:
         model: a causal LM of transformers, or PEFT's wrapper of one.
@@ -321,7 +321,7 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     if "forward" in vars(base):
         by = "a trainer of TRL" if _is_of_trl(base.forward) else "something, such as accelerate's prepare()"
         raise ValueError(
-            f"the model's forward was replaced by {by}, and patch() would not reach it: patch before"
+            f"the model's forward was replaced by {by}, and patch() would have no effect: call patch() before that"
         )
     if not isinstance(base, _Patched):
         _checked_loss(base)

@@ -89,7 +89,7 @@ void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
 void take(Keywords& keywords, Arrays& arrays, const char*, SoftTargets& out) {
   const nb::handle weights = keywords.find("weights"), rows = keywords.find("probabilities");
   if (!rows && !(weights && keywords.find("ids"))) {
-    throw InvalidInput("ids and weights are missing, or probabilities in their place");
+    throw InvalidInput("ids and weights are missing: give these, or probabilities");
   }
   take(keywords, arrays, kTaskSets, out.sets);
   if (weights) out.weights = arrays.entries(weights, "weights");
@@ -198,7 +198,7 @@ CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs) {
     if (accumulate) throw InvalidInput("accumulate = True: d_logits is always overwritten");
     if (gradients.backward.mode != BackwardMode::kExact) {
       throw InvalidInput(std::string("backward = ") + name_of(gradients.backward.mode) +
-                         ": finished logits have no head that it would save products with");
+                         ": it skips products with the head, and finished logits have no head");
     }
     return out;
   }

@@ -238,7 +238,7 @@ def test_says_what_is_wrong_of_a_teacher_and_of_a_tree():
             PackedWeight(NUMBERS, "int8", SCALES[:5]),
             {},
             ValueError,
-            r"^weight.scales has shape \(5, 2\): it must have one number, or a divisor of 32, for each of the 90 rows$",
+            r"^weight.scales has shape \(5, 2\): for each of the 90 rows it must have one number, or a number that divides 32$",
         ),
         (PACKED, {"hidden": HIDDEN[..., :8]}, ValueError, "^hidden has 8 columns, but weight, "),
         (PACKED, {"layout": "hidden_vocab"}, Exception, "does not go with a packed weight"),

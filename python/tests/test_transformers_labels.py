@@ -39,7 +39,7 @@ def test_a_batch_without_a_label_has_loss_0():
 def test_labels_of_another_length_are_named():
     model = patch(model_of("llama"))
     ids, labels = batch()
-    with pytest.raises(ValueError, match=r"labels have shape \(3, 16\), and logits \(3, 17, 97\)"):
+    with pytest.raises(ValueError, match=r"labels have shape \(3, 16\), but logits \(3, 17, 97\)"):
         model(input_ids=ids, labels=labels[:, 1:])
 
 
@@ -66,7 +66,7 @@ def test_compute_loss_func_names_labels_of_another_shape():
     ids, labels = batch()
     loss = compute_loss_func(model, label_smoothing=0.1)
     for given in (labels.T, labels.flatten(), labels[:, 1:]):
-        with pytest.raises(ValueError, match=r"labels have shape .*, and logits \(3, 17, 97\)"):
+        with pytest.raises(ValueError, match=r"labels have shape .*, but logits \(3, 17, 97\)"):
             loss(model(input_ids=ids), given)
 
 
