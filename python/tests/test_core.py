@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The package on NumPy arrays: results, plans, top k, contexts, and what is refused. Calls are drawn in
-test_generated_calls.py."""
+"""The package on NumPy arrays: results, plans, top k, contexts and errors. test_generated_calls.py draws
+calls."""
 
 import threading
 

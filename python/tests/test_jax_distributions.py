@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless.jax's losses of whole distributions: edges of top k, teachers, vmap, and messages."""
+"""logitless.jax's losses of whole distributions: edge cases of top k, teachers, vmap, and messages."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ N = B * T
 
 
 class Case:
-    """A batch of three sequences, a teacher of another width, and a set of ids for each token."""
+    """A batch of sequences, a teacher with another hidden size, and a set of ids per token."""
 
     def __init__(self):
         random = np.random.default_rng(0)

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Heads with a LoRA in logitless.torch: sampled gradients, compilation and messages. Values and gradients are drawn in
-test_generated_torch.py."""
+"""Heads with a LoRA in logitless.torch: sampled gradients, compilation and messages. test_generated_torch.py
+draws values and gradients."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def leaves(*tensors):
     return [t.clone().requires_grad_() for t in tensors]
 
 
-# The same seed takes the same part of the vocabulary of the head and of the weight that it stands for.
+# With the same seed, a LoRA head and its merged weight sample the same parts of the vocabulary.
 @pytest.mark.parametrize("backward", [dict(backward="sampled", theta=0.3, seed=4), dict(backward="certified", tolerance=0.6)])
 def test_gradients_of_a_sample(backward):
     vocab, rows = 3000, 40

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Messages have the names that a caller has written, on each surface."""
+"""On each surface, messages use the caller's names for arguments."""
 
 import numpy as np
 import pytest

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Losses of distributions and sets of ids in logitless.torch: class probabilities as PyTorch has them, unions of top k,
-teachers that require gradients, and messages. Values and gradients are drawn in test_generated_torch.py."""
+"""Losses of distributions and sets of ids in logitless.torch: class probabilities as in PyTorch, unions of
+top k, teachers that require gradients, and messages. test_generated_torch.py draws values and gradients."""
 
 import logitless
 import pytest

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What logitless.torch says of a group that it cannot use, in a process by itself. Groups of several are in
-test_torch_ranks.py."""
+"""Messages of logitless.torch for groups that it cannot use, in a single process. test_torch_ranks.py tests
+groups of several ranks."""
 
 import pytest
 from torch_cases import torch

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What logitless.trl refuses, by name."""
+"""What logitless.trl refuses, and its messages."""
 
 import pytest
 from small_models import model_of
@@ -39,7 +39,7 @@ def test_a_head_that_deepspeed_takes_apart_is_refused(tmp_path, monkeypatch):
 
 
 def test_adapters_on_the_head_are_refused_by_name(tmp_path):
-    with pytest.raises(ValueError, match="adapter to `lm_head`"):  # by TRL
+    with pytest.raises(ValueError, match="adapter to `lm_head`"):  # TRL's message
         trainer_of("sft", model_of("llama"), tmp_path, peft_config=lora(["lm_head"]))
     trainer = trainer_of("kto", model_of("llama"), tmp_path, peft_config=lora())
     trainer.model.add_adapter("late", lora(["lm_head"]))
