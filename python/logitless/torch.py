@@ -122,14 +122,17 @@ def linear_cross_entropy(
     The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `options` has no effect:
     in PyTorch it selects a chunking. `input` may have any leading axes; `target` has the same ones.
 
-    num_items_in_batch, such as the number of tokens in all micro-batches of a step, is a number, or a tensor
-    that torch.compile reads at run time. The loss is computed in float64 and rounded to loss_dtype;
-    torch.float32 shows more digits than bfloat16, and gradients do not depend on it. With vocab_ids, targets
-    and `weight` refer to positions in vocab_ids, and the gradient of linear_weight keeps its full shape, with
-    zeros for the other entries. shift stays within each sequence of offsets. With group, linear_weight and
-    linear_bias hold this rank's vocabulary entries, and all other arguments are equal on all ranks. A head
-    that is a DTensor, sharded by vocabulary entry, needs no group. torch.compile breaks the graph at a call
-    with context.
+    The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
+    float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
+    all micro-batches of a step, or a tensor, which torch.compile reads at run time.
+
+    With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
+    its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
+
+    With group, linear_weight and linear_bias hold this rank's vocabulary entries, and all other arguments are
+    equal on all ranks. A head that is a DTensor, sharded by vocabulary entry, needs no group.
+
+    torch.compile breaks the graph at a call with context.
 
     linear_weight may be a PackedWeight (logitless.packed), which is frozen: only input and linear_bias have
     gradients. It may be a LoraWeight (logitless.lora), whose tensors have gradients, too.
@@ -468,7 +471,7 @@ _ARGUMENTS = {
         (
             "num_items_in_batch",
             Union[float, Tensor, None],
-            "divides the sum instead of the number of tokens; only with reduction=\"mean\"",
+            "divides the sum of a mean instead of the number of tokens",
         ),
         ("options", Any, "no effect; in PyTorch it selects a chunking"),
         ("vocab_ids", Array("int64", "[K]"), "the entries of the head that the call is over; all by default"),

@@ -74,7 +74,7 @@ def distillation_loss(
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         teacher_vocab_ids (int64 or int32 [K]): the teacher: the rows of weight that the call is over; all by default.
         reduction: how the tokens' losses become one.
-        num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
         dtype: of the results; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of metrics to log.
@@ -301,14 +301,17 @@ def linear_cross_entropy(
     The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `options` has no effect:
     in PyTorch it selects a chunking. `input` may have any leading axes; `target` has the same ones.
 
-    num_items_in_batch, such as the number of tokens in all micro-batches of a step, is a number, or a tensor
-    that torch.compile reads at run time. The loss is computed in float64 and rounded to loss_dtype;
-    torch.float32 shows more digits than bfloat16, and gradients do not depend on it. With vocab_ids, targets
-    and `weight` refer to positions in vocab_ids, and the gradient of linear_weight keeps its full shape, with
-    zeros for the other entries. shift stays within each sequence of offsets. With group, linear_weight and
-    linear_bias hold this rank's vocabulary entries, and all other arguments are equal on all ranks. A head
-    that is a DTensor, sharded by vocabulary entry, needs no group. torch.compile breaks the graph at a call
-    with context.
+    The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
+    float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
+    all micro-batches of a step, or a tensor, which torch.compile reads at run time.
+
+    With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
+    its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
+
+    With group, linear_weight and linear_bias hold this rank's vocabulary entries, and all other arguments are
+    equal on all ranks. A head that is a DTensor, sharded by vocabulary entry, needs no group.
+
+    torch.compile breaks the graph at a call with context.
 
     linear_weight may be a PackedWeight (logitless.packed), which is frozen: only input and linear_bias have
     gradients. It may be a LoraWeight (logitless.lora), whose tensors have gradients, too.
@@ -336,7 +339,7 @@ def linear_cross_entropy(
         ignore_index: rows with this target take no part; policy losses have a mask instead.
         label_smoothing: ε of PyTorch's label smoothing.
         options: no effect; in PyTorch it selects a chunking.
-        num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
         loss_dtype: of the loss; by default input's type.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
@@ -488,7 +491,7 @@ def policy_loss(
         sampler_penalty: the weight of (logp − sampling)².
         positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
         aggregation: how tokens' losses become one number; the loss type's by default.
-        num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
         num_sequences: what a mean of sequences divides by in place of their number.
         count_empty_sequences: whether a mean of sequences counts those without a token.
@@ -687,7 +690,7 @@ def set_distillation_loss(
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
         softcap: c of c · tanh(logits / c); 0 for none.
-        num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
         dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
@@ -773,7 +776,7 @@ def soft_cross_entropy(
         bias (floats [V]): added to the logits.
         reduction: how the tokens' losses become one.
         softcap: c of c · tanh(logits / c); 0 for none.
-        num_items_in_batch: divides the sum instead of the number of tokens; only with reduction="mean".
+        num_items_in_batch: divides the sum of a mean instead of the number of tokens.
         temperatures (numbers [...]): one per token, instead of temperature.
         dtype: of the results; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
