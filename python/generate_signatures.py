@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Writes from the built package the tables of docs/options.md, and logitless/__init__.pyi, torch.pyi, jax.pyi and the
-tasks of _core.pyi, which editors and type checkers read."""
+"""Generates the tables of docs/options.md and the stubs __init__.pyi, torch.pyi, jax.pyi and _core.pyi (its task
+functions) from the built package."""
 
 import ast
 import inspect
@@ -27,7 +27,7 @@ SECTIONS = {
 
 
 def taken(field):
-    """What an option takes, for the page."""
+    """The values that an option takes, as text for the page."""
     if "choices" in field:
         one = ", ".join(f"`{choice}`" for choice in field["choices"])
     elif field["type"] == "bool":
@@ -40,7 +40,7 @@ def taken(field):
 
 
 def rows_of(options):
-    """The rows of a list's table. Options of tokens have a table of their own."""
+    """The rows of a list's table. Token options have their own table, so other lists leave them out."""
     from logitless import _core
 
     defaults, rows = _core.texts(options, {}), []
@@ -53,7 +53,7 @@ def rows_of(options):
 
 
 def options_page(page):
-    """docs/options.md with its tables written anew."""
+    """docs/options.md with new tables."""
     lines = []
     for line in page.splitlines():
         if line.startswith("## "):
@@ -72,7 +72,7 @@ def text_of(annotation):
 
 
 def parameters_of(function):
-    """The parameters as a stub has them."""
+    """The parameters as in a stub."""
     out = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind is parameter.KEYWORD_ONLY and "*" not in out:
@@ -83,7 +83,7 @@ def parameters_of(function):
 
 
 def wrapped(parameters):
-    """As many of them in a line as 110 columns hold."""
+    """The parameters as lines of up to 110 columns."""
     lines = [""]
     for one in parameters:
         if lines[-1] and len(lines[-1]) + len(one) > 104:
@@ -93,14 +93,14 @@ def wrapped(parameters):
 
 
 def lines_of(function, result):
-    """A function with its documentation."""
+    """The stub of a function, with its docstring."""
     text = inspect.getdoc(function).rstrip().replace("\n", "\n    ").replace("    \n", "\n")
     lines = ["", f"def {function.__name__}(", *wrapped(parameters_of(function)), f") -> {result}:"]
     return [*lines, f'    """{text}', '    """']
 
 
 def without_body(node):
-    """The node of a source, of whose functions only names, types and documentation are left."""
+    """The stub of a function or class of the sources: names, types and docstrings, without code."""
     for item in [node, *node.body]:
         if isinstance(item, ast.FunctionDef):
             item.body = [item.body[0]] if ast.get_docstring(item) else []
@@ -114,7 +114,7 @@ HEADER = [
 ]
 
 
-# Names that a build, a CPU or a version of Highway may lack.
+# All names, including those that this build, CPU or version of Highway does not have.
 GEMM_BACKENDS = ["auto", "openblas", "onednn", "amx", "bfmmla"]
 SIMD_TARGETS = ["auto", "plain", "AVX2", "AVX3", "AVX3_ZEN4", "AVX3_SPR", "NEON", "NEON_BF16", "SVE", "SVE2"]
 
@@ -124,7 +124,7 @@ def choices(names):
 
 
 def context_of(node):
-    """Context, whose options that are names are choices of these."""
+    """The stub of Context. Options that are names get Literal types."""
     from logitless import _core
 
     types = {name: choices(field["choices"]) for name, field in _core.fields("context").items() if "choices" in field}
@@ -258,7 +258,7 @@ IMPORTS = {
 
 
 def core_stub():
-    """The stub of logitless._core, whose functions of the tasks are written anew."""
+    """The stub of logitless._core, with new task functions."""
     import logitless
     from logitless import _core
 
@@ -280,7 +280,7 @@ def core_stub():
 
 
 def stubs():
-    """The stubs, by their names."""
+    """{file name: text} of all stubs."""
     return {
         "_core.pyi": core_stub(),
         "__init__.pyi": stub(),

@@ -1,14 +1,14 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """A language model's LM head fused with its loss: exact loss and gradients, and no logits in memory.
 
-Arrays come and go through DLPack or the buffer protocol (NumPy, PyTorch, JAX, ...). Floating-point arrays and outputs
-are never copied. bfloat16 comes through DLPack: NumPy has none. Sums are float32, or float64 for float64 arrays. What
-is refused is a ValueError that names the argument, the value and the rule, and has written nothing.
+Arrays are passed through DLPack or the buffer protocol (NumPy, PyTorch, JAX, ...). Floating-point arrays and
+outputs are never copied. NumPy has no bfloat16: pass it through DLPack. Sums are float32, or float64 for
+float64 arrays. A ValueError names the argument, its value and the rule; the call has then written nothing.
 
     import logitless
     result = logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
 
-`logitless.torch` has the same for PyTorch's autograd. help() of a function has every argument.
+`logitless.torch` has the same functions for PyTorch's autograd. help() of a function lists every argument.
 """
 
 from __future__ import annotations
@@ -60,35 +60,37 @@ __all__ = [
 ]
 
 __version__ = _core.version()
-Plan.__doc__ = """What a call runs, or has run: kind, such as "two_pass", tiles, threads, and memory in bytes. describe() says it in
-one line. least_workspace_bytes is that of plan() alone; kept_share and the numbers after it belong to sampled and
-certified gradients."""
+Plan.__doc__ = """How a call runs, or has run: its kind, such as "two_pass", its tiles, threads, and memory in bytes. describe()
+returns it as one line. Only plan() sets least_workspace_bytes. kept_share and the members after it are for
+sampled and certified gradients."""
 
 
 class Context(_core.Context):
     """How calls run: immutable, and usable from several threads at once.
 
     Args:
-        threads: of the OpenMP team; 0 follows OMP_NUM_THREADS.
-        workspace_bytes: the upper bound of a call's workspace, 256 MiB by default.
-        workspace: memory that calls use again, one call at a time; by default each call has its own.
+        threads: size of the OpenMP team; 0 follows OMP_NUM_THREADS.
+        workspace_bytes: upper bound of a call's workspace, 256 MiB by default.
+        workspace: memory that calls reuse, one call at a time; by default each call allocates its own.
         plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
-        row_block: rows of finished logits that a thread takes at once; 0: chosen.
-        gemm_backend: the library of products: "auto" or one that this build has, such as "openblas" or "onednn".
+        row_block: rows of finished logits that a thread processes at once; 0: chosen.
+        gemm_backend: library for matrix products: "auto" or one of this build, such as "openblas" or
+            "onednn".
         gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
         simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
         vocab_ranks: ranks that share the vocabulary (docs/parallel.md): an object with rank, size,
-            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the second.
-        slices: sizes of the slices that this rank's vocabulary entries are cut into.
-        own_d_hidden: each of vocab_ranks gets its own part of the sum of d_hidden.
-        data_ranks: ranks that have parts of the batch; an object as vocab_ranks.
+            all_gather(mine, all) and all_to_all(mine, theirs), which get NumPy arrays of bytes and fill the
+            second.
+        slices: sizes of the slices into which this rank's vocabulary entries are cut.
+        own_d_hidden: each rank of vocab_ranks gets its own part of the sum of d_hidden.
+        data_ranks: ranks that share the batch; an object like vocab_ranks.
         sum_d_weight: the gradients of the head are summed over data_ranks.
 
     Raises:
-        ValueError: an option is refused, or not available in this build or on this CPU.
-        TypeError: an option is unknown, or of another type.
+        ValueError: an option is invalid, or not available in this build or on this CPU.
+        TypeError: an option is unknown or has the wrong type.
 
     Example:
         >>> import logitless
@@ -121,10 +123,10 @@ class Context(_core.Context):
             if options[name] is not None:
                 options[name] = _core.Communicator(options[name])
         super().__init__(options)
-        # Calls use them for as long as the context lives.
+        # Kept alive: the C++ context only has pointers to them.
         self._kept = (workspace, options["vocab_ranks"], options["data_ranks"])
         self._options = given
-        self._made: Any = None  # contexts that logitless.torch has made for calls with context=
+        self._made: Any = None  # contexts that logitless.torch derives from this one for calls with context=
 
     def __reduce__(self) -> Any:
         return functools.partial(Context, **self._options), ()
@@ -134,7 +136,7 @@ _default: Context | None = None
 
 
 def _context(given: Any) -> Context:
-    """The context that a call was given, or that of calls that name none: made once, at the first of them."""
+    """The given context, or the shared default, which is created on first use."""
     global _default
     if given is None:
         if _default is None:
@@ -146,7 +148,7 @@ def _context(given: Any) -> Context:
 
 
 def _source(hidden: Any, weight: Any, arguments: dict[str, Any], dtype: Any = None) -> dict[str, Any]:
-    """The arguments of a call of _core, which returns float32 without a dtype, or float64 for float64 arrays."""
+    """Arguments for _core. Without a dtype it returns float32, or float64 for float64 arrays."""
     if hidden is not None:
         arguments["hidden"] = hidden
     if weight is not None:
@@ -175,13 +177,14 @@ def cross_entropy(
     dtype: Any = None,
     **arguments: Any,
 ) -> Result:
-    """Cross-entropy of a head, with those gradients that have an array: d_hidden=, d_weight=, d_bias=.
+    """Cross-entropy of a head. Gradients are written to the arrays given as d_hidden=, d_weight= and d_bias=.
 
-    hidden is [N, H] or [B, T, H], weight [V, H] (one that is stored as [H, V] is given as weight.T, and d_weight as
-    d_weight.T), targets integers of the same leading axes. logits= and d_logits= take the place of hidden and weight for
-    finished logits. weight may be a PackedWeight (logitless.packed), here and in every other function, and so may a
-    teacher's or a reference's; vocab_ids= chooses entries of the head. backward="sampled" (noise= or theta=, seed=) or "certified"
-    (tolerance=) computes gradients of the parts of the vocabulary that matter.
+    hidden is [N, H] or [B, T, H], weight is [V, H], and targets are integers with hidden's leading axes. For
+    a weight stored as [H, V], pass weight.T and d_weight.T. For finished logits, pass logits= and d_logits=
+    instead of hidden and weight. Here and in every other function, weight may be a PackedWeight
+    (logitless.packed), and so may the weight of a teacher or reference; vocab_ids= selects entries of the
+    head. backward="sampled" (with noise= or theta=, and seed=) or "certified" (with tolerance=) computes
+    gradients from the parts of the vocabulary that matter.
     """
     given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
     return Result(**_core.cross_entropy(_context(context), given))
@@ -196,9 +199,10 @@ def policy_loss(
     dtype: Any = None,
     **arguments: Any,
 ) -> Result:
-    """A policy loss (loss_type="grpo", ...) of sampled tokens: advantages, old_logps, ref_logps, sampling_logps,
-    teacher_logps, scores, mask. kept_ids, [E] with kept_offsets or [N, K] with or without kept_counts, are the token ids that the
-    sampler kept: log-probabilities are then over these.
+    """Policy loss (loss_type="grpo", ...) of sampled tokens.
+
+    kept_ids are the token ids that the sampler kept (top-k, top-p): [E] with kept_offsets, or [N, K] with or
+    without kept_counts. Log-probabilities are then normalised over these ids.
     """
     given = _source(hidden, weight, {"chosen_ids": chosen_ids, **arguments}, dtype)
     return Result(**_core.policy_loss(_context(context), given))
@@ -213,10 +217,11 @@ def preference_loss(
     dtype: Any = None,
     **arguments: Any,
 ) -> Result:
-    """A loss of pairs, loss_type=["sigmoid", ...] (loss_weights=[1.0, ...]): `hidden` holds the chosen sequences, then
-    the rejected ones.
+    """Preference loss of pairs of sequences, such as DPO's: hidden holds the chosen sequences, then the
+    rejected ones.
 
-    The reference is ref_logps (a sequence or a token each), or ref_hidden, ref_weight and ref_bias.
+    loss_type is a name, or a list of names with loss_weights. The reference is given by ref_logps (one per
+    sequence or per token), or by ref_hidden, ref_weight and ref_bias.
     """
     given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
     return Result(**_core.preference_loss(_context(context), given))
@@ -231,9 +236,11 @@ def kto_loss(
     dtype: Any = None,
     **arguments: Any,
 ) -> Result:
-    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po") with labels= (bools, or 0 and
-    1 of any type: 1 is desirable) and a reference as in preference_loss(); kl_logps and kl_ref_logps for kto,
-    reward_targets for a2po, sequence_weights for all.
+    """Loss of single sequences, each labelled desirable or not: loss_type="kto", "apo_zero_unpaired", "bco"
+    or "a2po".
+
+    labels are bools, or 0 and 1 of any type; 1 is desirable. The reference is given as in preference_loss().
+    kl_logps and kl_ref_logps are for kto, reward_targets for a2po, sequence_weights for all.
     """
     given = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
     return Result(**_core.kto_loss(_context(context), given))
@@ -247,10 +254,11 @@ def soft_cross_entropy(
     dtype: Any = None,
     **arguments: Any,
 ) -> SoftCrossEntropyResult:
-    """Cross-entropy against a distribution a token. It is probabilities=, [N, V] of float32 (float64 for float64
-    hidden states); or ids= with weights=, [N, K] or [E] with id_offsets= [N + 1], where weights of one id add up and
-    id_counts= [N] may say how many of its K entries a row has. mask= (bools, or 0 and 1, [N] or
-    [B, T]) leaves tokens out.
+    """Cross-entropy against a target distribution per token instead of a label.
+
+    The targets are probabilities=, [N, V] of float32 (float64 for float64 hidden states), or ids= with
+    weights=: both [N, K], with id_counts= [N] if rows have fewer than K entries, or [E] with id_offsets=
+    [N + 1]. Weights of equal ids add up. mask=, bools or 0 and 1, [N] or [B, T], leaves tokens out.
     """
     given = _source(hidden, weight, arguments, dtype)
     return SoftCrossEntropyResult(**_core.soft_cross_entropy(_context(context), given))
@@ -267,13 +275,15 @@ def set_distillation_loss(
     dtype: Any = None,
     **arguments: Any,
 ) -> SetDistillationResult:
-    """How far a student's distribution is from a teacher's, of which the log-probabilities teacher_logps at the token ids
-    of each row are known: ids and teacher_logps are [N, K], with id_counts= [N] where rows have fewer, or [E] with
-    id_offsets= [N + 1]. outside= says what becomes of the rest: "tail" (teacher_outside_logps= [N] has the teacher's,
-    where it is known better than from teacher_logps), "truncated", "renormalised", "teacher_renormalised" or
-    "generalised".
+    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per row.
 
-    targets, which may be left out, say which rows take part and what hard_weight= of cross-entropy is against.
+    ids and teacher_logps are [N, K], with id_counts= [N] if rows have fewer, or [E] with id_offsets= [N + 1].
+    outside= selects how the remaining probability is treated: "tail", "truncated", "renormalised",
+    "teacher_renormalised" or "generalised". For "tail", teacher_outside_logps= [N] may give the teacher's
+    log-probability of the rest more accurately than teacher_logps does.
+
+    targets are optional. They exclude ignored rows, and are the labels of the cross-entropy that hard_weight=
+    adds.
     """
     arguments.update(ids=ids, teacher_logps=teacher_logps, targets=targets)
     given = _source(hidden, weight, arguments, dtype)
@@ -289,9 +299,11 @@ def id_logps(
     dtype: Any = None,
     **arguments: Any,
 ) -> IdLogps:
-    """Log-probabilities at any token ids of each row: ids [N, K], with id_counts= [N] where rows have fewer, or ids [E]
-    with id_offsets= [N + 1]. normalise_over="vocabulary", or "set" for probabilities that sum to 1 over the row's ids,
-    which reads nothing else of the head.
+    """Log-probabilities at any token ids of each row.
+
+    ids are [N, K], with id_counts= [N] if rows have fewer, or [E] with id_offsets= [N + 1]. With
+    normalise_over="set", instead of "vocabulary", probabilities sum to 1 over the row's ids, and only these
+    rows of the head are read.
     """
     given = _source(hidden, weight, {"ids": ids, **arguments}, dtype)
     result, forward = _core.id_logps(_context(context), given)
@@ -308,9 +320,10 @@ def id_logps_backward(
     context: Context | None = None,
     **arguments: Any,
 ) -> Plan:
-    """Writes the gradients that have an array (d_hidden=, d_weight=, d_bias=, or d_logits=) from `upstream`."""
+    """The backward half of id_logps(). Writes gradients to the arrays given as d_hidden=, d_weight=, d_bias=
+    or d_logits=."""
     if not isinstance(forward, IdLogps):
-        raise TypeError(f"forward is a {type(forward).__name__}: it must be what id_logps() has returned")
+        raise TypeError(f"forward is a {type(forward).__name__}: it must be the result of id_logps()")
     given = _source(hidden, weight, {"ids": ids, **arguments})
     if str(getattr(upstream, "dtype", None)).endswith("float32"):
         upstream = upstream.double() if hasattr(upstream, "double") else np.asarray(upstream, np.float64)
@@ -328,13 +341,13 @@ def distillation_loss(
     dtype: Any = None,
     **arguments: Any,
 ) -> Result:
-    """How far a student's distribution is from a teacher's (loss_type="forward_kl", "reverse_kl", "jsd", ...), from
-    the hidden states and the head of each, over one vocabulary.
+    """Divergence of a student from a teacher over one vocabulary: loss_type="forward_kl", "reverse_kl",
+    "jsd", ...
 
-    teacher_bias, teacher_softcap and teacher_round_logits_to belong to the teacher's head; teacher_logits=,
-    [B, T, V] or [N, V], takes the place of its states and head, and logits= with it that of the student's. targets, which
-    may be left out, say which rows take part and what hard_weight= of cross-entropy is against. The
-    teacher has no gradient.
+    Each model is given by hidden states and a head. teacher_bias, teacher_softcap and teacher_round_logits_to
+    belong to the teacher's head. teacher_logits=, [N, V] or [B, T, V], replaces the teacher's states and
+    head; logits= may then replace the student's. targets are optional: they exclude ignored rows, and are the
+    labels of the cross-entropy that hard_weight= adds. The teacher has no gradient.
     """
     arguments.update(teacher_hidden=teacher_hidden, teacher_weight=teacher_weight, targets=targets)
     given = _source(hidden, weight, arguments, dtype)
@@ -350,12 +363,14 @@ def token_stats(
     dtype: Any = None,
     **arguments: Any,
 ) -> TokenStats:
-    """Statistics of every token: logp, lse, max_logit and log_sum, and with entropy=True, cross=True, argmax=True,
-    rank=True, square_sum=True (the sum of p * p) or outside=True (log(1 - p) of the target, and what a backward pass
-    needs for it) these as well.
-    top_k=K gives top_ids and top_logps, [N, K]: the K largest logits of each token by falling logit, of equal ones the
-    lower id first, with their log-probabilities (K up to 256; ids -1 behind the end of a smaller vocabulary). A target
-    is the greedy choice where it is argmax.
+    """Per-token statistics: logp of the target, lse, max_logit (before the temperature), and log_sum (lse
+    minus the largest final logit).
+
+    entropy=True, cross=True, argmax=True, rank=True, square_sum=True (the sum of p * p) and outside=True
+    (log(1 - p) of the target, and the maximum that its gradient needs) add these. top_k=K, up to 256, adds
+    top_ids and top_logps, [N, K]: the ids of the K largest logits and their log-probabilities, sorted by
+    descending logit; ties go to the lower id. If the vocabulary is smaller than K, the ids after its end are
+    -1. A target is the greedy choice if it equals argmax.
     """
     arguments = _source(hidden, weight, {"targets": targets, **arguments}, dtype)
     columns, _ = _core.token_stats(_context(context), arguments)
@@ -373,17 +388,22 @@ def token_stats(
 
 
 def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
-    """How many ids each token's two lists share, such as two models' top_ids.
+    """The number of ids that each token's two lists share, such as two models' top_ids.
+
+    Equivalent to:
+        same = (a_ids[..., :, None] == b_ids[..., None, :]) & (a_ids[..., None] >= 0)
+        overlap = same.any(-1).sum(-1)
 
     Args:
-        a_ids (ids [..., A]): one list per token, or nested lists of them. No id twice; ids below 0 do not count.
+        a_ids (ids [..., A]): one list per token; nested Python lists are allowed. No id twice; ids below 0 do
+            not count.
         b_ids (ids [..., B]): the other list of each token.
 
     Returns:
-        int64 [...], a number per token.
+        int64 [...], one number per token.
 
     Raises:
-        ValueError: the two have other leading axes, or an argument is refused.
+        ValueError: the leading axes differ, or an argument is invalid.
         TypeError: an argument is not an array of integers.
 
     Example:
@@ -398,16 +418,21 @@ def topk_overlap(a_ids: Any, b_ids: Any) -> NDArray[int64]:
 def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
     """The union of each token's two lists, such as a student's own top_ids and a teacher's.
 
+    Equivalent to:
+        pairs = zip(a_ids.tolist(), b_ids.tolist())
+        unions = [[i for i in dict.fromkeys(a + b) if i >= 0] for a, b in pairs]
+        ids, offsets = np.concatenate(unions), np.cumsum([0, *map(len, unions)])
+
     Args:
-        a_ids (ids [..., A]): one list per token, or nested lists of them. Ids below 0 do not count.
+        a_ids (ids [..., A]): one list per token; nested Python lists are allowed. Ids below 0 do not count.
         b_ids (ids [..., B]): the other list of each token.
 
     Returns:
-        ids [E] and offsets [N + 1], int64, as ids= and id_offsets= of the losses. Each id of a token appears once, those
-        of a_ids first, both in their order.
+        ids [E] and offsets [N + 1], int64, for ids= and id_offsets= of the losses. Each id of a token appears
+        once: first the ids of a_ids in their order, then the new ones of b_ids.
 
     Raises:
-        ValueError: the two have other leading axes, or an argument is refused.
+        ValueError: the leading axes differ, or an argument is invalid.
         TypeError: an argument is not an array of integers.
 
     Example:
@@ -421,14 +446,14 @@ def topk_union(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64]]:
 
 
 def _lists(a_ids: Any, b_ids: Any) -> tuple[NDArray[int64], NDArray[int64], tuple[int, ...]]:
-    """Both flat, and the axes before the last that they share."""
+    """Both as flat arrays, and their common leading axes."""
     given = {"a_ids": a_ids, "b_ids": b_ids}
     a, b = (
         _core.token_ids(np.asarray(ids) if isinstance(ids, (list, tuple)) else ids, name)
         for name, ids in given.items()
     )
     if a.shape[:-1] != b.shape[:-1]:
-        raise ValueError(f"expected lists of as many tokens, got a_ids of shape {a.shape} and b_ids of shape {b.shape}")
+        raise ValueError(f"a_ids has shape {a.shape} and b_ids {b.shape}: their leading axes must be equal")
     return a.reshape(-1), b.reshape(-1), a.shape[:-1]
 
 
@@ -436,19 +461,19 @@ _PLANS = {name[len("plan_") :]: made for name, made in vars(_core).items() if na
 
 
 def plan(task: str, *, context: Context | None = None, **arguments: Any) -> Plan:
-    """What a call would run, and the memory that it would take. Nothing is computed.
+    """How a call would run, and the memory that it would take. Nothing is computed.
 
     Args:
         task: the name of a function, such as "cross_entropy".
         context: how the call would run; by default a shared one.
-        **arguments: those of the function, all by name.
+        **arguments: the function's arguments, all by name.
 
     Returns:
         Plan: see help(logitless.Plan).
 
     Raises:
-        ValueError: an argument is refused, as the call would refuse it.
-        TypeError: an argument is unknown, missing, or of another type.
+        ValueError: an argument is invalid, as in the call itself.
+        TypeError: an argument is unknown, missing, or has the wrong type.
 
     Example:
         >>> import numpy as np, logitless
@@ -465,14 +490,15 @@ def options(task: str) -> dict[str, dict[str, Any]]:
     """The options of a function.
 
     Args:
-        task: the name of a function as in plan(), or "context" or "backward" (whose mode is backward= of a call).
+        task: the name of a function as in plan(), "context", or "backward". Its option "mode" is backward= of
+            a call.
 
     Returns:
-        A dict by name, of dicts: the option's type, default and range, its meaning in a sentence, its choices if it takes
-        a name, and its shape if it is an array.
+        {name: description}. A description is a dict with the option's type, default, range and meaning; with
+        its choices if it takes a name, and its shape if it is an array.
 
     Raises:
-        ValueError: task is none of them.
+        ValueError: task is unknown.
 
     Example:
         >>> import logitless
@@ -493,13 +519,13 @@ def _known(task: str, tasks: Iterable[str]) -> str:
 
 
 def environment(context: Context | None = None) -> dict[str, Any]:
-    """What runs: library, CPU, instruction set and BLAS.
+    """A description of the library, the CPU, the instruction set and the BLAS in use.
 
     Args:
-        context: whose threads, instruction set and BLAS are described; by default a shared one.
+        context: the context whose threads, instruction set and BLAS are described; by default a shared one.
 
     Returns:
-        A dict by name, as `logitless info` prints it.
+        A dict with the output of `logitless info`.
 
     Raises:
         TypeError: context is not a Context.
@@ -520,8 +546,8 @@ _ARGUMENTS = {
         None,
         "of the returned arrays; by default float64 if hidden is, else float32",
     ),
-    "forward": ("forward", IdLogps, None, "what id_logps() has returned for the same arguments"),
-    "upstream": ("upstream", Array("float64 or float32", "as ids"), None, "the gradient of the loss in each of the logps"),
+    "forward": ("forward", IdLogps, None, "the result of id_logps() for the same arguments"),
+    "upstream": ("upstream", Array("float64 or float32", "as ids"), None, "the gradient of the loss with respect to logps"),
 }
 _NUMPY = Surface("numpy", ArrayLike, WeightLike, _ARGUMENTS)
 for _task in (*_PLANS, "id_logps_backward"):

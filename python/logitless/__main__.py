@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""python -m logitless, and logitless: the command, which the package brings along."""
+"""Runs the command `logitless`, which is installed with the package, as `python -m logitless`."""
 
 import os
 import pathlib

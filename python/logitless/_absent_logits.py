@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""AbsentLogits: what a model's own code gets from its head for logits that have not been computed."""
+"""AbsentLogits: the placeholder for logits that a model's head returns without computing them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .torch import linear_cross_entropy
 
 
 def _dtype_for(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> torch.dtype | None:
-    """The type that Tensor.to() is asked for."""
+    """The dtype in the arguments of Tensor.to()."""
     for value in (*arguments, *keywords.values()):
         if isinstance(value, torch.dtype):
             return value
@@ -30,26 +30,25 @@ def _dtype_for(arguments: tuple[Any, ...], keywords: dict[str, Any]) -> torch.dt
 
 
 class UnfollowedLogits(RuntimeError):
-    """Something reads the logits of AbsentLogits, or changes them in a way that is not recorded."""
+    """Raised if something reads AbsentLogits, or changes them in an unsupported way."""
 
     def __init__(self, what: str, after_the_loss: bool = False) -> None:
         self.what = what
         if after_the_loss:
             rest = (
-                "logitless computed the loss without them. A call without labels computes them, so does one of a model "
-                "in eval() mode; patch(model, return_logits=True) returns them with the loss, and unpatch(model) takes "
-                "logitless away"
+                "logitless computed the loss without them. Calls without labels and calls in eval() mode compute them; "
+                "patch(model, return_logits=True) returns them with the loss, and unpatch(model) removes logitless"
             )
         else:
             rest = (
-                "the model does this before its loss, and logitless follows only scales, softcaps, casts, slices and "
-                "masks of vocabulary entries. unpatch(model) takes logitless away; calls without labels run as before"
+                "the model does this before its loss, and logitless supports only scales, softcaps, casts, slices and "
+                "masks of vocabulary entries. unpatch(model) removes logitless; calls without labels run as before"
             )
         super().__init__(f"logits are {what}: {rest}")
 
 
 def _rows_of(weight: HeadWeight, entries: slice) -> HeadWeight:
-    """Some vocabulary entries of a head."""
+    """The weight with only these vocabulary entries."""
     if isinstance(weight, LoraWeight):
         return dataclasses.replace(weight, weight=_rows_of(weight.weight, entries), b=weight.b[entries])
     if isinstance(weight, PackedWeight):
@@ -58,19 +57,19 @@ def _rows_of(weight: HeadWeight, entries: slice) -> HeadWeight:
     return weight[entries]
 
 
-# An entry that a mask sets to this or less has probability 0 in every type: exp(-745) is 0 in float64, and a model's
-# logits are nowhere near.
+# A logit masked with this value or less has probability 0 in every type: exp(-745) is 0 in float64, and a
+# model's unmasked logits are far above -1e4 + 745.
 _NO_PROBABILITY = -1e4
 
 
 class AbsentLogits:
-    """Stands where logits would: the hidden states, the head, and what has been done to the logits since.
+    """A placeholder for logits: the hidden states, the head, and the operations applied to the logits since.
 
-    The logits are tanh(raw / softcap) * scale, or raw * scale without a softcap, of type dtype. `entries` selects
-    vocabulary entries (None: all), and where `masked` [V] is true, logits are `fill`. `cast` is the type in which
-    autocast would have run the head, or None. `weight` and `bias` are the head's at the time of its call: a head with
-    adapters has others once they change. `read_after_loss` is true once the loss has been computed, and `is_slice`
-    if an operation in place would change other logits, too.
+    The logits are tanh(raw / softcap) * scale, or raw * scale without a softcap, of type dtype. `entries`
+    selects vocabulary entries (None: all). Where `masked` [V] is true, logits are `fill`. `cast` is the type
+    in which autocast would have run the head, or None. `weight` and `bias` are the head's at the time of its
+    call; changing an adapter changes them later. `read_after_loss` is true once the loss has been computed.
+    `is_slice` is true if an in-place operation would change other logits, too.
     """
 
     def __init__(
@@ -105,15 +104,15 @@ class AbsentLogits:
 
     @staticmethod
     def of(hidden: Tensor, head: Any, weight: HeadWeight, bias: Tensor | None) -> AbsentLogits:
-        """What the head makes of the hidden states here, under autocast or not; `weight` and `bias` stand for its own
-        now."""
+        """The placeholder for head(hidden) under the current autocast. `weight` and `bias` are the head's
+        current ones."""
         cast = None
         if torch.is_autocast_enabled("cpu") and hidden.dtype != torch.float64:
             cast = torch.get_autocast_dtype("cpu")
         return AbsentLogits(hidden, head, weight, bias, cast=cast)
 
     def _with(self, hidden: Tensor | None = None, **changes: Any) -> AbsentLogits:
-        """The same but for what is given."""
+        """A copy with these changes."""
         state: dict[str, Any] = {
             "scale": self._scale,
             "softcap": self._softcap,
@@ -128,7 +127,7 @@ class AbsentLogits:
         return AbsentLogits(self._hidden if hidden is None else hidden, self._head, self._weight, self._bias, **state)
 
     def handed_out(self) -> AbsentLogits:
-        """The same, for the caller of the model."""
+        """A copy for the caller of the model: reading it reports that the loss has been computed."""
         return self._with(read_after_loss=True)
 
     @property
@@ -185,12 +184,12 @@ class AbsentLogits:
             self.refuse("masked before their softcap")
         if self._scale == 0:
             self.refuse("scaled by 0")
-        # tanh is odd: a sign of the scale passes through it.
+        # tanh is odd: the sign of the scale can be applied after it.
         sign = 1.0 if self._scale > 0 else -1.0
         return self._with(scale=sign, softcap=sign / self._scale)
 
     def masked_fill(self, mask: Tensor, value: Any) -> AbsentLogits:
-        """The same logits, with this value for some vocabulary entries of all tokens."""
+        """The logits with some vocabulary entries set to this value for all tokens."""
         if mask.shape[-1:] != self.shape[-1:] or mask.numel() != mask.shape[-1]:
             self.refuse(f"masked token by token, by a mask of shape {tuple(mask.shape)}")
         value = float(self._number(value))
@@ -202,7 +201,7 @@ class AbsentLogits:
         return self._with(masked=mask, fill=value)
 
     def _become(self, other: AbsentLogits) -> AbsentLogits:
-        """Takes over the result of an operation in place."""
+        """Stores the result of an in-place operation in this object."""
         if self._is_slice:
             self.refuse("changed in place, in a slice of them")
         self._scale, self._softcap, self._masked, self._fill = other._scale, other._softcap, other._masked, other._fill
@@ -243,7 +242,8 @@ class AbsentLogits:
         return self._with()
 
     def __getitem__(self, key: Any) -> AbsentLogits:
-        """Some of the tokens, as logits[..., :-1, :] has, or of the vocabulary entries, as logits[..., :n] has."""
+        """A slice of the tokens, such as logits[..., :-1, :], or of the vocabulary, such as
+        logits[..., :n]."""
         parts = key if isinstance(key, tuple) else (key,)
         if not all(isinstance(part, slice) or part is Ellipsis for part in parts):
             self.refuse("read")
@@ -272,7 +272,7 @@ class AbsentLogits:
         return tuple(operands)  # type: ignore[return-value]
 
     def check(self) -> None:
-        """Raises if the fused head cannot compute the logits as they are now."""
+        """Raises if the fused head cannot compute the logits with the operations recorded so far."""
         if not self.factor > 0:
             self.refuse(f"scaled by {self.factor}, which is not above 0")
         if self._masked is not None and self._softcap:
@@ -281,7 +281,7 @@ class AbsentLogits:
             self.refuse(f"masked by {self._fill}, which is not at most {_NO_PROBABILITY}")
 
     def _masked_operands(self) -> tuple[Tensor, HeadWeight, Tensor | None]:
-        """The operands of the fused head, whose bias is -inf where the logits are masked."""
+        """The operands of the fused head. A mask becomes -inf in the bias."""
         self.check()
         hidden, weight, bias = self._operands()
         if self._masked is None:
@@ -290,7 +290,7 @@ class AbsentLogits:
         return hidden, weight, bias.masked_fill(self._masked, -torch.inf)
 
     def head_tensors(self) -> list[Tensor]:
-        """What the logits are made of beside the hidden states."""
+        """The tensors of the head on which the logits depend."""
         lora = self._weight if isinstance(self._weight, LoraWeight) else None
         given = (lora.weight, lora.a, lora.b) if lora else (self._weight,)
         if isinstance(self._weight, PackedWeight):
@@ -304,11 +304,11 @@ class AbsentLogits:
             of_lora = torch.nn.functional.linear(lora_states(weight, hidden), weight.b)
             return self._raw(hidden, weight.weight, bias) + of_lora
         layer = self._head.get_base_layer() if is_lora(self._head) else self._head
-        logits = layer(hidden)  # whose own code unpacks it
+        logits = layer(hidden)  # a packed weight: the layer's own code unpacks it
         return logits if self._entries is None else logits[..., self._entries]
 
     def materialise(self) -> Tensor:
-        """Computes the logits after all."""
+        """Computes the logits."""
         with torch.autocast("cpu", dtype=self._cast or torch.bfloat16, enabled=self._cast is not None):
             logits = self._raw(*self._operands())
         if self._softcap:
@@ -320,7 +320,7 @@ class AbsentLogits:
         return logits.to(self.dtype)
 
     def argmax(self, dim: int | None = None, keepdim: bool = False) -> Tensor:
-        """The most likely vocabulary entry of each token, tile by tile; of logits that are not rounded."""
+        """The most likely vocabulary entry of each token, computed tile by tile from unrounded logits."""
         if dim not in (-1, self._hidden.dim() - 1) or keepdim:
             self.refuse("read, by argmax()")
         if self._scale <= 0:
@@ -331,17 +331,17 @@ class AbsentLogits:
         return self.token_stats(targets, argmax=True)["argmax"].view(self.shape[:-1])
 
     def spans(self, bounds: list[tuple[int, int]]) -> AbsentLogits:
-        """The positions [begin, end) of each sequence, one sequence after the other: [N, V]."""
+        """The positions [begin, end) of each sequence, concatenated: [N, V]."""
         parts = [states[begin:end] for states, (begin, end) in zip(self._hidden, bounds, strict=True)]
         return self._with(torch.cat(parts))
 
     @property
     def factor(self) -> float:
-        """What multiplies the logits, after their softcap where there is one."""
+        """The factor by which the logits (capped, if they have a softcap) are multiplied."""
         return self._scale / self._softcap if self._softcap else self._scale
 
     def _arguments(self) -> dict[str, Any]:
-        """The arguments of a call that makes no gradients, of one row a token."""
+        """Arguments for a _core call without gradients, with one row per token."""
         hidden, weight, bias = self._masked_operands()
         given: dict[str, Any] = {"softcap": self._softcap} if self._softcap else {}
         if not isinstance(weight, Tensor):
@@ -351,14 +351,14 @@ class AbsentLogits:
         return {**arguments, "temperature": 1.0 / self.factor, "dtype": "float64"}
 
     def token_stats(self, targets: Tensor, **wanted: Any) -> dict[str, Tensor]:
-        """The columns of token_stats() with one target a token; of logits that are not rounded."""
+        """The columns of token_stats() for one target per token, from unrounded logits."""
         arguments = {**self._arguments(), "targets": targets, **wanted}
         columns, _ = _core.token_stats(current_context(), arguments)
         return {name: torch.from_numpy(column) for name, column in columns.items()}
 
     def set_logps(self, ids: Tensor, offsets: Tensor) -> Tensor:
-        """Log-probabilities over each token's set of ids alone, which reads only their rows of the head: the differences
-        in a set are those of the logits."""
+        """Log-probabilities normalised over each token's set of ids, reading only their rows of the head.
+        Differences within a set equal differences of logits."""
         arguments = {**self._arguments(), "ids": ids, "id_offsets": offsets, "normalise_over": "set"}
         result, _ = _core.id_logps(current_context(), arguments)
         return torch.from_numpy(result["logps"])
@@ -372,16 +372,16 @@ class AbsentLogits:
         label_smoothing: float = 0.0,
         **backward: Any,
     ) -> Tensor:
-        """The cross-entropy, float32 (of float64 states float64): a mean, or a sum over `items`. `backward` says how its
-        gradients are made."""
+        """The cross-entropy: the mean, or the sum divided by `items`. It is float32, or float64 for float64
+        states. `backward` are the options for sampled or certified gradients."""
         hidden, weight, bias = self._masked_operands()
         if labels.shape != hidden.shape[:-1]:
-            raise ValueError(f"labels have shape {tuple(labels.shape)}, and logits {tuple(self.shape)}")
+            raise ValueError(f"labels have shape {tuple(labels.shape)}, but logits {tuple(self.shape)}")
         predicted = labels[..., 1:] if shift else labels
         if self._masked is not None and not torch.compiler.is_compiling():
             self._check_masked(predicted[predicted != ignore_index])
         if items is not None:
-            # A step without a label has 0 items: its loss is 0, as a mean over no token is.
+            # A step without labels has 0 items. Its loss is 0, as for a mean over no tokens.
             items = items + (torch.as_tensor(items) == 0) * (predicted == ignore_index).all()
         return linear_cross_entropy(
             hidden,
@@ -416,7 +416,7 @@ class AbsentLogits:
         absent = next((a for a in args if isinstance(a, cls)), None)
         if absent is None:
             return NotImplemented
-        if name == "mul" and args[0] is not absent:  # a tensor's own
+        if name == "mul" and args[0] is not absent:  # tensor * logits
             args = (absent, args[0])
         if name in _FOLLOWED and args[0] is absent and not kwargs:
             return getattr(absent, name)(*args[1:])
@@ -433,10 +433,10 @@ class AbsentLogits:
         return f"<logits of shape {list(self.shape)} that logitless has not computed>"
 
 
-# Functions of torch that are methods here, too.
+# Functions of torch that AbsentLogits has as methods.
 _FOLLOWED = {"mul", "multiply", "div", "divide", "true_divide", "neg", "negative", "tanh", "masked_fill", "clone"}
 
-# Operators that Python looks up in the class.
+# Operators that Python looks up in the class, so __getattr__ does not see them.
 for _name in (
     "add",
     "radd",

@@ -4,10 +4,10 @@ from typing import Any
 import numpy as np
 
 class InvalidInput(ValueError):
-    """What the library refuses."""
+    """An invalid argument."""
 
 class Workspace:
-    """Memory that calls use again."""
+    """Memory that calls reuse."""
 
     def __init__(self) -> None: ...
     @property

@@ -1,45 +1,45 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Results, errors and an example of each function, for help(). A test runs the examples.
+"""The results, the errors and an example of each function, for help(). A test runs the examples.
 
-Each line of an example is an input; those that begin with "=" are what it prints."""
+A line of an example is an input. If it begins with "=", it is the output."""
 
 from __future__ import annotations
 
-_ARGUMENT = "ValueError: an argument is refused; nothing was written."
-_NAME = "TypeError: an argument is unknown, missing, or of another type."
+_ARGUMENT = "ValueError: an argument is invalid; nothing was written."
+_NAME = "TypeError: an argument is unknown, missing, or has the wrong type."
 RAISES = {
     "numpy": [_ARGUMENT, _NAME],
-    "torch": ["ValueError: an argument is refused, or is not on the CPU.", _NAME],
-    "torch linear_cross_entropy": ["ValueError, RuntimeError, IndexError: as PyTorch's function raises them.", _NAME],
+    "torch": ["ValueError: an argument is invalid, or is not on the CPU.", _NAME],
+    "torch linear_cross_entropy": ["ValueError, RuntimeError, IndexError: as in PyTorch's function.", _NAME],
     "jax": [_ARGUMENT, _NAME],
 }
 
 _FLOAT = "float32, or float64 for float64 hidden states"
-_JAX_LOSS = "the loss, one number, or one per token with reduction=\"none\", of " + _FLOAT
-_TORCH_LOSS = _JAX_LOSS + ", or of dtype"
-_WITH_METRICS = "; with return_metrics=True (loss, metrics), a dict of floats"
+_JAX_LOSS = "the loss, one number, or one per token with reduction=\"none\"; " + _FLOAT
+_TORCH_LOSS = _JAX_LOSS + ", or dtype"
+_WITH_METRICS = ". With return_metrics=True a tuple (loss, metrics), where metrics is a dict of floats"
 RETURNS = {
-    "numpy": {"id_logps_backward": "Plan: what ran"},
+    "numpy": {"id_logps_backward": "Plan: how the call ran"},
     "torch": {
-        "linear_cross_entropy": "the loss, of input's type, or of loss_dtype; with return_stats=True (loss, "
-        "CrossEntropyStats). One number, or one per token with reduction=\"none\"",
-        "token_logps": f"log-probabilities, of targets' shape; or a tuple of these, entropies and lse. They are {_FLOAT}, "
-        "or of dtype",
+        "linear_cross_entropy": "the loss, one number, or one per token with reduction=\"none\"; input's type, or "
+        "loss_dtype. With return_stats=True a tuple (loss, CrossEntropyStats)",
+        "token_logps": "log-probabilities, of targets' shape; with entropy or lse a tuple (logps, entropies, lse) of the "
+        f"requested ones. {_FLOAT}, or dtype",
         "topk_logps": f"(ids, logps), both [..., k]: int64, and {_FLOAT}, or dtype",
-        "id_logps": f"log-probabilities, of ids' shape. They are {_FLOAT}, or of dtype",
+        "id_logps": f"log-probabilities, of ids' shape; {_FLOAT}, or dtype",
         "soft_cross_entropy": _TORCH_LOSS,
         "set_distillation_loss": _TORCH_LOSS,
         "distillation_loss": _TORCH_LOSS + _WITH_METRICS,
         **dict.fromkeys(
             ("policy_loss", "preference_loss", "kto_loss"),
-            f"the loss, one number of {_FLOAT}, or of dtype{_WITH_METRICS}",
+            f"the loss, one number; {_FLOAT}, or dtype{_WITH_METRICS}",
         ),
     },
     "jax": {
-        "linear_cross_entropy": f"the loss, one number of {_FLOAT}",
-        "token_logps": f"(logps, entropies), both of targets' shape, {_FLOAT}",
+        "linear_cross_entropy": f"the loss, one number; {_FLOAT}",
+        "token_logps": f"(logps, entropies), both of targets' shape; {_FLOAT}",
         "topk_logps": f"(ids, logps), both [..., k]: int32, and {_FLOAT}",
-        "id_logps": f"log-probabilities, of ids' shape, {_FLOAT}",
+        "id_logps": f"log-probabilities, of ids' shape; {_FLOAT}",
         **dict.fromkeys(("soft_cross_entropy", "set_distillation_loss", "distillation_loss"), _JAX_LOSS),
     },
 }
@@ -63,7 +63,7 @@ SETUP = {
 }
 
 _IDS = "ids = {}.array([[0, 1], [2, 3], [4, 5], [6, 0], [1, 2], [3, 4]])"
-_PAIRS = "pairs = hidden.reshape(2, 3, 4)  # a chosen sequence, and a rejected one"
+_PAIRS = "pairs = hidden.reshape(2, 3, 4)  # a chosen sequence and a rejected one"
 EXAMPLES = {
     "numpy": {
         "cross_entropy": [

@@ -1,25 +1,26 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Weights that are more than a matrix, among the arguments of a call."""
+"""Expands packed weights and weights with a LoRA into the arguments of a _core call."""
 
 from __future__ import annotations
 
 from typing import Any
 
-_PREFIXES = ("", "teacher_", "ref_")  # of the heads that a call may have
-# What says how a weight is packed, and what stands beside it: a call takes each from one place.
+_PREFIXES = ("", "teacher_", "ref_")  # the arguments of a call's heads
+# The arguments that a PackedWeight or a LoraWeight sets. The caller may not set them as well.
 _PACKED = ("packing", "scales")
 _LORA = ("lora_a", "lora_b", "lora_scale", "lora_states")
 
 
 def with_weights(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call of _core, with those that a PackedWeight or a LoraWeight stands for."""
+    """Arguments for _core, in which each PackedWeight and LoraWeight is replaced by its arrays and
+    options."""
     given = [prefix for prefix in _PREFIXES if hasattr(arguments.get(f"{prefix}weight"), "keywords")]
     if not given:
         return arguments
     out = dict(arguments)
     for prefix in given:
         key = f"{prefix}weight"
-        while hasattr(out[key], "keywords"):  # a LoraWeight may stand beside a PackedWeight
+        while hasattr(out[key], "keywords"):  # twice for a LoraWeight of a PackedWeight
             weight = out[key]
             beside = weight.keywords(prefix)
             names = _LORA if f"{prefix}lora_a" in beside else _PACKED

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""How logitless.jax calls the library: types, heads, checks, and the devices of a shard_map."""
+"""Shared by the functions of logitless.jax: XLA calls, heads, checks, and the devices of a shard_map."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if not hasattr(_core, "jax_targets"):
 for _name, _handler in _core.jax_targets().items():
     jax.ffi.register_ffi_target(_name, _handler, platform="cpu")
 
-# So that jit takes them as arguments.
+# Registered as pytrees, so that jit takes them as arguments.
 jax.tree_util.register_dataclass(PackedWeight, data_fields=["data", "scales"], meta_fields=["packing"])
 
 
 def _lora_of_parts(fixed: Any, parts: Any) -> LoraWeight:
-    # Unchecked: parts may be anything that JAX keeps in the place of an array.
+    # Skips the checks: JAX also builds pytrees with placeholders instead of arrays.
     made = object.__new__(LoraWeight)
     for name, value in zip(("weight", "a", "b", "scale", "dropout"), (*parts, *fixed)):
         object.__setattr__(made, name, value)
@@ -40,7 +40,7 @@ jax.tree_util.register_pytree_with_keys(
 
 
 def axes_of(*arrays: Any) -> frozenset:
-    """The axes of a shard_map over which any of the arrays varies."""
+    """The axes of a shard_map over which at least one of the arrays varies."""
     return frozenset().union(*(jax.typeof(x).mat.varying for x in arrays))
 
 
@@ -49,7 +49,8 @@ def vary(array: Any, axes: frozenset) -> Any:
 
 
 def spread(*arrays: Any) -> Any:
-    """The arrays, typed alike: the gradient of one that is the same on all devices is a psum."""
+    """The arrays, all cast to vary over the same axes. JAX then sums the gradient of an array that was equal
+    on all devices (a psum)."""
     axes = axes_of(*arrays)
     return tuple(vary(x, axes - axes_of(x)) for x in arrays)
 
@@ -72,18 +73,19 @@ def float_type(hidden: Any, shape: Any = ()) -> Any:
     return jax.ShapeDtypeStruct(shape, jnp.float64 if hidden.dtype == jnp.float64 else jnp.float32)
 
 
-# A call has the tensors (hidden, weight, bias, states of a LoRA, b of a LoRA), and other arrays that nothing is
-# differentiated by: targets, class weights, temperatures, a seed, scales of a packed weight, and chosen entries. Those of
-# them that are not given have no elements. Static are its options, as attributes, and where its vocabulary is split:
-# (axis, bytes a token).
-VOCAB_IDS = 10  # the place among all arrays
+# A call has five tensors that may have gradients (hidden, weight, bias, LoRA states, LoRA b), and other
+# arrays without gradients: targets, class weights, temperatures, a seed, scales of a packed weight, and
+# vocab_ids. An array that is not given has no elements. The options (attributes of the XLA call) and `split`
+# are static. `split` is None, or (axis over which the vocabulary is split, bytes per token of a slice's
+# statistics).
+VOCAB_IDS = 10  # its index among all arrays
 _FLOATS = ("float32", "bfloat16", "float16", "float64")
 
 
 class Head(NamedTuple):
-    """The arrays of a head, and what is fixed of it when a call is traced."""
+    """The arrays of a head, and its static options."""
 
-    weight: Any  # of a packed one its bytes, whose type is an integer
+    weight: Any  # the bytes of a packed weight; their type is an integer
     bias: Any
     lora_states: Any
     lora_b: Any
@@ -101,7 +103,8 @@ class Head(NamedTuple):
 
 
 def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, prefix: str = "") -> Head:
-    """The one place that reads the head of a call, and checks it against hidden states."""
+    """Reads a head, and checks it against hidden states. Messages call its arguments by their names with
+    `prefix`."""
     options: dict[str, Any] = {}
     states = lora_b = scales = jnp.zeros((0, 0), jnp.float32)
     if isinstance(weight, LoraWeight):
@@ -128,13 +131,14 @@ def read_head(hidden: Any, weight: Any, bias: Any, vocab_ids: Any, layout: str, 
     if bias is None:
         bias = jnp.zeros((0,), dtype)
     elif jnp.ndim(bias) != 1 or jnp.size(bias) == 0:
-        raise ValueError(f"{prefix}bias has shape {jnp.shape(bias)}: it must have one axis, and an entry")
+        raise ValueError(f"{prefix}bias has shape {jnp.shape(bias)}: it must have one axis, and at least one entry")
     bias = jnp.asarray(bias)
     return Head(weight, bias, states, lora_b, scales, checked_ids(vocab_ids, f"{prefix}vocab_ids"), options)
 
 
 def _read_lora(lora: LoraWeight, hidden: Any, prefix: str) -> tuple[Any, Any]:
-    """scale * hidden @ a.T, [N, r] in the type of the sums, and b. JAX differentiates the former by hidden and a."""
+    """The states scale * hidden @ a.T, [N, r], in the type of sums, and b. JAX computes the gradients of
+    hidden and a from the states' gradient."""
     lora.check()
     a, b = jnp.asarray(lora.a), jnp.asarray(lora.b)
     for name, array in (("a", a), ("b", b)):
@@ -142,7 +146,7 @@ def _read_lora(lora: LoraWeight, hidden: Any, prefix: str) -> tuple[Any, Any]:
         if array.dtype.name not in _FLOATS:
             raise ValueError(f"{what}: it must be {', '.join(_FLOATS[:-1])} or {_FLOATS[-1]}")
         if (array.dtype == jnp.float64) != (hidden.dtype == jnp.float64):
-            raise ValueError(f"{what}, and {prefix}hidden {hidden.dtype}: float64 goes with float64 alone")
+            raise ValueError(f"{what}, and {prefix}hidden is {hidden.dtype}: both or neither must be float64")
     if hidden.shape[-1] != a.shape[1]:
         raise ValueError(f"{prefix}weight.a has {a.shape[1]} columns but {prefix}hidden has {hidden.shape[-1]}")
     dropped = hidden if lora.dropout is None else lora.dropout(hidden)
@@ -152,7 +156,7 @@ def _read_lora(lora: LoraWeight, hidden: Any, prefix: str) -> tuple[Any, Any]:
 
 
 def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
-    """The bytes of rows, and scales."""
+    """The data and scales of a packed weight, checked."""
     rows, cols = packed.shape
     data, scales = (x if x is None or isinstance(x, jax.Array) else np.asarray(x) for x in (packed.data, packed.scales))
     kind = "int8" if packed.packing == "int8" else "uint8"
@@ -166,7 +170,7 @@ def _arrays_of(packed: PackedWeight, prefix: str) -> tuple[Any, Any]:
         raise ValueError(f"{prefix}weight.scales is {dtype}: it must be float32")
     if len(shape) not in (1, 2) or shape[0] != rows or (len(shape) == 2 and (shape[1] == 0 or cols % shape[1] != 0)):
         what = f"{prefix}weight.scales has shape {tuple(shape)}"
-        raise ValueError(f"{what}: it must have one number, or a divisor of {cols}, for each of the {rows} rows")
+        raise ValueError(f"{what}: for each of the {rows} rows it must have one number, or a number that divides {cols}")
     return jnp.asarray(data), jnp.asarray(scales)
 
 
@@ -175,17 +179,18 @@ def checked_ids(ids: Any, name: str) -> Any:
         return jnp.zeros((0,), jnp.int32)
     ids = token_ids(name, ids)
     if ids.ndim != 1 or ids.shape[0] == 0:
-        raise ValueError(f"{name} has shape {ids.shape}: it must have one axis, and an entry")
+        raise ValueError(f"{name} has shape {ids.shape}: it must have one axis, and at least one entry")
     return ids
 
 
 def entries_of(weight: Any, vocab_ids: Any, layout: str) -> int:
-    """How many vocabulary entries a call is over."""
+    """The number of vocabulary entries of a call."""
     return vocab_ids.shape[0] or weight.shape[1 if layout == "hidden_vocab" else 0]
 
 
 def slices(name: str, arrays: Any, options: Any, split: Any) -> Any:
-    """What a call is told of the other slices of a vocabulary: where this one begins, and the statistics of all."""
+    """The arguments for a slice of the vocabulary: the index of its first entry, and the statistics of all
+    slices."""
     empty = (jnp.zeros((0,), jnp.int32), jnp.zeros((0,), jnp.uint8))
     if split is None:
         return empty
@@ -199,7 +204,7 @@ def slices(name: str, arrays: Any, options: Any, split: Any) -> Any:
 
 
 def same(values: Any, split: Any) -> Any:
-    """Values that are the same on all devices of the axis, typed so."""
+    """The values, which are equal on all devices of the axis, cast so that JAX knows it."""
     if split is None:
         return values
     first = jax.lax.axis_index(split[0]) == 0
@@ -207,8 +212,8 @@ def same(values: Any, split: Any) -> Any:
 
 
 def seed_of(given: dict[str, Any]) -> Any:
-    """Takes the seed of sampled gradients out of the options: an array, so that another one is no new trace. A call has
-    the lower 32 bits of one that is traced."""
+    """Removes the seed of sampled gradients from the options and returns it as an array, so that a new seed
+    does not retrace the call. Only the lower 32 bits of a traced seed are used."""
     seed = given.pop("seed", None)
     if seed is None:
         return jnp.zeros((0,), jnp.int32)
@@ -218,21 +223,22 @@ def seed_of(given: dict[str, Any]) -> Any:
     if not isinstance(seed, jax.core.Tracer) and seed.dtype.itemsize > 4:
         value = np.asarray(seed).item()
         if not -(2**31) <= value < 2**31:
-            raise ValueError(f"seed = {value} must be from -2^31 to 2^31 - 1: a call of JAX has 32 bits of it")
+            raise ValueError(f"seed = {value} must be from -2^31 to 2^31 - 1: JAX calls take 32 bits")
     return jax.lax.stop_gradient(jnp.asarray(seed)).astype(jnp.int32).reshape(1)
 
 
 def check_narrowed(name: str, ids: Any) -> None:
-    """Without jax_enable_x64 JAX keeps the lower half of an int64, which may be the id of another token."""
+    """Raises if JAX would truncate an id. Without jax_enable_x64 it keeps the lower half of an int64, which
+    may be a different valid id."""
     if jax.config.jax_enable_x64 or not isinstance(ids, np.ndarray) or ids.dtype.kind not in "iu":
         return
     for value in (ids.min(initial=0), ids.max(initial=0)):
         if not -(2**31) <= int(value) < 2**31:
-            raise ValueError(f"{name} holds {value}: JAX keeps 32 bits of it (jax_enable_x64 keeps all)")
+            raise ValueError(f"{name} holds {value}: JAX only keeps 32 bits, unless jax_enable_x64 is set")
 
 
 def token_ids(name: str, ids: Any) -> Any:
-    """Token ids as int32 or int64, which other integers are converted to."""
+    """Token ids as int32 or int64. Other integers are converted."""
     check_narrowed(name, ids)
     ids = jnp.asarray(ids)
     if not jnp.issubdtype(ids.dtype, jnp.integer):
@@ -240,7 +246,7 @@ def token_ids(name: str, ids: Any) -> Any:
     if ids.dtype in (jnp.int32, jnp.int64):
         return ids
     if ids.dtype in (jnp.uint32, jnp.uint64):
-        ids = jnp.minimum(ids, 2**31 - 1)  # of no vocabulary, as all above it
+        ids = jnp.minimum(ids, 2**31 - 1)  # outside every vocabulary, like the id
     return ids.astype(jnp.int32)
 
 
@@ -250,7 +256,8 @@ def check_targets(hidden: Any, targets: Any) -> None:
 
 
 def temperatures_of(given: Any, lead: tuple[int, ...]) -> Any:
-    """One temperature a token, of hidden's leading axes or flat; none where they are not given."""
+    """One temperature per token, with hidden's leading axes or flat, as a flat array; empty if they are not
+    given."""
     exact = jnp.float64 if jax.config.jax_enable_x64 else jnp.float32
     if given is None:
         return jnp.zeros((0,), exact)
@@ -260,7 +267,8 @@ def temperatures_of(given: Any, lead: tuple[int, ...]) -> Any:
 
 
 def _check_ranges(given: dict[str, Any]) -> None:
-    """Raises when a call is traced what otherwise its gradient would: options of gradients out of their ranges."""
+    """Raises for gradient options outside their ranges when a call is traced, even if its gradient is never
+    computed."""
     options = {name: given[name] for name in ("noise", "theta", "tolerance") if name in given}
     if options:
         one = np.ones((1, 1), np.float32)
@@ -268,7 +276,7 @@ def _check_ranges(given: dict[str, Any]) -> None:
 
 
 def attributes_of(task: str, given: dict[str, Any], context: Context | None) -> dict[str, Any]:
-    """The options of a call as XLA takes them."""
+    """The options of a call as attributes for XLA."""
     if given.get("reduction", "mean") is None:
         raise ValueError("None is not a valid value for reduction")
     _check_ranges(given)

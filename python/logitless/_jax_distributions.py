@@ -1,13 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
 """Losses of whole distributions for JAX: soft targets, sets of token ids, and distillation.
 
-weight may be a PackedWeight (logitless.packed) or a LoraWeight (logitless.lora), and vocab_ids, [K], chooses the entries
-of the head that a call is over; all ids, and probabilities of the whole vocabulary, then mean places among them.
-teacher_weight and teacher_vocab_ids do the same for a teacher.
+weight may be a PackedWeight (logitless.packed) or a LoraWeight (logitless.lora). vocab_ids [K] selects the
+entries of the head that a call is over; all ids, and the columns of probabilities, then refer to positions in
+vocab_ids. teacher_weight and teacher_vocab_ids do the same for a teacher.
 
-Per-token values have hidden's leading axes. A loss is float32, or float64 for float64 arrays, and is
-differentiable in hidden, weight (a LoraWeight: in its weight, a and b) and bias alone; under reduction="none" it has an
-entry a token. Options are fixed when a call is traced. No axis of a shard_map may split the vocabulary.
+Per-token values have hidden's leading axes. A loss is float32, or float64 for float64 arrays; with
+reduction="none" there is one per token. Only hidden, weight (for a LoraWeight: its weight, a and b) and bias
+have gradients. Options are static under jit. In a shard_map, no axis may split the vocabulary.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from ._jax_call import (
 )
 from ._jax_gradients import differentiable, gradient_types, kept_of, made_again, marked, opened, scaled
 
-# The arrays of a call are those that every call has, most of them empty here, and then the task's own, by which nothing is
-# differentiated.
+# A call has the arrays that all calls have, most of them empty here, and then the task's own, which have no
+# gradients.
 
 
 def _loss_value(tensors: Any, others: Any, name: str, options: Any) -> Any:
@@ -42,7 +42,7 @@ def _loss_value(tensors: Any, others: Any, name: str, options: Any) -> Any:
 
 
 def _loss_forward(tensors: Any, others: Any, name: str, options: Any) -> Any:
-    """Makes the gradients with the loss, in one call."""
+    """Computes the loss and its gradients in one call."""
     arrays, wanted = opened(tensors, others)
     results = (float_type(arrays[0]), *gradient_types(wanted, arrays[VOCAB_IDS], options))
     loss, *grads = call(f"{name}_grad", results, arrays, options)
@@ -57,7 +57,7 @@ _loss = differentiable(_loss_value, _loss_forward, _loss_backward, static=(2, 3)
 
 
 def _column_value(tensors: Any, others: Any, name: str, options: Any, shape: tuple[int, ...]) -> Any:
-    """A number a token, or an entry, whose backward makes the logits again."""
+    """One number per token or per id. The backward computes the logits again."""
     return call(name, float_type(tensors[0], shape), (*tensors, *others), options)
 
 
@@ -101,8 +101,8 @@ class _Call:
             temperatures_of(temperatures, self.lead),
             seed_of(given),
             *self.head.beside,
-            jnp.zeros((0,), jnp.int32),  # where a slice of the vocabulary begins
-            jnp.zeros((0,), jnp.uint8),  # and what all slices have left
+            jnp.zeros((0,), jnp.int32),  # no slice of the vocabulary: no first entry,
+            jnp.zeros((0,), jnp.uint8),  # and no statistics of slices
         )
         options = attributes_of(task, given, context)
         options.update(self.head.options, sequences=np.int64(math.prod(self.lead[:-1])))
@@ -118,13 +118,13 @@ class _Call:
         return self._check_lead(name, token_ids(name, ids), behind)
 
     def numbers(self, name: str, array: Any, behind: tuple[int, ...], dtype: Any = None) -> Any:
-        """The array without a gradient; an empty one for None."""
+        """The array, with gradients stopped; an empty array for None."""
         if array is None:
             return jnp.zeros((0,) * (1 + len(behind)), dtype or jnp.float32)
         return jax.lax.stop_gradient(self._check_lead(name, jnp.asarray(array, dtype), behind))
 
     def arguments(self, *own: Any) -> tuple[Any, ...]:
-        """The tensors, and the other arrays."""
+        """(tensors, other arrays) of the call, with the task's own arrays at the end."""
         tensors = (self.rows, *self.head.tensors)
         arrays = spread(*tensors, *self.others, *own)
         return arrays[: len(tensors)], arrays[len(tensors) :]
@@ -133,7 +133,7 @@ class _Call:
         return tuple(sorted(self.options.items()))
 
     def run(self, name: str, *own: Any) -> Any:
-        """The loss of this name, one number or one per token."""
+        """Computes the loss `name`: one number, or one per token."""
         name = f"logitless_{name}"
         if self.options["reduction"] != "none":
             return _loss(*self.arguments(*own), name, self.attributes())
@@ -142,7 +142,7 @@ class _Call:
 
 
 def _flat(array: Any) -> Any:
-    """The array with its leading axes as one."""
+    """The array with its leading axes flattened."""
     return array.reshape(math.prod(array.shape[:-1]), array.shape[-1])
 
 
@@ -160,12 +160,11 @@ def soft_cross_entropy(
     context: Context | None = None,
     **options: Any,
 ) -> Any:
-    """Cross-entropy of hidden [..., H] through a head [V, H] against a distribution a token: probabilities [..., V], or
-    ids with weights, both [..., K], where weights of one id add up. They may have any sum. mask, of hidden's leading
-    axes, leaves tokens out. subtract_entropy=True returns KL(targets, model).
+    """Cross-entropy of hidden [..., H] and a head [V, H] against a target distribution per token.
 
-    The other options are layout, softcap and those of SoftCrossEntropyOptions, with those of its token options that
-    targets do not decide.
+    The targets are probabilities [..., V], or ids with weights, both [..., K]. Weights of equal ids add up,
+    and may have any sum. mask, with hidden's leading axes, leaves tokens out. subtract_entropy=True returns
+    KL(targets, model).
     """
     given = [x is not None for x in (ids, weights)]
     if not all(given) if probabilities is None else any(given):
@@ -193,9 +192,10 @@ def id_logps(
     context: Context | None = None,
     **options: Any,
 ) -> Any:
-    """Log-probabilities at any token ids [..., K] of each token, of ids' shape, with gradients. normalise_over="set" takes
-    probabilities that sum to 1 over a token's ids, an id that stands twice counted once, and reads no other row of the
-    head. The other options are layout, softcap and those of TokenOptions that targets do not decide.
+    """Log-probabilities at any token ids [..., K] of each row, with gradients.
+
+    With normalise_over="set", probabilities sum to 1 over the token's ids (an id that occurs twice counts
+    once), and only these rows of the head are read.
     """
     made = _Call(hidden, weight, bias, vocab_ids, None, temperatures, "id_logps", options, context)
     rows = _flat(made.ids("ids", ids, (jnp.shape(ids)[-1],)))
@@ -214,16 +214,18 @@ def topk_logps(
     context: Context | None = None,
     **options: Any,
 ) -> tuple[Any, Any]:
-    """The ids of the k largest logits of each token, int32, and their log-probabilities over the whole vocabulary: both
-    [..., k], by falling logit, of equal ones the lower id first. k is 1 to 256. Behind the end of a smaller vocabulary
-    ids are -1 and log-probabilities -inf; a token with a NaN has -1 and NaN. No gradient flows through either. The other
-    options are layout, softcap and those of TokenOptions that targets do not decide.
+    """The ids of the k largest logits of each row, and their log-probabilities: both [..., k], without
+    gradients.
+
+    They are sorted by descending logit; ties go to the lower id. k is 1 to 256. If the vocabulary is smaller
+    than k, the remaining ids are -1 and the log-probabilities -inf; a row with a NaN has -1 and NaN. The
+    log-probabilities are normalised over the whole vocabulary.
     """
     if not 1 <= k <= 256:
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
     for name in ("ignore_index", "shift"):
         if name in options:
-            raise TypeError(f"topk_logps has no argument '{name}': every token takes part")
+            raise TypeError(f"topk_logps has no argument '{name}': it has no targets")
     every = jnp.zeros(jnp.shape(hidden)[:-1], jnp.int32)
     made = _Call(hidden, weight, bias, vocab_ids, every, temperatures, "token", options, context)
     made.options["k"] = np.int64(k)
@@ -250,18 +252,19 @@ def distillation_loss(
     context: Context | None = None,
     **options: Any,
 ) -> Any:
-    """How far the student's distribution, of hidden and weight, is from the teacher's: loss_type="forward_kl" (the
-    default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's logits are in memory. No gradient flows to the
-    teacher, whose width and type are its own. teacher_logits, [..., V], takes the place of teacher_hidden and
-    teacher_weight.
+    """Divergence of a student (hidden and weight) from a teacher (teacher_hidden and teacher_weight), without
+    the logits of either in memory.
 
-    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against; without it all tokens take part. The other options are layout, softcap, teacher_layout, teacher_softcap,
-    teacher_round_logits_to and those of DistillationOptions.
+    loss_type is "forward_kl" (the default), "reverse_kl", "jsd" (with beta=), ...
+    (docs/losses-distillation.md). The teacher may have another hidden size and type, and has no gradient.
+    teacher_logits [..., V] may be given instead of teacher_hidden and teacher_weight.
+
+    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
+    hard_weight= adds. Without targets all tokens count.
     """
     for name in ("want_entropy", "want_agreement"):
         if options.get(name):
-            raise ValueError(f"{name} = True: there is no place for it beside the loss")
+            raise ValueError(f"{name} = True is not supported: only the loss is returned")
     made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "distillation_loss", options, context)
     if (teacher_logits is None) == (teacher_hidden is None or teacher_weight is None):
         raise ValueError("give teacher_hidden and teacher_weight, or teacher_logits")
@@ -271,7 +274,7 @@ def distillation_loss(
         arrays = (("teacher_bias", teacher_bias), ("teacher_vocab_ids", teacher_vocab_ids))
         beside += [name for name, array in arrays if array is not None]
         if beside:
-            raise ValueError(f"{beside[0]} is given beside teacher_logits, which have no head")
+            raise ValueError(f"{beside[0]} does not go with teacher_logits, which have no head")
         given = made.numbers("teacher_logits", teacher_logits, (jnp.shape(teacher_logits)[-1],))
         rows, floats = given.reshape(-1, given.shape[-1]), jnp.zeros((0, 0), jnp.float32)
         no_ids = jnp.zeros((0,), jnp.int32)
@@ -298,13 +301,15 @@ def set_distillation_loss(
     context: Context | None = None,
     **options: Any,
 ) -> Any:
-    """How far the student's distribution is from a teacher's, whose log-probabilities at token ids are known: both
-    [..., K]. outside= says what becomes of the probability outside of the set: "tail" (the default;
-    teacher_outside_logps, of hidden's leading axes, has the teacher's log-probability of it, where that is known),
-    "truncated", "renormalised", "teacher_renormalised" or "generalised": docs/losses-distillation.md.
+    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per
+    token.
 
-    targets says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is against. The other
-    options are layout, softcap and those of SetDistillationOptions.
+    ids and teacher_logps are [..., K]. outside= selects how the remaining probability is treated: "tail" (the
+    default), "truncated", "renormalised", "teacher_renormalised" or "generalised"
+    (docs/losses-distillation.md). For "tail", teacher_outside_logps, with hidden's leading axes, may give the
+    teacher's log-probability of the rest.
+
+    targets exclude tokens (ignore_index), and are the labels of the cross-entropy that hard_weight= adds.
     """
     made = _Call(hidden, weight, bias, vocab_ids, targets, temperatures, "set_distillation_loss", options, context)
     size = jnp.shape(ids)[-1]

@@ -1,9 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The gradients of the tensors of a call of logitless.jax: those that something is differentiated by, and no other ones.
+"""Gradients of the tensors of a logitless.jax call. Only the requested ones are computed.
 
-The tensors are hidden, weight, bias, and the states and b of a LoRA. A list of those that are wanted has None in the place
-of each other one. What a forward keeps for a backward is one tree whatever is wanted, and sizes tell: a compiled function
-that is differentiated by other arguments than before would be taken for the one that it was (JAX 0.10).
+The tensors are hidden, weight, bias, and the states and b of a LoRA. A list of wanted tensors holds None for
+each tensor without a requested gradient. The residuals that a forward keeps for its backward always form the
+same pytree, and sizes of arrays encode which gradients are wanted: JAX 0.10 may otherwise reuse a compiled
+function for other argnums.
 """
 
 from __future__ import annotations
@@ -16,26 +17,28 @@ import jax.numpy as jnp
 from ._jax_call import VOCAB_IDS, axes_of, call, vary
 
 _TENSORS = 5
-_OF_ENTRIES = (1, 2, 4)  # which tensors have a row, or a number, for each entry of the vocabulary
+_OF_ENTRIES = (1, 2, 4)  # tensors with one row, or one number, per vocabulary entry
 
 
 def differentiable(function: Any, forward: Any, backward: Any, static: tuple[int, ...]) -> Any:
-    """The function of (tensors, others, ...) with these halves; `static` are the places of its arguments that are no
-    arrays."""
+    """function(tensors, others, ...) with these forward and backward halves. `static` are the positions of
+    arguments that are not arrays."""
     made = jax.custom_vjp(function, nondiff_argnums=static)
     made.defvjp(forward, backward, symbolic_zeros=True)
-    # A shard_map that is not compiled takes no custom_vjp with symbolic zeros, but a jit around one.
+    # An eager shard_map does not accept a custom_vjp with symbolic zeros, but accepts a jit around it.
     return jax.jit(made, static_argnums=static, inline=True)
 
 
 def opened(tensors: Any, others: Any) -> tuple[Any, Any]:
-    """All arrays of a call, and the wanted tensors, of what the forward of a custom_vjp with symbolic zeros gets."""
+    """Unpacks the arguments that a custom_vjp with symbolic zeros passes to its forward: all arrays of the
+    call, and the wanted tensors."""
     return tuple(x.value for x in (*tensors, *others)), tuple(x.value if x.perturbed else None for x in tensors)
 
 
 def gradient_types(wanted: Any, vocab_ids: Any, options: Any) -> Any:
-    """What a call gives for its tensors: nothing for those that are not wanted, and of a head the entries that the call
-    is over. What float16 would lose before it is scaled stays in float32."""
+    """The types of a call's gradients: empty for unwanted tensors, and only the entries of vocab_ids for a
+    head. The gradient of a float16 tensor is float32 until it is scaled, so that small values are not
+    lost."""
     entries = vocab_ids.shape[0]
 
     def of(i: int, like: Any) -> Any:
@@ -50,14 +53,15 @@ def gradient_types(wanted: Any, vocab_ids: Any, options: Any) -> Any:
 
 
 def kept_of(grads: Any, arrays: Any) -> Any:
-    """What a forward that has made the gradients leaves for scaled(); of the tensors their types, where these do."""
+    """The residuals for scaled(), of a forward that computed the gradients. The tensors themselves are only
+    kept with vocab_ids, otherwise just their types."""
     chosen = arrays[VOCAB_IDS].shape[0] > 0
     like = tuple(x if chosen else jnp.zeros((0,), x.dtype) for x in arrays[:_TENSORS])
     return tuple(grads), like, arrays[VOCAB_IDS]
 
 
 def scaled(kept: Any, upstream: Any, options: Any, split: Any = None) -> Any:
-    """The gradients that kept_of() has kept, times the one of the loss."""
+    """The gradients from kept_of(), times the upstream gradient."""
     grads, like, vocab_ids = kept
     upstream = _upstream_of(upstream, grads, split)
     grads = tuple(grad * upstream if grad.size else None for grad in grads)
@@ -65,12 +69,13 @@ def scaled(kept: Any, upstream: Any, options: Any, split: Any = None) -> Any:
 
 
 def marked(arrays: Any, wanted: Any) -> Any:
-    """What a forward leaves for made_again(): all arrays of its call, and which tensors are wanted."""
+    """The residuals for made_again(): all arrays of the call, and which tensors are wanted."""
     return arrays, tuple(jnp.zeros((0 if like is None else 1,), jnp.bool) for like in wanted)
 
 
 def made_again(name: str, kept: Any, upstream: Any, options: Any, split: Any = None) -> Any:
-    """The gradients from a call that makes the logits again; it takes the arrays, and `upstream` behind them."""
+    """The gradients, from the call `name`, which computes the logits again. Its arguments are the arrays,
+    then `upstream`."""
     arrays, marks = kept
     wanted = tuple(like if mark.size else None for like, mark in zip(arrays, marks))
     if all(like is None for like in wanted):
@@ -87,8 +92,8 @@ def _entry_axis(i: int, options: Any) -> int:
 
 
 def _of_tensors(grads: Any, tensors: Any, vocab_ids: Any, options: Any) -> Any:
-    """Gradients of the tensors' types, and those of chosen entries, where there are such, in the places of these, among
-    zeros. Those of an entry that is chosen twice are added."""
+    """The gradients in the tensors' types. With vocab_ids, gradients of the head are scattered into zeros; if
+    an id occurs twice, its gradients are added."""
 
     def of(i: int, part: Any, like: Any) -> Any:
         if part is None:
@@ -104,8 +109,8 @@ def _of_tensors(grads: Any, tensors: Any, vocab_ids: Any, options: Any) -> Any:
 
 
 def _upstream_of(upstream: Any, tensors: Any, split: Any) -> Any:
-    """The gradient of what same() returned, on each device. A shard_map that does not track over which axes values
-    vary hands out equal parts of it."""
+    """The upstream gradient of a result of same(), on each device. If the shard_map does not track varying
+    axes, it gives each device an equal part of the gradient, and the parts are summed here."""
     if isinstance(upstream, jax.custom_derivatives.SymbolicZero):
         upstream = jnp.zeros(upstream.shape, upstream.dtype)
     axes = axes_of(*tensors)

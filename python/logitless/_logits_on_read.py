@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""LogitsOnRead: what the caller of a patched model gets for logits that have not been computed."""
+"""LogitsOnRead: the logits that the caller of a patched model gets. They are computed when they are read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ._absent_logits import AbsentLogits
 
 
 class _WithHistory(torch.autograd.Function):
-    """Logits as a result of what they are made of. Their gradient, [N, V], is never made: it is undefined."""
+    """Connects logits to the tensors they depend on in the autograd graph. The gradient of the logits,
+    [N, V], is never computed: it is undefined."""
 
     @staticmethod
     def forward(ctx: Any, logits: LogitsOnRead, *tensors: Tensor | None) -> LogitsOnRead:  # type: ignore[override]
@@ -26,7 +27,7 @@ class _WithHistory(torch.autograd.Function):
 
 
 class _Reaches(torch.autograd.Function):
-    """A loss, and the logits beside it without a gradient of theirs."""
+    """Connects a loss to logits in the autograd graph, without a gradient for the logits."""
 
     @staticmethod
     def forward(ctx: Any, loss: Tensor, logits: LogitsOnRead) -> Tensor:  # type: ignore[override]
@@ -37,7 +38,7 @@ class _Reaches(torch.autograd.Function):
         return upstream, None
 
 
-# What a tensor answers without its values.
+# Attributes and functions of a tensor that do not need its values.
 _OF_NO_VALUES = frozenset(
     getattr(Tensor, name).__get__
     for name in ("shape", "dtype", "device", "layout", "ndim", "requires_grad", "grad_fn", "is_leaf", "grad")
@@ -47,10 +48,10 @@ _OF_NO_VALUES |= {torch.numel, torch.is_floating_point, torch.is_complex}
 
 
 class LogitsOnRead(Tensor):
-    """A tensor of logits that are computed when something reads them, and never where nothing does.
+    """A tensor of logits that are only computed when something reads them.
 
-    Slices, casts and detach() wait, too, and argmax(-1) needs no logits. In a model that trains, whose loss
-    was computed without the logits, reading them is an error that says so.
+    Slices, casts and detach() are lazy, too, and argmax(-1) does not need the logits. While the model trains
+    and its loss was computed without the logits, reading them raises an error.
     """
 
     absent: AbsentLogits
@@ -62,8 +63,8 @@ class LogitsOnRead(Tensor):
     def __init__(self, absent: AbsentLogits, may_be_read: bool, has_history: bool = True) -> None:
         self.absent = absent.handed_out()
         self._may_be_read = may_be_read
-        self._has_history = has_history and torch.is_grad_enabled()  # as logits that are computed now would
-        # Of tensors that have any.
+        self._has_history = has_history and torch.is_grad_enabled()  # as for logits computed now
+        # Inference tensors have no version.
         self._versions = [(t, t._version) for t in absent.head_tensors() if not t.is_inference()]
         self._computed: Tensor | None = None
 
@@ -88,14 +89,14 @@ class LogitsOnRead(Tensor):
         return result
 
     def _copy(self) -> LogitsOnRead:
-        """The same, with its history also where gradients are off: DistributedDataParallel copies outputs in a function
-        of autograd."""
+        """A copy that keeps its history even if gradients are off: DistributedDataParallel copies outputs
+        inside an autograd function."""
         result = self._with(self.absent)
         result._has_history = self._has_history
         return result
 
     def _waits(self, function: Any, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        """The result of an operator that needs no logits; NotImplemented from another."""
+        """The result of an operator that does not need the logits; NotImplemented for other operators."""
         absent = self.absent
         if self._computed is not None:
             return NotImplemented
@@ -153,11 +154,13 @@ class LogitsOnRead(Tensor):
         return function(*args, **kwargs)
 
     def waiting_for_a_loss(self) -> LogitsOnRead:
-        """The same with the history of logits, in which DistributedDataParallel looks for parameters that are used."""
+        """A copy with the autograd history of the logits, where DistributedDataParallel looks for used
+        parameters."""
         return _WithHistory.apply(self, self.absent._hidden, *self.absent.head_tensors())
 
     def reached_from(self, loss: Tensor) -> Tensor:
-        """A loss of the absent logits, whose backward passes by what these have passed since."""
+        """The loss of the absent logits. Its backward also runs the autograd functions applied to this tensor
+        since."""
         return _Reaches.apply(loss, self)
 
     def __repr__(self, *, tensor_contents: Any = None) -> str:

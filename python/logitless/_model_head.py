@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The output head of a model of transformers: what it must be, and what makes it hand on its hidden states."""
+"""The output head of a transformers model: its checks, and the class that returns hidden states instead of
+logits."""
 
 from __future__ import annotations
 
@@ -16,14 +17,14 @@ from ._torch_quantised import is_quantised_layer, packed_of
 from .lora import HeadWeight, check_peft, from_peft, has_trained_rows, is_lora, rows_from_peft
 from .packed import PackedWeight
 
-_calls = threading.local()  # .head: the one that hands on its hidden states, in this thread's fused call
+_calls = threading.local()  # .head: the head of this thread's fused call, which returns AbsentLogits
 
 
 class HandsOn:
-    """The first base of the class of a patched model's head."""
+    """First base of the class of a patched model's head. In a fused call the head returns AbsentLogits."""
 
     _unpatched: type
-    _logitless_packed: PackedWeight | None = None  # what patch(head=) was given
+    _logitless_packed: PackedWeight | None = None  # the argument of patch(head=)
 
     def forward(self, input: Tensor, *args: Any, **kwargs: Any) -> Any:
         if getattr(_calls, "head", None) is self:
@@ -43,7 +44,7 @@ class _Head(HandsOn, torch.nn.Linear):
 
 @functools.lru_cache(maxsize=None)
 def _class_of(base: type) -> type:
-    """The class of a head in a patched model, over the one that it has otherwise."""
+    """The class of a patched model's head, derived from its own class."""
     if base is torch.nn.Linear:
         return _Head
     names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
@@ -51,13 +52,13 @@ def _class_of(base: type) -> type:
 
 
 def _new_of(base: type) -> Any:
-    """A head of a patched model, before its state."""
+    """A patched model's head without its state, for unpickling and copying."""
     cls = _class_of(base)
     return cls.__new__(cls)
 
 
 def unpatch_heads(model: Any) -> None:
-    """Gives the heads of a model their own classes back."""
+    """Restores the classes of a model's heads."""
     for module in model.modules():
         if isinstance(module, HandsOn):
             vars(module).pop("_logitless_packed", None)
@@ -65,7 +66,7 @@ def unpatch_heads(model: Any) -> None:
 
 
 def without_logits(head: Any, function: Any, /, *args: Any, **kwargs: Any) -> Any:
-    """function(*args, **kwargs), in which the head hands on its hidden states."""
+    """Returns function(*args, **kwargs), during which the head returns AbsentLogits."""
     before = getattr(_calls, "head", None)
     _calls.head = head
     try:
@@ -75,13 +76,13 @@ def without_logits(head: Any, function: Any, /, *args: Any, **kwargs: Any) -> An
 
 
 def _given_to(head: Any) -> PackedWeight | None:
-    """What patch(head=) was given for a head, or for the layer that PEFT has wrapped since."""
+    """The argument of patch(head=) for this head, or for the layer that PEFT has wrapped since."""
     given = getattr(head, "_logitless_packed", None)
     return getattr(head.get_base_layer(), "_logitless_packed", None) if given is None and is_lora(head) else given
 
 
 def _weight_and_bias(head: Any) -> tuple[HeadWeight, Tensor | None]:
-    """What a head makes logits of now, beside hidden states."""
+    """The current weight and bias of a head."""
     if has_trained_rows(head):
         return rows_from_peft(head)
     given = _given_to(head)
@@ -106,13 +107,13 @@ def _head_of(model: Any) -> Any:
 
 
 def _check_layer(layer: Any, given: PackedWeight | None, instead: str = "") -> None:
-    """Throws where a layer is more than a matrix, plain or quantised, and perhaps a bias in memory. What a packed weight
-    is given for may be any module."""
+    """Raises unless the layer is just a plain or quantised matrix with an optional bias, in memory. If a
+    packed weight is given, the layer may be any module."""
     base = _class_without_patch(layer)
     kind = f"{base.__module__}.{base.__name__}"
     if base is not torch.nn.Linear:
         if hasattr(layer, "active_adapters"):
-            names = getattr(layer, "adapter_layer_names", ())  # of those that are not active, too
+            names = getattr(layer, "adapter_layer_names", ())  # includes inactive adapters
             adapters = sorted({name for of in names for name in getattr(layer, of, ())}) or layer.active_adapters
             raise ValueError(
                 f"the head carries the adapter {', '.join(map(repr, adapters))} ({kind}): merge it, or "
@@ -133,10 +134,10 @@ def _check_given(layer: Any, weight: Any, given: PackedWeight) -> None:
         raise TypeError(f"head is a {type(given).__name__}: it must be a logitless.packed.PackedWeight")
     entries = getattr(layer, "out_features", given.shape[0])
     if given.shape[0] != entries:
-        raise ValueError(f"head has {given.shape[0]} vocabulary entries, and that of the model {entries}")
+        raise ValueError(f"head has {given.shape[0]} vocabulary entries, but the model's has {entries}")
     if isinstance(weight, Tensor) and weight.requires_grad:
         raise ValueError(
-            "the head's weight requires a gradient, and head, which is packed, has none: requires_grad_(False) first"
+            "the head's weight requires a gradient, but a packed head gets none: call requires_grad_(False) on it first"
         )
 
 
@@ -167,12 +168,12 @@ def _check_rows(head: Any, given: PackedWeight | None) -> None:
 
 
 def whole_head(model: Any) -> Any:
-    """The model's output head, which has no adapter."""
+    """The model's output head; a ValueError if it has an adapter."""
     head = _head_of(model)
     if has_trained_rows(head):
         raise ValueError(
             "PEFT trains rows of the head (trainable_token_indices, of a model whose head is tied to its embeddings), "
-            "which TRL's own head cannot run: logitless.transformers.patch(model) in another trainer can"
+            "which TRL's own head cannot run: use logitless.transformers.patch(model) in another trainer"
         )
     _check_layer(head, None)
     return head
@@ -185,15 +186,16 @@ def _check_hooks(head: Any) -> None:
     hooks = [hook for name in _HOOKS for hook in (getattr(head, name, None) or {}).values()]
     if any("adapter_names" in getattr(getattr(hook, "func", hook), "__name__", "") for hook in hooks):
         raise ValueError(
-            "adapter_names gives rows of one batch adapters of their own, which a fused head does not: call the model "
-            "once for each adapter"
+            "adapter_names gives rows of one batch different adapters, which a fused head does not support: call the "
+            "model once for each adapter"
         )
     if hooks:
         raise ValueError("the head has hooks, which would not see its logits: remove them")
 
 
 def fused_head(model: Any, given: PackedWeight | None = None) -> Any:
-    """The model's output head, as one that can hand on its hidden states; with `given` as its weight, if it is."""
+    """The model's output head, checked and made able to return AbsentLogits. `given`, if not None, is its
+    weight."""
     head = _head_of(model)
     packed = _given_to(head) if given is None else given
     if is_lora(head):

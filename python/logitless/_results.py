@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What the calls of the package return."""
+"""The results of the package's functions."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from . import _core
     from ._core import Plan
 
-    Floats = NDArray[floating[Any]]  # float32, or float64 where the call is float64 or dtype= asks for it
+    Floats = NDArray[floating[Any]]  # float32, or float64 for float64 calls and dtype="float64"
 
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a loss returns: `loss`, NumPy arrays with one entry per token or per sequence, `metrics` and `plan`."""
+    """The result of a loss: `loss`, per-token or per-sequence NumPy arrays, `metrics` and `plan`."""
 
     loss: float
     per_token_logps: Floats
@@ -42,8 +42,8 @@ class Result:
 
 @dataclasses.dataclass(frozen=True)
 class TokenStats:
-    """What token_stats() returns: NumPy arrays with one entry per token; top_ids and top_logps are [N, top_k]. What was
-    not asked for is None."""
+    """The result of token_stats(): per-token NumPy arrays; top_ids and top_logps are [N, top_k]. Statistics
+    that were not requested are None."""
 
     logp: Floats
     lse: Floats
@@ -61,17 +61,15 @@ class TokenStats:
 
     @property
     def top_mass(self) -> Floats:
-        """How much probability the top_k entries of each token have together: the sum of exp(top_logps).
-
-        It is 0 where a token takes no part.
-        """
+        """The probability of each token's top_k entries together: the sum of exp(top_logps). 0 for ignored
+        tokens."""
         if self.top_ids is None or self.top_logps is None:
-            raise ValueError("top_mass needs top_ids and top_logps: top_k = 0 asked for none")
+            raise ValueError("top_mass needs top_ids and top_logps: call token_stats() with top_k > 0")
         taken = (self.top_ids >= 0) | np.isnan(self.top_logps)
         return np.where(taken, np.exp(self.top_logps), 0.0).sum(axis=-1)
 
     def keys(self) -> list[str]:
-        """The names of what was asked for; with stats["logp"] for stats.logp a dict(stats) has its columns."""
+        """The names of the statistics that are present. With keys() and [], dict(stats) works."""
         return [name for name in self.__dataclass_fields__ if getattr(self, name) is not None]
 
     def __iter__(self) -> Iterator[str]:
@@ -85,7 +83,7 @@ class TokenStats:
 
 @dataclasses.dataclass(frozen=True)
 class SoftCrossEntropyResult:
-    """What soft_cross_entropy() returns: `loss`, `per_token_loss` [N], `metrics` and `plan`."""
+    """The result of soft_cross_entropy(): `loss`, `per_token_loss` [N], `metrics` and `plan`."""
 
     loss: float
     per_token_loss: Floats
@@ -95,8 +93,8 @@ class SoftCrossEntropyResult:
 
 @dataclasses.dataclass(frozen=True)
 class SetDistillationResult:
-    """What set_distillation_loss() returns: `loss`, `per_token_loss` and `per_token_divergence` [N], `metrics` and
-    `plan`."""
+    """The result of set_distillation_loss(): `loss`, `per_token_loss` and `per_token_divergence` [N],
+    `metrics` and `plan`."""
 
     loss: float
     per_token_loss: Floats
@@ -107,7 +105,8 @@ class SetDistillationResult:
 
 @dataclasses.dataclass(frozen=True)
 class IdLogps:
-    """What id_logps() returns: `logps`, an array of ids' shape, `plan`, and what id_logps_backward() needs."""
+    """The result of id_logps(): `logps`, of ids' shape, `plan`, and `forward`, the state for
+    id_logps_backward()."""
 
     logps: Floats
     plan: Plan

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What inspect.signature() and help() say of the package's functions, from the library's own lists of options."""
+"""Builds the signatures and docstrings of the package's functions from the library's lists of options."""
 
 from __future__ import annotations
 
@@ -10,38 +10,39 @@ from inspect import Parameter, Signature
 from typing import Any, Literal, Optional, Union
 
 from . import _core
+from ._equivalents import EQUIVALENTS
 from ._examples import EXAMPLES, RAISES, RETURNS, SETUP
 
 
 class ArrayLike:
-    """An array of a call: of NumPy, PyTorch or JAX, or of anything else that speaks DLPack or has the buffer protocol.
-    It is on the CPU, and the elements of a row are contiguous. Lists are refused.
+    """An array argument: a NumPy, PyTorch or JAX array, or any object that supports DLPack or the buffer
+    protocol. It must be on the CPU with contiguous rows. Lists are not accepted.
 
     help() of a function gives the type and the shape of each array, such as "floats [V, H]". The types are:
 
-        floats: float32, bfloat16 or float16; or float64, in a call whose floats are all float64. Never copied.
-        numbers: float32, bfloat16, float16 or float64, whatever the others are.
+        floats: float32, bfloat16 or float16; or float64, if all floats of the call are float64. Never copied.
+        numbers: float32, bfloat16, float16 or float64, independent of the other arrays.
         ids: integers of any type.
         flags: bools, or integers, float32 or float64 that are 0 or 1.
-        float32, float64: that type.
-        output: the type of the argument whose gradient it receives, or float32. It is written.
+        float32, float64: exactly this type.
+        output: an array to write, of the type of the argument whose gradient it receives, or float32.
 
-    Axes: N tokens, B sequences, T tokens of a sequence, H columns of hidden states, V vocabulary entries, K ids of a
-    token, E ids of all tokens, r the rank of a LoRA, G groups of a row that share a scale.
+    Axes: N tokens, B sequences, T tokens per sequence, H columns of hidden states, V vocabulary entries, K
+    ids per token, E ids of all tokens, r the rank of a LoRA, G groups per row, each with its own scale.
     """
 
 
 class WeightLike:
-    """The weight of a head: an ArrayLike [V, H], or a PackedWeight (logitless.packed), or a LoraWeight (logitless.lora)
-    of either."""
+    """The weight of a head: an ArrayLike [V, H], a PackedWeight (logitless.packed), or a LoraWeight
+    (logitless.lora) of either."""
 
 
 for _alias in (ArrayLike, WeightLike):
     _alias.__module__ = "logitless"
 
 
-class Array:  # no NamedTuple: making one takes a tenth of the import
-    """The type of an argument that is an array, as ArrayLike says it."""
+class Array:  # not a NamedTuple, which would take a tenth of the import time
+    """The type of an array argument: a type of ArrayLike's docstring, and a shape."""
 
     def __init__(self, kind: str, shape: str) -> None:
         self.kind = kind
@@ -55,7 +56,7 @@ _WEIGHT = Array("floats", "[V, H]")
 
 
 def _source(prefix: str, meaning: Callable[[str], str], left_out: Sequence[str] = ()) -> list[Argument]:
-    """The arguments of logits: of a call, or with a prefix of another model's."""
+    """The arguments that give a model's logits, with the prefix of a teacher or reference."""
     rows = []
     for key, type, default, text in options_of("logits").values():
         if key == "weight":
@@ -77,7 +78,7 @@ def _gradients() -> list[Argument]:
     return [
         *arrays,
         ("weight_sink", Optional[Callable[..., Any]], None, "receives each tile of d_weight: (first, count, tile)"),
-        ("accumulate", bool, False, "adds to the gradients in place of overwriting them"),
+        ("accumulate", bool, False, "adds to the gradients instead of overwriting them"),
     ]
 
 
@@ -100,7 +101,7 @@ def _typed(field: dict[str, Any]) -> Any:
 
 @functools.lru_cache(None)  # several modules ask for the same options
 def options_of(task: str, *lists: str) -> dict[str, Argument]:
-    """The options of a task, and those of other lists, by name."""
+    """The options of a task and of other lists, by name."""
     rows = {}
     for name in (task, *lists):
         for key, field in _core.fields(name).items():
@@ -111,8 +112,9 @@ def options_of(task: str, *lists: str) -> dict[str, Argument]:
 
 
 def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument]:
-    """Every argument of a function besides context, by name."""
-    gradients = hasattr(_core, f"{task}_forward") if gradients is None else gradients  # those of a loss
+    """Every argument of a function except context, by name. With `gradients`, by default for losses, outputs
+    are included."""
+    gradients = hasattr(_core, f"{task}_forward") if gradients is None else gradients
     tensors = options_of(f"{task}.tensors").values()
     model = _model(*_MODELS[task]) if task in _MODELS else ()
     outputs = _gradients() if gradients else ()
@@ -121,14 +123,15 @@ def arguments_of(task: str, gradients: bool | None = None) -> dict[str, Argument
 
 
 def no_argument(function: str, name: str) -> str:
-    """The message for an argument that a function does not take, or that the other arguments leave without effect."""
+    """The message for an argument that a function does not have, or does not take together with the other
+    arguments."""
     text = f"{function} has no argument {name!r}"
     try:
         known = [*arguments_of(function), "context", "dtype"]
-    except ValueError:  # it is no task
+    except ValueError:  # not the name of a task
         known = []
     if name in known:
-        return f"{text} beside the others that were given"
+        return f"{text} with the other arguments given"
     import difflib
 
     nearest = difflib.get_close_matches(name, known, n=1, cutoff=0.7)
@@ -136,7 +139,7 @@ def no_argument(function: str, name: str) -> str:
 
 
 class Described(Signature):
-    """A signature whose parameters are built on first use, not at import."""
+    """A signature whose parameters are built on first use instead of at import."""
 
     __slots__ = ("_make",)
 
@@ -154,7 +157,8 @@ class Described(Signature):
 
 
 class Surface:
-    """The functions of a module: its name, the annotations of its arrays, and the arguments that it adds or changes."""
+    """A module's functions: the module's name, the annotations of its arrays, and the arguments that it adds
+    or changes."""
 
     def __init__(
         self,
@@ -170,7 +174,7 @@ class Surface:
         self.weight = weight
         self.arguments = arguments
         self.shape = shape
-        self.ids = ids  # the types of these
+        self.ids = ids  # the accepted types of token ids
 
     def annotation(self, type: Any, default: Any) -> Any:
         if not isinstance(type, Array):
@@ -194,8 +198,9 @@ def describe(
     options: Iterable[str] | None = None,
     names: dict[str, str] | None = None,
 ) -> None:
-    """Gives a function the signature and the documentation of its arguments: the parameters of its code, and `options`
-    (by default all rows) instead of **options. `names` maps names of rows to those that the function has for them."""
+    """Sets a function's signature, and adds sections to its docstring. Its arguments are the parameters of
+    its code, and `options` (by default all rows) in place of **options. `names` maps names of rows to the
+    function's own names."""
     code = inspect.unwrap(function).__code__
     first = code.co_varnames[: code.co_argcount]
     own = code.co_varnames[code.co_argcount : code.co_argcount + code.co_kwonlyargcount]
@@ -206,7 +211,7 @@ def describe(
     every = [*taken, *(name for name in (rows if options is None else options) if name not in taken)]
     if "context" not in taken:
         every.append("context")
-    if options is None:  # id_logps_backward alone has forward and upstream
+    if options is None:  # only id_logps_backward has forward and upstream
         every = [name for name in every if name in taken or name not in surface.arguments]
 
     def parameters() -> list[Parameter]:
@@ -223,7 +228,9 @@ def describe(
     function.__signature__ = Described(parameters, return_annotation=result)
     task = function.__name__
     told = RETURNS[surface.name].get(task) or f"{result.__name__}: see help(logitless.{result.__name__})"
-    lines = [inspect.cleandoc(function.__doc__), "", "Args:", *(surface.line(rows[name], name) for name in every)]
+    lines = [inspect.cleandoc(function.__doc__), "", "Equivalent to, with the other options at their defaults:"]
+    lines += [f"    {line}" for line in EQUIVALENTS[surface.name][task]]
+    lines += ["", "Args:", *(surface.line(rows[name], name) for name in every)]
     lines += ["", "Returns:", f"    {told}.", "", "Raises:"]
     lines += [f"    {error}" for error in RAISES.get(f"{surface.name} {task}", RAISES[surface.name])]
     lines += ["", "Example:"]

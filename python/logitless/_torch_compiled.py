@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The operators that torch.compile sees."""
+"""The custom operators that torch.compile traces."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from ._torch_options import CROSS_ENTROPY, seeded
 from ._torch_ranks import runner_of
 
 
-# Under torch.compile the call is one operator, which the compiler does not look into. Its gradients are outputs,
-# which the backward scales; under reduction none the backward is an operator of its own. The options are keyword
-# arguments of both.
+# Under torch.compile a call is one opaque operator. It returns the gradients along with the loss, and the
+# backward scales them. With reduction="none" the backward is a second operator. Options are keyword arguments
+# of both.
 
 _TENSORS = "Tensor input, Tensor weight, Tensor? bias, Tensor target, Tensor? class_weights, Tensor? temperatures"
 _OPTIONS = ", ".join(field.schema(name) for name, field in CROSS_ENTROPY.items())
@@ -42,14 +42,15 @@ def _arguments(
 
 
 def _fake_gradients(inputs: tuple[Tensor | None, ...], needs: list[bool]) -> list[Tensor]:
-    """Memory as an operator returns gradients in: in the order of the inputs, and of the type in which they are scaled.
-    It returns no None: an empty tensor stands where none is wanted."""
+    """The gradients that an operator returns: in the inputs' memory order, and of the type in which they are
+    scaled. An operator cannot return None, so an unwanted gradient is an empty tensor."""
     nothing = [inputs[0].new_empty(0) for _ in inputs]  # type: ignore[union-attr]
     return [memory_like(x) if need and x is not None else n for x, need, n in zip(inputs, needs, nothing)]
 
 
 def _returned(grads: list[Tensor | None], inputs: tuple[Tensor | None, ...]) -> list[Tensor]:
-    """Gradients as _fake_gradients() has promised them. Those of an input that was copied stand in the copy's order."""
+    """The gradients in the layout of _fake_gradients(). If an input had to be copied, its gradient has the
+    copy's memory order and is copied back."""
     out = _fake_gradients(inputs, [grad is not None for grad in grads])
     for i, (grad, x) in enumerate(zip(grads, inputs)):
         if grad is not None and x is not None:
@@ -126,7 +127,7 @@ def backward_op(
     **options: Any,
 ) -> list[Tensor]:
     call = HeadTensors((input, weight, bias), {"softcap": softcap} if softcap else {})
-    options = seeded(options)  # once for both halves
+    options = seeded(options)  # one seed for both halves
     arguments = _arguments(call, target, class_weights, temperatures, options)
     run = runner_of(None)
     _, half = run(_core.cross_entropy_forward, arguments, frozen=list(needs) == [True, False, False])
@@ -158,7 +159,7 @@ def _scaled(ctx: Any, upstreams: list[Tensor]) -> tuple[Tensor | None, ...]:
     if ctx.per_token:
         grads = backward_op(*ctx.saved_tensors, upstream, needs=ctx.needs, **ctx.options)
     else:
-        # The upstream gradient is a number, which is not rounded to grad's type.
+        # A product with a scalar tensor does not round the scalar to grad's type.
         grads = [grad * upstream for grad in ctx.saved_tensors]
     grads = [grad.to(dtype) if need else None for grad, dtype, need in zip(grads, ctx.types, ctx.needs)]
     return (*handed_over(grads, (upstream, *ctx.saved_tensors)), *[None] * 4)

@@ -16,7 +16,7 @@ from .lora import HeadWeight, LoraWeight
 
 
 def _check_roles(student: tuple[Any, ...], teacher: tuple[Any, ...]) -> None:
-    """Tells whoever has swapped the two, or has detached the student."""
+    """Raises if student and teacher seem to be swapped, or the student is detached."""
 
     def trained(given: tuple[Any, ...]) -> bool:
         loras = [x for x in given if isinstance(x, LoraWeight)]
@@ -45,7 +45,7 @@ def _teacher_arguments(
 ) -> dict[str, Any]:
     if teacher_logits is not None:
         if any(x is not None for x in (teacher_hidden, teacher_weight, teacher_bias, teacher_vocab_ids)):
-            raise ValueError("teacher_logits takes the place of teacher_hidden, teacher_weight and teacher_bias")
+            raise ValueError("teacher_logits replaces teacher_hidden, teacher_weight and teacher_bias: leave those out")
         if teacher_logits.shape[:-1] != hidden.shape[:-1]:
             raise _wrong_rows("teacher_logits", "V", hidden, teacher_logits)
         return {"teacher_logits": rows_of(values_of(teacher_logits))}
@@ -78,18 +78,21 @@ def distillation_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """How far the student's distribution, of hidden and weight, is from the teacher's, of teacher_hidden and
-    teacher_weight: loss_type="forward_kl" (the default), "reverse_kl", "jsd" (beta=), ... (docs/losses.md). Neither's
-    logits are in memory. Gradients flow to hidden, weight and bias, and never to the teacher, detached
-    or not. teacher_logits, [..., V], takes the place of teacher_hidden and teacher_weight where a server has made them.
+    """Divergence of a student (hidden and weight) from a teacher (teacher_hidden and teacher_weight), without
+    the logits of either in memory.
 
-    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against; without it all tokens take part. softcap is the student's; the other options are the members of
-    DistillationOptions. reduction="none" returns one loss per token. With
-    return_metrics=True a dict of them comes with the loss. vocab_ids and context are those of linear_cross_entropy(),
-    and teacher_vocab_ids those of the teacher's head, as many as the student has entries; either head may be a
-    PackedWeight. group: ranks that share the vocabulary of both heads;
-    teacher_logits are the columns of a rank's slice then."""
+    loss_type is "forward_kl" (the default), "reverse_kl", "jsd" (with beta=), ...
+    (docs/losses-distillation.md). hidden, weight and bias have gradients; the teacher never has one, detached
+    or not. If a server computed the teacher's logits, give teacher_logits [..., V] instead of teacher_hidden
+    and teacher_weight.
+
+    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
+    hard_weight= adds. Without targets all tokens count. softcap is the student's. reduction="none" returns
+    one loss per token.
+
+    vocab_ids and context are as in linear_cross_entropy(). teacher_vocab_ids select the same number of
+    entries from the teacher's head. Either head may be a PackedWeight. The ranks of group share the
+    vocabulary of both heads; teacher_logits are then the columns of the rank's own slice."""
     _check_roles((hidden, weight, bias), (teacher_hidden, teacher_weight, teacher_bias, teacher_logits))
     head = read_head(
         hidden,

@@ -1,6 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The head of a call of logitless.torch: the one place that reads its arguments, and that gives its gradients the
-shape of its tensors."""
+"""Reads the head of a call of logitless.torch, and shapes its gradients like its tensors."""
 
 from __future__ import annotations
 
@@ -26,11 +25,11 @@ from .packed import PackedWeight
 
 
 class Head(NamedTuple):
-    """Hidden states and the head that they are for."""
+    """Hidden states and their head."""
 
-    # What may have a gradient: input, weight and bias, and the states and b of a LoRA where there is one.
+    # The tensors that may have gradients: input, weight, bias, and a LoRA's states and b.
     tensors: tuple[Tensor | None, ...]
-    arguments: dict[str, Any]  # of a call of _core: what has none
+    arguments: dict[str, Any]  # the other arguments for _core
     group: Any
 
     @property
@@ -43,8 +42,8 @@ class Head(NamedTuple):
 
     @property
     def is_frozen(self) -> bool:
-        """Tells whether hidden states get a gradient, and the head none. A LoRA's states are made of hidden states, and
-        what makes the gradient of these makes theirs."""
+        """Tells whether hidden states require a gradient and the head does not. A LoRA's states do not count:
+        they are computed from hidden states, and the same expected rows give both gradients."""
         hidden, weight, bias, *lora = self.tensors
         trained = any(t is not None and t.requires_grad for t in (weight, bias, *lora[1:]))
         return torch.is_grad_enabled() and hidden.requires_grad and not trained  # type: ignore[union-attr]
@@ -62,8 +61,8 @@ def read_head(
     names: tuple[str, str, str] = ("hidden", "weight", "bias"),
     **others: Tensor | None,
 ) -> Head:
-    """The head of a call, whose arguments have these names after `prefix`; `others` are tensors that must be on the CPU
-    like its own."""
+    """Reads and checks a head. Messages call its arguments `names`, with `prefix`. `others` are further
+    tensors that must be on the CPU."""
     check_transforms()
     check_group(group)
     if isinstance(weight, Tensor):
@@ -81,13 +80,13 @@ def read_head(
     if vocab_ids is not None:
         arguments["vocab_ids"] = checked_ids(f"{prefix}vocab_ids", vocab_ids)
     tensors = cast_for_autocast(hidden, matrix, bias, *beside)
-    if not torch.is_grad_enabled():  # of which autograd's needs_input_grad knows nothing
+    if not torch.is_grad_enabled():  # autograd's needs_input_grad ignores no_grad()
         tensors = [t if t is None else t.detach() for t in tensors]
     return Head(tuple(tensors), arguments, group)
 
 
 def lora_states(lora: LoraWeight, hidden: Tensor) -> Tensor:
-    """scale * hidden @ a.T, under autograd."""
+    """scale * dropout(hidden) @ a.T, with gradients."""
     for name in ("weight", "a", "b"):
         given = getattr(lora, name)
         if not isinstance(given, (Tensor, PackedWeight)):
@@ -100,25 +99,25 @@ def lora_states(lora: LoraWeight, hidden: Tensor) -> Tensor:
 
 
 def checked_ids(name: str, ids: Tensor) -> Tensor:
-    """The entries of a part of a vocabulary."""
+    """Checks vocab_ids; returns them contiguous."""
     kind = ids.dtype if isinstance(ids, Tensor) else type(ids).__name__
     if kind != torch.int64:
         raise TypeError(f"{name} is {kind}: it must be a tensor of torch.int64")
     if ids.dim() != 1 or ids.numel() == 0:
-        raise ValueError(f"{name} has shape {tuple(ids.shape)}: it must have one axis, and an entry")
+        raise ValueError(f"{name} has shape {tuple(ids.shape)}: it must have one axis, and at least one entry")
     check_cpu(**{name: ids})
     return ids.contiguous()
 
 
 def entries_of(weight: HeadWeight, vocab_ids: Tensor | None) -> int:
-    """How many vocabulary entries the call is over."""
+    """The number of vocabulary entries of the call."""
     if vocab_ids is not None:
         return vocab_ids.numel()
     return int(weight.shape[0])
 
 
 class HeadTensors:
-    """The arguments of one call on a head, and the gradients that are wanted."""
+    """Arguments for _core of a call on a head, and memory for its gradients."""
 
     def __init__(self, tensors: tuple[Any, ...], arguments: dict[str, Any]) -> None:
         hidden, weight, bias, *lora = tensors
@@ -160,18 +159,18 @@ def check_backward_half(
     needs: tuple[bool, ...],
     run: Runner,
 ) -> None:
-    """Raises in the forward half what would end the backward half: options that no plan of it serves. `plan` is the
-    function of _core that plans such gradients."""
+    """Raises, in the forward half, for options that would make the backward half fail. `plan` is the function
+    of _core that plans the gradients."""
     if not any(needs):
         return
     if run.settings.options.get("plan") == "one_pass":
         setter = "set_options() or options()" if run.settings.given is None else "context"
         raise ValueError(
-            f'plan = "one_pass", from {setter}, makes gradients together with the loss, and {what} makes them in '
+            f'plan = "one_pass", from {setter}, computes gradients with the loss, but {what} computes them in '
             'backward(): set plan="auto" or "two_pass"'
         )
-    # Exact gradients run under every other plan, so only the ranges of their options are left to check. Planning is a
-    # collective of a group, so its ranks leave it out.
+    # Exact gradients run under every other plan. For the other modes, planning checks the ranges of their
+    # options. In a group planning is a collective call, so it is skipped.
     if any(name in arguments for name in ("backward", "noise", "theta", "tolerance")) and run.group is None:
         call = HeadTensors(tensors, arguments)
         call.outputs(needs)
@@ -181,13 +180,13 @@ def check_backward_half(
 def shaped_like(
     grads: list[Tensor | None], inputs: tuple[Tensor | None, ...], vocab_ids: Tensor | None = None
 ) -> list[Tensor | None]:
-    """Gradients as autograd takes them: of the types and shapes of the inputs. Those of a part of a vocabulary go to
-    the rows that they are of, among zeros; those of an entry that stands there twice are added."""
+    """The gradients in the types and shapes of the inputs, as autograd expects them. With vocab_ids,
+    gradients of the head are scattered into zeros; if an id occurs twice, its gradients are added."""
     out: list[Tensor | None] = []
     for i, (grad, x) in enumerate(zip(grads, inputs)):
         if grad is None or x is None:
             out.append(None)
-        elif i in (0, 3) or vocab_ids is None:  # which have a row a token
+        elif i in (0, 3) or vocab_ids is None:  # 0 and 3, hidden and LoRA states, have one row per token
             out.append(grad.to(x.dtype).view_as(x))
         else:
             out.append(torch.zeros_like(x).index_add_(0, vocab_ids, grad.to(x.dtype)))
@@ -198,8 +197,8 @@ def shaped_like(
 def other_head(
     prefix: str, hidden: Tensor, weight: HeadWeight, bias: Tensor | None, vocab_ids: Tensor | None
 ) -> dict[str, Any]:
-    """The arguments of a teacher or a reference: states and a head that are read as a student's are, and have no
-    gradient and no dropout."""
+    """Arguments for _core of a teacher or a reference, read like a student's but without gradients and
+    dropout."""
     if isinstance(weight, LoraWeight):
         weight = dataclasses.replace(weight, dropout=None)
     head = read_head(hidden, weight, bias, vocab_ids=vocab_ids, prefix=prefix)

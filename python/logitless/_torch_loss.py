@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Losses under autograd: one number, or one per token. The functions' last arguments are the tensors of a Head."""
+"""Autograd functions for losses: one number, or one per token. Their last arguments are the tensors of a
+Head."""
 
 from __future__ import annotations
 
@@ -28,16 +29,18 @@ from ._torch_ranks import Runner, runner_of
 
 @dataclasses.dataclass(frozen=True)
 class CrossEntropyStats:
-    """What linear_cross_entropy(..., return_stats=True) returns beside the loss. Nothing here has a gradient: of
-    token_logps(..., lse=True) lse has one.
+    """The statistics that linear_cross_entropy(..., return_stats=True) returns along with the loss. They have
+    no gradients; for a gradient of lse, use token_logps(..., lse=True).
 
-    predicted_ids, logps and lse have target's shape: the id with the largest logit (the lowest of equal ones), the
-    target's log-probability, and the log-sum-exp of the logits; the latter are float32, or float64 if loss_dtype or the
-    type of hidden states is that. Tokens that take no part have -1, 0 and 0. The numbers
-    are over the tokens that take part: how many they are, the share whose predicted id is the target, the mean of
-    -logps and its exponential, and the part of the loss that is z-loss. plan names the plan that ran, such as
-    "two_pass", or "forward_only" for a call without gradients and for one with reduction="none", whose gradients
-    backward() computes.
+    predicted_ids, logps and lse have target's shape. predicted_ids are the ids of the largest logits; ties go
+    to the lower id. logps are the targets' log-probabilities, and lse the log-sum-exp of the logits: float32,
+    or float64 if loss_dtype or the type of hidden states is float64. For ignored tokens the three are -1, 0
+    and 0.
+
+    The other members are over the tokens that are not ignored: tokens is their number, accuracy the share
+    whose predicted id is the target, mean_nll the mean of -logps, perplexity its exponential, and z_loss the
+    part of the loss that is z-loss. plan names the plan that ran, such as "two_pass". It is "forward_only"
+    for a call without gradients, and with reduction="none", where backward() computes the gradients.
     """
 
     predicted_ids: Tensor
@@ -52,7 +55,7 @@ class CrossEntropyStats:
 
     @staticmethod
     def of(report: dict[str, Any], shape: torch.Size, dtype: torch.dtype) -> CrossEntropyStats:
-        # Without a token there is no column of ids.
+        # A call without tokens has no column of ids.
         ids = report.get("per_token_argmax", np.empty(0, np.int64))
         columns = {"predicted_ids": ids, "logps": report["per_token_logps"], "lse": report["per_token_lse"]}
         tensors = {name: torch.from_numpy(column.reshape(shape)) for name, column in columns.items()}
@@ -62,8 +65,8 @@ class CrossEntropyStats:
 
 
 class Reduced(torch.autograd.Function):
-    """A loss that is one number, and its gradients, in one call: the backward hands the gradients over, scaled. A
-    second backward of the same graph computes them again."""
+    """A loss that is one number. The forward computes its gradients in the same call, and the backward scales
+    them. A second backward of the same graph computes them again."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -93,7 +96,7 @@ class Reduced(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         grads = ctx.grads
-        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
+        inputs = ctx.saved_tensors  # read once: a checkpoint does not return them a second time
         if grads is None:
             _, grads = Reduced._run(inputs, ctx.kept.all(), *ctx.rest)
         ctx.grads = None
@@ -107,9 +110,9 @@ class Reduced(torch.autograd.Function):
 
 
 class PerToken(torch.autograd.Function):
-    """A loss a token: the backward, which gets an upstream gradient a token, computes the logits again, or
-    takes what the forward has left for a frozen head. `halves` are
-    the two functions of _core, and the one that plans them; `report` gets the forward's result."""
+    """One loss per token. The backward gets one upstream gradient per token. It recomputes the logits, or,
+    with a frozen head, uses the expected rows that the forward kept. `halves` are the forward, backward and
+    planning functions of _core; `report` receives the forward's result."""
 
     @staticmethod
     def forward(  # type: ignore[override]
@@ -135,7 +138,7 @@ class PerToken(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, upstream: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         run, backward, needs = ctx.rest
-        inputs = ctx.saved_tensors  # once: a checkpoint gives them out no second time
+        inputs = ctx.saved_tensors  # read once: a checkpoint does not return them a second time
         call = HeadTensors(inputs, ctx.kept.all())
         grads = call.outputs(needs)
         with not_finite_handed_on(upstream, grads):
@@ -153,8 +156,8 @@ def loss_of(
     shape: torch.Size,
     report: dict[str, Any] | None = None,
 ) -> Tensor:
-    """The loss of that name in _core: of this shape where its reduction is "none", and otherwise one number. Without a
-    dtype it has that of type_of_results()."""
+    """The loss `name` of _core: one number, or of this shape if reduction is "none". dtype defaults to
+    type_of_results()."""
     dtype = type_of_results(dtype, head.input)
     arguments = seeded(with_weights({**head.arguments, **arguments, **results_in(dtype)}))
     report = {} if report is None else report

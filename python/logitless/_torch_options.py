@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The options of logitless.torch's functions, from the library's own lists of them."""
+"""The options of logitless.torch's functions, from the library's lists of options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from . import _core
 from ._torch_call import check_cpu, row_of_tokens, without_gradient
 
-# What the library has an option for and these functions do not take, with the reason.
+# Options of the library that these functions do not take, with the reason.
 NOT_TAKEN = {
     "linear_cross_entropy": {
         "want_accuracy": "return_stats=True returns the accuracy",
@@ -27,14 +27,14 @@ NOT_TAKEN = {
 
 @dataclasses.dataclass(frozen=True)
 class Field:
-    """An option that is no tensor."""
+    """An option that is not a tensor."""
 
     type: str  # float, int, bool or str
     default: Any
     optional: bool = False
 
     def schema(self, name: str) -> str:
-        """Says it as an argument of an operator."""
+        """The option as an argument in an operator's schema."""
         default = f'"{self.default}"' if isinstance(self.default, str) else self.default
         return f"{self.type}{'?' if self.optional else ''} {name}={default}"
 
@@ -50,11 +50,12 @@ def _plain_fields(structure: str) -> dict[str, Field]:
     }
 
 
-# How gradients are made. Without a seed each call draws one from PyTorch's generator.
+# The options for sampled and certified gradients. Without a seed, each call draws one from PyTorch's
+# generator.
 BACKWARD = {"backward" if name == "mode" else name: field for name, field in _plain_fields("backward").items()}
 BACKWARD["seed"] = Field("int", None, optional=True)
 
-# softcap belongs to the head. num_items_in_batch is a tensor where it is one.
+# softcap is an option of the head. num_items_in_batch may be a tensor, so it is an argument of its own.
 CROSS_ENTROPY = {"softcap": Field("float", 0.0), **_plain_fields("cross_entropy"), **BACKWARD}
 del CROSS_ENTROPY["num_items_in_batch"]
 for _name in NOT_TAKEN["linear_cross_entropy"]:
@@ -72,7 +73,7 @@ WITHOUT_TARGETS = {
 
 
 def _where_predicted(structure: str) -> dict[str, Field]:
-    """The options of what stands where it is predicted: it has no targets to ignore or to shift."""
+    """The options of a task without targets: nothing to ignore or to shift."""
     fields = _plain_fields(structure)
     return {name: field for name, field in fields.items() if name not in ("ignore_index", "shift", "num_items_in_batch")}
 
@@ -84,8 +85,8 @@ del SET_DISTILLATION["num_items_in_batch"]
 
 
 def seeded(arguments: dict[str, Any]) -> dict[str, Any]:
-    """The arguments of a call, with a seed where its gradients are drawn and it names none: torch.manual_seed() makes
-    it another one each time, and the same again."""
+    """The arguments of a call. If its gradients are sampled and it has no seed, one is drawn from PyTorch's
+    generator, so torch.manual_seed() makes runs reproducible."""
     if arguments.get("backward") != "sampled" or arguments.get("seed") is not None:
         return arguments
     return {**arguments, "seed": int(torch.randint(2**62, ()))}
@@ -97,7 +98,7 @@ def name_of(value: Any) -> Any:
 
 
 def refuse(function: str, name: str) -> NoReturn:
-    """Raises the TypeError of a name that is no argument of the function."""
+    """Raises a TypeError for a name that is not an argument of the function."""
     reason = NOT_TAKEN.get(function, {}).get(name)
     if reason is not None:
         raise TypeError(f"{function}() does not take {name}: {reason}")
@@ -106,7 +107,7 @@ def refuse(function: str, name: str) -> NoReturn:
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-    """The options of one call besides its tensors: those that are not at their default, with their names."""
+    """The options of one call that differ from their defaults, by name. Tensors are not included."""
 
     given: tuple[tuple[str, Any], ...]
 
@@ -121,15 +122,15 @@ class Options:
             if value is None and not field.optional:
                 continue  # as if it were not given
             if field.type == "int" and isinstance(value, bool):
-                value = int(value)  # an operator takes no bool for it
+                value = int(value)  # an operator does not accept a bool here
             if isinstance(value, list):
-                value = list(value)  # which the caller may change before a second backward
+                value = list(value)  # a copy: the caller may change the list before a second backward
             if isinstance(field.default, list) or value != field.default:
                 given.append((name, value))
         return Options(tuple(given))
 
     def arguments(self) -> dict[str, Any]:
-        """The arguments of an operator or of a call of _core."""
+        """Arguments for an operator or for _core."""
         return dict(self.given)
 
 
@@ -141,8 +142,8 @@ def arguments_of(
     temperatures: Any = None,
     num_items_in_batch: Any = None,
 ) -> dict[str, Any]:
-    """The arguments of a call of _core on hidden states with these leading axes: its options, and those that may be
-    tensors."""
+    """Arguments for _core: options, temperatures and num_items_in_batch. `lead` are the leading axes of
+    hidden states."""
     arguments = Options.of(function, fields, options).arguments()
     if temperatures is not None:
         arguments["temperatures"] = temperatures_of(temperatures, lead)
@@ -152,7 +153,7 @@ def arguments_of(
 
 
 def temperatures_of(temperatures: Any, lead: torch.Size) -> Tensor | None:
-    """One temperature a token, as the library takes them."""
+    """One temperature per token, as the library takes them."""
     if temperatures is None:
         return None
     check_cpu(temperatures=temperatures)

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The weights of heads that bitsandbytes or torchao has quantised: each is read once, when it is met."""
+"""Reads heads quantised by bitsandbytes or torchao. Each weight is read once, on first use, and cached."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ _READERS = {
     "Int8Tensor": from_torchao,
     "IntxUnpackedToInt8Tensor": from_torchao,
 }
-# The layers of bitsandbytes, whose forward is that of a matrix. torchao leaves a torch.nn.Linear what it is.
+# The linear layers of bitsandbytes. torchao keeps torch.nn.Linear.
 _LAYERS = {"Linear4bit", "Linear8bitLt"}
-# Tensors whose values are those of a plain one.
+# Tensor subclasses that wrap a plain tensor.
 _STAND_INS = {"DTensor", "FakeTensor", "FunctionalTensor"}
 
-# By weight: the version of the tensor, and what it was then. A weight that is gone is forgotten.
+# {weight: (version of the tensor, packed weight)}. Entries disappear with their weights.
 _read: Any = WeakTensorKeyDictionary()
 
 
 def is_quantised_layer(head: Any) -> bool:
-    """Tells whether the module is one whose weight packed_of() reads."""
+    """Tells whether the module is a quantised layer whose weight packed_of() can read."""
     return isinstance(head, torch.nn.Linear) and not _LAYERS.isdisjoint(class_names(head))
 
 
 def packed_of(weight: Any) -> PackedWeight | None:
-    """What stands for a quantised weight, and None for a plain one; a ValueError names the class of another."""
+    """The packed form of a quantised weight; None for a plain tensor. A ValueError names any other class."""
     kind = type(weight)
     if kind is torch.nn.Parameter or kind is Tensor:
         return None

@@ -14,12 +14,12 @@ from torch import Tensor
 from . import Context
 from ._torch_call import Settings, current_settings
 
-# PyTorch 2.13 calls the one the other.
+# PyTorch 2.13 deprecates all_gather_into_tensor for all_gather_single.
 _all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 
 
 def check_group(group: Any) -> None:
-    """Raises for what is not a group that this process is in, and that exchanges tensors on the CPU."""
+    """Raises unless this process is in the group and the group can exchange CPU tensors."""
     if group is None:
         return
     if group == dist.GroupMember.NON_GROUP_MEMBER:
@@ -27,7 +27,7 @@ def check_group(group: Any) -> None:
             "group is NON_GROUP_MEMBER: this process is not in the group, and only processes that are make the call"
         )
     if not isinstance(group, dist.ProcessGroup):
-        mesh = ": of a mesh of one axis it is mesh.get_group()" if hasattr(group, "get_group") else ""
+        mesh = ": for a mesh of one axis, give mesh.get_group()" if hasattr(group, "get_group") else ""
         raise TypeError(f"group must be a process group of torch.distributed, not {type(group).__name__}{mesh}")
     try:
         backends = dist.get_backend_config(group)
@@ -35,15 +35,15 @@ def check_group(group: Any) -> None:
         raise ValueError("group is not registered with torch.distributed: it was destroyed") from None
     if "cpu:" not in backends:
         raise ValueError(
-            f"group has the backends {backends}, and none for tensors on the CPU, as gloo or cpu:gloo,cuda:nccl has"
+            f"group has the backends {backends}, none of them for CPU tensors: use gloo or cpu:gloo,cuda:nccl"
         )
 
 
 class GroupCommunicator:
-    """A communicator of logitless.Context on a process group, such as gloo's."""
+    """A communicator for logitless.Context that uses a process group, such as gloo's."""
 
     def __init__(self, group: Any) -> None:
-        self._group = weakref.ref(group)  # a context lives as long as its group
+        self._group = weakref.ref(group)  # weak: the group's contexts are dropped with the group
         self.rank = dist.get_rank(group)
         self.size = dist.get_world_size(group)
 
@@ -72,19 +72,20 @@ def context_of(group: Any, settings: Settings) -> Context:
 
 
 def lock_of(group: Any) -> threading.Lock:
-    """Held by the one call that a group carries at a time: what two threads say at once ends the process."""
+    """The lock that a group's calls hold: if two threads use a group at once, the process ends."""
     with _lock_of_tables:
         return _locks.setdefault(group, threading.Lock())
 
 
 class Runner(NamedTuple):
-    """Runs the halves of one call: both with the settings of the forward."""
+    """Runs both halves of one call with the settings of the forward."""
 
     settings: Settings
     group: Any
 
     def __call__(self, function: Any, *arguments: Any, frozen: bool = False) -> Any:
-        """Calls a function of the module in the context of the group, or of a process alone where there is none."""
+        """Calls a function of _core in the context of the group, or in the process's own context without a
+        group."""
         if self.group is None:
             return function(self.settings.context(frozen), *arguments)
         with lock_of(self.group):
@@ -92,20 +93,21 @@ class Runner(NamedTuple):
 
 
 def runner_of(group: Any) -> Runner:
-    """What runs a call that begins here."""
+    """The runner for a call that begins now."""
     return Runner(current_settings(), group)
 
 
-# What is no DTensor.
+# Types that are certainly not a DTensor.
 _PLAIN = (Tensor, torch.nn.Parameter, type(None))
 
 
 def local_parts(
     hidden: Tensor, weight: Tensor, bias: Tensor | None, group: Any, names: tuple[str, str, str]
 ) -> tuple[Tensor, Tensor, Tensor | None, Any]:
-    """The tensors of this rank and their group: DTensors, whose vocabulary entries are sharded over a mesh of one axis, know theirs."""
+    """This rank's tensors and their group. If the head is a DTensor, sharded by vocabulary entry over a mesh
+    of one axis, these are its local parts and the mesh's group."""
     if type(hidden) in _PLAIN and type(weight) in _PLAIN and type(bias) in _PLAIN:
-        return hidden, weight, bias, group  # at once: a call of one token takes 50 µs
+        return hidden, weight, bias, group  # fast path: a call of one token takes 50 µs
     if not any(hasattr(t, "placements") for t in (hidden, weight, bias)):
         return hidden, weight, bias, group
     from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -116,7 +118,7 @@ def local_parts(
         if tensor.device_mesh.ndim != 1 or tuple(tensor.placements) != (placement,):
             raise ValueError(
                 f"{name} is a DTensor with placements {tuple(tensor.placements)} on a mesh of "
-                f"{tensor.device_mesh.ndim} axes: it must be {placement} on a mesh of one"
+                f"{tensor.device_mesh.ndim} axes: it must be {placement} on a mesh of one axis"
             )
         part = tensor.to_local(grad_placements=(placement,))
         return part.wait() if hasattr(part, "wait") else part

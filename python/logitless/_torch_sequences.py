@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The losses of logitless.torch that are taken of sequences: policy, preference, KTO."""
+"""The losses of logitless.torch on sequences: policy, preference, KTO."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .lora import HeadWeight
 
 
 _FIELDS = {"policy_loss": POLICY, "preference_loss": PREFERENCE, "kto_loss": KTO}
-# What a tensor has an entry for; the others are lists.
+# Whether a tensor is per token or per sequence. Other tensors may have any shape, and are flattened.
 _PER = {
     **dict.fromkeys(("old_logps", "sampling_logps", "teacher_logps", "mask"), ("token",)),
     **dict.fromkeys(("scores", "labels", "sequence_weights", "reward_targets"), ("sequence",)),
@@ -35,8 +35,9 @@ def _sequence_loss(
     dtype: torch.dtype | None,
     return_metrics: bool,
 ) -> Any:
-    """The loss of sequences of that name in _core: hidden [B, T, H] and ids [B, T], or [N, H] and [N]. `tensors` have an
-    entry a token or a sequence, `beside` are arguments that are finished, and `options` what the caller has named."""
+    """The sequence loss `function` of _core: hidden [B, T, H] and ids [B, T], or [N, H] and [N]. `tensors`
+    are per token or per sequence, `beside` are arguments that are ready for _core, and `options` are the
+    caller's options."""
     hidden = head.input
     ((ids_name, chosen),) = ids.items()
     check_cpu(**ids, **tensors)
@@ -65,11 +66,11 @@ def _sequence_loss(
 def _reference(
     hidden: Tensor | None, weight: HeadWeight | None, bias: Tensor | None, vocab_ids: Tensor | None
 ) -> dict[str, Any]:
-    """The arguments of a reference that has states and a head of its own, or of none."""
+    """Arguments for _core of a reference given by hidden states and a head; {} without one."""
     if hidden is not None and weight is not None:
         return other_head("ref_", hidden, weight, bias, vocab_ids)
     if any(x is not None for x in (hidden, weight, bias, vocab_ids)):
-        raise ValueError("a reference of its own states and head has ref_hidden and ref_weight, and one is not given")
+        raise ValueError("ref_hidden and ref_weight give a reference together, but one of them is missing")
     return {}
 
 
@@ -99,16 +100,19 @@ def policy_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """A policy loss of sampled tokens (loss_type="grpo", "dapo", "ppo", ...: docs/losses.md), with gradients of
-    hidden and head. advantages are per sequence or per token, logps and mask per token, scores per sequence
-    (loss_type="topr", positive_nll_weight); options are the members of PolicyOptions. teacher_logps and
-    teacher_weight=1.0 distil on-policy; advantages may be left out then. With return_metrics=True a dict of them comes
-    with the loss.
+    """Policy loss of sampled tokens: loss_type="grpo", "dapo", "ppo", ... (docs/losses-policy.md).
 
-    kept_ids are the token ids that a sampler kept (top-p, top-k), chosen ones included: [..., K] with kept_counts where
-    tokens have fewer, or [E] with kept_offsets. Log-probabilities are then over these (docs/losses-policy.md).
-    temperatures, vocab_ids and context are those of linear_cross_entropy(); all ids mean places among vocab_ids.
-    offsets, [B + 1], say where each of the sequences of hidden [N, H] begins, and where the last one ends."""
+    advantages are per sequence or per token, logps and mask per token, and scores per sequence (for
+    loss_type="topr" and positive_nll_weight). teacher_logps with teacher_weight=1.0 distil on-policy;
+    advantages are then optional.
+
+    kept_ids are the token ids that a sampler kept (top-p, top-k), including the chosen ones: [..., K], with
+    kept_counts if tokens have fewer than K, or [E] with kept_offsets. Log-probabilities are then normalised
+    over these ids.
+
+    temperatures, vocab_ids and context are as in linear_cross_entropy(); all ids are then indices into
+    vocab_ids. For packed sequences in hidden [N, H], offsets [B + 1] are the first token of each sequence and
+    the end of the last."""
     tensors = {"advantages": advantages, "old_logps": old_logps, "ref_logps": ref_logps, "mask": mask}
     tensors.update(sampling_logps=sampling_logps, teacher_logps=teacher_logps, scores=scores)
     tensors.update(temperatures=temperatures, offsets=offsets)
@@ -143,11 +147,13 @@ def preference_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """A loss of pairs (DPO's family, ORPO, SimPO, CPO): hidden [2B, T, H] holds the chosen sequences, then
-    the rejected ones. options are the members of PreferenceOptions, e.g. loss_type="ipo" or a list of names with
-    loss_weights; the reference is its log-probabilities, one a sequence or a token, or its own states and head, which
-    are run forward in the same call, with its ref_bias, ref_softcap and ref_vocab_ids. temperatures, offsets,
-    vocab_ids and context are those of policy_loss()."""
+    """Preference loss of pairs of sequences (DPO and its variants, ORPO, SimPO, CPO): hidden [2B, T, H] holds
+    the chosen sequences, then the rejected ones.
+
+    loss_type is a name such as "ipo", or a list of names with loss_weights. The reference is given by
+    ref_logps, one per sequence or per token, or by its own hidden states and head (ref_hidden, ref_weight,
+    ref_bias, ref_softcap, ref_vocab_ids), which run forward in the same call. temperatures, offsets,
+    vocab_ids and context are as in policy_loss()."""
     tensors = {"ref_logps": ref_logps, "temperatures": temperatures, "offsets": offsets}
     reference = _reference(ref_hidden, ref_weight, ref_bias, ref_vocab_ids)
     head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
@@ -155,7 +161,7 @@ def preference_loss(
 
 
 def _flags(name: str, tensor: Tensor) -> Tensor:
-    """What stands for yes and no, as bools."""
+    """Checks that the tensor has only 0 and 1; returns it as bools."""
     check_cpu(**{name: tensor})
     others = tensor[(tensor != 0) & (tensor != 1)]
     if others.numel():
@@ -189,10 +195,12 @@ def kto_loss(
     group: Any = None,
     **options: Any,
 ) -> Any:
-    """A loss of single sequences (loss_type="kto", "apo_zero_unpaired", "bco", "a2po"): labels is one a sequence,
-    true where it is desirable; a2po may have none. reward_targets, one a sequence, are what a2po fits, and
-    sequence_weights multiply the losses. The reference, temperatures, offsets, vocab_ids and context are those
-    of preference_loss()."""
+    """Loss of single sequences, each labelled desirable or not: loss_type="kto", "apo_zero_unpaired", "bco"
+    or "a2po".
+
+    labels, one per sequence, are true for desirable sequences; for a2po they are optional. reward_targets,
+    one per sequence, are the rewards that a2po fits. sequence_weights multiply the losses. The reference,
+    temperatures, offsets, vocab_ids and context are as in preference_loss()."""
     tensors: dict[str, Tensor | None] = {"ref_logps": ref_logps, "kl_logps": kl_logps, "kl_ref_logps": kl_ref_logps}
     tensors["labels"] = None if labels is None else _flags("labels", labels)
     tensors.update(sequence_weights=sequence_weights, reward_targets=reward_targets)

@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Log-probabilities at sets of token ids, and cross-entropy against a distribution a token."""
+"""Log-probabilities at sets of token ids, cross-entropy against a distribution per token, and distillation
+from both."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from .lora import HeadWeight
 
 
 def _rows(tensor: Tensor, lead: torch.Size) -> Tensor:
-    """The tensor with its leading axes as one."""
+    """The tensor with its leading axes flattened."""
     return tensor.reshape(lead.numel(), tensor.shape[-1])
 
 
@@ -42,7 +43,7 @@ _INTEGERS = (torch.int64, torch.int32)
 def sets_of(
     ids: Tensor, lead: torch.Size, id_counts: Tensor | None, id_offsets: Tensor | None, name: str = "ids"
 ) -> dict[str, Tensor]:
-    """The arguments of sets of token ids, which messages call `name`."""
+    """Arguments for _core of sets of token ids. Messages call them `name`."""
     begin = name.removesuffix("ids") or "id_"
     check_cpu(**{name: ids, f"{begin}counts": id_counts, f"{begin}offsets": id_offsets})
     for of, tensor in (("counts", id_counts), ("offsets", id_offsets)):
@@ -71,7 +72,7 @@ def _check_backward_half(
 ) -> None:
     mode = arguments.get("backward", "exact")
     if any(needs) and mode != "exact" and arguments.get("normalise_over") == "set":
-        raise ValueError(f'backward = {mode!r} cannot run: normalise_over="set" reads the ids alone, not the vocabulary')
+        raise ValueError(f'backward = {mode!r} cannot run: normalise_over="set" reads only the ids, not the vocabulary')
     own = ("ids", "id_counts", "id_offsets", "normalise_over")
     tokens = tensors[0].shape[0]  # type: ignore[union-attr]
     like = {name: value for name, value in arguments.items() if name not in own}
@@ -125,13 +126,12 @@ def id_logps(
     group: Any = None,
     **options: Any,
 ) -> Tensor:
-    """Log-probabilities at any token ids of each token, of ids' shape, with gradients.
+    """Log-probabilities at any token ids of each row, with gradients.
 
-    ids is [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has (the others are 0);
-    or [E] with id_offsets, [N + 1]. normalise_over="set" takes probabilities that sum to 1 over the token's ids, an id
-    that stands twice counted once, and reads no other row of the head. The other options are the members of
-    TokenOptions; temperatures, vocab_ids, group and context are those of linear_cross_entropy(). Over sets there is no
-    group.
+    ids are [..., K] with hidden's leading axes, or [E] with id_offsets [N + 1]. If a token has fewer than K
+    ids, give id_counts; the results after them are 0. With normalise_over="set", probabilities sum to 1 over
+    the token's ids (an id that occurs twice counts once), only these rows of the head are read, and group is
+    not supported. temperatures, vocab_ids, group and context are as in linear_cross_entropy().
     """
     head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group, ids=ids)
     lead = hidden.shape[:-1]
@@ -164,16 +164,15 @@ def soft_cross_entropy(
     group: Any = None,
     **options: Any,
 ) -> Tensor:
-    """Cross-entropy against a distribution a token, without the logits in memory.
+    """Cross-entropy against a target distribution per token, without the logits in memory.
 
-    The targets are probabilities, [..., V] with hidden's leading axes (of another type than float32, or float64 for a
-    float64 hidden, they are copied); or ids with weights, [..., K], where weights of one id add up and id_counts may say
-    how many of its K a token has, or [E] with id_offsets. They may have any sum; none of them gets a gradient. mask
-    leaves tokens out.
+    The targets are probabilities [..., V] with hidden's leading axes, or ids with weights: both [..., K],
+    with id_counts if tokens have fewer than K, or [E] with id_offsets. Weights of equal ids add up. The
+    targets of a token may have any sum, and get no gradient. probabilities are copied unless they are float32
+    (float64 for float64 hidden). mask leaves tokens out.
 
-    subtract_entropy=True returns KL(targets, model). The other options are those of SoftCrossEntropyOptions and
-    TokenOptions; num_items_in_batch, temperatures, vocab_ids, group and context are those of
-    linear_cross_entropy().
+    subtract_entropy=True returns KL(targets, model). num_items_in_batch, temperatures, vocab_ids, group and
+    context are as in linear_cross_entropy().
     """
     head = read_head(
         hidden,
@@ -232,17 +231,18 @@ def set_distillation_loss(
     group: Any = None,
     **options: Any,
 ) -> Tensor:
-    """How far the student's distribution is from a teacher's, whose log-probabilities at a set of token ids are known.
+    """Divergence of a student from a teacher whose log-probabilities are known at a set of token ids per
+    token.
 
-    ids and teacher_logps are [..., K] with hidden's leading axes, where id_counts may say how many of its K a token has,
-    or [E] with id_offsets. outside= says what becomes of the probability outside of the set: "tail" (the default;
-    teacher_outside_logps has the teacher's log-probability of it, where that is known), "truncated", "renormalised",
-    "teacher_renormalised" or "generalised": docs/losses-distillation.md. Gradients flow to hidden, weight and
-    bias, and none to the teacher.
+    ids and teacher_logps are [..., K] with hidden's leading axes, with id_counts if tokens have fewer than K,
+    or [E] with id_offsets. outside= selects how the remaining probability is treated: "tail" (the default),
+    "truncated", "renormalised", "teacher_renormalised" or "generalised" (docs/losses-distillation.md). For
+    "tail", teacher_outside_logps may give the teacher's log-probability of the rest. hidden, weight and bias
+    have gradients; the teacher does not.
 
-    targets, one id a token, says which tokens take part (ignore_index) and what hard_weight= of cross-entropy is
-    against. The other options are those of SetDistillationOptions; num_items_in_batch, temperatures, vocab_ids, group
-    and context are those of linear_cross_entropy().
+    targets, one id per token, exclude tokens (ignore_index), and are the labels of the cross-entropy that
+    hard_weight= adds. num_items_in_batch, temperatures, vocab_ids, group and context are as in
+    linear_cross_entropy().
     """
     head = read_head(
         hidden,
@@ -266,7 +266,7 @@ def set_distillation_loss(
     arguments["teacher_logps"] = row_of("teacher_logps", teacher_logps, tuple(ids.shape))
     if teacher_outside_logps is not None:
         arguments["teacher_outside_logps"] = row_of_tokens("teacher_outside_logps", teacher_outside_logps, lead)
-    # All leading axes but the last count sequences.
+    # All leading axes except the last count sequences.
     rows = head.input.flatten(0, -3) if hidden.dim() > 2 else _rows(head.input, lead)
     if targets is not None:
         arguments["targets"] = ids_of(targets.reshape(rows.shape[:-1]))
@@ -276,7 +276,8 @@ def set_distillation_loss(
 def class_probabilities(
     target: Tensor, weight: Tensor | None, label_smoothing: float, classes: int, dtype: torch.dtype
 ) -> Tensor:
-    """What torch.nn.functional.cross_entropy takes the logarithms of p times: the target, smoothed and weighted."""
+    """The factors of log p in torch.nn.functional.cross_entropy: the target, smoothed and times the class
+    weights."""
     sums = torch.float64 if dtype == torch.float64 else torch.float32
     out = values_of(target).to(sums)
     if label_smoothing > 0:

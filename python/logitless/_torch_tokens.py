@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Log-probabilities and entropies of tokens, with gradients for both; and the most likely tokens, without."""
+"""Log-probabilities and entropies of tokens, with gradients, and the most likely tokens, without."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ class _TokenColumns(torch.autograd.Function):
         needs = tuple(ctx.needs_input_grad[5:])
         run = runner_of(group)
         check_backward_half("token_logps", _core.plan_cross_entropy, tensors, arguments, needs, run)
-        # lse is there without a request.
+        # lse is always returned and is not an option.
         arguments = {**arguments, **{name: True for name in wanted if name != "lse"}}
         ctx.save_for_backward(*tensors)
         ctx.kept = Kept(arguments)
         ctx.rest = (run, ("logp", *wanted), needs)
         columns, ctx.stats = run(_core.token_stats, HeadTensors(tensors, arguments).arguments, frozen=frozen)
-        # No views: autograd forbids changes in place of views that a function returns several of.
+        # Not views: autograd forbids in-place changes of views if a function returns several outputs.
         results = {name: torch.from_numpy(columns[name].reshape(shape)) for name in ("logp", *wanted)}
         ctx.mark_non_differentiable(*(t for name, t in results.items() if name not in _WITH_GRADIENT))
         return tuple(results.values())
@@ -73,9 +73,9 @@ class _TokenColumns(torch.autograd.Function):
 def token_columns(
     head: Head, targets: Tensor, wanted: tuple[str, ...], *, options: dict[str, Any], expects_rows: bool
 ) -> dict[str, Tensor]:
-    """logp and the `wanted` columns of logitless.token_stats(), of one walk and of targets' shape. logp and entropy
-    have gradients. With expects_rows and a frozen head the forward makes the gradient of hidden states, which saves a
-    product where the entropy has no gradient, and costs one where it has.
+    """logp and the `wanted` columns of logitless.token_stats(), from one call and in targets' shape. logp,
+    lse and entropy have gradients. With expects_rows and a frozen head the forward keeps expected rows. They
+    save the backward a product, unless the entropy gets a gradient: then they cost one.
     """
     rows, ids = batched(head.input, targets)
     head = head.of(rows)
@@ -101,13 +101,13 @@ def token_logps(
     group: Any = None,
     **options: Any,
 ) -> Tensor | tuple[Tensor, ...]:
-    """Log-probabilities of the targets, of targets' shape; with entropy=True a tuple with the entropies, in
-    nats, and with lse=True the log-sum-exp of the logits behind them. All have gradients. Tokens that take no part have
-    0 in each. options are the members of TokenOptions
-    (ignore_index, temperature, shift, ...); temperatures, vocab_ids, group and context are those of
+    """Log-probabilities of the targets, in targets' shape and with gradients.
+
+    entropy=True and lse=True add the entropies, in nats, and the log-sum-exp of the logits, in this order and
+    with gradients. All are 0 for ignored tokens. temperatures, vocab_ids, group and context are as in
     linear_cross_entropy().
 
-    They are what a policy loss of your own needs; policy_loss() of the package has those of the literature fused.
+    Use this function for a policy loss of your own; policy_loss() has the published ones.
     """
     head = read_head(
         hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group, targets=targets
@@ -125,10 +125,10 @@ def token_logps(
         targets,
         wanted,
         options=arguments,
-        # A gradient of entropies takes the products that expected rows would save.
+        # Expected rows save nothing if the entropies get a gradient.
         expects_rows=not entropy,
     )
-    # to() takes 3 µs where it has nothing to do
+    # skips to(), which takes 3 µs even if there is nothing to do
     results = tuple(c if c.dtype == dtype else c.to(dtype) for c in columns.values())
     return results if wanted else results[0]
 
@@ -148,21 +148,20 @@ def topk_logps(
     group: Any = None,
     **options: Any,
 ) -> tuple[Tensor, Tensor]:
-    """The ids of the k largest logits of each row of hidden, int64, and their log-probabilities: both of shape
-    [..., k]. They go by falling logit, and of equal logits the lower id comes first, so [..., 0] is the greedy choice.
+    """The ids of the k largest logits of each row, and their log-probabilities: both [..., k], without
+    gradients.
 
-    k is 1 to 256. Behind the end of a smaller vocabulary ids are -1 and log-probabilities -inf; a row with a NaN has -1
-    and NaN. No gradient flows through either. The log-probabilities are those of the whole vocabulary: their
-    exponentials sum to the share of the k. options are the members of TokenOptions but for those of targets
-    (temperature, ...); temperatures, vocab_ids (whose places the ids are), group and context are those of
-    linear_cross_entropy().
+    They are sorted by descending logit; ties go to the lower id, so [..., 0] is the greedy choice. k is 1 to
+    256. If the vocabulary is smaller than k, the remaining ids are -1 and the log-probabilities -inf; a row
+    with a NaN has -1 and NaN. The log-probabilities are normalised over the whole vocabulary. With vocab_ids,
+    the ids are indices into vocab_ids. temperatures, group and context are as in linear_cross_entropy().
     """
     if k not in range(1, 257):
         raise ValueError(f"k = {k} must be an integer from 1 to 256")
     head = read_head(hidden, weight, bias, softcap=softcap, vocab_ids=vocab_ids, group=group)
     dtype = type_of_results(dtype, head.input)
     arguments = arguments_of("topk_logps", WITHOUT_TARGETS, options, hidden.shape[:-1], temperatures)
-    targets = torch.zeros(hidden.shape[:-1], dtype=torch.int64)  # any token id: every row takes part
+    targets = torch.zeros(hidden.shape[:-1], dtype=torch.int64)  # any valid id, so that no row is ignored
     rows, ids = batched(head.input, targets)
     arguments.update(results_in(dtype), targets=ids, top_k=k)
     call = HeadTensors(head.of(rows).tensors, {**head.arguments, **arguments})
@@ -175,16 +174,21 @@ def topk_logps(
 def topk_union(a_ids: Tensor, b_ids: Tensor) -> tuple[Tensor, Tensor]:
     """The union of each token's two lists, such as a student's own topk_logps and a teacher's.
 
+    Equivalent to:
+        pairs = zip(a_ids.tolist(), b_ids.tolist())
+        unions = [[i for i in dict.fromkeys(a + b) if i >= 0] for a, b in pairs]
+        ids, offsets = torch.tensor(sum(unions, [])), torch.tensor([0, *map(len, unions)]).cumsum(0)
+
     Args:
         a_ids (ids [..., A]): one list per token. Ids below 0 do not count.
         b_ids (ids [..., B]): the other list of each token.
 
     Returns:
-        ids [E] and offsets [N + 1], int64, as ids and id_offsets= of id_logps() and the losses. Each id of a token
-        appears once, those of a_ids first, both in their order.
+        ids [E] and offsets [N + 1], int64, for ids and id_offsets= of id_logps() and the losses. Each id of a
+        token appears once: first the ids of a_ids in their order, then the new ones of b_ids.
 
     Raises:
-        ValueError: the two have other leading axes.
+        ValueError: the leading axes differ.
         TypeError: an argument is not a tensor of integers.
 
     Example:

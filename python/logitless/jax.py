@@ -4,8 +4,8 @@
     from logitless.jax import linear_cross_entropy
     loss, grads = jax.value_and_grad(linear_cross_entropy, argnums=(0, 1))(hidden, weight, targets)
 
-Threads follow OMP_NUM_THREADS unless a context says otherwise. help(logitless.ArrayLike) says what help() of a function
-means by floats, numbers, ids and flags.
+Threads follow OMP_NUM_THREADS unless a context sets them. The words floats, numbers, ids and flags in help()
+of a function are defined by help(logitless.ArrayLike).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def _run(
     class_weights, temperatures = vectors
     class_weights = jnp.zeros((0,)) if class_weights is None else jax.lax.stop_gradient(jnp.asarray(class_weights))
     if class_weights.ndim != 1 or (vectors[0] is not None and class_weights.size == 0):
-        raise ValueError(f"class_weights has shape {class_weights.shape}: it must have one axis, and an entry")
+        raise ValueError(f"class_weights has shape {class_weights.shape}: it must have one axis, and at least one entry")
     class_weights = class_weights.astype(jnp.float32)
     temperatures = temperatures_of(temperatures, targets.shape)
     seed = seed_of(given)
@@ -153,30 +153,30 @@ def linear_cross_entropy(
     vocab_axis: str | None = None,
     **options: Any,
 ) -> Any:
-    """Cross-entropy of hidden [..., H] through a head [V, H] (layout="hidden_vocab": [H, V]), float32, or float64 for
-    float64 arrays; differentiable in hidden, weight and bias. Its gradients are made with the loss, in one call, and only
-    those that are asked for.
+    """Cross-entropy of hidden [..., H] and a head [V, H], or [H, V] with layout="hidden_vocab".
 
-    weight may be a PackedWeight (logitless.packed), which is frozen, or a LoraWeight (logitless.lora), differentiable in
-        its weight, a and b: a jit takes either as an argument.
-    bias and class_weights: [V]. temperatures: of targets' shape.
-    vocab_ids: [K], the entries of the head that the call is over. Targets and class weights mean places among them;
-        the gradients of weight and bias are whole, with zeros for the other entries.
-    options: those of CrossEntropyOptions that are no arrays, by their names, fixed when a call is traced: layout,
-        softcap, reduction ("mean" or "sum"; for per-token losses see token_logps()), ignore_index, shift, temperature,
-        temperature_meaning, round_logits_to, label_smoothing, z_loss, dft, loss_scale, num_items_in_batch.
-    backward: "exact", or "sampled" (noise or theta, and seed) or "certified" (tolerance), as docs/options.md has them.
-        seed is an int of 32 bits or an array of one, which jit reads at run time; each step should have its own.
-    context: a logitless.Context (threads, workspace_bytes, plan, ...) without ranks and workspace.
-    vocab_axis: in a shard_map, the axis over which the vocabulary is sharded: weight and bias have this device's
-        entries, an equal number on each, or vocab_ids chooses an equal number of them; all else is the same on all,
-        and so is the loss.
+    hidden, weight and bias have gradients. One call computes the loss and the requested gradients. Options
+    are static under jit.
+
+    weight may be a PackedWeight (logitless.packed), which is frozen, or a LoraWeight (logitless.lora), whose
+    weight, a and b have gradients. jit takes either as an argument. With vocab_ids [K], the call is over
+    these entries of the head: targets and class_weights refer to positions in vocab_ids, and the gradients of
+    weight and bias keep their full shapes, with zeros for the other entries.
+
+    reduction is "mean" or "sum"; for per-token values use token_logps(). backward is "exact", "sampled" (with
+    noise or theta, and seed) or "certified" (with tolerance): see docs/options.md. seed is a 32-bit int or an
+    array of one, which jit reads at run time; give each step its own. context may not have ranks or a
+    workspace.
+
+    vocab_axis is the axis of a shard_map over which the vocabulary is sharded. weight and bias then have this
+    device's entries, an equal number on each device, or vocab_ids selects an equal number. All other
+    arguments are equal on all devices, and so is the loss.
     """
     if options.get("reduction", "mean") == "none":
         raise ValueError("reduction = 'none' is not supported: use token_logps() for per-token values")
     for name in ("want_accuracy", "want_entropy"):
         if options.get(name):
-            raise ValueError(f"{name} = True: there is no place for it beside the loss")
+            raise ValueError(f"{name} = True is not supported: only the loss is returned")
     return _run(
         _cross_entropy,
         "cross_entropy",
@@ -201,9 +201,9 @@ def token_logps(
     vocab_axis: str | None = None,
     **options: Any,
 ) -> Any:
-    """(log-probabilities of the targets, entropies), both of targets' shape, in nats, with gradients. Tokens that take
-    no part have 0 in both. Its arguments are those of linear_cross_entropy(); its options layout, softcap and those
-    of TokenOptions: ignore_index, shift, temperature, temperature_meaning, round_logits_to.
+    """Log-probabilities of the targets, and entropies: both of targets' shape, in nats, with gradients.
+
+    Both are 0 for ignored tokens. The arguments are as in linear_cross_entropy().
     """
     columns = _run(
         _token_logps,
@@ -222,15 +222,15 @@ def token_logps(
 _ARGUMENTS = {
     name: (name, type, None, meaning)
     for name, type, meaning in (
-        ("context", Optional[Context], "how the call runs; it has neither ranks nor a workspace, and is static under jit"),
+        ("context", Optional[Context], "how the call runs; without ranks and workspace; static under jit"),
         ("vocab_axis", Optional[str], "in a shard_map, the axis over which the vocabulary is sharded"),
-        ("temperatures", Array("numbers", "[...]"), "one per token, in place of temperature"),
+        ("temperatures", Array("numbers", "[...]"), "one per token, instead of temperature"),
         ("class_weights", Array("numbers", "[V]"), "one per vocabulary entry, as in PyTorch"),
-        ("probabilities", Array("numbers", "[..., V]"), "in place of ids and weights"),
-        ("k", int, "how many, from 1 to 256"),
+        ("probabilities", Array("numbers", "[..., V]"), "instead of ids and weights"),
+        ("k", int, "the number of ids, from 1 to 256"),
     )
 }
-# Arrays of JAX have no strides: a transpose within jit is a copy of the head, and another one of its gradient.
+# JAX has no strided arrays: a transpose under jit would copy the head and its gradient. `layout` avoids that.
 for _prefix in ("", "teacher_"):
     _ARGUMENTS[f"{_prefix}layout"] = (
         f"{_prefix}layout",
@@ -238,11 +238,11 @@ for _prefix in ("", "teacher_"):
         "vocab_hidden",
         f"the axes of {_prefix}weight",
     )
-_ARGUMENTS["seed"] = ("seed", Union[int, jax.Array], 0, "of sampled: 32 bits, which jit reads at run time; another per step")
+_ARGUMENTS["seed"] = ("seed", Union[int, jax.Array], 0, "32-bit seed for sampled gradients, read by jit at run time; use a new one per step")
 
 
 def _shape(shape: str) -> str:
-    """The shape of an array that has the leading axes of hidden states instead of [N] or [B, T]."""
+    """The shape with "..." for the leading axes of hidden states, instead of [N] or [B, T]."""
     shape = shape.replace("[N, H] or [B, T, H]", "[..., H]").replace("[N, V] or [B, T, V]", "[..., V]")
     shape = shape.replace("[N] or [B, T]", "[...]").replace("[N]", "[...]").replace("[N, ", "[..., ")
     return shape.split(", or [E]")[0]

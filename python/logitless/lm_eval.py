@@ -1,11 +1,12 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless for EleutherAI's lm-evaluation-harness: log-likelihoods of a causal LM, and no logits in memory.
+"""logitless for EleutherAI's lm-evaluation-harness: log-likelihoods of a causal LM without its logits in
+memory.
 
     python -m logitless.lm_eval --model logitless --model_args pretrained=DIR,dtype=float32 --tasks wikitext
 
-is the command `lm_eval` with one more model, `logitless`, which takes the arguments of `hf` and returns its results.
-In a program, the import of this module registers the model for simple_evaluate(), which also takes
-LogitlessLM(pretrained=model, tokenizer=tokenizer).
+is the command `lm_eval` with an additional model, `logitless`. It takes the arguments of `hf` and returns the
+same results. In a program, importing this module registers the model for simple_evaluate(), which also
+accepts LogitlessLM(pretrained=model, tokenizer=tokenizer).
 """
 
 from __future__ import annotations
@@ -30,19 +31,20 @@ __all__ = ["LogitlessLM"]
 
 _log = logging.getLogger(__name__)
 
-_Request = tuple[Any, list[int], list[int]]  # its texts (None for a window of a document), context, continuation
+_Request = tuple[Any, list[int], list[int]]  # texts (None for a window of a document), context, continuation
 _Answer = tuple[float, bool]
 
 _REFUSED = {
     "parallelize": "logitless computes on one CPU",
     "tp_plan": "logitless computes on one CPU",
-    "autogptq": "logitless reads no head of GPTQ",
-    "gptqmodel": "logitless reads no head of GPTQ",
+    "autogptq": "logitless does not read GPTQ heads",
+    "gptqmodel": "logitless does not read GPTQ heads",
 }
 
 
 def _cpu(device: Any) -> str:
-    """The device of the model. A default of CUDA means the CPU where there is no CUDA, as in the harness."""
+    """Checks the device of the model. As in the harness, the default "cuda" means the CPU if CUDA is not
+    available."""
     kind = "cpu" if device is None else str(device).partition(":")[0]
     if kind != "cpu" and (kind != "cuda" or torch.cuda.is_available()):
         raise ValueError(f"device = {device}: logitless computes on the CPU: device=cpu")
@@ -51,20 +53,20 @@ def _cpu(device: Any) -> str:
 
 @register_model("logitless")
 class LogitlessLM(HFLM):
-    """The harness's model `hf` for causal LMs on a CPU. Arguments, requests, batches and truncation are the same, and
-    results are the same up to rounding. Logits are computed for the tokens that are scored alone, tile by tile.
+    """The harness's model `hf` for causal LMs on a CPU. Arguments, requests, batches and truncation are the
+    same, and results are equal up to rounding. Logits are only computed for scored tokens, tile by tile.
 
-    Log-probabilities are float32 or wider for a model of any type. `hf` rounds logits to the model's type, and without
-    a softmax_dtype the log-probabilities, too. generate_until() is that of `hf`.
+    Log-probabilities are at least float32, whatever the model's type. (`hf` rounds logits to the model's
+    type, and without softmax_dtype the log-probabilities, too.) generate_until() is unchanged.
 
     Args:
         pretrained: a name or folder, or a model.
-        device: "cpu", or nothing.
-        softmax_dtype: float32, float64 for a float64 model, or nothing.
-        **arguments: those of `hf`, such as tokenizer, dtype, batch_size and peft.
+        device: "cpu" or None.
+        softmax_dtype: float32, or float64 for a float64 model, or None.
+        **arguments: further arguments of `hf`, such as tokenizer, dtype, batch_size and peft.
 
     Raises:
-        ValueError: an argument or the model is refused.
+        ValueError: an argument or the model is not supported.
 
     Example:
         >>> import lm_eval
@@ -81,7 +83,7 @@ class LogitlessLM(HFLM):
         else:
             causal_lm(pretrained, "pretrained")
         super().__init__(pretrained, device=device, softmax_dtype=softmax_dtype, **arguments)
-        # A call with one token finds out what the model does to its logits, and refuses it here if need be.
+        # A call with one token raises here if the model changes its logits in an unsupported way.
         logits = self._absent_logits(torch.zeros((1, 1), dtype=torch.int64, device=self.device))
         sums = torch.float64 if logits.dtype == torch.float64 else torch.float32
         if self.softmax_dtype not in (None, sums):
@@ -101,7 +103,8 @@ class LogitlessLM(HFLM):
         return absent_logits(self.model, lambda: self._model_call(ids))
 
     def _detect_batch_size(self, requests: Any = None, pos: int = 0) -> int:
-        """The largest of max_batch_size, its half, and so on, that memory has room for, at this request's length."""
+        """The largest batch size that fits into memory at this request's length: max_batch_size, or its half,
+        and so on."""
         length = self.max_length
         if requests:
             _, context, continuation = requests[pos]
@@ -118,7 +121,8 @@ class LogitlessLM(HFLM):
     def _loglikelihood_tokens(
         self, requests: list[_Request], disable_tqdm: bool = False, override_bs: int | None = None
     ) -> list[_Answer]:
-        # As in `hf`, requests with the same input share a call: choices of one token after one context have it.
+        # As in `hf`, requests with the same input share a call, such as one-token answers after the same
+        # context.
         order = Collator(
             requests,
             sort_fn=lambda request: (-len(request[1] + request[2]), tuple(request[1] + request[2])),
@@ -142,7 +146,7 @@ class LogitlessLM(HFLM):
         return order.get_original(answers)
 
     def _input_of(self, context: list[int], continuation: list[int]) -> Tensor:
-        """All tokens but the last, which predict the continuation; where max_length is less, the end of them."""
+        """All tokens except the last, which predict the continuation, truncated on the left to max_length."""
         if not context or not 0 < len(continuation) <= self.max_length:
             raise ValueError(
                 f"a request has a context of {len(context)} tokens and a continuation of {len(continuation)}: each "
@@ -151,7 +155,7 @@ class LogitlessLM(HFLM):
         tokens = (context + continuation)[:-1]
         if len(tokens) > self.max_length:
             _log.warning(
-                "A request of %d tokens is longer than max_length = %d: its first %d are left out",
+                "A request of %d tokens is longer than max_length = %d: its first %d tokens are dropped",
                 len(tokens),
                 self.max_length,
                 len(tokens) - self.max_length,
@@ -159,25 +163,25 @@ class LogitlessLM(HFLM):
         return torch.tensor(tokens[-self.max_length :], dtype=torch.int64, device=self.device)
 
     def _scored(self, batch: list[_Request], order: Any) -> Iterator[tuple[Any, _Answer]]:
-        """The texts and the answer of each request of the batch, and of those that share a call with one of them."""
+        """The texts and the answer of each request of the batch, and of the requests that share its calls."""
         inputs = [self._input_of(context, continuation) for _, context, continuation in batch]
         conts = [continuation for _, _, continuation in batch]
         logits = self._absent_logits(pad_and_concat(max(map(len, inputs)), list(inputs), padding_side="right"))
-        # Prompt tuning adds tokens of its own in front.
+        # Prompt tuning prepends tokens.
         added = logits.shape[1] - max(map(len, inputs))
         spans = [(added + len(tokens) - len(cont), added + len(tokens)) for tokens, cont in zip(inputs, conts)]
         counts = [len(cont) for cont in conts]
         stats = logits.spans(spans).token_stats(torch.tensor([i for cont in conts for i in cont]), argmax=True)
         logps, best, log_sums = (stats[name].split(counts) for name in ("logp", "argmax", "log_sum"))
 
-        # The requests with the same input. get_cache() hands logits to each, and none are needed.
+        # The requests with the same input. get_cache() wants logits, which are not needed: pass a dummy.
         groups = [
             list(order.get_cache(req_str=texts, cxt_toks=context, cont_toks=cont, logits=torch.zeros(1, 1, 1)))
             for texts, context, cont in batch
         ]
-        # The requests of a group differ in their last token only. The most likely token has the log-probability
-        # -log_sum, and another one has that plus the difference of the two logits. Where logits are NaN there is no
-        # most likely token (-1), and any id will do.
+        # The requests of a group differ only in their last token. The most likely token has log-probability
+        # -log_sum; any other token has that plus the difference of the two logits. If the logits are NaN, the
+        # most likely id is -1, and any id gives NaN.
         sets = [
             [max(int(ids[-1]), 0), *(tokens[-1] for _, tokens, _ in group)] for ids, group in zip(best, groups)
         ]
@@ -187,7 +191,7 @@ class LogitlessLM(HFLM):
         of_sets = last.set_logps(torch.tensor([i for ids in sets for i in ids]), offsets).split(sizes)
         for i, group in enumerate(groups):
             for (texts, tokens, _), logp in zip(group, of_sets[i][1:]):
-                # Its continuation may be the end of the group's longest one.
+                # The continuation may be shorter than the group's longest one, and is then the end of that.
                 before = logps[i][counts[i] - len(tokens) : -1].sum()
                 total = before + (logp - of_sets[i][0] - log_sums[i][-1])
                 yield texts, (float(total), best[i][-len(tokens) :].tolist() == tokens)

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Weights with a LoRA beside them, as the functions of logitless.torch and logitless.jax take them in place of a matrix.
+"""Weights with a LoRA. The package's functions take them instead of a matrix.
 
     from logitless.lora import LoraWeight
     loss = linear_cross_entropy(hidden, LoraWeight(lm_head.weight, a, b, scale), targets)
@@ -23,19 +23,21 @@ __all__ = ["LoraWeight", "from_peft"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class LoraWeight:
-    """weight + scale * b @ a, which is never made: a [r, H] and b [V, r] are multiplied by themselves.
+    """weight + scale * b @ a, without computing this matrix: a [r, H] and b [V, r] have products of their
+    own.
 
-    What requires a gradient gets one: hidden states, weight, a and b.
+    Hidden states, weight, a and b get gradients if they require them.
 
     Args:
-        weight (floats [V, H]): a matrix or a PackedWeight; in logitless.jax with layout="hidden_vocab" it is [H, V].
-        a (floats [R, H]): the LoRA's first matrix.
-        b (floats [V, R]): its second matrix.
+        weight (floats [V, H]): a matrix or a PackedWeight; in logitless.jax with layout="hidden_vocab" it is
+            [H, V].
+        a (floats [r, H]): the LoRA's first matrix.
+        b (floats [V, r]): its second matrix.
         scale: a finite number.
         dropout: a module or another function, applied to the hidden states that a multiplies.
 
     Raises:
-        ValueError: the arrays are not of one head.
+        ValueError: the shapes of the arrays do not fit.
 
     Example:
         >>> import numpy as np, logitless
@@ -56,7 +58,7 @@ class LoraWeight:
         self.check()
 
     def check(self) -> None:
-        """Raises a ValueError for arrays that are not of one head."""
+        """Raises a ValueError if the shapes of the arrays do not fit."""
         for name in ("weight", "a", "b"):
             given = getattr(self, name)
             if name == "weight" and isinstance(given, PackedWeight):
@@ -66,14 +68,14 @@ class LoraWeight:
                 what = f"is {given!r}" if shape is None else f"has shape {tuple(shape)}"
                 raise ValueError(f"{name} {what}: it must be a tensor of 2 axes")
         (rank, cols), (entries, width) = self.a.shape, self.weight.shape
-        if tuple(self.b.shape) == (width, rank) and cols == entries:  # of a weight [H, V]
+        if tuple(self.b.shape) == (width, rank) and cols == entries:  # the weight is [H, V]
             entries, width = width, entries
         if rank == 0:
-            raise ValueError(f"a has shape {tuple(self.a.shape)}: it must have a row")
+            raise ValueError(f"a has shape {tuple(self.a.shape)}: it must have at least one row")
         if tuple(self.b.shape) != (entries, rank):
-            raise ValueError(f"b has shape {tuple(self.b.shape)}: it must be {(entries, rank)}, as weight and a have it")
+            raise ValueError(f"b has shape {tuple(self.b.shape)}: it must be {(entries, rank)} for this weight and a")
         if cols != width:
-            raise ValueError(f"a has {cols} columns, and weight {width}")
+            raise ValueError(f"a has {cols} columns but weight has {width}")
         if isinstance(self.scale, numbers.Real) and not math.isfinite(self.scale):
             raise ValueError(f"scale = {self.scale} must be a finite number")
 
@@ -84,12 +86,11 @@ class LoraWeight:
 
     @property
     def data(self) -> Any:
-        """The weight alone, for a call without gradients of it."""
+        """The weight without the LoRA, for _core."""
         return self.weight if isinstance(self.weight, PackedWeight) else _values("weight", self.weight)
 
     def keywords(self, prefix: str = "") -> dict[str, Any]:
-        """What a call without gradients of it takes beside `data`, without dropout; of a teacher with
-        prefix="teacher_"."""
+        """Arguments for _core other than `data`. Dropout is ignored. For a teacher, prefix="teacher_"."""
         a, b = _values("a", self.a), _values("b", self.b)
         return {f"{prefix}lora_a": a, f"{prefix}lora_b": b, f"{prefix}lora_scale": float(self.scale)}
 
@@ -98,7 +99,7 @@ HeadWeight = Union["Tensor", PackedWeight, LoraWeight]
 
 
 def _values(name: str, array: Any) -> Any:
-    """The array as _core takes it: of a tensor of PyTorch its values alone."""
+    """The array as _core takes it. A PyTorch tensor is detached."""
     torch = sys.modules.get("torch")
     if torch is None or not isinstance(array, torch.Tensor):
         return array
@@ -110,7 +111,7 @@ def _values(name: str, array: Any) -> Any:
 
 
 def is_lora(layer: Any) -> bool:
-    """Tells whether a module is a linear layer with adapters of PEFT's LoRA."""
+    """Tells whether a module is a linear layer with PEFT LoRA adapters."""
     import torch
 
     names = ("lora_A", "lora_B", "scaling", "get_base_layer", "out_features")
@@ -118,35 +119,35 @@ def is_lora(layer: Any) -> bool:
 
 
 def check_peft(layer: Any) -> list[str]:
-    """The active adapters of a layer of PEFT's LoRA; a ValueError names one that is more than a LoRA."""
+    """The active adapters of a PEFT LoRA layer. A ValueError names an adapter that is not a plain LoRA."""
     adapters = [name for name in layer.active_adapters if name in layer.lora_A]
     for name in adapters:
         for what, of in (("DoRA (use_dora)", layer.use_dora), ("a bias of its own (lora_bias)", layer.lora_bias)):
             if of.get(name):
-                raise ValueError(f"the head's adapter {name!r} has {what}, which logitless does not compute")
+                raise ValueError(f"the head's adapter {name!r} has {what}, which logitless does not support")
         variant = getattr(layer, "lora_variant", {}).get(name)
         if variant is not None:
             raise ValueError(
-                f"the head's adapter {name!r} is a {type(variant).__name__}, which logitless does not compute"
+                f"the head's adapter {name!r} is a {type(variant).__name__}, which logitless does not support"
             )
         drop = layer.lora_dropout[name]
         if len(adapters) > 1 and drop.training and getattr(drop, "p", 0) > 0:
-            raise ValueError(f"lora_dropout = {drop.p} of the head's adapter {name!r}: of several adapters it must be 0")
+            raise ValueError(f"lora_dropout = {drop.p} of the head's adapter {name!r}: with several adapters it must be 0")
     return adapters
 
 
 def from_peft(layer: Any, weight: PackedWeight | None = None) -> HeadWeight:
-    """What stands for a layer of PEFT's LoRA now, with its active adapters.
+    """The current weight of a PEFT LoRA layer, with its active adapters.
 
     Args:
         layer: a linear layer with adapters, such as the head of a PEFT model.
-        weight: takes the place of the weight inside the layer.
+        weight: a packed weight to use instead of the base layer's weight.
 
     Returns:
-        A LoraWeight, or the weight of the layer inside if no adapter is active.
+        A LoraWeight, or the base layer's weight if no adapter is active.
 
     Raises:
-        ValueError: an adapter is more than a LoRA.
+        ValueError: an adapter is not a plain LoRA.
 
     Example:
         >>> import peft, torch
@@ -178,14 +179,15 @@ def from_peft(layer: Any, weight: PackedWeight | None = None) -> HeadWeight:
 
 
 def has_trained_rows(layer: Any) -> bool:
-    """Tells whether PEFT trains some rows of a layer: the wrapper of trainable_token_indices, or the layer inside."""
+    """Tells whether PEFT trains some rows of a layer (trainable_token_indices). The layer may be the wrapper
+    or the layer inside."""
     return hasattr(getattr(layer, "token_adapter", layer), "trainable_tokens_delta")
 
 
 def rows_from_peft(layer: Any) -> tuple[HeadWeight, Any]:
-    """The weight and the bias that stand for such a layer now.
+    """The current weight and bias of a layer of which PEFT trains some rows.
 
-    A few rows become a LoRA: W + b @ a, where b [V, k] has a 1 for each trained row, and a [k, H] holds the changes of
+    Few rows become a LoRA W + b @ a: b [V, k] has a 1 for each trained row, and a [k, H] holds the changes of
     these rows, so only they get a gradient. Many rows are copied into the weight, as PEFT does.
     """
     import torch
@@ -200,9 +202,10 @@ def rows_from_peft(layer: Any) -> tuple[HeadWeight, Any]:
     layer._check_overlapping_tokens(adapters)
     weight = inside.weight
     rows = [row for name in adapters for row in layer.token_indices[name]]
-    # Up to this number of rows b takes an eighth of the weight's memory. Of a row that is named twice, the last counts.
+    # Up to H / 8 rows, b takes an eighth of the weight's memory. If a row is named twice, PEFT uses the last
+    # one, which a LoRA cannot express.
     if weight.requires_grad or len(rows) > weight.shape[1] // 8 or len(set(rows)) < len(rows):
-        return layer.get_merged_weights(adapters), None  # PEFT's forward leaves the bias out, too
+        return layer.get_merged_weights(adapters), None  # PEFT's forward also ignores the bias
     wide = torch.promote_types(weight.dtype, torch.float32)
     index = torch.tensor(rows)
     trained = torch.cat([layer.trainable_tokens_delta[name].to(weight) for name in adapters])

@@ -1,12 +1,12 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Packed weights, and what makes them of the quantised weights of other projects.
+"""Packed weights, and functions that read the quantised weights of other projects.
 
     from logitless.packed import from_bitsandbytes
     head = from_bitsandbytes(model.lm_head.weight)
     result = logitless.cross_entropy(hidden, head, targets)
 
-Neither bitsandbytes nor torchao is imported: their tensors are known by the names of their classes. What stands on
-another device is copied to the CPU.
+Neither bitsandbytes nor torchao is imported: their tensors are recognised by their class names. Tensors on
+another device are copied to the CPU.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ __all__ = ["PackedWeight", "from_bitsandbytes", "from_torchao"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PackedWeight:
-    """A packed weight of shape [V, H]: the bytes of its rows, how they are packed, and scales where they stand apart.
-    Both may be tensors of PyTorch or arrays of JAX.
+    """A packed weight of shape [V, H]: the bytes of its rows, their format, and scales if the format keeps
+    them apart. data and scales may be NumPy or JAX arrays or PyTorch tensors.
 
     Args:
         data (int8 [V, H], or uint8 [V, bytes]): int8 if packing is "int8".
-        packing: "int8", "nf4", or a format of GGUF, such as "q8_0".
-        scales (float32 [V, G]): of int8 and nf4.
+        packing: "int8", "nf4", or a GGUF format such as "q8_0".
+        scales (float32 [V, G]): for int8 and nf4.
 
     Raises:
-        ValueError: data or packing is refused, when the weight is used.
+        ValueError: data or packing is invalid. This is checked when the weight is used.
 
     Example:
         >>> import numpy as np, logitless
@@ -47,13 +47,13 @@ class PackedWeight:
         1.946
     """
 
-    data: NDArray[Any]  # [V, H] of int8 where packing is "int8", otherwise [V, bytes] of uint8
+    data: NDArray[Any]
     packing: str
-    scales: NDArray[float32] | None = None  # [V, groups]
+    scales: NDArray[float32] | None = None
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(V, H), of the matrix that it stands for."""
+        """(V, H), the shape of the unpacked matrix."""
         blocks = _core.packing_blocks()
         if self.packing not in blocks:
             raise ValueError(f"packing = {self.packing!r} is none of {', '.join(blocks)}")
@@ -75,7 +75,7 @@ class PackedWeight:
         return f"PackedWeight({text(self.data)}, packing={self.packing!r}{scales})"
 
     def keywords(self, prefix: str = "") -> dict[str, Any]:
-        """What a function takes beside `data`; of a teacher with prefix="teacher_"."""
+        """Arguments for _core other than `data`. For a teacher, prefix="teacher_"."""
         out: dict[str, Any] = {f"{prefix}packing": self.packing}
         if self.scales is not None:
             out[f"{prefix}scales"] = self.scales
@@ -83,12 +83,12 @@ class PackedWeight:
 
 
 def from_bitsandbytes(parameter: Any) -> PackedWeight:
-    """Takes the weight of a Linear4bit of type nf4, or of a Linear8bitLt that has run no forward pass yet.
+    """Reads the weight of a Linear4bit of type nf4, or of a Linear8bitLt that has not run a forward pass yet.
 
-    nf4 has the numbers of `dequantize_4bit` in float32, to the bit. Where the groups of bitsandbytes do not begin with
-    rows, each is cut into smaller ones, of which every one has its scale; the CPU kernel of bitsandbytes 0.50 takes
-    wrong scales there, and these numbers are those that were packed. int8 is CB · (SCB / 127), which rounds once
-    where bitsandbytes rounds twice.
+    nf4 values are bit-identical to `dequantize_4bit` in float32. If the groups of bitsandbytes cross row
+    boundaries, they are split into smaller groups, each with its own scale. (The CPU kernel of bitsandbytes
+    0.50 uses wrong scales there; logitless uses the right ones.) int8 values are CB · (SCB / 127), rounded
+    once; bitsandbytes rounds twice.
 
     Args:
         parameter: a Params4bit or an Int8Params, on any device.
@@ -108,14 +108,14 @@ def from_bitsandbytes(parameter: Any) -> PackedWeight:
         return _nf4(parameter)
     if "Int8Params" in names:
         return _llm_int8(parameter)
-    raise TypeError(f"{names[0]} is no Params4bit and no Int8Params of bitsandbytes")
+    raise TypeError(f"{names[0]} is neither a Params4bit nor an Int8Params of bitsandbytes")
 
 
 def from_torchao(tensor: Any) -> PackedWeight:
-    """Takes an Int8Tensor or an IntxUnpackedToInt8Tensor of torchao 0.18 that quantises the weight alone.
+    """Reads an Int8Tensor or an IntxUnpackedToInt8Tensor of torchao 0.18, if only the weight is quantised.
 
-    The numbers are those of `tensor.dequantize()` to float32, to the bit. A zero point is subtracted from the integers,
-    which must fit int8 then, as those of up to 7 bits always do.
+    The values are bit-identical to `tensor.dequantize()` in float32. Zero points are subtracted from the
+    integers, and the results must fit int8, which integers of up to 7 bits always do.
 
     Args:
         tensor: the quantised weight, on any device.
@@ -125,17 +125,17 @@ def from_torchao(tensor: Any) -> PackedWeight:
 
     Raises:
         TypeError: tensor is of another class.
-        ValueError: its layer quantises or scales its input, too.
+        ValueError: its layer also quantises or scales its input.
 
     Example:
         >>> head = from_torchao(model.lm_head.weight)  # doctest: +SKIP
     """
     names = class_names(tensor)
     if not {"Int8Tensor", "IntxUnpackedToInt8Tensor"} & set(names):
-        raise TypeError(f"{names[0]} is no Int8Tensor and no IntxUnpackedToInt8Tensor of torchao")
+        raise TypeError(f"{names[0]} is neither an Int8Tensor nor an IntxUnpackedToInt8Tensor of torchao")
     for name in ("act_quant_kwargs", "act_quant_scale", "act_pre_scale", "activation_quantization"):
         if getattr(tensor, name, None) is not None:
-            rule = "the layer changes its input, and its weight alone is not the head"
+            rule = "the layer changes its input, so the weight alone does not give its output"
             raise ValueError(f"{names[0]}.{name} is set: {rule}")
     integers = _numpy(tensor.qdata)
     if integers.ndim != 2:
@@ -146,7 +146,7 @@ def from_torchao(tensor: Any) -> PackedWeight:
         shifted = integers - zero.reshape(integers.shape)
         integers = np.clip(np.nan_to_num(shifted), -128, 127).astype(np.int8)
         if (integers != shifted).any():
-            raise ValueError(f"{names[0]}: less their zero points, the numbers are no integers from -128 to 127")
+            raise ValueError(f"{names[0]}: minus their zero points, the numbers must be integers from -128 to 127")
     scales = _numpy(tensor.scale.float()).repeat(rows, axis=0)
     return PackedWeight(integers, "int8", np.ascontiguousarray(scales.reshape(len(integers), -1)))
 
@@ -176,13 +176,13 @@ def _nf4(parameter: Any) -> PackedWeight:
     absmax = _numpy(_absmax(state))
     group = math.gcd(state.blocksize, cols)
     scales = absmax[np.arange(rows * cols // group) * group // state.blocksize]
-    # bitsandbytes may hold the bytes as numbers of another type.
+    # bitsandbytes may store the bytes as elements of another type.
     data = _numpy(parameter.data.contiguous().view(torch.uint8))
     return PackedWeight(data.reshape(rows, cols // 2), "nf4", scales.reshape(rows, cols // group))
 
 
 def _absmax(state: Any) -> Any:
-    """The scales in float32, which "double quantisation" has packed themselves."""
+    """The scales in float32. With double quantisation they are quantised, too."""
     if state.state2 is None:
         return state.absmax.float()
     nested = state.state2

@@ -1,12 +1,14 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless for PyTorch: the LM head and its loss in one call, under autograd, and no logits in memory.
+"""logitless for PyTorch: the LM head and its loss in one call, with gradients and without the logits in
+memory.
 
     from logitless.torch import linear_cross_entropy
-    loss = linear_cross_entropy(hidden, lm_head.weight, targets)  # instead of cross_entropy(lm_head(hidden), targets)
+    # instead of cross_entropy(lm_head(hidden), targets)
+    loss = linear_cross_entropy(hidden, lm_head.weight, targets)
     loss.backward()
 
-Tensors are on the CPU; float32, bfloat16, float16 or float64. Threads follow torch.set_num_threads().
-help(logitless.ArrayLike) says what help() of a function means by floats, numbers and flags.
+Tensors must be on the CPU: float32, bfloat16, float16 or float64. Threads follow torch.set_num_threads(). The
+words floats, numbers and flags in help() of a function are defined by help(logitless.ArrayLike).
 """
 
 from __future__ import annotations
@@ -84,7 +86,8 @@ __all__ = [
 
 
 def _is_traced(*tensors: Any) -> bool:
-    """Tells whether somebody watches or stands in for the operators that run: then the call is one of them."""
+    """Tells whether a dispatch mode or a tensor subclass intercepts operators. The call must then be an
+    operator."""
     if torch._C._len_torch_dispatch_stack() > 0:
         return True
     for t in tensors:
@@ -114,31 +117,36 @@ def linear_cross_entropy(
     context: Context | None = None,
     **beyond: Any,
 ) -> Any:
-    """torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
+    """A drop-in for torch.nn.functional.linear_cross_entropy, exact and without the logits in memory.
 
-    The arguments up to `options` are PyTorch's, with its meaning and its errors; `options`, which chooses a chunking
-    there, has nothing to choose here. `input` may have any leading axes, which `target` shares.
+    The arguments up to `options` have PyTorch's meaning and raise PyTorch's errors. `options` has no effect:
+    in PyTorch it selects a chunking. `input` may have any leading axes; `target` has the same ones.
 
-    num_items_in_batch is a number, or a tensor that holds one, which torch.compile reads at run time: the tokens of all
-    micro-batches of a step, for example. The loss is computed in float64, so that loss_dtype=torch.float32 shows more of it
-    than bfloat16 does; gradients do not depend on it. Targets, and `weight`, mean places in vocab_ids; the gradient of
-    linear_weight has its shape, with zeros for the other entries. shift stays within each sequence of offsets. With group,
-    linear_weight and linear_bias hold this rank's vocabulary entries, and all else is the same on all ranks; a head that is a
-    DTensor, sharded over its vocabulary entries, needs none. torch.compile breaks the graph at a call with context.
+    The loss is computed in float64 and rounded to loss_dtype. Gradients do not depend on loss_dtype, but a
+    float32 loss shows more digits than a bfloat16 one. num_items_in_batch is a number, such as the tokens in
+    all micro-batches of a step, or a tensor, which torch.compile reads at run time.
 
-    linear_weight may be a PackedWeight (logitless.packed), which is frozen: input and linear_bias have gradients. It may
-    be a LoraWeight (logitless.lora), whose tensors have gradients, too.
+    With vocab_ids, targets and `weight` refer to positions in vocab_ids. The gradient of linear_weight keeps
+    its full shape, with zeros for the other entries. shift stays within each sequence of offsets.
 
-    Targets may be class probabilities, of input's shape but for the last axis, which counts the classes. With
-    label_smoothing or weight, or of another type than float32 (float64 for a float64 input), they are copied.
+    With group, linear_weight and linear_bias hold this rank's vocabulary entries, and all other arguments are
+    equal on all ranks. A head that is a DTensor, sharded by vocabulary entry, needs no group.
 
-    What differs from PyTorch: the mean over no token at all is 0, where PyTorch's is NaN, and a class probability below
-    0 is an error. Weights of more than two axes, and class probabilities that require a gradient, are handed to
+    torch.compile breaks the graph at a call with context.
+
+    linear_weight may be a PackedWeight (logitless.packed), which is frozen: only input and linear_bias have
+    gradients. It may be a LoraWeight (logitless.lora), whose tensors have gradients, too.
+
+    Targets may be class probabilities, with input's leading axes and the classes as last axis. They are
+    copied if label_smoothing or weight is given, or if they are not float32 (float64 for a float64 input).
+
+    Differences from PyTorch: the mean over no tokens is 0 instead of NaN, and a negative class probability is
+    an error. Weights of more than two axes, and class probabilities that require a gradient, are passed to
     PyTorch's own function, with a warning.
     """
     tensors = (input, linear_weight, target, linear_bias, weight)
-    whole = isinstance(linear_weight, (PackedWeight, LoraWeight))  # more than a matrix
-    # What neither PyTorch's function nor the operator of torch.compile has.
+    whole = isinstance(linear_weight, (PackedWeight, LoraWeight))  # not a plain matrix
+    # Arguments that neither PyTorch's function nor the operator for torch.compile has.
     own: dict[str, Any] = {}
     if vocab_ids is not None or offsets is not None or return_stats or context is not None:
         own = {"vocab_ids": vocab_ids, "offsets": offsets, "return_stats": return_stats or None, "context": context}
@@ -194,7 +202,8 @@ def linear_cross_entropy(
     if ignore_index is not None:
         pytorchs["ignore_index"] = ignore_index
     chosen = Options.of("linear_cross_entropy", CROSS_ENTROPY, {**pytorchs, **beyond})
-    # PyTorch, too, tells probabilities by their shape. One number per token is an id of a wrong type.
+    # Like PyTorch, recognises probabilities by their shape. Floats with one entry per token are ids of a
+    # wrong type.
     lead = input.shape[:-1]
     probabilities = target.shape == (*lead, vocab) or (target.is_floating_point() and target.shape != lead)
     if group is not None and (axes > 2 or probabilities):
@@ -282,7 +291,7 @@ def linear_cross_entropy(
         given = not compiling and current_settings().given is not None
         if given or not plain:
             what = _not_plain(linear_weight, {"context": None} if given else own)
-            raise ValueError(f"{what}: such calls are no operator that fake tensors or a tracer could see")
+            raise ValueError(f"{what}: such calls are not an operator, so fake tensors and tracers cannot run them")
         grad = torch.is_grad_enabled()
         needs = [grad and t is not None and t.requires_grad for t in (rows, linear_weight, linear_bias)]
         if num_items_in_batch is not None and not isinstance(num_items_in_batch, Tensor):
@@ -321,18 +330,20 @@ def linear_cross_entropy(
 
 
 def _not_plain(linear_weight: HeadWeight, own: dict[str, Any]) -> str:
-    """Says what keeps a call from being one that PyTorch's function or the operator could make."""
+    """The reason, for a message, why neither PyTorch's function nor the operator can make the call."""
     names = [f"{name} is given" for name in own]
     return names[0] if names else f"linear_weight is a {type(linear_weight).__name__}"
 
 
-# torch.compile breaks its graph here: the operator takes whole matrices and no context, and returns a loss alone. And
-# context= is read here.
+# For calls that the operator cannot make, torch.compile breaks its graph: the operator takes only matrices,
+# no context, and returns only a loss. Calls with context= also go through here, eager or not: not_compiled()
+# reads it.
 _not_an_operator = not_compiled(linear_cross_entropy, pytorchs=True)
 
 
 def _takes_probabilities(input: Tensor, linear_weight: HeadWeight, target: Tensor, vocab: int) -> bool:
-    """Tells whether class probabilities are fused; the errors of others are PyTorch's."""
+    """Tells whether class probabilities can be fused. Otherwise PyTorch's function runs, or raises its
+    error."""
     return (
         target.is_floating_point()
         and target.shape == (*input.shape[:-1], vocab)
@@ -354,10 +365,10 @@ def _soft_path(
     rest: dict[str, Any],
     classes: int,
 ) -> Tensor:
-    """Class probabilities: PyTorch's mean is over the tokens, whatever their weights."""
+    """The loss for class probabilities. As in PyTorch, the mean is over tokens and ignores their weights."""
     unused = [name for name in beyond if name in ("z_loss", "shift", "dft", "offsets", "return_stats")]
     if unused:
-        raise ValueError(f"{' and '.join(unused)} is not supported where target holds class probabilities")
+        raise ValueError(f"{' and '.join(unused)} is not supported if target holds class probabilities")
     if ignore_index is not None and ignore_index >= 0:
         raise RuntimeError("ignore_index cannot be specified when target contains probabilities")
     if not 0 <= label_smoothing <= 1:
@@ -381,29 +392,34 @@ def _soft_path(
         raise ValueError(with_names(error, PYTORCH_NAMES)) from None
 
 
-# The one that PyTorch brings, also where a program has put another one in its place.
+# Saved at import, so it is PyTorch's function even if a program replaces it later.
 _pytorch_function = torch.nn.functional.linear_cross_entropy
 
 
 def _pytorch_path(what: str, beyond: dict[str, Any], *tensors: Tensor, **arguments: Any) -> Tensor:
     given = [name for name, value in beyond.items() if value is not None]
     if given:
-        raise ValueError(f"{' and '.join(given)} is not supported where {what}: PyTorch's own path runs there")
+        raise ValueError(f"{' and '.join(given)} is not supported if {what}: PyTorch's own function runs then")
     warnings.warn(
-        f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own path runs, with all logits in memory",
+        f"logitless.torch.linear_cross_entropy: {what}: PyTorch's own function runs, with all logits in memory",
         stacklevel=4,
     )
     return _pytorch_function(*tensors, **arguments)
 
 
 class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
-    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(), whose further options it takes too.
+    """torch.nn.LinearCrossEntropyLoss, computed by linear_cross_entropy(). It also takes that function's
+    further options.
+
+    Equivalent to:
+        loss = linear_cross_entropy(input, self.linear.weight, target, linear_bias=self.linear.bias,
+                                    weight=self.weight, reduction=self.reduction)
 
     Args:
         in_features: columns of hidden states.
         num_classes: vocabulary entries.
-        **arguments: PyTorch's, and options of linear_cross_entropy(): softcap, z_loss, num_items_in_batch, loss_dtype,
-            return_stats, context ... but no tensor with an entry per token.
+        **arguments: PyTorch's arguments, and options of linear_cross_entropy() except per-token tensors:
+            softcap, z_loss, num_items_in_batch, loss_dtype, return_stats, context, ...
 
     Raises:
         ValueError, RuntimeError: forward() raises what linear_cross_entropy() raises.
@@ -444,41 +460,41 @@ class LinearCrossEntropyLoss(torch.nn.LinearCrossEntropyLoss):
         return ",".join([super().extra_repr(), *beyond])
 
 
-# Arguments that the functions of NumPy do not have, or have with another type.
+# Arguments that the NumPy functions do not have, or that have a different type there.
 _ARGUMENTS = {
     name: (name, type, None, meaning)
     for name, type, meaning in (
-        ("context", Optional[Context], "how the call runs, backward included, instead of what options() says"),
-        ("dtype", Optional[torch.dtype], "of what is returned; by default float64 if hidden is, else float32"),
+        ("context", Optional[Context], "how the call and its backward run; overrides options()"),
+        ("dtype", Optional[torch.dtype], "of the results; by default float64 if hidden is, else float32"),
         ("loss_dtype", Optional[torch.dtype], "of the loss; by default input's type"),
         ("group", Any, "a torch.distributed group whose ranks share the vocabulary (docs/parallel.md)"),
         (
             "num_items_in_batch",
             Union[float, Tensor, None],
-            "divides the sum in place of the number of tokens; with mean only",
+            "divides the sum of a mean instead of the number of tokens",
         ),
-        ("options", Any, "PyTorch's, which chooses a chunking there: without effect"),
+        ("options", Any, "no effect; in PyTorch it selects a chunking"),
         ("vocab_ids", Array("int64", "[K]"), "the entries of the head that the call is over; all by default"),
-        ("temperatures", Array("numbers", "[N]"), "one per token, in place of temperature"),
+        ("temperatures", Array("numbers", "[N]"), "one per token, instead of temperature"),
         ("class_weights", Array("numbers", "[V]"), "class weights, as in PyTorch"),
-        ("probabilities", Array("numbers", "[N, V]"), "in place of ids and weights; copied unless they are float32"),
-        ("seed", Optional[int], "of sampled: by default each call draws one from PyTorch's generator"),
-        ("k", int, "how many, from 1 to 256"),
+        ("probabilities", Array("numbers", "[N, V]"), "instead of ids and weights; copied unless they are float32"),
+        ("seed", Optional[int], "for sampled gradients; by default each call draws one from PyTorch's generator"),
+        ("k", int, "the number of ids, from 1 to 256"),
     )
 }
 _ARGUMENTS |= {
     name: (name, bool, False, meaning)
     for name, meaning in (
-        ("return_metrics", "returns the loss and a dict of what a trainer logs"),
-        ("return_stats", "returns the loss and CrossEntropyStats, of the same pass"),
-        ("entropy", "returns entropies as well, in nats"),
-        ("lse", "returns the log-sum-exp of the logits as well"),
+        ("return_metrics", "returns the loss and a dict of metrics to log"),
+        ("return_stats", "returns the loss and its CrossEntropyStats"),
+        ("entropy", "also returns entropies, in nats"),
+        ("lse", "also returns the log-sum-exp of the logits"),
     )
 }
 
 
 def _shape(shape: str) -> str:
-    """The shape of an array that has the leading axes of hidden states instead of [N] or [B, T]."""
+    """The shape with "..." for the leading axes of hidden states, instead of [N] or [B, T]."""
     shape = shape.replace("[N, H] or [B, T, H]", "[..., H]").replace("[N, V] or [B, T, V]", "[..., V]")
     return shape.replace("[N] or [B, T]", "[...]").replace("[N]", "[...]").replace("[N, ", "[..., ")
 

@@ -1,13 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless for Hugging Face transformers: a causal LM computes its loss fused, and holds no logits.
+"""logitless for Hugging Face transformers: a causal LM computes its loss fused, without logits in memory.
 
     from logitless.transformers import patch, unpatch
     patch(model)                            # any causal LM with an output head
     model(input_ids, labels=labels).loss    # the same loss and gradients, without the logits
 
-Where labels are given, the head hands on its hidden states instead of logits, and what the model does to logits
-before the loss (a scale, a softcap, a slice) is noted and done tile by tile. Without labels (generate(), scoring) the
-model runs as it did.
+In a call with labels, the head returns a placeholder instead of logits. It records what the model does to
+logits before the loss (a scale, a softcap, a slice), and the loss applies it tile by tile. Without labels
+(generate(), scoring) the model runs as before.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ __all__ = ["argmax", "compute_loss_func", "patch", "unpatch"]
 
 @dataclasses.dataclass
 class _Installed:
-    """What a patched model was asked for, and what it has told its user already."""
+    """The settings of a patched model, and the warnings that it has given."""
 
     return_logits: bool
-    backward: dict[str, Any] = dataclasses.field(default_factory=dict)  # how gradients are made
-    without_labels: bool = False  # compute_loss_func() takes the labels, and reads no logits of these calls
+    backward: dict[str, Any] = dataclasses.field(default_factory=dict)  # sampled or certified gradients
+    without_labels: bool = False  # calls without labels are fused, too: compute_loss_func() gets the labels
     told: list[str] = dataclasses.field(default_factory=list)
 
     def tell(self, message: str) -> None:
@@ -49,13 +49,13 @@ class _Installed:
 
 
 _TRAINS_WITHOUT_LABELS = (
-    "logitless: the patched model trains in a call without labels, which computes its logits: a loss that is made of "
-    "them is not fused. Trainer's label_smoothing_factor takes the labels out of the call, and so does a "
-    "compute_loss_func: give it logitless.transformers.compute_loss_func(model, label_smoothing=...)"
+    "logitless: the patched model trains in a call without labels, which computes its logits: a loss of these logits is "
+    "not fused. Trainer removes the labels from the call if it has a label_smoothing_factor or a compute_loss_func: "
+    "give it compute_loss_func=logitless.transformers.compute_loss_func(model, label_smoothing=...)"
 )
 _TRL_TAKES_OVER = (
-    "logitless: a trainer of TRL calls its own head, in chunks, instead of the patched model's: patch() does nothing "
-    "there, and logitless.trl.patch(trainer) fuses its loss"
+    "logitless: a trainer of TRL calls its own head, in chunks, instead of the patched model's: patch() has no effect "
+    "there, use logitless.trl.patch(trainer) to fuse its loss"
 )
 
 
@@ -65,12 +65,12 @@ def _is_of_trl(forward: Any) -> bool:
 
 
 class _Patched:
-    """The first base of a patched model's class. What patch() changes stands in classes, and nothing in closures over
-    one object: so a copy of a patched model, a pickled one and one in another process are patched by themselves.
+    """First base of a patched model's class. patch() only changes the class and stores no closures over the
+    model, so a copy of a patched model, also by pickle or in another process, is patched and independent.
     """
 
     _unpatched: type
-    _logitless: _Installed | None = None  # None in a model that type(patched).from_pretrained() made
+    _logitless: _Installed | None = None  # None in a model from type(patched).from_pretrained()
 
     def __reduce_ex__(self, protocol: Any) -> Any:
         return (_new_of, (self._unpatched,), *super().__reduce_ex__(protocol)[2:])
@@ -96,7 +96,8 @@ class _Patched:
 
 @functools.lru_cache(maxsize=None)
 def _class_of(base: type) -> type:
-    """The patched class over a class of models. It goes by the same name, which Trainer and save_pretrained() read."""
+    """The patched class of a class of models. It has the same name, which Trainer and save_pretrained()
+    read."""
     signature = inspect.signature(base.forward)  # type: ignore[attr-defined]
     # -1 for self.
     place = list(signature.parameters).index("labels") - 1 if "labels" in signature.parameters else None
@@ -104,8 +105,8 @@ def _class_of(base: type) -> type:
     def forward(self: Any, *args: Any, **kwargs: Any) -> Any:
         return _forward(self, base.forward, place, args, kwargs)  # type: ignore[attr-defined]
 
-    # generate() and Trainer look for arguments. accelerate follows __wrapped__ to the function that it has wrapped,
-    # and would go past this one.
+    # generate() and Trainer inspect the arguments. Not functools.wraps: accelerate follows __wrapped__ to
+    # undo its own wrapping, and would skip this function.
     forward.__signature__ = signature  # type: ignore[attr-defined]
     forward.__doc__ = base.forward.__doc__  # type: ignore[attr-defined]
     names = {"__module__": base.__module__, "__qualname__": base.__qualname__, "__doc__": base.__doc__}
@@ -113,7 +114,7 @@ def _class_of(base: type) -> type:
 
 
 def _new_of(base: type) -> Any:
-    """An object of the patched class, before its state."""
+    """An object of the patched class without its state, for unpickling and copying."""
     cls = _class_of(base)
     return cls.__new__(cls)
 
@@ -137,10 +138,10 @@ def _forward(
 
 
 def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
-    """The logits that function() returns, after a call of the model that computes none.
+    """The logits that function() returns by calling the model, as AbsentLogits.
 
-    A head that is more than a plain torch.nn.Linear is a ValueError, as in patch(), and so is a model that makes its
-    logits past its head, or does more to them than logitless follows.
+    Raises a ValueError for a head that patch() refuses, and for a model that computes logits without its head
+    or changes them in an unsupported way.
     """
     name = type(causal_lm(model)).__name__
     head = fused_head(causal_lm(model))
@@ -151,17 +152,17 @@ def absent_logits(model: Any, function: Callable[[], Any]) -> AbsentLogits:
             logits.check()
             return logits
     except UnfollowedLogits as error:
-        raise ValueError(f"{name} does more to its logits than logitless follows: they are {error.what}") from None
-    raise ValueError(f"{name} makes its logits without a call of its head, {head._get_name()}")
+        raise ValueError(f"{name} does more to its logits than logitless supports: they are {error.what}") from None
+    raise ValueError(f"{name} computes its logits without a call of its head, {head._get_name()}")
 
 
 class _NoLogits(Exception):
-    """The model has not run, or has returned no logits."""
+    """Raised if the model failed to run, or returned no logits."""
 
 
 def _try(model: Any) -> None:
-    """Calls a patched model with two tokens; a ValueError says how it changes its logits, if that cannot be followed. A
-    model that needs more than token ids is not tried."""
+    """Calls a patched model with two tokens. A ValueError says how it changes its logits, if that is not
+    supported. The test is skipped for a model that needs more than token ids."""
 
     def call() -> Any:
         ids = torch.zeros((1, 2), dtype=torch.int64, device="cpu")
@@ -189,12 +190,12 @@ def _try(model: Any) -> None:
 
 
 def _handed_out(logits: Any, model: Any, compute: bool, labels: Tensor | None) -> Any:
-    """What the caller of the model gets for its logits."""
+    """The logits that the caller of the model gets."""
     if not isinstance(logits, AbsentLogits):
         return logits
     if compute:
         return logits.materialise()
-    if torch.compiler.is_compiling():  # which traces no tensor that waits
+    if torch.compiler.is_compiling():  # it cannot trace LogitsOnRead
         return logits.handed_out() if model.training else logits.materialise()
     waiting = LogitsOnRead(logits, may_be_read=labels is None or not model.training)
     for_a_loss = labels is None and model.training and torch.is_grad_enabled()
@@ -212,7 +213,7 @@ def _loss(
     shift_labels: Tensor | None = None,
     **kwargs: Any,
 ) -> Tensor:
-    """The loss function of a patched model: `function`, of logits that are there."""
+    """The loss function of a patched model. For computed logits it calls the original `function`."""
     if not isinstance(logits, AbsentLogits):
         return function(logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs)
     if vocab_size is not None and vocab_size != logits.shape[-1]:
@@ -229,7 +230,7 @@ def _loss(
 
 
 def causal_lm(model: Any, name: str = "model") -> Any:
-    """The causal LM inside of what PEFT, torch.compile or DistributedDataParallel has made of it."""
+    """The causal LM inside the wrappers of PEFT, torch.compile and DistributedDataParallel."""
     given = model
     while True:
         if not isinstance(model, torch.nn.Module):
@@ -246,16 +247,16 @@ def causal_lm(model: Any, name: str = "model") -> Any:
             break
     what = f"the class {given.__name__}" if isinstance(given, type) else f"a {type(given).__name__}"
     raise TypeError(
-        f"{name} must be a model of transformers, as AutoModelForCausalLM.from_pretrained() returns it, or what PEFT, "
-        f"torch.compile or DistributedDataParallel has made of one, not {what}"
+        f"{name} must be a model of transformers, as from AutoModelForCausalLM.from_pretrained(), or one wrapped by "
+        f"PEFT, torch.compile or DistributedDataParallel, not {what}"
     )
 
 
 def _checked_loss(model: Any) -> None:
     name = type(model).__name__
     if "_loss_function" in vars(model):
-        raise ValueError(f"{name}.loss_function is one of your own: logitless computes that of a causal LM")
-    # "ForConditionalGeneration", of models that read images or sound beside text, stands for the same function.
+        raise ValueError(f"{name}.loss_function was set to another function: logitless only computes a causal LM's loss")
+    # Multimodal models have the loss type "ForConditionalGeneration", which is the same function.
     loss_type = getattr(model, "loss_type", None)
     of_causal_lm = getattr(model, "loss_function", None) is ForCausalLMLoss
     forwards = [inspect.unwrap(c.forward) for c in type(model).__mro__ if "forward" in vars(c)]
@@ -268,38 +269,40 @@ def _checked_loss(model: Any) -> None:
 
 
 def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None = None, **backward: Any) -> Any:
-    """Makes model(..., labels=...) compute its loss fused; returns the model. PEFT's wrapper may be given as well as
-    the model inside.
+    """Makes model(..., labels=...) compute its loss fused. Returns the model.
 
-    The model is run on two tokens to find out what it does to its logits before the loss. Scales, casts, softcaps, and
-    slices and masks of vocabulary entries are followed; a model that does more is a ValueError that names it.
+    The model is called once with two tokens, to record what it does to its logits before the loss. Scales,
+    casts, softcaps, and slices and masks of vocabulary entries are supported; a ValueError names any other
+    operation.
 
-    A call with labels has no logits: in eval() mode they are computed if something reads them, and while the model trains
-    reading them is a RuntimeError. With return_logits=True every such call computes and returns them, which costs
-    their memory. A copy of a patched model, by deepcopy, pickle, torch.save or in another process, is patched, too.
+    A call with labels computes no logits. In eval() mode they are computed if something reads them; while the
+    model trains, reading them is a RuntimeError. With return_logits=True every call with labels computes and
+    returns them, which costs their memory. A copy of a patched model (deepcopy, pickle, torch.save, another
+    process) is patched, too.
 
-    backward="sampled", noise=0.01 (or theta, seed) and backward="certified", tolerance=1e-3 say how the head's gradients
-    are made, as in linear_cross_entropy(): of a part of the vocabulary. The loss is exact.
+    backward="sampled" with noise=0.01 (or theta, and seed) and backward="certified" with tolerance=1e-3
+    compute the head's gradients from a part of the vocabulary, as in linear_cross_entropy(). The loss is
+    exact.
 
-    A head that bitsandbytes or torchao has quantised is read once, as logitless.packed does, and is frozen; head= gives
-    the packed weight of a head of any other class. A LoRA of PEFT on the head trains, with its dropout, beside a weight
-    of any of these kinds. Calls without labels run the head's own code.
+    A head quantised by bitsandbytes or torchao is read once, as by logitless.packed, and is frozen. For a
+    head of any other class, head= gives the packed weight. With all of these, a PEFT LoRA on the head trains,
+    including its dropout. Rows of the head that PEFT trains (trainable_token_indices of a tied model) are
+    fused, too. Calls without labels run the head's own code.
 
-    A head that is more than that (an adapter, another quantisation, with hooks or parametrisations) is a ValueError,
-    here and in later calls, and so is a model whose loss is not that of a causal LM. Rows of the head that PEFT trains
-    (trainable_token_indices of a tied model) are fused, too.
+    Any other head (other adapters, other quantisation, hooks, parametrisations) is a ValueError, here and in
+    later calls. So is a model with another loss than a causal LM's.
 
     Args:
         model: a causal LM of transformers, or PEFT's wrapper of one.
         return_logits: every call with labels computes and returns its logits.
-        head: the packed weight of a head of another class.
+        head: the packed weight of the head, if the head's class is not supported.
         **backward: backward, noise, theta, tolerance and seed, as in linear_cross_entropy().
 
     Returns:
         The model.
 
     Raises:
-        ValueError: the model, its head or an option is refused; the model is as it was.
+        ValueError: the model, its head or an option is not supported; the model is unchanged.
         TypeError: an option is unknown.
 
     Example:
@@ -318,7 +321,7 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
     if "forward" in vars(base):
         by = "a trainer of TRL" if _is_of_trl(base.forward) else "something, such as accelerate's prepare()"
         raise ValueError(
-            f"the model's forward was replaced by {by}, and patch() would not reach it: patch before"
+            f"the model's forward was replaced by {by}, and patch() would have no effect: call patch() before that"
         )
     if not isinstance(base, _Patched):
         _checked_loss(base)
@@ -336,7 +339,7 @@ def patch(model: Any, *, return_logits: bool = False, head: PackedWeight | None 
 
 
 def unpatch(model: Any) -> Any:
-    """Takes away what patch() put into the model.
+    """Undoes patch().
 
     Args:
         model: a patched model, or PEFT's wrapper of one.
@@ -367,26 +370,27 @@ def unpatch(model: Any) -> Any:
 def compute_loss_func(
     model: Any, *, label_smoothing: float = 0.0, ignore_index: int = -100
 ) -> Callable[..., Tensor]:
-    """A fused Trainer(compute_loss_func=...) for a patched model, whose label_smoothing is that of
+    """A fused function for Trainer(compute_loss_func=...) and a patched model. label_smoothing replaces
     TrainingArguments(label_smoothing_factor=...).
 
-    The loss is the one that Trainer has without it, and so is its mean over the micro-batches of a step: by their
-    labels, or where the model takes no num_items_in_batch (accepts_loss_kwargs = False) the mean of their means. Labels
-    are always shifted. Trainer does not shift them for label_smoothing_factor in models that are not in its mapping of
-    causal LMs, such as those that read images.
+    The loss equals Trainer's own, and so does its mean over the micro-batches of a step: over all their
+    labels, or, if the model takes no num_items_in_batch (accepts_loss_kwargs = False), the mean of their
+    means. Labels are always shifted. (With label_smoothing_factor, Trainer does not shift the labels of
+    models that are not in its mapping of causal LMs, such as multimodal ones.)
 
-    From here on the model's calls without labels return logits that are computed when something reads them.
+    After this call, the model's calls without labels return logits that are only computed when something
+    reads them.
 
     Args:
         model: a patched model.
         label_smoothing: ε, from 0 to 1.
-        ignore_index: labels of this value do not count.
+        ignore_index: labels of this value are ignored.
 
     Returns:
         A function (outputs, labels, num_items_in_batch=None) that returns the loss.
 
     Raises:
-        ValueError: the model is not patched, or has an encoder and a decoder, or label_smoothing is refused.
+        ValueError: the model is not patched, or is an encoder-decoder model, or label_smoothing is invalid.
 
     Example:
         >>> import torch, transformers
@@ -404,8 +408,8 @@ def compute_loss_func(
         raise ValueError("the model is not patched: patch(model) before compute_loss_func(model)")
     if getattr(base.config, "is_encoder_decoder", False):
         raise ValueError(
-            f"{type(base).__name__} has an encoder and a decoder, whose labels are not shifted: let it compute its loss "
-            "itself, which is fused"
+            f"{type(base).__name__} is an encoder-decoder model, whose labels are not shifted: call it with labels, "
+            "which is fused"
         )
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"label_smoothing = {label_smoothing} must be between 0 and 1")
@@ -416,10 +420,11 @@ def compute_loss_func(
 
 
 def _divisor_of_means(trainer: Any, items: Any) -> int | None:
-    """The divisor of a micro-batch's mean if the Trainer averages the means of a step's micro-batches; None if it
-    divides the sum of their losses by `items`.
+    """The divisor of a micro-batch's mean if the Trainer averages the means of a step's micro-batches; None
+    if it divides the sum of their losses by `items`.
 
-    A Trainer with a compute_loss_func counts items for every model, and passes the function nothing else.
+    A Trainer with a compute_loss_func passes `items` for every model, and nothing else that tells the two
+    cases apart.
     """
     if not isinstance(trainer, Trainer) or (trainer.model_accepts_loss_kwargs and items is not None):
         return None
@@ -440,7 +445,7 @@ def loss_of_output(
     ignore_index: int,
     backward: dict[str, Any],
 ) -> Tensor:
-    """What compute_loss_func() returns, as a partial of this function."""
+    """The loss function that compute_loss_func() returns as a partial."""
     if labels is None:
         raise ValueError("the batch has no labels")
     divisor = _divisor_of_means(sys._getframe(1).f_locals.get("self"), num_items_in_batch)
@@ -451,7 +456,7 @@ def loss_of_output(
         loss = absent.loss(labels, ignore_index, True, items, label_smoothing, **backward)
         loss = logits.reached_from(loss) if isinstance(logits, LogitsOnRead) else loss
     else:
-        # Logits that are there: of a compiled model in eval() mode, or of one that was unpatched.
+        # The logits were computed: by a compiled model in eval() mode, or by a model that was unpatched.
         loss = torch.nn.functional.cross_entropy(
             logits[..., :-1, :].flatten(0, -2).float(),
             labels[..., 1:].flatten(),
@@ -464,18 +469,18 @@ def loss_of_output(
 
 
 def argmax(logits: Any, labels: Any = None) -> Tensor:
-    """The most likely vocabulary entry of each token, which needs no logits of a patched model:
-    Trainer(preprocess_logits_for_metrics=argmax).
+    """The most likely vocabulary entry of each token, for Trainer(preprocess_logits_for_metrics=argmax). A
+    patched model computes no logits for it.
 
     Args:
-        logits: what a model returns as logits, or a tuple that begins with it.
-        labels: not read.
+        logits: the logits that a model returns, or a tuple that begins with them.
+        labels: ignored.
 
     Returns:
-        int64, of the leading axes of logits.
+        int64, with the leading axes of logits.
 
     Raises:
-        RuntimeError: the model has no logits here.
+        RuntimeError: the logits cannot be read.
 
     Example:
         >>> import torch

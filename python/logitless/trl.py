@@ -1,13 +1,13 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless for TRL: trainers take log-probabilities and their statistics from the fused head.
+"""logitless for TRL: trainers compute log-probabilities and their statistics by the fused head.
 
     from logitless.trl import patch
     trainer = trl.SFTTrainer(model, ...)  # or DPO, GRPO, KTO, RLOO
     patch(trainer)
     trainer.train()                       # the same losses, gradients and logs
 
-TRL's trainers give their models a forward that runs the body and asks one function for what each target's loss and the
-logs are made of. patch() puts logitless in the place of that function, and leaves all else to TRL.
+TRL's trainers replace the forward of their models. The new forward runs the body, and calls one function for
+the log-probabilities and statistics that the loss and the logs need. patch() replaces only that function.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _WRITTEN_FOR = "1.16.0"
 _ARGUMENTS = ["hidden", "weight", "bias", "targets", "temperature", "chunk_size"]
 _ARGUMENTS += ["final_logit_softcapping", "logit_scale", "outputs"]
 
-# The columns of logitless.token_stats() that make TRL's outputs.
+# TRL's outputs, and the columns of logitless.token_stats() that they are computed from.
 _COLUMNS = {
     "entropy": ("entropy",),
     "log_sum_sq_probs": ("square_sum",),
@@ -56,15 +56,16 @@ def _log_probs(
     logit_scale: float,
     outputs: tuple[str, ...],
 ) -> tuple[Tensor | None, ...]:
-    """What TRL's function returns for the same arguments: the log-probabilities of targets [N], and of the statistics
-    those that are named in `outputs`."""
-    # The head has the type in which TRL would run it: that of autocast, or that of the hidden states.
+    """TRL's function, with its arguments and results: the log-probabilities of targets [N], then the
+    statistics, None for those that `outputs` does not name."""
+    # The head runs in the same type as in TRL: autocast's, or the hidden states'.
     packed = packed_of(weight)
     if packed is None:
         hidden, weight, bias = cast_for_autocast(hidden, weight, bias)  # type: ignore[assignment]
         weight = weight.to(hidden.dtype)
     bias = None if bias is None else bias.to(hidden.dtype)
-    # softcap * tanh(scale * logit / softcap) / temperature, where the library scales after the softcap.
+    # TRL: softcap * tanh(scale * logit / softcap) / temperature. The library scales after the softcap, so
+    # divide the softcap and the temperature by the scale.
     head = read_head(
         hidden, weight if packed is None else packed, bias, softcap=(final_logit_softcapping or 0.0) / logit_scale
     )
@@ -73,12 +74,12 @@ def _log_probs(
         targets,
         tuple(name for output in _COLUMNS if output in outputs for name in _COLUMNS[output]),
         options={"temperature": temperature / logit_scale, "dtype": "float64"},
-        expects_rows=True,  # entropies are logged, and few losses have a gradient of them
+        expects_rows=True,  # entropies are usually only logged, without a gradient
     )
     made = {
         "entropy": lambda: columns["entropy"],
         "log_sum_sq_probs": lambda: columns["square_sum"].log(),
-        # cross is the mean of log-probabilities: log p = logit - lse.
+        # cross is the mean over the vocabulary of log p = logit - lse.
         "mean_logits": lambda: columns["cross"] + columns["lse"].detach(),
         "is_top1": lambda: columns["argmax"] == targets,
     }
@@ -87,18 +88,18 @@ def _log_probs(
 
 
 class _LogProbs:
-    """Stands where TRL has its autograd function."""
+    """Replaces TRL's autograd function."""
 
     apply = staticmethod(_log_probs)
 
 
 def _scores_targets_alone(device: torch.device) -> bool:
-    """Stands where TRL asks whether a device scores only positions with a label, and not all of them."""
+    """Replaces TRL's test whether a device computes only positions with a label."""
     return True
 
 
-# The names that TRL's forward reads, and those that it reads in a patched model, of the same module. So what holds the
-# forward, such as accelerate's prepare(), keeps it.
+# {global name in TRL's forward: (name in a patched forward, its value)}. The forward is patched by renaming
+# these in its code, so the function object stays the same for wrappers such as accelerate's prepare().
 _NAMES = {
     "_ChunkedLogProbFunction": ("_logitless_log_probs", _LogProbs),
     "_use_triton": ("_logitless_scores_targets_alone", _scores_targets_alone),
@@ -116,7 +117,7 @@ def _is_patched(function: types.FunctionType) -> bool:
 
 
 def _forward_of(model: Any) -> types.FunctionType | None:
-    """The forward that TRL has given the model, under what has wrapped it since."""
+    """The forward that TRL has given the model, inside any later wrappers."""
     forward = getattr(model, "forward", None)
     while forward is not None:
         function = getattr(forward, "__func__", forward)
@@ -127,7 +128,7 @@ def _forward_of(model: Any) -> types.FunctionType | None:
 
 
 def _models_of(trainer: Any) -> dict[str, Any]:
-    """The causal LMs of a trainer, by the names that it has for them."""
+    """The causal LMs of a trainer, by their attribute names."""
     if not isinstance(getattr(trainer, "model", None), torch.nn.Module) or not hasattr(trainer, "args"):
         raise TypeError(
             f"logitless.trl takes a trainer of TRL, not a {type(trainer).__name__}: logitless.transformers.patch() "
@@ -143,9 +144,8 @@ def _forwards_of(trainer: Any) -> dict[str, types.FunctionType]:
         forward = _forward_of(model)
         if forward is None:
             raise ValueError(
-                f"{type(trainer).__name__}.{name} has no head of TRL's to take the place of (TRL {trl.__version__}): "
-                "trainers have one whose losses are made of log-probabilities, which are those of SFT, DPO, GRPO, KTO "
-                f"and RLOO in TRL {_WRITTEN_FOR}"
+                f"{type(trainer).__name__}.{name} has no head of TRL's to replace (TRL {trl.__version__}): only trainers "
+                f"whose losses use log-probabilities have one, in TRL {_WRITTEN_FOR} SFT, DPO, GRPO, KTO and RLOO"
             )
         forwards[name] = forward
     return forwards
@@ -156,27 +156,25 @@ def _check_version(forwards: dict[str, types.FunctionType]) -> None:
     function = getattr(utils, "_ChunkedLogProbFunction", None)
     arguments = [] if function is None else list(inspect.signature(function.forward).parameters)[1:]
     if missing or arguments != _ARGUMENTS:
-        what = f"reads no {' and no '.join(sorted(missing))}" if missing else f"hands over {', '.join(arguments)}"
-        raise RuntimeError(
-            f"the head of TRL {trl.__version__} {what}: logitless.trl is written for that of TRL {_WRITTEN_FOR}"
-        )
+        what = f"does not use {' and '.join(sorted(missing))}" if missing else f"passes {', '.join(arguments)}"
+        raise RuntimeError(f"the head of TRL {trl.__version__} {what}: logitless.trl is written for TRL {_WRITTEN_FOR}")
 
 
 def _check_settings(trainer: Any) -> None:
-    """Throws where TRL would compute logits for the loss, or where the head is not whole."""
+    """Raises if TRL would compute the loss from logits, or if DeepSpeed splits the head."""
     args = trainer.args
     if isinstance(trainer, trl.SFTTrainer):
         own = trainer.compute_loss_func
         fused = "compute_loss_func=compute_loss_func(patch(model), label_smoothing=...) of logitless.transformers"
         if own is not None and getattr(own, "func", None) is not loss_of_output:
-            raise ValueError(f"compute_loss_func = {own!r}: it makes the loss of logits. Take it away, or give {fused}")
+            raise ValueError(f"compute_loss_func = {own!r}: it computes the loss from logits. Remove it, or give {fused}")
         if own is None and args.loss_type == "nll" and args.label_smoothing_factor:
             raise ValueError(
-                f"label_smoothing_factor = {args.label_smoothing_factor}: SFTTrainer makes this loss of logits. "
+                f"label_smoothing_factor = {args.label_smoothing_factor}: SFTTrainer computes this loss from logits. "
                 f"Give it {fused}"
             )
     if is_deepspeed_zero3_enabled():
-        raise ValueError(f"deepspeed = {args.deepspeed!r}: with ZeRO stage 3 the backward has a part of the head")
+        raise ValueError(f"deepspeed = {args.deepspeed!r}: with ZeRO stage 3 the backward only has a part of the head")
 
 
 def _check_model(name: str, model: Any, forward: types.FunctionType) -> None:
@@ -192,10 +190,11 @@ def _check_model(name: str, model: Any, forward: types.FunctionType) -> None:
 
 
 def patch(trainer: Any) -> Any:
-    """Makes a trainer of TRL take its log-probabilities, and the statistics that it logs, from the fused head. Its model and its reference model are patched, and only positions with a label are computed.
+    """Makes a TRL trainer compute its log-probabilities, and the statistics that it logs, by the fused head.
+    The model and the reference model are patched, and only positions with a label are computed.
 
-    All else is TRL's: labels and masks, the loss, its reduction, the auxiliary loss of experts, generation. A call
-    without labels (generate(), logits for compute_metrics) runs as it did.
+    Everything else is still TRL's code: labels and masks, the loss, its reduction, the auxiliary loss of
+    experts, generation. Calls without labels (generate(), logits for compute_metrics) run as before.
 
     Args:
         trainer: a trainer of TRL, before train().
@@ -204,11 +203,11 @@ def patch(trainer: Any) -> Any:
         The trainer.
 
     Raises:
-        ValueError: an adapter on the head, a head of a class that neither torch, bitsandbytes nor torchao has, or that is
-            not on the CPU, a loss that TRL makes of logits (SFTTrainer's label_smoothing_factor, and a compute_loss_func
-            that is not logitless.transformers.compute_loss_func()), or a trainer that takes no log-probabilities from
-            such a head.
-        RuntimeError: the installed TRL has another head.
+        ValueError: the head has an adapter, is not a linear layer of torch, bitsandbytes or torchao, or is
+            not on the CPU; or TRL computes the loss from logits (SFTTrainer's label_smoothing_factor, or a
+            compute_loss_func other than logitless.transformers.compute_loss_func()); or the trainer does not
+            use log-probabilities.
+        RuntimeError: the head of the installed TRL version is not supported.
 
     Example:
         >>> from logitless.trl import patch
@@ -229,10 +228,10 @@ def patch(trainer: Any) -> Any:
 
 
 def unpatch(trainer: Any) -> Any:
-    """Gives a patched trainer TRL's own head back.
+    """Undoes patch().
 
     Args:
-        trainer: a trainer that patch() has returned.
+        trainer: a patched trainer.
 
     Returns:
         The trainer.

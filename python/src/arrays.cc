@@ -56,7 +56,7 @@ DType dtype_of(const nb::ndarray<nb::ro>& array, const char* name) {
   refuse(name, " is ", dtype_name(type), ": it must be float32, bfloat16, float16 or float64");
 }
 
-// A type of a module that is loaded, or null. Modules and their types live as long as the process.
+// Returns the type if the module is loaded, else null. Modules and their types live as long as the process.
 PyTypeObject* loaded_type(const char* module, const char* type) {
   PyObject* found = PyDict_GetItemString(PyImport_GetModuleDict(), module);
   if (!found || !nb::hasattr(found, type)) return nullptr;
@@ -67,7 +67,7 @@ bool is_a(nb::handle object, PyTypeObject* type) {
   return type && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object.type().ptr()), type);
 }
 
-// Frameworks whose arrays never change, though DLPack hands their memory out as if they could.
+// True for arrays of frameworks in which arrays are immutable. DLPack exports their memory as writable.
 bool is_immutable(nb::handle object) {
   const nb::object module = nb::getattr(object.type(), "__module__", nb::none());
   std::string name;
@@ -76,8 +76,8 @@ bool is_immutable(nb::handle object) {
   return name == "jaxlib" || name == "jax" || name == "tensorflow";
 }
 
-// PyTorch's __dlpack__() is written in Python and takes 3 µs, to_dlpack() 0.3. A tensor that it refuses, such as a
-// sparse one, is imported like any other object, and refused there.
+// PyTorch's __dlpack__() is written in Python and takes 3 µs; to_dlpack() takes 0.3 µs. A tensor that
+// to_dlpack() refuses, such as a sparse one, goes through the general import, which reports the error.
 nb::object exported(nb::handle tensor) {
   static const nb::handle to_dlpack =
       nb::object(nb::module_::import_("torch.utils.dlpack").attr("to_dlpack")).release();
@@ -131,7 +131,7 @@ void Arrays::tell_written() const {
 
 namespace {
 
-// Why an object is no array, in the words of whoever made it: "DLPack only supports native byte order".
+// Returns the exporter's message, if it has one, as " (DLPack only supports native byte order)".
 std::string reason_of(nb::handle object) {
   if (PyType_Check(object.ptr()) || !nb::hasattr(object, "__dlpack__")) return "";
   try {
@@ -163,9 +163,8 @@ Array Arrays::keep(nb::handle object, const char* name, Axes axes, bool writable
   if (!array.is_valid()) {
     PyErr_Clear();
     const std::string type = type_of(object), reason = reason_of(object);
-    nb::raise_type_error(
-        "%s is %s: it must be an array%s that speaks DLPack or the buffer protocol, in the memory of the CPU%s", name,
-        type.c_str(), writable ? " that may be written, and" : "", reason.c_str());
+    nb::raise_type_error("%s is %s: it must be a%s array in CPU memory that supports DLPack or the buffer protocol%s",
+                         name, type.c_str(), writable ? " writable" : "n", reason.c_str());
   }
   if (array.device_type() != nb::device::cpu::value) {
     refuse(name, " is on another device (DLPack's type ", array.device_type(), "): it must be in the CPU's memory");
@@ -205,7 +204,7 @@ namespace {
   refuse(name, " has strides [", strides, "]: the elements of a row must follow one another; make it contiguous");
 }
 
-// The strides of rows and sequences go to the library as they are, which checks them.
+// Strides of rows and sequences are copied unchecked: the library checks them.
 Tensor tensor_of(const Array& array) {
   Tensor out;
   out.data = array.data;
@@ -261,7 +260,7 @@ void Arrays::packed(nb::handle object, const char* name, nb::handle scales, cons
   const bool follow = of_groups.follows(axes - 1) && (axes == 1 || entries < 2 || of_groups.stride(0) == groups);
   if (!follow) refuse(scales_name, " has strides: make it contiguous");
   if (groups == 0 || cols % groups != 0) {
-    refuse(scales_name, " has ", groups, " numbers a row, which is no divisor of ", cols, ", the numbers of a row of ",
+    refuse(scales_name, " has ", groups, " numbers per row: this must divide ", cols, ", the numbers in a row of ",
            name);
   }
   out.scales = tensor_of(of_groups);
@@ -270,7 +269,7 @@ void Arrays::packed(nb::handle object, const char* name, nb::handle scales, cons
 
 namespace {
 
-// Calls use(type) with a number of that type where the elements are bools, integers, float32 or float64.
+// Calls use(T()) for elements of type T and returns true. Returns false for float16, bfloat16 and complex.
 template <class Use>
 bool with_element(const nb::dlpack::dtype& type, const Use& use) {
   const auto one_of = [&]<class... T>(std::tuple<T...>) {
@@ -280,7 +279,7 @@ bool with_element(const nb::dlpack::dtype& type, const Use& use) {
   return one_of(std::tuple<int8_t, int16_t, int32_t, int64_t, uint8_t, uint16_t, uint32_t, uint64_t, float, double>());
 }
 
-// Calls visit(value) for each element, row by row, whatever strides and alignment are.
+// Calls visit(value) for each element, row by row. Any strides and any alignment are allowed.
 template <class T, class Visit>
 void visit_elements(const Array& array, const Visit& visit, size_t axis = 0, int64_t offset = 0) {
   if (axis == array.axes()) {
@@ -294,7 +293,7 @@ void visit_elements(const Array& array, const Visit& visit, size_t axis = 0, int
   }
 }
 
-// Tells whether the elements stand in memory row by row, with nothing between them.
+// Tells whether the array is C-contiguous.
 bool is_contiguous(const Array& array) {
   const size_t last = array.axes() - 1;
   return array.follows(last) &&
@@ -357,7 +356,7 @@ ConstTensor Arrays::entries(nb::handle object, const char* name) {
   const Array array = floating(object, name, kTokens);
   if (array.axes() == 2 && !std::equal(ids_shape_.begin(), ids_shape_.end(), array.view.shape_ptr(),
                                        array.view.shape_ptr() + array.axes())) {
-    refuse(name, " has shape ", shape_of(array.view), ": it must have that of ids, or 1 axis");
+    refuse(name, " has shape ", shape_of(array.view), ": it must have the shape of ids, or 1 axis");
   }
   if (!is_contiguous(array)) refuse_strides(array, name);
   return ConstTensor(array.data, array.dtype, {static_cast<int64_t>(array.view.size())});
@@ -403,7 +402,7 @@ void* elements_of(const nb::object& array) {
   Py_buffer view;
   if (PyObject_GetBuffer(array.ptr(), &view, PyBUF_WRITABLE) != 0) throw nb::python_error();
   PyBuffer_Release(&view);
-  return view.buf;  // which lives as long as the array
+  return view.buf;  // valid as long as the array lives
 }
 
 template std::span<const float> Arrays::span(nb::handle, const char*);

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Arrays of Python come and go through DLPack or the buffer protocol, and are never copied.
+// Views of Python arrays, through DLPack or the buffer protocol. Floating-point arrays are never copied.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -23,16 +23,16 @@ namespace nb = nanobind;
 /// Returns the name of an object's type with its article, such as "an int".
 std::string type_of(nb::handle object);
 
-/// An array that a call reads or writes, which lives as long as this does.
+/// An array that a call reads or writes. Keeps the Python object alive.
 struct Array {
   nb::ndarray<nb::ro> view;
-  void* data = nullptr;           // never null, also without elements
-  DType dtype = DType::kFloat32;  // of floating-point numbers
+  void* data = nullptr;           // never null, even if the array has no elements
+  DType dtype = DType::kFloat32;  // only set for floating-point arrays
 
   int64_t size(size_t axis) const { return static_cast<int64_t>(view.shape(axis)); }
   int64_t stride(size_t axis) const { return view.stride(axis); }
   size_t axes() const { return view.ndim(); }
-  /// Tells whether the elements along the axis follow one another, as far as there are any to step to.
+  /// Tells whether the elements along the axis are adjacent in memory. True if the axis has at most one.
   bool follows(size_t axis) const { return stride(axis) == 1 || view.shape(axis) <= 1 || view.size() == 0; }
 };
 
@@ -42,51 +42,53 @@ struct Axes {
 };
 inline constexpr Axes kVector = {1, 1}, kMatrix = {2, 2};
 inline constexpr Axes kTokens = {1, 2};  // [N] or [B, T]
-inline constexpr Axes kRows = {2, 3};    // the same with one axis more
+inline constexpr Axes kRows = {2, 3};    // [N, C] or [B, T, C]
 
-/// Keeps the arrays of one call, and finds views of them. A name is the argument's, for messages: what is no
-/// array is a TypeError, and one that does not fit a ValueError. A view of an array without elements has a data pointer
-/// that is not null: the array is given.
+/// Imports the arrays of one call as views, and keeps them alive. `name` is the argument's name for messages.
+/// An object that is not an array is a TypeError; an array of the wrong type or shape is a ValueError. The
+/// data pointer of a view is never null, even without elements, so given() is true for it.
 class Arrays {
  public:
-  /// Numbers of any floating-point type, whose rows are contiguous, or with `either` the elements of one of two axes.
+  /// A floating-point array whose last axis is contiguous; with `either`, the first axis may be instead.
   Tensor tensor(nb::handle object, const char* name, Axes axes, bool writable = false, bool either = false);
-  /// The rows of a packed matrix: [rows, bytes] of uint8, or of int8 [rows, cols]. Packings int8 and nf4 have
-  /// scales, [rows] or [rows, groups] of float32.
+  /// Reads a packed matrix into out.weight, out.scales and out.group: uint8 [rows, bytes], or int8 [rows,
+  /// cols] for packing int8. Packings int8 and nf4 have float32 scales, [rows] or [rows, groups].
   void packed(nb::handle object, const char* name, nb::handle scales, const char* scales_name, LmHead& out);
-  /// [N] or [B, T] of token ids; integers other than int32 and int64 are copied.
+  /// Token ids, [N] or [B, T]. Integers other than int32 and int64 are copied.
   ConstTensor targets(nb::handle object, const char* name);
-  /// [E], or without offsets [N, K], of the same.
+  /// Token ids of sets: [E] with offsets, else [N, K]. Copied as in targets().
   ConstTensor ids(nb::handle object, const char* name, bool with_offsets);
-  /// Numbers of any floating-point type for ids, of their shape or in one row.
+  /// Floating-point values, one per id: of the ids' shape, or flat.
   ConstTensor entries(nb::handle object, const char* name);
-  /// The shape of ids; no axes where there are none.
+  /// The shape of the last ids(); empty before that.
   const std::vector<int64_t>& ids_shape() const { return ids_shape_; }
 
-  /// A copy in NumPy of token ids of any axes.
+  /// Returns token ids of any number of axes as a NumPy copy.
   nb::object token_ids(nb::handle object, const char* name);
-  /// Vectors. float32 and float64 must be of that type and contiguous. int64 may be any integers, which are copied
-  /// where they are not contiguous int64. uint8 are copies of flags, [N] or [B, T]: bools, or integers, float32 or
-  /// float64 that are 0 or 1.
+  /// A vector. For float32 and float64 the array must have that type and be contiguous. For int64 it may have
+  /// any integer type, and is copied unless it is contiguous int64. For uint8 the result is a copy of flags,
+  /// [N] or [B, T]: bools, or integers, float32 or float64 that are 0 or 1.
   template <class T>
   std::span<const T> span(nb::handle object, const char* name);
 
-  /// Marks an argument as given without elements, which the library reads as one that is not given. It is legal in a
-  /// call without tokens, and where it has a row of no entries for each token.
+  /// Records that an argument was given without elements, because the library treats it as not given. check()
+  /// allows it in a call without tokens, or if the array has one empty row per token (`rows`).
   void mark_empty(const char* name, int64_t rows = -1) { empty_.emplace_back(name, rows); }
-  /// Throws for marked arguments that are not legal for these logits' number of tokens (the message advises to leave
-  /// out those that are not `needed`), and for flags of [B, T] that have other axes than theirs: the library gets a
-  /// copy of one axis.
+  /// Throws for marked arguments that are not allowed with this number of tokens. If an argument is not
+  /// `needed`, the message advises to leave it out. Also throws for flags [B, T] if the logits have other
+  /// axes: the library gets a flat copy and cannot check that.
   void check(const Logits& logits, std::span<const char* const> needed) const;
 
-  /// Tells the frameworks whose tensors a call has written: autograd then knows what it has saved of them as changed.
+  /// Raises the versions of the PyTorch tensors that the call has written, so that autograd notices if it had
+  /// saved one of them.
   void tell_written() const;
 
  private:
-  // The one place where an array comes in. What it returns has these numbers of axes, is in memory of the CPU, and its
-  // data is not null.
+  // Every array is imported here. The result has an allowed number of axes, is in CPU memory, and has
+  // non-null data.
   Array keep(nb::handle object, const char* name, Axes axes, bool writable = false);
-  // Returns what nanobind imports as the array, after checking what neither DLPack nor the buffer protocol says of it.
+  // Returns the object that nanobind imports, after the checks that neither DLPack nor the buffer protocol
+  // can make.
   nb::object importable(nb::handle object, const char* name, bool writable);
   Array floating(nb::handle object, const char* name, Axes axes, bool writable = false);
   ConstTensor ids_of(const Array& array, const char* name);
@@ -95,17 +97,17 @@ class Arrays {
   std::vector<std::vector<int64_t>> integers_;  // copies
   std::vector<std::vector<uint8_t>> flags_;
   std::vector<std::pair<std::string, int64_t>> empty_;
-  std::vector<std::pair<std::string, std::array<int64_t, 2>>> batches_;  // the axes of flags
+  std::vector<std::pair<std::string, std::array<int64_t, 2>>> batches_;  // shapes of [B, T] flags
   std::vector<int64_t> ids_shape_;
   std::vector<nb::object> written_;  // tensors of PyTorch
 };
 
-/// Returns a new NumPy array of one axis, uninitialised; `dtype` is NumPy's.
+/// Returns a new uninitialised NumPy vector; `dtype` is NumPy's.
 nb::object new_array(size_t size, nb::handle dtype);
-/// The elements of an array of NumPy that may be written.
+/// Returns the data pointer of a writable NumPy array.
 void* elements_of(const nb::object& array);
 
-/// A new NumPy array of one axis, and its uninitialised elements.
+/// A new uninitialised NumPy vector, and a pointer to its elements.
 template <class T>
 struct Column {
   nb::object array;
@@ -122,7 +124,7 @@ struct Column {
   }
 };
 
-/// Returns a copy of a vector or a span as a NumPy array. Doubles become `type`, which is float32 or float64.
+/// Copies a vector or a span into a NumPy array. Doubles are stored as `type`, float32 or float64.
 template <class Values>
 nb::object to_numpy(const Values& values, DType type = DType::kFloat64) {
   using T = typename Values::value_type;

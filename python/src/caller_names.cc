@@ -11,10 +11,11 @@ namespace {
 struct Name {
   std::string_view of_library;
   std::string_view of_caller;
-  bool of_head = false;  // of hidden states and a head: a teacher's and a reference's begin with teacher_ and ref_
+  bool of_head = false;  // gets the prefix teacher_ or ref_ in a message about the teacher or the reference
 };
 
-// A name whose begin is another one stands before it. One that ends in a dot is a prefix.
+// The first match wins, so a name comes before its own prefixes. A name that ends in a dot matches as a
+// prefix.
 constexpr Name kNames[] = {
     {"offsets", "offsets", true},
     {"hidden", "hidden", true},
@@ -71,7 +72,7 @@ constexpr Name kNames[] = {
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
-// Tells whether the name stands at that place as a word of its own.
+// Tells whether the name is at this position as a whole word.
 bool stands_at(std::string_view text, size_t at, std::string_view name) {
   if (text.substr(at, name.size()) != name) return false;
   if (at > 0 && (is_word(text[at - 1]) || text[at - 1] == '.')) return false;

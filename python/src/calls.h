@@ -20,7 +20,7 @@
 
 namespace logitless::python {
 
-// Returns a result as Python sees it, with columns of this type.
+// Returns a result as a dict. Its columns have this type.
 template <class Result>
 nb::dict result_dict(Result result, DType type) {
   nb::dict out;
@@ -38,10 +38,10 @@ nb::dict result_dict(Result result, DType type) {
   return out;
 }
 
-// Returns copies of the columns, without expected rows, which are no column.
+// Returns copies of the columns. Expected rows are not a column and are left out.
 inline nb::dict columns_of(const TokenStats& stats, DType type) {
   nb::dict out;
-  const bool no_tokens = stats.logp.empty();  // then every column is empty, whether it was asked for or not
+  const bool no_tokens = stats.logp.empty();  // then every column is empty, requested or not
   const auto add = [&](const Field& field, const auto& column) {
     if (no_tokens || !column.empty()) out[field.name] = to_numpy(column, type);
   };
@@ -49,14 +49,14 @@ inline nb::dict columns_of(const TokenStats& stats, DType type) {
   return out;
 }
 
-// The library works without Python's lock: other threads run, and a callback takes it again.
+// Runs work without Python's lock. A callback acquires it again.
 template <class Work>
 auto unlocked(const Work& work) {
   const nb::gil_scoped_release release;
   return work();
 }
 
-// Runs work that writes outputs without Python's lock. What is an InvalidInput has written nothing.
+// Runs work that writes outputs, without Python's lock. If it throws InvalidInput, nothing was written.
 template <class Work>
 auto writing(const Arrays& arrays, const Work& work) {
   try {
@@ -71,11 +71,11 @@ auto writing(const Arrays& arrays, const Work& work) {
   }
 }
 
-// Returns the result of a forward half, and the state that the backward half needs.
+// Returns (result, state): the result of a forward half, and the state that the backward half needs.
 template <class Task>
 nb::object kept(const Read<Task>& read, Forward<Task>* forward) {
   nb::object state = nb::cast(forward, nb::rv_policy::take_ownership);
-  if constexpr (std::is_same_v<Task, TokenStatistics>) {  // whose backward half reads the columns
+  if constexpr (std::is_same_v<Task, TokenStatistics>) {  // the backward half reads the columns
     return nb::make_tuple(columns_of(forward->result.stats, read.type_of_results), state);
   } else {
     nb::dict result = result_dict(std::move(forward->result), read.type_of_results);
@@ -86,8 +86,8 @@ nb::object kept(const Read<Task>& read, Forward<Task>* forward) {
   }
 }
 
-// The type of upstream gradients: a list of numbers for a loss, an array of float64 for ids, a dict of columns for
-// statistics.
+// The type of upstream gradients: a list of numbers for a loss, a float64 array for id_logps, a dict of
+// columns for token_stats.
 template <class Task>
 using GivenUpstream = std::conditional_t<kHasLoss<Task>, const std::vector<double>&,
                                          std::conditional_t<std::is_same_v<Task, IdLogps>, nb::handle, nb::dict>>;
@@ -114,9 +114,9 @@ inline TokenGrads upstream_of(Arrays& arrays, nb::dict given) {
   return out;
 }
 
-/// Defines the functions of a task, and the class of its Forward. policy_loss has policy_loss(), plan_policy_loss(),
-/// policy_loss_forward(), policy_loss_backward() and PolicyLossForward. What has no loss has its forward half by the
-/// task's own name.
+/// Defines the functions of a task, and the class of its Forward: for policy_loss these are policy_loss(),
+/// plan_policy_loss(), policy_loss_forward(), policy_loss_backward() and PolicyLossForward. For a task
+/// without a loss the forward half has the task's name.
 template <class Task>
 void define_task(nb::module_& m) {
   const std::string name = Task::kName;

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// A Communicator whose functions are those of a Python object.
+// A Communicator that calls a Python object.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,9 +15,9 @@
 
 namespace logitless::python {
 
-/// The object has the attributes rank and size, and the methods all_gather(mine, all) and all_to_all(mine, theirs),
-/// which get arrays of uint8 and fill the second. The arrays own their memory: whoever keeps one has a copy. What the
-/// methods raise ends the call.
+/// The object has the attributes rank and size, and the methods all_gather(mine, all) and all_to_all(mine,
+/// theirs). Each method gets two uint8 arrays and fills the second. The arrays are copies, so Python may keep
+/// them. An exception from a method ends the call.
 class PythonCommunicator final : public Communicator {
  public:
   explicit PythonCommunicator(nb::object object)

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The lists of fields as dicts, for the package's signatures and for tests.
+// Lists of fields as Python dicts, for the package's signatures and for tests.
 #include <concepts>
 
 #include "core/field_text.h"
@@ -9,7 +9,7 @@
 namespace logitless::python {
 namespace {
 
-// Describes a field: the type of its values, and what it is by default.
+// Describes a field by its type and default.
 nb::dict described(const char* type, nb::object by_default) {
   nb::dict out;
   out["type"] = type;
@@ -47,17 +47,17 @@ nb::dict describe(const std::vector<T>& values) {
 }
 nb::dict describe(const Workspace*) { return described("Workspace", nb::none()); }
 
-// What the names of arguments begin with that make up a structure; null for what is one argument.
+// The prefix of the arguments that a structure is split into; null for a type that is a single argument.
 template <class T>
 constexpr const char* kPrefixOf = nullptr;
 template <>
-constexpr const char* kPrefixOf<IdSets> = "id_";  // of a task's own sets
+constexpr const char* kPrefixOf<IdSets> = "id_";  // of the field "sets"; another field's prefix is its name
 template <>
 constexpr const char* kPrefixOf<SoftTargets> = "";
 template <>
 constexpr const char* kPrefixOf<SetTeacher> = "teacher_";
 
-// Describes an array by the elements that it may have (_signatures.py says what the kinds mean).
+// Describes an array by its kind of elements. _signatures.py defines the kinds.
 nb::dict described_array(const Role& role) {
   const char* kind = role.takes(DType::kInt64)      ? "ids array"
                      : role.takes(DType::kBFloat16) ? "numbers array"
@@ -77,7 +77,7 @@ nb::dict described_member(const Field& field, const T& member) {
   }
 }
 
-// Adds the arguments of a field, by the names under which take() reads them.
+// Adds the arguments of a field, under the names that take() reads.
 template <class T>
 void add_arguments(nb::dict& out, const Field& field, const T& member, const std::string& prefix = "") {
   const std::string_view name = field.name;
@@ -89,7 +89,7 @@ void add_arguments(nb::dict& out, const Field& field, const T& member, const std
     };
     visit_fields(FieldsOf<T>(), add, member);
   } else if constexpr (std::is_same_v<T, Logits>) {
-    return;  // Models have arguments of their own.
+    return;  // _signatures.py adds the arguments of models
   } else {
     nb::dict one = described_member(field, member);
     one["range"] = field.range.text;

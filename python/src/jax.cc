@@ -1,18 +1,18 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The calls that XLA makes on a CPU: handlers of its foreign function interface, which logitless.jax registers.
-// Buffers are dense and row-major, and XLA's for as long as a call.
+// Handlers of XLA's foreign function interface on CPUs. logitless.jax registers them. Buffers are dense and
+// row-major; XLA owns them, and they are valid during the call.
 //
-// All take the same arguments, in the order of Argument, of which those without an element are not given. Attributes
-// are the fields of the options, by their names; those of the context begin with "context.". A task's own
-// arguments follow, in this order:
+// All handlers take the same arguments, in the order of the enum Argument. An argument without elements is
+// not given. Attributes are the options, under the names of their fields, with the prefix "context." for the
+// context's. A task's own arguments come last, in this order:
 //
 //     soft_cross_entropy       ids, weights, probabilities, mask
 //     id_logps                 ids
 //     set_distillation_loss    ids, the teacher's log-probabilities there and outside
-//     distillation_loss        the teacher's hidden states, weight and bias, its logits (either may be empty), and of
-//                              its head the scales, the chosen entries, and the states and b of a LoRA
+//     distillation_loss        the teacher's hidden states, weight and bias; its logits (either may be empty); its
+//                              head's scales, vocab_ids, and LoRA states and b
 //
-// The last argument of a backward is the upstream gradient.
+// The last argument of a backward handler is the upstream gradient.
 #include "jax.h"
 
 #include <algorithm>
@@ -27,7 +27,7 @@
 namespace logitless::python {
 namespace {
 
-// Writes the loss, or the losses of all tokens.
+// Writes the loss, or one loss per token.
 template <class Result>
 void write_loss(const Result& result, bool per_token, ffi::AnyBuffer out) {
   write_column(per_token ? std::span<const double>(result.per_token_loss) : std::span(&result.loss, 1), out);
@@ -76,7 +76,7 @@ void run_token_logps_grad(const JaxCall& call) {
   TokenGrads grads;
   grads.logp = read_column<double>(call.argument(kMore));
   grads.entropy = read_column<double>(call.argument(kMore + 1));
-  // An entropy that nobody uses has zeros, and needs none of what they are multiplied with.
+  // Entropies that the caller does not use have upstream gradients of zero: skip their gradient.
   if (std::all_of(grads.entropy.begin(), grads.entropy.end(), [](double g) { return g == 0; })) grads.entropy.clear();
   const bool exact = outputs.backward.mode == BackwardMode::kExact;
   const bool of_head = outputs.d_weight.given() || outputs.d_bias.given() || outputs.d_lora_b.given();
@@ -99,7 +99,7 @@ void run_slice(const JaxCall& call) {
   call.write_bytes(fold_slice(call.context(), call.logits, task_of(call)), 0);
 }
 
-// Returns the handlers by the names that XLA calls them by.
+// Returns the handlers, by the names under which they are registered with XLA.
 nb::dict handlers() {
   nb::dict out;
   const auto add = [&](const std::string& name, XLA_FFI_Handler* made) {
@@ -123,7 +123,7 @@ nb::dict handlers() {
   return out;
 }
 
-// Writes the fields of a list as attributes: Python's bool, int, float and str.
+// Writes the fields of a list as attributes, as Python's bool, int, float and str.
 template <class List, class Structure>
 void write_attributes(List list, const Structure& options, const std::string& prefix, nb::dict& out) {
   const auto write = [&](const Field& field, const auto& member) {
@@ -145,7 +145,7 @@ void write_attributes(List list, const Structure& options, const std::string& pr
   visit_flat(list, write, options);
 }
 
-// What of a head is no array.
+// Writes a head's attributes: layout and softcap.
 void take_head(Keywords& keywords, const std::string& prefix, nb::dict& out) {
   const std::string layout_name = prefix + "layout", softcap_name = prefix + "softcap";
   HeadLayout layout = HeadLayout::kVocabHidden;
@@ -160,8 +160,8 @@ void take_head(Keywords& keywords, const std::string& prefix, nb::dict& out) {
 
 void define_jax_targets(nb::module_& m) {
   m.def("jax_targets", &handlers);
-  // Returns the attributes of a call: options that are given, and the context's. Throws what a call would throw of
-  // names and types.
+  // Returns the attributes of a call: the given options, and the context's. Throws what a call would throw
+  // for a wrong name or type.
   m.def(
       "jax_attributes",
       [](const std::string& task, nb::dict given, const Context* context) {

@@ -7,7 +7,7 @@ namespace logitless::python {
 
 namespace nb = nanobind;
 
-/// Defines jax_targets(): the handlers by the names that XLA calls them by.
+/// Defines jax_targets(), the handlers that logitless.jax registers; jax_attributes(); and jax_slice_bytes().
 void define_jax_targets(nb::module_& m);
 
 }  // namespace logitless::python

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// One call that XLA makes: its arguments, results and attributes as views and options of the library.
+// One call from XLA: its arguments, results and attributes, as the library's views and options.
 #pragma once
 
 #include <xla/ffi/api/ffi.h>
@@ -36,15 +36,15 @@ enum Argument : size_t {
   kTargets,
   kClassWeights,
   kTemperatures,
-  kSeed,      // of gradients that are sampled
+  kSeed,      // of sampled gradients
   kScales,    // of a packed weight
-  kVocabIds,  // which of its entries a call is over
-  kFirst,     // entries of the vocabulary before those of weight, where it is a slice
-  kGathered,  // what all slices have left
-  kMore,      // what the task has beside these, from here on
+  kVocabIds,  // the entries of the head that the call is over
+  kFirst,     // if the weight is a slice of the vocabulary: the index of its first entry
+  kGathered,  // the statistics of all slices
+  kMore,      // the task's own arguments begin here
 };
 
-/// Where the arguments of a head stand.
+/// The indices of a head's arguments.
 struct HeadPlaces {
   size_t weight, bias, scales, ids, lora_states, lora_b;
 };
@@ -71,7 +71,7 @@ inline DType dtype_of(ffi::DataType type, const char* name) {
   }
 }
 
-/// One matrix of floating-point numbers.
+/// A floating-point matrix.
 struct View {
   void* data;
   DType dtype;
@@ -105,7 +105,7 @@ inline void write_column(std::span<const double> column, ffi::AnyBuffer out) {
   }
 }
 
-/// The attributes of a call. What is not among them keeps its default.
+/// The attributes of a call. An option that is not among them keeps its default.
 class Attributes {
  public:
   explicit Attributes(const ffi::Dictionary& given) : given_(given) {}
@@ -127,7 +127,7 @@ class Attributes {
   void read(const std::string& name, std::optional<T>& out) const {
     if (given_.contains(name)) read(name, out.emplace());
   }
-  // Arrays are arguments, and no attributes.
+  // Arrays are arguments, not attributes.
   template <class T>
   void read(const std::string&, std::span<const T>&) const {}
   template <class T>
@@ -176,7 +176,8 @@ class JaxCall {
   ffi::AnyBuffer last_argument() const { return argument(arguments_.size() - 1); }
   ffi::AnyBuffer result(size_t i) const { return *checked(results_.get<ffi::AnyBuffer>(i)); }
 
-  /// With `frozen`, statistics leave what makes the gradient of hidden states, where the loss allows it.
+  /// With `frozen`, the forward half keeps expected rows for the gradient of hidden states, if the loss
+  /// allows it.
   Context context(bool frozen = false) const {
     auto options = attributes_.all<ContextOptions>("context.");
     if (frozen && options.plan == PlanKind::kAuto) options.plan = PlanKind::kExpectedRow;
@@ -198,7 +199,7 @@ class JaxCall {
     visit_fields(
         TensorsOf<Task>(),
         [&](const Field& field, auto& member) {
-          // A tensor of numbers is no argument here.
+          // Floating-point tensors are not arguments of these handlers.
           if constexpr (std::is_same_v<decltype(member), ConstTensor&>) {
             if (!field.role.takes(DType::kInt64)) return;
           }
@@ -207,13 +208,13 @@ class JaxCall {
         out);
     return out;
   }
-  /// Reads an attribute that is in no list of options.
+  /// Reads an attribute that is not an option.
   template <class T>
   void read(const std::string& name, T& out) const {
     attributes_.read(name, out);
   }
-  /// Returns the gradients of hidden, weight, bias, and a LoRA's states and b, in results from `first` on. One whose
-  /// result has no elements is not wanted.
+  /// Returns the outputs for the gradients of hidden, weight, bias, and a LoRA's states and b, which are the
+  /// results from `first` on. A gradient whose result has no elements is not computed.
   Gradients gradients(size_t first) const {
     Gradients out;
     const Tensor d_hidden = output(first, "d_hidden"), d_weight = output(first + 1, "d_weight");
@@ -231,7 +232,7 @@ class JaxCall {
   }
   void write_bytes(std::span<const std::byte> bytes, size_t to) const {
     const ffi::AnyBuffer out = result(to);
-    if (out.element_count() != bytes.size()) throw InvalidInput("a slice has bytes of another number");
+    if (out.element_count() != bytes.size()) throw InvalidInput("the result of a slice has the wrong size");
     std::copy(bytes.begin(), bytes.end(), static_cast<std::byte*>(out.untyped_data()));
   }
 
@@ -246,8 +247,8 @@ class JaxCall {
     return read_column<T>(argument(i));
   }
 
-  // Returns the head whose arguments stand there; the names of its attributes begin with `prefix`. It is one for as
-  // long as this call.
+  // Returns the head with these arguments and with attributes that begin with `prefix`. It is valid while
+  // this object lives.
   LmHead head_at(const HeadPlaces& at, const std::string& prefix) const {
     LmHead out;
     attributes_.read(prefix + "packing", out.packing);
@@ -270,7 +271,7 @@ class JaxCall {
     }
     return out;
   }
-  // Argument i as one row of numbers, or as a matrix; without elements it is not given.
+  // Returns argument i as a vector or as a matrix. An argument without elements is not given.
   ConstTensor vector(size_t i, const char* name) const {
     const ffi::AnyBuffer in = argument(i);
     if (in.element_count() == 0) return {};
@@ -294,7 +295,7 @@ class JaxCall {
     throw InvalidInput(std::string(name) + " must be int32 or int64");
   }
 
-  // Read a task's own arguments, in the order that jax.cc lists.
+  // Read a task's own arguments, in the order listed in jax.cc.
   void take(ConstTensor& out) const {
     const ffi::AnyBuffer in = argument(kTargets);
     out = ids(in, "targets", {static_cast<int64_t>(in.element_count())});
@@ -333,7 +334,7 @@ class JaxCall {
     return out.element_count() > 0 ? Tensor(View(out, name)) : Tensor();
   }
 
-  // What has been checked of it is in logitless.jax.
+  // Reads a packed weight. logitless.jax has checked its types and shapes.
   void set_packed(const HeadPlaces& at, LmHead& out) const {
     const ffi::AnyBuffer bytes = argument(at.weight);
     const int64_t entries = bytes.dimensions()[0], row_bytes = bytes.dimensions()[1];
@@ -344,7 +345,7 @@ class JaxCall {
       out.group = entries * (row_bytes / block.bytes * block.numbers) / out.scales.count();
     }
   }
-  // JAX has int32 unless it is told otherwise, and a head int64.
+  // Returns ids as int64, copied if they are int32, JAX's default.
   std::span<const int64_t> kept_ids(size_t i) const {
     const ffi::AnyBuffer given = argument(i);
     const auto count = static_cast<int64_t>(given.element_count());
@@ -361,10 +362,10 @@ class JaxCall {
   const Attributes attributes_;
   const std::vector<float> class_weights_;
   const std::vector<double> temperatures_;
-  mutable std::deque<std::vector<int64_t>> kept_;  // what heads refer to
+  mutable std::deque<std::vector<int64_t>> kept_;  // vocab_ids of the heads
 };
 
-// No exception crosses XLA.
+// Returns exceptions as errors: they must not propagate through XLA.
 template <void (*run)(const JaxCall&)>
 ffi::Error guarded(ffi::RemainingArgs arguments, ffi::RemainingRets results, ffi::Dictionary attributes) {
   try {
@@ -377,7 +378,7 @@ ffi::Error guarded(ffi::RemainingArgs arguments, ffi::RemainingRets results, ffi
   }
 }
 
-/// The function by which XLA makes a call.
+/// The function that is registered with XLA.
 template <void (*run)(const JaxCall&)>
 XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame) {
   static auto* const made = ffi::Ffi::Bind().RemainingArgs().RemainingRets().Attrs().To(guarded<run>).release();

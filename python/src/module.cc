@@ -1,6 +1,6 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The module logitless._core: the C++ API with keyword arguments. The package beside it gives these functions
-// their signatures.
+// The module logitless._core: the C++ API with keyword arguments. The Python package adds signatures and
+// documentation.
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
@@ -47,7 +47,7 @@ void define_ids(nb::module_& m) {
   });
 }
 
-// How many numbers of a row a block has, and how many bytes.
+// Returns {packing: (numbers, bytes)} of one block.
 nb::dict packing_blocks() {
   nb::dict out;
   for (const Packing packing : all_of<Packing>()) {
@@ -60,7 +60,7 @@ nb::dict packing_blocks() {
 nb::dict environment_of(const Context& context) { return dict_of(describe_environment(context)); }
 
 void define_context(nb::module_& m) {
-  nb::class_<Workspace>(m, "Workspace", "Memory that calls use again.")
+  nb::class_<Workspace>(m, "Workspace", "Memory that calls reuse.")
       .def(nb::init<>())
       .def_prop_ro("bytes", &Workspace::bytes)
       .def("release", &Workspace::release);
@@ -113,9 +113,9 @@ void define_context(nb::module_& m) {
 
 NB_MODULE(_core, m) {
   using namespace logitless::python;
-  // A graph of PyTorch's that is alive when the interpreter ends is never taken apart (torch's PyNode gives its Python
-  // object back only while Py_IsInitialized()), and so are the halves and functions of ours that it holds. nanobind
-  // would report them as leaks of this module.
+  // PyTorch never frees an autograd graph that is still alive when the interpreter ends (its PyNode drops
+  // Python objects only while Py_IsInitialized()), so our objects in that graph stay alive, too. nanobind
+  // would report them as leaks.
   nb::set_leak_warnings(false);
   static PyObject* const invalid_input = PyErr_NewException("logitless._core.InvalidInput", PyExc_ValueError, nullptr);
   m.attr("InvalidInput") = nb::handle(invalid_input);

@@ -11,7 +11,7 @@
 namespace logitless::python {
 namespace {
 
-// Python itself refuses to write out what has thousands of digits.
+// Returns a Python int as text, or its size: Python refuses to convert an int of thousands of digits.
 std::string shown(nb::handle number) {
   const nb::object bits = number.attr("bit_length")();
   if (nb::cast<int64_t>(bits) <= 256) return nb::str(number).c_str();
@@ -32,7 +32,7 @@ Keywords::Keywords(const nb::dict& given, const char* of) : of_(of) {
 
 const Keywords::Given* Keywords::ask(const char* key) {
   for (Given& one : given_) {
-    if (*one.text.data() != *key || one.text != key) continue;  // a call asks for 90 names: few begin alike
+    if (*one.text.data() != *key || one.text != key) continue;  // fast path: a call asks for 90 names
     one.known = true;
     return &one;
   }
@@ -73,7 +73,7 @@ void Keywords::check_all_known() const {
   }
 }
 
-// The field of a task whose sets are its arguments ids, id_offsets and id_counts.
+// The name of the field whose arguments are ids, id_offsets and id_counts.
 constexpr const char* kTaskSets = "sets";
 
 void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
@@ -89,7 +89,7 @@ void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out) {
 void take(Keywords& keywords, Arrays& arrays, const char*, SoftTargets& out) {
   const nb::handle weights = keywords.find("weights"), rows = keywords.find("probabilities");
   if (!rows && !(weights && keywords.find("ids"))) {
-    throw InvalidInput("ids and weights are missing, or probabilities in their place");
+    throw InvalidInput("ids and weights are missing: give these, or probabilities");
   }
   take(keywords, arrays, kTaskSets, out.sets);
   if (weights) out.weights = arrays.entries(weights, "weights");
@@ -111,7 +111,8 @@ void take(Keywords& keywords, Arrays& arrays, const char* key, Logits& out) {
   }
   if (const nb::handle logits = keywords.find("teacher_logits")) {
     if (keywords.find("teacher_hidden") || keywords.find("teacher_weight")) {
-      throw InvalidInput("teacher_logits is given, and teacher_hidden or teacher_weight beside it");
+      throw InvalidInput(
+          "teacher_logits is given together with teacher_hidden or teacher_weight: give one or the other");
     }
     out.finished = arrays.tensor(logits, "teacher_logits", kRows);
     return;
@@ -194,10 +195,10 @@ CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs) {
   if (const nb::handle logits = keywords.find("logits")) {
     out.logits = Logits::given(arrays.tensor(logits, "logits", kRows));
     take_output("d_logits", kRows, gradients.d_logits);
-    if (accumulate) throw InvalidInput("accumulate = True: the gradient of logits is overwritten");
+    if (accumulate) throw InvalidInput("accumulate = True: d_logits is always overwritten");
     if (gradients.backward.mode != BackwardMode::kExact) {
       throw InvalidInput(std::string("backward = ") + name_of(gradients.backward.mode) +
-                         ": finished logits have no head that it would save products with");
+                         ": it skips products with the head, and finished logits have no head");
     }
     return out;
   }

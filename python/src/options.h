@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// Keyword arguments of Python become the structs of the C++ API.
+// Reads Python's keyword arguments into the structures of the C++ API.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -20,21 +20,22 @@
 
 namespace logitless::python {
 
-/// Reads keyword arguments by name. One that nobody has asked for is a TypeError.
+/// Reads keyword arguments by name. check_all_known() throws a TypeError for an argument that was never read.
 class Keywords {
  public:
-  /// `of` names what the keywords belong to.
+  /// `of` is the name of the function, for messages.
   Keywords(const nb::dict& given, const char* of);
 
-  /// Returns the argument, or nothing where it is left out or None.
+  /// Returns the argument, or an invalid handle if it is missing or None.
   nb::handle find(const char* key);
 
-  /// Takes the argument where there is one: a name for an enumerator, a list, or a single entry, for a vector.
+  /// Sets `out` if the argument is given. An enumerator is given by its name, a vector by a list or a single
+  /// entry.
   template <class T>
   void take(const char* key, T& out) {
     if (const nb::handle value = find(key)) out = cast<T>(key, value);
   }
-  /// None unsets it; left out it stays as it is.
+  /// The same for an optional: None resets it, and a missing argument leaves it unchanged.
   template <class T>
   void take(const char* key, std::optional<T>& out) {
     const Given* given = ask(key);
@@ -42,7 +43,7 @@ class Keywords {
     out = given->value.is_none() ? std::nullopt : std::optional<T>(cast<T>(key, given->value));
   }
 
-  /// Throws a TypeError that names an argument which was not asked for.
+  /// Throws a TypeError for an argument that was never read.
   void check_all_known() const;
 
  private:
@@ -50,13 +51,13 @@ class Keywords {
     nb::object name;
     std::string_view text;  // of name
     nb::object value;
-    bool known = false;  // somebody has asked for it
+    bool known = false;  // it was read
   };
   // Returns the argument, None included, and marks it as known.
   const Given* ask(const char* key);
   template <class T>
   T cast(const char* key, nb::handle value) const;
-  // How Python calls what an argument must be.
+  // Returns Python's name of the type, for messages.
   template <class T>
   static const char* type_name() {
     if constexpr (std::is_same_v<T, bool>) return "a bool";
@@ -72,7 +73,7 @@ class Keywords {
   [[noreturn]] void refuse_int(const char* key, nb::handle value, const std::string& rule) const;
   [[noreturn]] static void refuse_name(const char* key, const std::string& value, const std::string& known);
 
-  std::vector<Given> given_;  // few: a call asks for more names than it is given
+  std::vector<Given> given_;  // few, so searched linearly: a call asks for more names than are given
   const char* of_;
 };
 
@@ -106,7 +107,7 @@ T Keywords::cast(const char* key, nb::handle value) const {
     if (nb::try_cast(value, out)) return out;
     const bool is_int = PyLong_Check(value.ptr());
     if constexpr (std::is_floating_point_v<T>) {
-      if (is_int) refuse_int(key, value, "no float is as large");
+      if (is_int) refuse_int(key, value, "it is too large for a float");
     } else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, bool>) {
       using Limits = std::numeric_limits<T>;
       if (is_int) {
@@ -118,7 +119,7 @@ T Keywords::cast(const char* key, nb::handle value) const {
   }
 }
 
-/// Takes arrays: what is left out, or None, is an empty one.
+/// The overloads of take() read one field each. A missing array, or None, stays not given.
 inline void take(Keywords& keywords, Arrays& arrays, const char* key, ConstTensor& out, bool has_ids = false) {
   const nb::handle value = keywords.find(key);
   if (!value) return;
@@ -132,29 +133,29 @@ void take(Keywords& keywords, Arrays& arrays, const char* key, std::span<const T
   out = arrays.span<T>(value, key);
   if (out.empty()) arrays.mark_empty(key);
 }
-/// Takes sets of token ids, [E] with offsets or [N, K] with or without counts: ids, id_offsets and id_counts for the
-/// key "sets", and <key>_ids, <key>_offsets and <key>_counts for another one.
+/// Sets of token ids, [E] with offsets or [N, K] with or without counts. The arguments are ids, id_offsets
+/// and id_counts for the key "sets", and <key>_ids, <key>_offsets and <key>_counts for other keys.
 void take(Keywords& keywords, Arrays& arrays, const char* key, IdSets& out);
-/// Takes ids and weights, or probabilities; and mask.
+/// ids and weights, or probabilities; and mask.
 void take(Keywords& keywords, Arrays& arrays, const char* key, SoftTargets& out);
-/// Takes ids, teacher_logps and teacher_outside_logps.
+/// ids, teacher_logps and teacher_outside_logps.
 void take(Keywords& keywords, Arrays& arrays, const char* key, SetTeacher& out);
-/// Takes, for the key "reference", ref_hidden and a head whose names begin with ref_; else teacher_hidden,
-/// teacher_weight and what else belongs to that head, or teacher_logits.
+/// For the key "reference": ref_hidden and the arguments of a head with prefix ref_. Otherwise
+/// teacher_logits, or teacher_hidden and the arguments of a head with prefix teacher_.
 void take(Keywords& keywords, Arrays& arrays, const char* key, Logits& out);
-/// Takes anything else.
+/// Any other field.
 template <class T>
 void take(Keywords& keywords, Arrays&, const char* key, T& out) {
   keywords.take(key, out);
 }
 
-/// Visits the tensors of a task, as the library's function of this name visits options.
+/// Visits the tensors of a task; the library's visit_flat() visits options.
 template <class Task, class Visit, class... S>
 void visit_flat(TensorsOf<Task> list, const Visit& visit, S&&... s) {
   visit_fields(list, visit, s...);
 }
 
-/// Takes the fields of a list, those of its token options among the others.
+/// Takes all fields of a list, including the nested token options.
 template <class List, class Structure>
 void take_fields(Keywords& keywords, Arrays& arrays, List list, Structure& out) {
   visit_flat(
@@ -169,7 +170,7 @@ void take_fields(Keywords& keywords, Arrays& arrays, List list, Structure& out) 
       out);
 }
 
-/// Takes the fields of a context, and its communicators.
+/// Takes the options of a context, including its communicators.
 ContextOptions take_context_options(Keywords& keywords);
 
 /// Returns a dict of a structure's fields.
@@ -181,22 +182,22 @@ nb::dict dict_of(const Structure& from) {
   return out;
 }
 
-/// Takes weight, bias, softcap, packing, scales, vocab_ids, lora_a, lora_b, lora_scale and lora_states, under
-/// names that begin with `prefix`.
+/// Takes weight, bias, softcap, packing, scales, vocab_ids, lora_a, lora_b, lora_scale and lora_states, each
+/// with `prefix`.
 LmHead take_head(Keywords& keywords, Arrays& arrays, const std::string& prefix);
 
-/// Takes how gradients are made: backward, noise, theta, tolerance and seed.
+/// Takes backward, noise, theta, tolerance and seed.
 BackwardOptions take_backward(Keywords& keywords);
 
-/// What a task is of, and where its gradients go.
+/// The logits of a task, and the outputs for its gradients.
 struct CallTensors {
   Logits logits;
   Gradients gradients;
 };
 
-/// Takes hidden, offsets and what take_head() takes, or logits; and what take_backward() takes, so that a forward can
-/// be given the arguments of its backward. With `outputs` it also takes d_hidden, d_weight, d_bias, d_lora_a, d_lora_b,
-/// d_lora_states, weight_sink and accumulate, or d_logits.
+/// Takes hidden, offsets and the arguments of take_head(), or logits. Also calls take_backward(), so that a
+/// forward half accepts the arguments of its backward half. With `outputs` it takes d_hidden, d_weight,
+/// d_bias, d_lora_a, d_lora_b, d_lora_states, weight_sink and accumulate, or d_logits.
 CallTensors take_tensors(Keywords& keywords, Arrays& arrays, bool outputs);
 
 }  // namespace logitless::python

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The tasks that have functions, and how the keywords of one call are read.
+// The tasks that Python has functions for, and the keywords of one call.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace logitless::python {
 
-/// The arguments that a call of a task must have. Where it is one of several, the library says so.
+/// The required arguments of a task. If one of several is required, the library checks it.
 template <class Task>
 inline constexpr std::array<const char*, 2> kNeeded = {"targets"};
 template <>
@@ -27,7 +27,7 @@ inline constexpr std::array<const char*, 2> kNeeded<SetDistillation> = {"ids", "
 template <>
 inline constexpr std::array<const char*, 2> kNeeded<IdLogps> = {"ids"};
 
-/// Calls use.operator()<Task>() for each task that has functions: all but a loss of the caller's own.
+/// Calls use.operator()<Task>() for each task except CustomLoss, which Python does not have.
 template <class Use>
 void for_each_task(const Use& use) {
   AllTasks::each([&]<class Task> {
@@ -35,8 +35,9 @@ void for_each_task(const Use& use) {
   });
 }
 
-/// Calls use(list, structure) for the list of this name, with a structure of defaults: options of a task, of tokens, of
-/// a context or of gradients, or a task's tensors (policy_loss.tensors).
+/// Calls use(list, structure) for the named list, with a structure of defaults. A name is a task's (its
+/// options), a task's with ".tensors" (policy_loss.tensors), or token, context, backward, logits or
+/// gradients. Throws for any other name.
 template <class Use>
 void with_list(const std::string& name, const Use& use) {
   bool found = false;
@@ -59,20 +60,20 @@ void with_list(const std::string& name, const Use& use) {
   if (!found) throw InvalidInput("'" + name + "' is not a list of fields");
 }
 
-/// Returns the fields of a list by the names of arguments, each with its type, default, range, meaning, and where it
-/// has them, choices and shape.
+/// Returns {argument: description} of a list. A description has type, default, range and meaning, and for
+/// some fields choices or shape.
 nb::dict fields_of(const std::string& name);
-/// Returns the fields of a list as text, with the values that the keywords set.
+/// Returns {field: value as text} of a list, after setting the fields in `keywords`.
 nb::dict texts_of(const std::string& name, nb::dict keywords);
 
-/// The keywords of one call, read. Outputs are those of a backward half, and of a call of a task with a loss.
+/// The arguments of one call. Outputs are only read for a backward half, and for a task with a loss.
 template <class Task>
 struct Read {
   Arrays arrays;
   Keywords keywords;
   CallTensors call;
   Task task;
-  DType type_of_results;  // float32, or float64 for float64 hidden states or logits, unless dtype names one of the two
+  DType type_of_results;  // dtype=; by default float64 for float64 hidden states or logits, else float32
 
   explicit Read(nb::dict given, bool is_backward = false)
       : keywords(std::move(given), Task::kName),

@@ -1,5 +1,5 @@
 // Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-// The sink of a head's gradient that is a Python function.
+// A sink for the head's gradient that calls a Python function.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -15,15 +15,15 @@
 
 namespace logitless::python {
 
-/// Calls callable(first, count, tile). The tile owns its memory. It is the gradient of those token ids, [count, H],
-/// with its elements in the order of the weight's.
+/// Returns a sink that calls callable(first, count, tile). The tile is a copy, [count, H]: the gradient of
+/// the token ids [first, first + count), in the memory order of the weight.
 inline WeightGradientSink sink_of(nb::handle callable) {
-  // The library copies the sink without Python's lock: such copies count no references. Calls come from threads of
-  // OpenMP's.
+  // Shared, because the library copies the sink without Python's lock, and copying an nb::object counts
+  // references. The sink is called from OpenMP's threads.
   auto kept = std::make_shared<const nb::object>(nb::borrow(callable));
   return [kept = std::move(kept)](int64_t first, int64_t count, const ConstTensor& given) {
     const nb::gil_scoped_acquire acquire;
-    // Rows that are contiguous are copied one by one.
+    // Copies contiguous rows: if the tile's columns are contiguous instead, transpose it.
     const bool turned = given.strides[1] != 1;
     const ConstTensor tile = turned ? transposed(given) : given;
     const auto call = [&]<class T>(const T* data) {

@@ -1,8 +1,10 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What a drawn call must return: the same task on finished float64 logits, through the lowest surface, in the plain
-kernels. The head, its LoRA and softcap, and all their gradients are products of NumPy's.
+"""The expected results of a drawn call: the same task on finished float64 logits, through the lowest surface
+and the plain kernels. NumPy computes the products of the head, its LoRA and softcap, and all their
+gradients.
 
-A tolerance is six times what results move by when logits move by their rounding errors, and the rounding of sums.
+A tolerance is six times the change of the results when the logits change by their rounding errors, plus the
+rounding of sums.
 """
 
 import numpy as np
@@ -25,19 +27,21 @@ def round_to(x, dtype):
 
 
 class Reference:
-    """`upstream`: of one number a float; of a loss per token [N]; of statistics columns by name; of id_logps its shape.
-    `lora_unit` is what states of a LoRA are rounded to."""
+    """The expected columns and gradients of a call. `upstream` is a float for a loss that is one number, [N]
+    for one loss per token, a dict of columns for statistics, and an array of the ids' shape for id_logps.
+    `lora_unit` is the unit roundoff of a LoRA's states."""
 
     def __init__(self, call, upstream=1.0, lora_unit=0.0):
         self.call, self.upstream, self.lora_unit = call, upstream, lora_unit
         self.unit = UNITS["float64" if call.dtype == "float64" else "float32"]
         self.runs = []
-        self.entries = None  # [N, K]: those that id_logps returns, where sets have offsets
-        self.start = 0.0  # what gradients are added to
-        self.states = False  # the states of the LoRA are an argument
+        self.entries = None  # [N, K] flags of the entries that id_logps returns if sets have offsets
+        self.start = 0.0  # the value to which gradients are added
+        self.states = False  # whether the LoRA's states are an argument
 
     def logits(self, model, rounding, pattern):
-        """Capped logits, and their slopes in raw ones; moved by their errors unless pattern is 0."""
+        """Capped logits, and their derivatives with respect to raw logits. A pattern other than 0 perturbs
+        them by their error bounds."""
         random = np.random.default_rng(pattern)
         raw = model.hidden @ model.whole.T
         size = np.abs(model.hidden) @ np.abs(model.whole).T
@@ -66,7 +70,7 @@ class Reference:
             if name in given:
                 given[name] = given[name].reshape(lead)
         given["logits"] = np.ascontiguousarray(capped.reshape(*lead, -1))
-        if call.offsets is not None:  # which go with hidden states
+        if call.offsets is not None:  # offsets require hidden states
             given.update(offsets=call.offsets, hidden=given.pop("logits"), weight=np.eye(capped.shape[1]))
         if call.other is not None:
             other = self.logits(call.other, other_rounding, pattern + 1000 if pattern else 0)[0].reshape(*lead, -1)
@@ -77,7 +81,7 @@ class Reference:
         return given, slope
 
     def run(self, pattern):
-        """(columns, gradients), each by name; a gradient has its size beside it."""
+        """({name: column}, {name: (gradient, magnitude)}). The magnitude is the same sum of absolute values."""
         given, slope = self.arguments(pattern)
         output = "d_hidden" if "hidden" in given else "d_logits"
         d_logits = np.zeros_like(given[output.removeprefix("d_")])
@@ -134,7 +138,7 @@ class Reference:
         return out
 
     def whole_head(self, name, gradient):
-        """A gradient of a head of which the call has chosen entries: of those that it has not, 0."""
+        """The gradient for the whole head: with vocab_ids, 0 for entries outside the call."""
         ids, model = self.call.student.vocab_ids, self.call.student
         if ids is None or name not in ("d_weight", "d_bias", "d_lora_b"):
             return gradient
@@ -143,8 +147,8 @@ class Reference:
         return out
 
     def fault(self, columns, gradients, *, whole=False, exact=True):
-        """How results differ, {name: array}; "" if they do not. A difference is looked at again with more
-        perturbations: something may jump nearby."""
+        """A description of the first difference from results {name: (array, unit)}; "" if there is none. A
+        difference is checked again with more perturbations, because the function may jump nearby."""
         text = ""
         for count in (5, 41):
             while len(self.runs) < count:
@@ -181,7 +185,7 @@ class Reference:
 
     def _gradient_fault(self, got, whole):
         call, tokens = self.call, int(np.prod(self.call.lead))
-        sixteen = "bfloat16" in (call.dtype, call.head_dtype)  # products of bfloat16 take gradients in it
+        sixteen = "bfloat16" in (call.dtype, call.head_dtype)  # gradients are operands of bfloat16 products
         sums = (tokens + call.student.whole.shape[0] + 8) * self.unit + (2.0**-8 if sixteen else 4 * self.unit)
         for name, (value, unit) in got.items():
             want, size = self.runs[0][1][name]
@@ -189,7 +193,7 @@ class Reference:
             lora = 0 if call.student.a is None else self.lora_unit
             bound = 6 * moved + (sums + 2 * unit + 2 * lora) * size + (64 * self.unit + sums) * np.max(size, initial=0)
             bound += 4 * self.start * (self.unit + unit)
-            bound += 2.0**-24 if unit == UNITS["float16"] else 0  # numbers of float16 below its normal ones
+            bound += 2.0**-24 if unit == UNITS["float16"] else 0  # subnormal numbers of float16
             if whole:
                 want, bound = self.whole_head(name, want), self.whole_head(name, bound)
             value = np.asarray(value, np.float64)

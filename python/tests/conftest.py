@@ -4,5 +4,5 @@ import pytest
 
 @pytest.fixture
 def no_telemetry(monkeypatch):
-    """TRL sends none where it believes to be tested."""
+    """Keeps TRL from sending telemetry: it sends none in CI."""
     monkeypatch.setenv("CI", "1")

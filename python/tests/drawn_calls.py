@@ -1,11 +1,11 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Draws calls from the library's own lists of arguments: a new option or tensor is drawn because it is in a list.
+"""Draws calls from the library's own lists of arguments, so a new option or tensor is drawn as soon as it is
+in a list.
 
-A call is drawn in its plain form: float64 arrays of numbers that every floating-point type holds, int64 ids, one entry
-per token or sequence. The tests of a surface pass it in the forms that the surface has, and call_reference.py computes
-what it must return.
-
-LOGITLESS_EXAMPLES=10000 draws that many calls with another seed each time, in place of the same 300.
+A call is drawn in a plain form: float64 arrays of numbers that every floating-point type represents exactly,
+int64 ids, one entry per token or sequence. The tests of a surface pass it in all forms of that surface, and
+call_reference.py computes the expected results. LOGITLESS_EXAMPLES=10000 draws that many calls, with a new
+seed each time, instead of the same 300.
 """
 
 import dataclasses
@@ -23,7 +23,7 @@ _MANY = int(os.environ.get("LOGITLESS_EXAMPLES") or 0)
 
 
 def profile(examples):
-    """How many calls a test draws. Nothing here is timed, so no call has a deadline."""
+    """Hypothesis settings for a test that draws this many calls. Calls are not timed, so no deadline applies."""
     return settings(
         max_examples=_MANY or examples,
         derandomize=not _MANY,
@@ -38,10 +38,10 @@ def profile(examples):
 
 @dataclasses.dataclass
 class Model:
-    """Hidden states and a head. `weight` has the numbers that a packed one stands for."""
+    """Hidden states and a head. For a packed weight, `weight` holds its unpacked numbers."""
 
     hidden: np.ndarray  # [N, H]
-    weight: np.ndarray  # [V, H], and more rows where vocab_ids chooses some
+    weight: np.ndarray  # [V, H], with further rows if vocab_ids selects some
     bias: np.ndarray | None = None
     vocab_ids: np.ndarray | None = None
     softcap: float = 0.0
@@ -49,14 +49,14 @@ class Model:
     b: np.ndarray | None = None
     scale: float = 1.0
     packed: PackedWeight | None = None
-    finished: bool = False  # its logits are given
+    finished: bool = False  # its logits are passed instead of hidden states and head
 
     def rows(self, of_entries):
         return of_entries if self.vocab_ids is None else of_entries[self.vocab_ids]
 
     @property
     def whole(self):
-        """The matrix of the call, with the LoRA in it."""
+        """The matrix of the call, including the LoRA."""
         weight = self.weight if self.a is None else self.weight + self.scale * self.b @ self.a
         return self.rows(weight)
 
@@ -65,13 +65,13 @@ class Model:
 class Call:
     task: str
     function: str
-    lead: tuple  # [B, T], or [N] of one sequence or with offsets
+    lead: tuple  # [B, T], or [N] for a single sequence or with offsets
     offsets: np.ndarray | None
     student: Model
     other: Model | None  # a teacher or a reference
     arrays: dict
     options: dict
-    dtype: str  # of hidden states: where rounding errors come from
+    dtype: str  # of hidden states; determines the rounding errors
     head_dtype: str
 
     @property
@@ -79,7 +79,7 @@ class Call:
         return "teacher_" if self.task == "distillation_loss" else "ref_"
 
     def plain(self):
-        """The arguments besides models: ids of tokens have the leading axes, and all else is flat."""
+        """The arguments except models. Targets have the leading axes, everything else is flat."""
         tensors = lists_of(self.task)[1]
         narrow = [name for name in self.arrays if tensors[name]["type"] == "float32 array" and name != "probabilities"]
         out = {**self.arrays, **self.options, **{name: self.arrays[name].astype(np.float32) for name in narrow}}
@@ -94,7 +94,7 @@ def eighths(random, *shape, low=-8, high=9):
 
 
 def lists_of(task):
-    """(options, arrays) of a task: their fields by name, as callers name them."""
+    """(options, arrays) of a task: {argument name: field}."""
     options, arrays = {}, {}
     for part in (task, f"{task}.tensors"):
         for name, field in _core.fields(part).items():
@@ -116,7 +116,7 @@ _OUT_OF_RANGE = [float("nan"), -3.0]
 
 
 def values_of(name, field):
-    """A strategy of an option's values, a few of which no call takes."""
+    """A strategy for an option's values, including a few invalid ones."""
     if "choices" in field:
         one = st.sampled_from([choice for choice in field["choices"] if choice != field["default"]])
     elif field["type"] == "bool":
@@ -129,7 +129,7 @@ def values_of(name, field):
     return st.lists(one, min_size=1, max_size=2, unique=True) if field.get("list") else one
 
 
-# Tensors that a call is refused without.
+# Tensors without which a call is refused.
 def needed(task, options):
     yield from {"policy_loss": ("chosen_ids", "advantages"), "id_logps": ("ids",)}.get(task, ())
     if task in ("cross_entropy", "preference_loss", "kto_loss", "token_stats"):
@@ -152,16 +152,16 @@ def needed(task, options):
             yield "reward_targets"
 
 
-# Options that decide which code of a surface runs, or which others have an effect.
+# Options that are drawn more often, because they select code paths or give other options an effect.
 _OFTEN = ("loss_type", "reduction", "mean_over", "shift")
 _WITHOUT_REFERENCE = {"sft", "orpo", "simpo", "cpo"}
 
 
 class _Arrays:
-    """Draws the tensors of a task by their kinds and shapes."""
+    """Draws the tensors of a task by kind and shape."""
 
     def __init__(self, draw, random, sizes, task, options, columns):
-        self.columns = columns  # of sets
+        self.columns = columns  # a strategy for the size of sets
         self.draw, self.random, self.sizes, self.task, self.options = draw, random, sizes, task, options
         self.sets = {}
 
@@ -177,7 +177,7 @@ class _Arrays:
             letters = re.match(r"(?:as kl|\[([A-Z](?:, [A-Z])*)\])", shape)
             size = (3,) if letters is None or not letters[1] else tuple(self.sizes[c] for c in letters[1].split(", "))
         if name.endswith("counts"):
-            sets, low = ("ids", 0) if name == "id_counts" else ("kept_ids", 1)  # of which one was chosen
+            sets, low = ("ids", 0) if name == "id_counts" else ("kept_ids", 1)  # kept_ids include the chosen id
             return self.random.integers(low, self.sets[sets].shape[1] + 1, size)
         if kind == "ids":
             ids = self.random.integers(0, self.sizes["V"], size)
@@ -199,7 +199,7 @@ class _Arrays:
         return eighths(self.random, *size)
 
     def set_of(self, name):
-        """[N, K]: of losses that compare distributions no id twice."""
+        """Sets [N, K]. Only id_logps and soft_cross_entropy get a repeated id."""
         cols = self.draw(self.columns)
         rows = [self.random.permutation(self.sizes["V"])[:cols] for _ in range(self.sizes["N"])]
         out = np.array(rows, np.int64).reshape(-1, cols)
@@ -216,7 +216,8 @@ NF4 += [0.44070982933044434, 0.5626170039176941, 0.7229568362236023, 1.0]
 
 
 def packed_weight(random, rows, columns, packing):
-    """A packed weight, and the numbers that it stands for. Scales are powers of 2, so that float32 holds products."""
+    """A packed weight and its unpacked numbers. Scales are powers of 2, so that products are exact in
+    float32."""
     groups = 2 if packing == "int8 of groups" else 1
     scales = 2.0 ** random.integers(-3, 1, (rows, groups))
     data = random.integers(-9, 10, (rows, columns)).astype(np.int8)
@@ -244,7 +245,7 @@ def models(draw, size, random, tokens, entries, taken, prefix, dtype):
         return model
     if chosen:
         model.vocab_ids = random.permutation(rows)[:entries]
-        model.vocab_ids[-1] = model.vocab_ids[draw(st.sampled_from([-1, 0]))]  # twice, or once
+        model.vocab_ids[-1] = model.vocab_ids[draw(st.sampled_from([-1, 0]))]  # the first entry again, or no repetition
     if draw(st.booleans()):
         model.bias = eighths(random, rows)
     model.softcap = draw(st.sampled_from([0.0, 3.0]))
@@ -259,8 +260,8 @@ def models(draw, size, random, tokens, entries, taken, prefix, dtype):
 
 @st.composite
 def calls(draw, functions, dtypes, few_shapes=False):
-    """A call of one of the functions, {name: (task, names of the arguments that it takes)}; with few shapes where each is
-    compiled."""
+    """A call of one of the functions, {name: (task, argument names)}. few_shapes is for functions that are
+    compiled for each shape."""
 
     def size(low, high, fixed):
         return st.just(fixed) if few_shapes else st.integers(low, high)
@@ -314,18 +315,18 @@ def calls(draw, functions, dtypes, few_shapes=False):
     for begin, name in (("id_", "ids"), ("kept_", "kept_ids")):
         if name not in asked:
             asked.discard(f"{begin}counts")
-    if offsets is not None:  # of hidden states alone
+    if offsets is not None:  # offsets require hidden states
         taken = taken - {"logits"}
     student = models(draw, size, random, tokens, entries, taken, "", dtype)
     other = None
     if task == "distillation_loss":
         other = models(draw, size, random, tokens, entries, taken, "teacher_", dtype)
-        if student.finished:  # then the teacher's are, too
+        if student.finished:  # then the teacher must be given by logits, too
             other = Model(other.hidden, other.whole, finished=True)
     elif "ref_logps" in asked and "ref_hidden" in taken and draw(st.booleans()):
         asked.discard("ref_logps")
         other = models(draw, size, random, tokens, entries, taken, "ref_", dtype)
-    for name in [name for name in tensors if name in asked]:  # sets come before what is shaped as they are
+    for name in [name for name in tensors if name in asked]:  # in this order: some shapes need the sets
         arrays[name] = made.make(name, tensors[name])
     if "kept_ids" in arrays:
         arrays["chosen_ids"] = arrays["kept_ids"][:, 0].copy()

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What the tests of drawn calls share: how a refusal is judged, other forms of sets, and calls with upstream gradients."""
+"""Shared by the tests of drawn calls: checks of refusals, sets with offsets, and upstream gradients."""
 
 import dataclasses
 import inspect
@@ -32,14 +32,15 @@ def is_exact(call):
 
 
 class Outcomes:
-    """Counts which calls were taken."""
+    """Counts accepted and refused calls."""
 
     def __init__(self):
         self.taken = self.refused = 0
 
     def add(self, call, error, plain_error, names, unusual=()):
-        """Counts a call. The message of a refusal names an argument: where the plain call is taken, one of an unusual
-        form, or an option of gradients. Returns whether the call was taken."""
+        """Counts a call, and returns whether it was accepted. The message of a refusal must name an argument.
+        If the plain call is accepted, that must be an argument in an unusual form, or an option of
+        gradients."""
         self.taken += error is None
         self.refused += error is not None
         if error is None:
@@ -51,14 +52,15 @@ class Outcomes:
         return False
 
     def run(self, check):
-        """Runs a test of drawn calls, most of which must have been taken: refusals alone prove nothing."""
+        """Runs a test of drawn calls. More than half must be accepted, because refusals alone prove nothing."""
         self.taken = self.refused = 0
         check()
         assert self.taken > self.refused
 
 
 def check_arguments_are_drawn(functions, also=()):
-    """Every argument of each signature, {name: (task, arguments)}, is one that calls() draws, or is in `also`."""
+    """Checks that every argument in the signatures, {name: (task, arguments)}, is drawn by calls() or is in
+    `also`."""
     for name, (task, taken) in functions.items():
         models = {prefix + one for prefix in ("", "teacher_", "ref_") for one in MODEL}
         drawn = set().union(*lists_of(task)) | models | {"offsets", *also}
@@ -66,7 +68,7 @@ def check_arguments_are_drawn(functions, also=()):
 
 
 def leading_axes(call, draw):
-    """Those of the call, or two more where an even number of sequences may have another axis."""
+    """The leading axes of the call; with an even number of sequences, sometimes split into two axes."""
     lead = call.lead
     if len(lead) == 2 and lead[0] % 2 == 0 and call.task not in ("policy_loss", "preference_loss", "kto_loss"):
         return draw(st.sampled_from([lead, (2, lead[0] // 2, lead[1])]))
@@ -74,7 +76,8 @@ def leading_axes(call, draw):
 
 
 def sets_with_offsets(call, draw):
-    """(prefix, [N, K] of the entries that are taken, names of tensors) of sets that are passed as [E] with offsets."""
+    """For each kind of sets that is passed as [E] with offsets: (prefix, [N, K] flags of the entries in use,
+    tensor names)."""
     for begin, sets in (("id_", "ids"), ("kept_", "kept_ids")):
         if sets not in call.arrays or not draw(st.booleans()):
             continue
@@ -89,7 +92,8 @@ def offsets_of(taken):
 
 
 def with_columns(call, k=None, **asked):
-    """The call whose columns are those that a function without targets, or with more results, returns."""
+    """The call extended by the results that a function returns in addition, or by targets for one without
+    targets."""
     arrays = call.arrays
     if k is not None:
         arrays = {**arrays, "targets": np.zeros(int(np.prod(call.lead)), np.int64)}
@@ -98,7 +102,7 @@ def with_columns(call, k=None, **asked):
 
 
 def upstream_of(call, shapes):
-    """A factor in eighths for each result, {name: shape}, and what a Reference takes of them."""
+    """Upstream gradients, in eighths: {name: factors} for {name: shape}, and the same for Reference."""
     random = np.random.default_rng(5)
     factors = {name: np.asarray(random.integers(-8, 9, tuple(shape)) / 8) for name, shape in shapes.items()}
     if call.task == "token_stats":

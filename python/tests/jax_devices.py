@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Shards over four devices of this host, which must be asked for before JAX starts: test_jax.py runs this program."""
+"""Checks of shards over four host devices. test_jax.py runs this program, because the number of devices must
+be set before JAX starts."""
 
 import os
 
@@ -19,7 +20,7 @@ N, H, V = 64, 16, 101
 random = np.random.default_rng(0)
 x = jnp.asarray(random.standard_normal((N, H)), jnp.float32)
 w = jnp.asarray(random.standard_normal((V, H)), jnp.float32)
-y = jnp.asarray(random.integers(0, V, N), jnp.int32).at[:20].set(-100)  # the first device has no token
+y = jnp.asarray(random.integers(0, V, N), jnp.int32).at[:20].set(-100)  # the first device has no labelled token
 mesh = jax.make_mesh((4,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
 want, want_grads = jax.value_and_grad(lambda x, w: linear_cross_entropy(x, w, y), argnums=(0, 1))(x, w)
 
@@ -52,8 +53,8 @@ inside = jax.shard_map(
 )
 check(*jax.jit(inside)(x, w, y))
 
-# Words are sharded, too: over four devices, and over two beside two halves of the batch. (What one half alone is
-# wrong in, XLA ends by aborting: the others wait for it.)
+# The vocabulary is sharded, too: over four devices, and over two combined with two halves of the batch. (An
+# error on only one half makes XLA abort, because the other half waits for it.)
 V4 = 100
 y4 = jnp.minimum(y, V4 - 1)
 
@@ -105,14 +106,14 @@ for function, shape, names, specs in (
         else:
             raise AssertionError("a target outside the vocabulary was taken")
 
-# Statistics are merged by the library: losses and d_weight have the bits of one process whose vocabulary is cut at the
-# same places, whatever the option.
+# The library merges statistics: for every option, losses and d_weight are bit-identical to a single process
+# whose vocabulary is cut at the same places.
 FOUR = dict(
     mesh=jax.make_mesh((4,), ("vocab",), axis_types=(auto,)), in_specs=(P(), P("vocab"), P()), out_specs=P()
 )
 one = logitless.Context(slices=[V4 // 4] * 4, plan="two_pass")
 classes = np.linspace(0.5, 1.5, V4, dtype=np.float32)
-temperatures = np.linspace(0.5, 1.5, N, dtype=np.float32).astype(np.float64)  # JAX keeps 32 bits of them
+temperatures = np.linspace(0.5, 1.5, N, dtype=np.float32).astype(np.float64)  # as JAX rounds
 for options in (
     {},
     {"softcap": 20.0, "temperature": 0.7, "temperature_meaning": "scale_logp"},
@@ -148,7 +149,7 @@ for options in (
         np.testing.assert_array_equal(grads[1], d_weight, err_msg=str(options))
         np.testing.assert_allclose(grads[0], d_hidden.reshape(N, H), rtol=1e-5, atol=1e-6)
 
-# The same for log-probabilities, and losses that are made of them.
+# The same for log-probabilities, and for losses computed from them.
 def mixed(x, w, y, **split):
     logp, entropy = token_logps(x, w, y, **split)
     return (jnp.exp(logp) * jnp.arange(N)).sum() + 0.1 * entropy.sum()
@@ -162,8 +163,8 @@ for check_vma in (True, False):
     whole = jax.value_and_grad(lambda x, w: mixed(x, w, y4), argnums=(0, 1))(x, w[:V4])
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, whole)
 
-# Packed heads, and an equal number of chosen entries of each device's part.
-V8 = V4 + 4  # rows of 16 numbers, 26 of them on a device
+# Packed heads, and vocab_ids with an equal number of entries on each device.
+V8 = V4 + 4  # rows of 16 numbers, 26 rows per device
 numbers = random.integers(-127, 128, (V8, H)).astype(np.int8)
 packed = PackedWeight(jnp.asarray(numbers), "int8", jnp.asarray(random.uniform(0.01, 0.02, (V8, 1)), jnp.float32))
 chosen = jnp.asarray([(3 * k) % 26 for k in range(4 * 7)], jnp.int32)
@@ -184,7 +185,8 @@ for head, check_vma in ((packed, True), (jnp.asarray(packed.data * packed.scales
     )(x, head)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6), got, whole)
 
-# A LoRA: over a batch, and over a vocabulary, of whose entries b has a row each. The weight is frozen or trained.
+# A LoRA: with a sharded batch, and with a sharded vocabulary, which also shards the rows of b. The weight is
+# frozen or trained.
 a, b = (jnp.asarray(random.standard_normal(shape), jnp.float32) / 2 for shape in ((3, H), (V4, 3)))
 
 
@@ -203,9 +205,9 @@ for mesh_of, specs, run in (
         got = jax.jit(jax.value_and_grad(sharded, argnums=over))(x, w[:V4], a, b, y4)
         whole = jax.value_and_grad(of_lora, argnums=over)(x, w[:V4], a, b, y4)
         jax.tree.map(lambda p, q: np.testing.assert_allclose(p, q, rtol=1e-5, atol=2e-6), got, whole)
-    np.testing.assert_allclose(sharded(x, w[:V4], a, b, y4), whole[0], rtol=1e-5)  # not compiled
+    np.testing.assert_allclose(sharded(x, w[:V4], a, b, y4), whole[0], rtol=1e-5)  # eager
 
-# A sum that was forgotten is refused, as everywhere in JAX.
+# As everywhere in JAX, a result that is not summed over the devices is an error.
 forgotten = jax.shard_map(
     lambda x, w, y: linear_cross_entropy(x, w, y),
     mesh=mesh,

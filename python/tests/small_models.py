@@ -56,7 +56,7 @@ def model_of(name):
             dropout=0.0,
         )
     model = transformers.AutoModelForCausalLM.from_config(config)
-    # Random heads are so small that a softcap or a scale would not show.
+    # Scaled up: with a small random head, a softcap or a scale would have no visible effect.
     with torch.no_grad():
         model.get_output_embeddings().weight.mul_(20)
     return model

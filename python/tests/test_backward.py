@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Gradients of chosen segments from Python: the keywords arrive, from NumPy and from PyTorch."""
+"""Sampled and certified gradients from Python: the keywords arrive, from NumPy and from PyTorch."""
 
 import numpy as np
 import pytest

@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The border of the package: arrays that are not what their memory is, memory that is lent out, and what is refused."""
+"""Arrays with unusual memory, memory that is shared with Python, and what is refused at the border of the
+package."""
 
 import subprocess
 import sys
@@ -27,7 +28,7 @@ def batched():
 
 
 class Dlpack:
-    """An array that speaks DLPack alone."""
+    """An array that only supports DLPack."""
 
     def __init__(self, array):
         self._array = array
@@ -40,13 +41,13 @@ class Dlpack:
 
 
 def backwards(shape, stride):
-    """Two or three matrices whose first axis runs backwards by `stride` elements."""
+    """Two or three matrices, where the first axis has a negative stride of `stride` elements."""
     memory = np.zeros(2000, np.float32)[1000:]
     return np.lib.stride_tricks.as_strided(memory, shape, (4 * stride, 4 * shape[2], 4))
 
 
 def overlapping(shape):
-    """A matrix each of whose rows begins at the last element of the one before."""
+    """A matrix whose rows each begin at the last element of the previous row."""
     memory = np.zeros(shape[0] * shape[1], np.float32)
     return np.lib.stride_tricks.as_strided(memory, shape, (4 * (shape[1] - 1), 4))
 
@@ -126,7 +127,7 @@ def test_strides_of_what_is_empty_are_not_looked_at(size, shape, strides):
 def test_a_head_of_one_row_has_its_gradient_either_way_round():
     hidden, weight, targets = problem()
     one, ids = weight[:1], np.zeros_like(targets)
-    columns = np.zeros((H, 2), np.float32)[:, :1].T  # [1, H], whose elements do not follow one another
+    columns = np.zeros((H, 2), np.float32)[:, :1].T  # [1, H], with elements that are not adjacent
     columns[:] = one
     assert logitless.cross_entropy(hidden, columns, ids, d_weight=np.ones_like(one)).loss == 0
     with pytest.raises(ValueError, match="those of weight are the other way round"):
@@ -171,7 +172,7 @@ def test_what_must_not_change_is_no_output():
     frozen = np.zeros_like(hidden)
     frozen.flags.writeable = False
     for array in (frozen, Dlpack(frozen), memoryview(frozen)):
-        with pytest.raises(TypeError, match="d_hidden is .* that may be written"):
+        with pytest.raises(TypeError, match="d_hidden is .*: it must be a writable array"):
             logitless.cross_entropy(hidden, weight, targets, d_hidden=array)
     assert (frozen == 0).all()
 
@@ -213,10 +214,10 @@ def test_autograd_knows_what_a_call_has_written():
     hidden, weight, targets = (torch.from_numpy(array) for array in problem())
     d_hidden, d_weight = torch.zeros(N, H), torch.zeros(V, H)
     leaf = torch.ones(N, H, requires_grad=True)
-    product = leaf * d_hidden  # saves d_hidden
+    product = leaf * d_hidden  # autograd saves d_hidden
     with pytest.raises(ValueError, match="targets"):
         logitless.cross_entropy(hidden, weight, targets + V, d_hidden=d_hidden)
-    assert d_hidden._version == 0  # nothing has been written
+    assert d_hidden._version == 0  # not written
     logitless.cross_entropy(hidden, weight, targets, d_hidden=d_hidden, d_weight=d_weight)
     assert d_hidden._version == d_weight._version == 1 and hidden._version == 0
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
@@ -262,15 +263,15 @@ def test_a_tile_has_the_shape_of_the_weight_and_its_own_memory(flipped, dtype):
     kept = []
     logitless.cross_entropy(hidden, given, targets, weight_sink=lambda *tile: kept.append(tile), **arguments)
     assert len(kept) > 1 and sum(count for _, count, _ in kept) == V
-    for first, count, tile in kept:  # after the call
+    for first, count, tile in kept:  # the tiles are still valid after the call
         own = np.s_[first : first + count]
         assert tile.flags.f_contiguous if flipped else tile.flags.c_contiguous
         np.testing.assert_array_equal(tile, want[own])
-        tile[:] = 0  # is nobody else's
+        tile[:] = 0  # the tile is a copy
 
 
 class Threads:
-    """Ranks that are threads; it keeps all that it gets."""
+    """A communicator between threads. It keeps all arrays that it gets."""
 
     def __init__(self, size):
         self.size = size
@@ -337,12 +338,12 @@ def test_a_rank_without_a_part_and_arrays_that_a_communicator_keeps(size, flippe
         np.testing.assert_array_equal(out, out_then)
 
 
-# With two threads a communicator is called from within the library's parallel regions.
+# With two threads, communicators are called from inside the library's parallel regions.
 @pytest.mark.parametrize("threads", [1, 2])
 def test_sums_over_a_batch_are_those_of_the_whole(threads):
     random = np.random.default_rng(5)
     hidden = random.standard_normal((100, 96), dtype=np.float32)
-    weight = random.standard_normal((40_000, 96), dtype=np.float32) / 8  # its gradient is several messages
+    weight = random.standard_normal((40_000, 96), dtype=np.float32) / 8  # large enough for several messages
     targets = random.integers(0, 40_000, 100)
     whole = np.empty_like(weight)
     loss = logitless.cross_entropy(hidden, weight, targets, d_weight=whole).loss
@@ -379,7 +380,7 @@ def test_an_interpreter_that_ends_with_live_graphs_is_silent():
 
 
 def flags_of(function):
-    """A call with a mask, or labels, that it takes as an argument."""
+    """A function that calls `function` with flags (a mask or labels)."""
     hidden, weight, targets = batched()
     call = {"hidden": hidden, "weight": weight}
     if function == "kto_loss":

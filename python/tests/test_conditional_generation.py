@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Patched models that read images or sound beside text, and whose loss is that of a causal LM."""
+"""Patched multimodal models whose loss is a causal LM's."""
 
 import pytest
 
@@ -11,7 +11,7 @@ from small_models import SMALL, loss_and_gradients  # noqa: E402
 from logitless._logits_on_read import LogitsOnRead  # noqa: E402
 from logitless.transformers import compute_loss_func, patch  # noqa: E402
 
-IMAGE = 3  # the token that stands for a part of an image
+IMAGE = 3  # the token for a part of an image
 VISION = dict(
     hidden_size=32, intermediate_size=48, num_hidden_layers=1, num_attention_heads=4, image_size=8, patch_size=4
 )
@@ -33,7 +33,7 @@ def gemma3():
 
 
 def chameleon():
-    """Its logits of image tokens are the lowest number of their type."""
+    """A model that sets the logits of image tokens to the lowest number of their type."""
     images = dict(embed_dim=8, num_embeddings=1, latent_channels=8, base_channels=32, channel_multiplier=[1])
     config = transformers.ChameleonConfig(
         **SMALL,
@@ -44,7 +44,7 @@ def chameleon():
 
 
 def moonshine():
-    """An encoder of sound and a decoder, which gives its labels as shifted ones."""
+    """A speech model with encoder and decoder, which passes its labels as shift_labels."""
     heads = {f"{part}_num_attention_heads": 4 for part in ("encoder", "decoder")}
     layers = {f"{part}_num_hidden_layers": 1 for part in ("encoder", "decoder")}
     names = ("vocab_size", "hidden_size", "intermediate_size", "pad_token_id", "bos_token_id", "eos_token_id")
@@ -76,7 +76,7 @@ def test_loss_and_gradients_of_every_parameter(build):
 
 
 def test_compute_loss_func_refuses_an_encoder_and_a_decoder():
-    """Their labels are not shifted, and the decoder's input is made of them."""
+    """Its labels are not shifted, because the decoder's input is computed from them."""
     model, _ = moonshine()
-    with pytest.raises(ValueError, match="MoonshineForConditionalGeneration has an encoder and a decoder"):
+    with pytest.raises(ValueError, match="MoonshineForConditionalGeneration is an encoder-decoder model"):
         compute_loss_func(patch(model))

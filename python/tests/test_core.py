@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The package on NumPy arrays: results, plans, top k, contexts, and what is refused. Calls are drawn in
-test_generated_calls.py."""
+"""The package on NumPy arrays: results, plans, top k, contexts and errors. test_generated_calls.py draws
+calls."""
 
 import threading
 
@@ -71,7 +71,7 @@ def test_topk_overlap():
     assert logitless.topk_overlap(a.reshape(2, 1, 3), b.reshape(2, 1, 4)).shape == (2, 1)
     assert logitless.topk_overlap([1, 2], [2, 3, 4]) == 1
     assert logitless.topk_overlap(a[:0], b[:0]).shape == (0,)
-    with pytest.raises(ValueError, match=r"a_ids of shape \(2, 3\) and b_ids of shape \(1, 4\)"):
+    with pytest.raises(ValueError, match=r"a_ids has shape \(2, 3\) and b_ids \(1, 4\)"):
         logitless.topk_overlap(a, b[:1])
 
 
@@ -83,7 +83,7 @@ def test_topk_union():
     assert offsets.tolist() == [0, 5, 7]
     assert logitless.topk_union([1, 2], [2, 3, 4])[0].tolist() == [1, 2, 3, 4]
     assert logitless.topk_union(a[:0], b[:0])[1].tolist() == [0]
-    with pytest.raises(ValueError, match=r"a_ids of shape \(2, 3\) and b_ids of shape \(1, 4\)"):
+    with pytest.raises(ValueError, match=r"a_ids has shape \(2, 3\) and b_ids \(1, 4\)"):
         logitless.topk_union(a, b[:1])
 
 
@@ -129,7 +129,7 @@ def test_threads_share_a_context():
         (dict(hidden=[[1.0]]), TypeError, "hidden is a list"),
         (dict(hidden=None), ValueError, "hidden is missing"),
         (dict(temprature=1.0), TypeError, "no argument 'temprature'; did you mean temperature?"),
-        (dict(logits=np.zeros((N, V), np.float32)), TypeError, "no argument 'hidden' beside the others"),
+        (dict(logits=np.zeros((N, V), np.float32)), TypeError, "no argument 'hidden' with the other arguments given"),
         (dict(temperature="hot"), TypeError, "temperature = 'hot': it must be a float"),
         (dict(shift=0.5), TypeError, "shift = 0.5: it must be an int"),
         (dict(temperature=10**400), ValueError, "temperature = an int of 1329 bits: no float"),

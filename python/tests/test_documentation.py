@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""help() of everything public: sections, names of arguments, types of arrays, and examples that run."""
+"""help() of everything public: sections, argument names, types of arrays, and examples that run."""
 
 import doctest
 import importlib
@@ -26,7 +26,7 @@ WITHOUT_SECTIONS = {*RESULTS, "ArrayLike", "WeightLike", "Workspace"}
 
 
 def public():
-    """(module, name), of all that is installed."""
+    """(module, name) of everything public that is installed."""
     for module in MODULES:
         try:
             made = importlib.import_module(f"logitless.{module}".rstrip("."))
@@ -44,13 +44,13 @@ def made(module, name):
 
 
 def sections_of(value):
-    """The text of each section of a documentation."""
+    """{section: text} of a docstring."""
     parts = re.split(r"^(Args|Returns|Raises|Example):\n", inspect.getdoc(value), flags=re.MULTILINE)
     return dict(zip(parts[1::2], parts[2::2]))
 
 
 def arguments_in(value):
-    """(name, types of an array or "") of the section of arguments."""
+    """(name, type of the array or "") of each argument in the section "Args"."""
     return re.findall(r"^    (?:\*\*)?(\w+)(?: \((.*?)\))?: \S", sections_of(value)["Args"], flags=re.MULTILINE)
 
 
@@ -86,7 +86,7 @@ def test_examples_run(module, name):
     assert doctest.DocTestRunner().run(example, out=output.append).failed == 0, "".join(output)
 
 
-# The types that the words of ArrayLike stand for, in calls whose floats are float32.
+# The dtypes that each type of ArrayLike's docstring allows, in calls whose floats are float32.
 INTEGERS = {"int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64"}
 KINDS = {
     "floats": {"float32", "float16", "bfloat16"},
@@ -111,7 +111,7 @@ def check_types(call, data, tested):
     kinds = {name: text.split(" [")[0].split(" as ")[0] for name, text in arguments_in(function) if text}
     for name, array in given.items():
         packed = name.endswith("weight") and not np.issubdtype(getattr(array, "dtype", int), np.floating)
-        alone = name == "logits" and not numpys.outputs  # which sets the type of the call
+        alone = name == "logits" and not numpys.outputs  # it alone sets the type of the call
         if (call.task, name) in tested or name in numpys.odd or not isinstance(array, np.ndarray) or packed or alone:
             continue
         tested.add((call.task, name))

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Every option of every call, alone at another value than its default, from the lists of fields.h: it arrives, and
-changes the result."""
+"""Every option of every call, taken from the lists in fields.h: each value other than the default changes the
+result."""
 
 import inspect
 
@@ -18,8 +18,8 @@ WEIGHT = random.standard_normal((V, H)).astype(np.float32)
 IDS = (np.arange(N) * 37 % V).reshape(B, T)
 OWN = logitless.token_stats(HIDDEN, WEIGHT, IDS)["logp"]
 OLD = OWN + 0.3 * (np.arange(N) % 7 - 3)
-OLD[6] -= 27  # of a negative advantage: a log ratio beyond any clamp
-OLD[15:] += 2  # a sequence that has drifted
+OLD[6] -= 27  # a token with a negative advantage: a log ratio beyond every clamp
+OLD[15:] += 2  # a sequence with a large log ratio
 MASK = np.ones(N, np.uint8)
 MASK[3:5] = 0  # sequences of different lengths, one of them empty
 MASK[10:15] = 0
@@ -33,14 +33,14 @@ DISTINCT_IDS = np.stack([IDS.ravel(), (IDS.ravel() + 11) % V, (IDS.ravel() + 29)
 TEACHER_LOGPS = np.log(SET_WEIGHTS + 1e-3) - 0.3
 SOME_IDS = IDS.copy()
 SOME_IDS[1, 2:] = -100  # sequences of different lengths
-RELATIVE = {"sft", "orpo", "simpo", "cpo"}  # which compare with no reference
+RELATIVE = {"sft", "orpo", "simpo", "cpo"}  # losses without a reference
 
 ARRAYS = {
     "temperatures": 0.5 + 0.05 * np.arange(N),
     "class_weights": np.linspace(0.5, 1.5, V).astype(np.float32),
     "cross_weights": np.linspace(0.5, 1.5, V).astype(np.float32),
 }
-# What a field needs beside it to act.
+# Options without which a field has no effect.
 BESIDE = {
     "temperature_meaning": {"temperature": 0.5},
     "kl_estimator": {"beta": 0.5},
@@ -65,9 +65,9 @@ OF_DIVERGENCE = {
     "temperature_squared": {"temperature": 0.5},
     "hard_temperature": {"hard_weight": 0.5},
 }
-# Names that say of grpo, or of dppo, what the default says, or go with nothing that stands beside them.
+# Values with the same effect as the default in the calls here.
 SAME = {"aggregation": {"default", "seq_mean_token_mean"}, "trust_region": {"default", "tv", "none"}}
-# What is refused, because the others leave it without a use.
+# Values that are refused, because they have no effect with the other options here.
 REFUSED = {
     ("soft_cross_entropy", "ignore_index", "37"),
     ("soft_cross_entropy", "shift", "7"),
@@ -99,7 +99,7 @@ def beside(structure, name):
     if name == "cov_kl_weight":
         return {"loss_type": "kl_cov"}
     if name.startswith("cov_"):
-        free = {"epsilon_low": 1.0, "epsilon_high": 1e30, "cov_low": -0.3, "cov_high": 2.0}  # nothing is clipped
+        free = {"epsilon_low": 1.0, "epsilon_high": 1e30, "cov_low": -0.3, "cov_high": 2.0}  # clips nothing
         return {"loss_type": "clip_cov", **free, "cov_share": 0.2 if name == "cov_seed" else 1.0}
     if structure == "policy_loss" and name == "num_items_in_batch":
         return {"loss_type": "dapo"}
@@ -111,7 +111,7 @@ def beside(structure, name):
 
 
 def other_values(name, field, now):
-    """Values beside the one that the field has: of a name all others."""
+    """Values other than the current one; for a name, all other choices."""
     kind = field["type"]
     if name in ARRAYS:
         return [ARRAYS[name]]
@@ -164,7 +164,7 @@ def kto_batch(options):
 
 
 def batch_of(structure, options):
-    """What a task reads beside its options, hidden states and head."""
+    """The tensors of a task except hidden states and head."""
     if structure == "soft_cross_entropy":
         return {"ids": SET_IDS, "weights": SET_WEIGHTS}
     if structure == "set_distillation_loss":
@@ -193,7 +193,7 @@ def batch_of(structure, options):
 
 
 def run(structure, options):
-    """The bytes of all that a call returns and writes."""
+    """The bytes of everything that a call returns or writes."""
     function, batch = getattr(logitless, structure), batch_of(structure, options)
     if structure == "id_logps":
         return function(HIDDEN, WEIGHT, **batch, **options).logps.tobytes()
@@ -255,7 +255,8 @@ def test_an_unknown_task_is_answered_with_the_nearest_name(call):
         call(None)
 
 
-# What a context's options change. Threads and plan sizes decide about no bits; ranks alone are none.
+# The properties of a context and of its plans in which an option shows. Results do not show options: threads
+# and plan sizes do not change their bits.
 def seen(options):
     context = logitless.Context(**options)
     bf16 = {"hidden": HIDDEN, "weight": WEIGHT, "targets": IDS, "d_weight": np.zeros_like(WEIGHT)}

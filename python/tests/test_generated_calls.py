@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Calls of `logitless` that are drawn from its lists of arguments: values arrive through every type, stride and kind of
-array, and what is refused names an argument and has written nothing."""
+"""Calls of `logitless` drawn from its lists of arguments. Values arrive through every type, stride and kind
+of array; a refusal names an argument and has written nothing."""
 
 import re
 
@@ -27,7 +27,7 @@ OUTPUTS = ("d_hidden", "d_weight", "d_bias", "d_lora_a", "d_lora_b", "d_lora_sta
 
 
 class Dlpack:
-    """An array that speaks DLPack alone."""
+    """An array that only supports DLPack."""
 
     def __init__(self, array):
         self.array = array
@@ -65,7 +65,7 @@ def apart(array):
     return view
 
 
-# The forms of a matrix: rows of floats are contiguous, and a head may be transposed.
+# The forms of a matrix. Rows of floats must be contiguous; a head may be transposed.
 def laid_out(array, form, dtype):
     if form == "gap":
         wide = np.concatenate([array, np.full((*array.shape[:-1], 3), 7.0)], axis=-1)
@@ -77,7 +77,7 @@ def laid_out(array, form, dtype):
     return of_type(array, dtype)
 
 
-# The forms of every other array. Each is taken, or refused by its name.
+# The forms of all other arrays. Each is accepted, or refused by its name.
 FORMS = {
     "plain": np.copy,
     "apart": apart,
@@ -96,11 +96,11 @@ if torch is not None:
 
 
 class NumpyCall:
-    """A drawn call as arguments of a function."""
+    """A drawn call as arguments of a NumPy function."""
 
     def __init__(self, call, draw):
         self.call, self.draw = call, draw
-        self.odd = set()  # arguments of unusual forms: the message of a refusal names one
+        self.odd = set()  # names of arguments in unusual forms, which a refusal may name
         self.states = self.columns = False
         self.entries = None
         self.arguments = {}
@@ -126,7 +126,7 @@ class NumpyCall:
         return FORMS[form](value)
 
     def as_rows_of_sets(self):
-        """[N, K] ids become [E] with offsets, or stay."""
+        """Sometimes converts ids [N, K] to [E] with offsets."""
         for begin, taken, names in sets_with_offsets(self.call, self.draw):
             for name in names:
                 self.arguments[name] = self.in_some_form(name, self.call.arrays[name][taken])
@@ -171,7 +171,7 @@ class NumpyCall:
             arguments[f"{prefix}softcap"] = model.softcap
 
     def add_outputs(self, names, accumulate):
-        """Arrays for some of the gradients, that hold 1 before the call."""
+        """Adds arrays for some of the gradients, filled with 1."""
         call, model = self.call, self.call.student
         entries, columns = model.whole.shape
         shapes = {"d_logits": (*call.lead, entries), "d_hidden": (*call.lead, columns)}
@@ -192,7 +192,7 @@ class NumpyCall:
             like = self.draw(st.sampled_from(["plain", "gap"])) if len(shapes[name]) > 1 else "plain"
             like = "columns" if name == "d_weight" and self.columns else like
             self.outputs[name] = laid_out(np.ones(shapes[name]), like, dtype)
-        # That of finished logits is overwritten.
+        # d_logits is always overwritten.
         self.accumulate = accumulate and bool(self.outputs) and not model.finished
         given = {**self.outputs, **({"accumulate": True} if self.accumulate else {})}
         if str(getattr(given.get("d_weight"), "dtype", "")) in ("float32", "float64") and self.draw(st.booleans()):
@@ -200,7 +200,7 @@ class NumpyCall:
         return given
 
     def sink_of(self, whole):
-        """A function that gets each row once, and keeps it in the array."""
+        """A weight_sink that checks that it gets each row once, and stores the rows in the array."""
         seen = set()
 
         def sink(first, count, tile):
@@ -238,7 +238,7 @@ def check_calls(call, data):
     outputs = numpys.add_outputs(names, data.draw(st.booleans()))
     context, set_options = some_context(data.draw)
     given = {**numpys.arguments, "context": context}
-    if call.task != "id_logps":  # whose gradients another function computes
+    if call.task != "id_logps":  # id_logps_backward() computes its gradients
         given |= outputs
     dtype = data.draw(st.sampled_from([None, "float32", "float64"]))
     if dtype is not None:
@@ -287,7 +287,7 @@ class Raising(Dlpack):
         raise RuntimeError("no memory to lend")
 
 
-# What no argument takes for an array.
+# Mistaken values for an array argument.
 MISTAKES = {
     "no axis": lambda a: a.ravel()[0].reshape(()).copy(),
     "four axes": lambda a: a.reshape(1, 1, 1, -1).copy(),
@@ -306,7 +306,7 @@ MISTAKES = {
     "class": lambda a: np.ndarray,
     "scalar": lambda a: a.ravel()[0],
 }
-# Other sizes and types: the call is refused, or is the plain one; an argument whose sizes are free makes another call.
+# Other sizes and types. The call is refused or has the same result, unless the size of the argument is free.
 OTHERS = {
     "flat": np.ravel,
     "one axis more": lambda a: a[None].copy(),
@@ -325,7 +325,7 @@ if torch is not None:
     MISTAKES["meta"] = lambda a: torch.from_numpy(a.copy()).to("meta")
     MISTAKES["sparse"] = lambda a: torch.from_numpy(a.copy()).to_sparse()
     MISTAKES["fake"] = lambda a: FakeTensorMode().from_tensor(torch.from_numpy(a.copy()))
-# Names of the C++ structures.
+# Names of C++ members, which messages must not contain.
 LIBRARYS = re.compile(
     r"(?<![\w.])(lm_head|lora\.|sets\.|kept\.|(teacher|reference)[.:]|hidden\.offsets"
     r"|targets\.(sets|rows|weights)|dlogits|backward\.|token\.|ranks\.)"

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Calls of `logitless.jax` that are drawn from its signatures and the library's lists: values arrive through every type
-and layout, eager and under jit, and gradients are those of the call."""
+"""Calls of `logitless.jax` drawn from its signatures and the library's lists. Values arrive through every
+type and layout, eager and under jit, and gradients match the reference."""
 
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ from logitless import Context  # noqa: E402
 from logitless.lora import LoraWeight  # noqa: E402
 from logitless.packed import PackedWeight  # noqa: E402
 
-OWN = {"context", "vocab_axis", "k", "layout", "teacher_layout"}  # drawn here; axes of devices have tests of their own
+OWN = {"context", "vocab_axis", "k", "layout", "teacher_layout"}  # drawn here, or tested elsewhere (axes of devices)
 FUNCTIONS = {name: (TASKS.get(name, name), arguments_of(getattr(lj, name)) - OWN) for name in lj.__all__}
 CALLS = calls(FUNCTIONS, ["float32", "bfloat16", "float16", "float64"], few_shapes=True)
 
@@ -39,7 +39,7 @@ def test_every_argument_of_a_signature_is_drawn():
 
 
 class JaxCall:
-    """A drawn call as arguments of a function of logitless.jax. `leaves` are those that it is differentiated by."""
+    """A drawn call as arguments of a logitless.jax function. `leaves` are the arrays to differentiate by."""
 
     def __init__(self, call, draw):
         self.call, self.draw = call, draw
@@ -99,7 +99,7 @@ class JaxCall:
             arguments[f"{prefix}softcap"] = model.softcap
 
     def __call__(self, leaves, **more):
-        """The results of the call with these arrays in place of its leaves."""
+        """The results of the call with these arrays as leaves."""
         given = {**self.arguments, **more}
         weight = given["weight"]
         parts = {f"d_lora_{n}": getattr(weight, n) for n in ("a", "b")} if isinstance(weight, LoraWeight) else {}
@@ -114,7 +114,7 @@ class JaxCall:
 
 
 def names_of(call):
-    """The columns that the function returns."""
+    """The names of the results of the function."""
     names = {"topk_logps": ["top_ids", "top_logps"], "token_logps": ["logp", "entropy"], "id_logps": ["logps"]}
     loss = "per_token_loss" if call.options.get("reduction") == "none" else "loss"
     return names.get(call.function, [loss])
@@ -132,7 +132,7 @@ def check_calls(call, data):
 
 def check_call(call, draw):
     if call.task == "cross_entropy" and call.options.get("reduction") == "none":
-        call.options.pop("reduction")  # token_logps() has a number per token
+        call.options.pop("reduction")  # not supported: token_logps() has per-token values
     jaxs = JaxCall(call, draw)
     more = {"k": draw(st.integers(1, 4))} if call.function == "topk_logps" else {}
     names = names_of(call)
@@ -140,7 +140,7 @@ def check_call(call, draw):
     if draw(st.booleans()):
         more["context"] = Context(threads=1, plan=draw(st.sampled_from(["auto", "two_pass"])))
     without_loss = call.task in ("token_stats", "id_logps")
-    reference = Reference(of_call, None if without_loss else 1.0)  # states of a LoRA are float32
+    reference = Reference(of_call, None if without_loss else 1.0)  # a LoRA's states are float32: no rounding
     _, plain_error = refusal_of(lambda: reference.run(0))
 
     def run(leaves):

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Calls of `logitless.torch` that are drawn from its signatures and the library's lists: values arrive through every
-type and stride, and autograd's gradients are those of the call in every mode of autograd."""
+"""Calls of `logitless.torch` drawn from its signatures and the library's lists. Values arrive through every
+type and stride, and gradients match the reference in every mode of autograd."""
 
 import inspect
 
@@ -34,13 +34,13 @@ from logitless.lora import LoraWeight  # noqa: E402
 from logitless.packed import PackedWeight  # noqa: E402
 
 OURS = {theirs: ours for ours, theirs in PYTORCH_NAMES.items()}
-# Arguments that are drawn here, not from the lists.
+# Arguments that are drawn here instead of from the lists.
 OWN = {"dtype", "loss_dtype", "context", "entropy", "lse", "return_metrics", "return_stats", "k"}
-UNDRAWN = {"group", "options"}  # ranks have tests of their own; PyTorch's options have no effect
+UNDRAWN = {"group", "options"}  # ranks have their own tests; PyTorch's options have no effect
 
 
 def taken_by(name):
-    """The library's names of a function's arguments."""
+    """The library's names for a function's arguments."""
     names = arguments_of(getattr(lt, name))
     return {OURS.get(one, one) if name == "linear_cross_entropy" else one for one in names}
 
@@ -50,7 +50,7 @@ FUNCTIONS = {
     for name in lt.__all__
     if inspect.isfunction(getattr(lt, name)) and name not in ("options", "set_options", "topk_union")
 }
-# Statistics have other names for what these ask for, and the columns of the others are NumPy's alone.
+# In the lists these are requests for statistics under other names, or do not exist.
 FUNCTIONS = {name: (task, taken - OWN) for name, (task, taken) in FUNCTIONS.items()}
 
 
@@ -71,7 +71,7 @@ def gap(tensor):
 
 
 def expanded(tensor):
-    """With one row in the memory of all, where all are equal."""
+    """If all rows are equal, an expanded tensor with one row in memory."""
     rows = tensor.shape[0] if tensor.dim() else 0
     return tensor[:1].expand(tensor.shape) if rows and torch.equal(tensor, tensor[:1].expand(tensor.shape)) else tensor
 
@@ -80,13 +80,13 @@ LAYOUTS = {"plain": lambda t: t, "apart": apart, "turned": turned, "row gap": ga
 
 
 class TorchCall:
-    """A drawn call as arguments of a function of logitless.torch."""
+    """A drawn call as arguments of a logitless.torch function."""
 
     def __init__(self, call, draw):
         self.call, self.draw = call, draw
         self.name = call.function
         self.entries = None
-        self.leaves = {}  # by the name of the gradient
+        self.leaves = {}  # {name of the gradient: tensor}
         self.lead = leading_axes(call, draw)
         self.arguments = {name: self.value_of(name, value) for name, value in call.plain().items()}
         self.add_model(call.student, "")
@@ -109,7 +109,7 @@ class TorchCall:
             return value
         tokens, shape = int(np.prod(self.lead)), lists_of(self.call.task)[1][name]["shape"]
         tensor = torch.from_numpy(np.array(value, order="C"))
-        types = [tensor.dtype]  # targets are int64 alone
+        types = [tensor.dtype]  # targets must be int64
         if tensor.dtype == torch.int64 and name not in ("targets", "chosen_ids"):
             types = [torch.int64, torch.int32]
         elif tensor.dtype == torch.bool:
@@ -126,7 +126,7 @@ class TorchCall:
         return self.laid_out(tensor)
 
     def as_rows_of_sets(self):
-        """[..., K] ids become [E] with offsets, or stay."""
+        """Sometimes converts ids [..., K] to [E] with offsets."""
         tensors = self.arguments
         for begin, taken, names in sets_with_offsets(self.call, self.draw):
             here = torch.from_numpy(taken)
@@ -149,7 +149,7 @@ class TorchCall:
         gradient = (lambda name: None) if prefix else (lambda name: f"d_{name}")
         dtype, head_dtype = call.dtype, call.head_dtype
         if self.name == "linear_cross_entropy" and not model.packed and model.a is None:
-            head_dtype = dtype  # as PyTorch's function demands
+            head_dtype = dtype  # PyTorch's function requires it
         if model.finished:
             logits = (model.hidden @ model.whole.T).reshape(*self.lead, -1)
             arguments[f"{prefix}logits"] = self.leaf(None, logits, dtype if dtype == "float64" else "float32")
@@ -172,7 +172,7 @@ class TorchCall:
             arguments[f"{prefix}softcap"] = model.softcap
 
     def tensors(self):
-        """Every tensor of the call by name."""
+        """(name, tensor) of every tensor of the call."""
         for name, value in self.arguments.items():
             parts = {"": value}
             if isinstance(value, LoraWeight):
@@ -190,7 +190,7 @@ class TorchCall:
 
 
 def own_arguments(call, draw):
-    """The arguments that ask for more results, or of another type."""
+    """Arguments that request further results, or results of another type."""
     taken = arguments_of(getattr(lt, call.function))
     asked = sorted(taken & {"entropy", "lse", "return_metrics", "return_stats"})
     more = {name: True for name in asked if draw(st.booleans())}
@@ -210,7 +210,7 @@ def unit_of(tensor):
 
 
 def columns_of(call, more, result):
-    """(what may be differentiated, all columns by name) of a result."""
+    """({name: differentiable result}, {name: column}) of a call's results."""
     def as_columns(parts):
         return {name: (part.detach().double(), unit_of(part)) for name, part in parts.items()}
 
@@ -237,7 +237,7 @@ def sum_of(parts, factors):
 
 
 def changed_in_place(tensors, draw):
-    """One of the tensors has other numbers, which are ids as before."""
+    """Changes the values of one of the tensors in place. Ids stay valid ids."""
     tensor = draw(st.sampled_from(tensors))
     with torch.no_grad():
         if tensor.dtype == torch.bool:
@@ -249,14 +249,14 @@ def changed_in_place(tensors, draw):
 
 
 outcomes = Outcomes()
-told = []  # which changes in place a backward has refused
+told = []  # functions whose backward reported an in-place change
 MODES = ["backward", "no_grad", "inference", "create_graph", "twice", "accumulated", "autocast", "changed"]
 
 
 @profile(1500)
 @given(call=calls(FUNCTIONS, ["float32", "float64", "bfloat16", "float16"]), data=st.data())
 def check_calls(call, data):
-    if data.draw(st.integers(0, 7)) == 7:  # then they may be expanded
+    if data.draw(st.integers(0, 7)) == 7:  # equal rows, so that they may be expanded
         call.student.hidden[:] = call.student.hidden[:1]
         call.student.weight[:] = call.student.weight[:1] if call.student.packed is None else call.student.weight
     mode = data.draw(st.sampled_from(MODES))
@@ -266,7 +266,7 @@ def check_calls(call, data):
     without_loss = call.task in ("token_stats", "id_logps")
     of_call = with_columns(call, more.get("k"), **{"entropy": True} if more.get("entropy") else {})
     of_call.options |= {"want_accuracy": True} if more.get("return_stats") else {}
-    if mode == "autocast":  # the numbers are those of bfloat16, too
+    if mode == "autocast":  # rounding errors are bfloat16's
         of_call.dtype = of_call.head_dtype = "bfloat16"
     # The states of a LoRA have the type of its matrices.
     reference = Reference(of_call, None if without_loss else 1.0, UNITS[of_call.head_dtype])
@@ -298,7 +298,7 @@ def check_calls(call, data):
         if refused is not None and mode == "changed" and named_in(str(refused), ["in place", "inplace operation"]):
             told.append(call.function)
             return
-        if refused is not None:  # only then is it known whether the entropy has a gradient
+        if refused is not None:  # only the backward knows whether the entropy has a gradient
             assert more.get("entropy") and not is_exact(call) and "gradient of the entropy" in str(refused), refused
             return
         reference.runs, reference.start = [], float(mode == "accumulated")
@@ -334,7 +334,7 @@ def test_calls_and_their_gradients_are_those_of_the_plain_call():
     assert len(set(told)) > 3
 
 
-# What is made of a tensor by mistake.
+# Mistaken values for a tensor argument.
 MISTAKES = {
     "list": lambda t: t.tolist(),
     "ndarray": lambda t: t.detach().double().numpy(),
@@ -362,6 +362,6 @@ def test_a_mistaken_tensor_is_refused_by_its_name(call, data):
     elif error is not None:
         assert named_in(str(error), arguments_of(getattr(lt, call.function))), error
     elif not name.endswith(("weight", "vocab_ids")) and (call.function, name) != ("topk_logps", "hidden"):
-        # Of those, another size is another call.
+        # For the other arguments another size is another valid call.
         pairs = zip(*((x if isinstance(x, tuple) else (x,) for x in (got, plain))))
         assert all(torch.equal(one, other) for one, other in pairs), f"{name}, {how}, was taken"

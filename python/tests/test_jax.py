@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless.jax: vmap, contexts, shards, seeds, second derivatives and messages. Values, gradients and types are drawn
-in test_generated_jax.py, and options in test_jax_fields.py."""
+"""logitless.jax: vmap, contexts, shards, seeds, second derivatives and messages. test_generated_jax.py draws
+values, gradients and types, and test_jax_fields.py tests options."""
 
 import pathlib
 import subprocess
@@ -42,7 +42,7 @@ def written_out(x, w, b, y, softcap=0.0):
 
 @pytest.mark.parametrize("vocab_ids", [None, jnp.arange(V)], ids=["all", "chosen"])
 def test_gradients_of_float16_are_rounded_once_they_are_scaled(vocab_ids):
-    """A loss scale keeps what float16 has no number for."""
+    """A loss scale preserves gradients that float16 would underflow."""
     x, w, b, y = arrays(jnp.float16)
     x, w = x * jnp.float16(1e-3), w * jnp.float16(1e-3)
 
@@ -67,7 +67,7 @@ def test_shapes_are_those_of_tokens():
         for wrong in (each.T, each[:2], each[None], jnp.ones(())):
             with pytest.raises(ValueError, match=r"^temperatures has shape .*: hidden's leading axes are \(3, 4\)$"):
                 function(x, w, y, temperatures=wrong)
-    with pytest.raises(ValueError, match="^class_weights has shape .*: it must have one axis, and an entry$"):
+    with pytest.raises(ValueError, match="^class_weights has shape .*: it must have one axis, and at least one entry$"):
         linear_cross_entropy(x, w, y, class_weights=jnp.ones((1, V)))
 
 
@@ -149,7 +149,7 @@ def test_a_context_arrives():
     x, w, b, y = arrays(jnp.float32)
     for name, field in _core.fields("context").items():
         if name in ("workspace", "slices", "own_d_hidden", "sum_d_weight"):
-            continue  # of a call's memory, and of ranks
+            continue  # options for memory and for ranks
         value = {"simd_target": "plain", "gemm_backend": "openblas"}.get(name)
         if value is None:
             value = field["choices"][-1] if "choices" in field else 3 if "tile" in name or "block" in name else 1
@@ -178,7 +178,7 @@ def test_shards_of_a_batch():
 
 
 def test_beside_pytorch_in_one_process():
-    """Three libraries with threads of their own take turns."""
+    """PyTorch, JAX and logitless, each with threads of its own, take turns."""
     torch = pytest.importorskip("torch")
     loss_of = pytest.importorskip("logitless.torch").linear_cross_entropy
     torch.manual_seed(0)

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless.jax's losses of whole distributions: edges of top k, teachers, vmap, and messages."""
+"""logitless.jax's losses of whole distributions: edge cases of top k, teachers, vmap, and messages."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ N = B * T
 
 
 class Case:
-    """A batch of three sequences, a teacher of another width, and a set of ids for each token."""
+    """A batch of sequences, a teacher with another hidden size, and a set of ids per token."""
 
     def __init__(self):
         random = np.random.default_rng(0)
@@ -55,7 +55,7 @@ def test_a_teachers_logits_have_no_head():
     with pytest.raises(ValueError, match="give teacher_hidden and teacher_weight, or teacher_logits"):
         distillation_loss(c.x, c.w, c.tx, c.tw, c.y, teacher_logits=logits)
     for beside in ({"teacher_softcap": 2.0}, {"teacher_bias": c.tb}):
-        with pytest.raises(ValueError, match="is given beside teacher_logits, which have no head"):
+        with pytest.raises(ValueError, match="does not go with teacher_logits, which have no head"):
             distillation_loss(c.x, c.w, targets=c.y, teacher_logits=logits, **beside)
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Every option of the library through logitless.jax, from the lists of fields.h: alone at another value than its
-default it gives the bits that the call without JAX gives, and other ones than its default."""
+"""Every option of the library through logitless.jax, taken from the lists in fields.h: each value other than
+the default changes the result, and gives the same bits as the NumPy function."""
 
 import numpy as np
 import pytest
@@ -20,12 +20,12 @@ FUNCTIONS = {
         for task in ("soft_cross_entropy", "id_logps", "distillation_loss", "set_distillation_loss")
     },
 }
-# What logitless.jax refuses beside what all surfaces do.
+# Options that only logitless.jax refuses.
 NOT_TAKEN = {"want_accuracy", "want_entropy", "want_agreement"}
 
 
 def rounded(value):
-    """JAX keeps 32 bits of numbers."""
+    """Rounds to float32, because JAX keeps 32 bits."""
     return value.astype(np.float32).astype(value.dtype) if isinstance(value, np.ndarray) else value
 
 

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Heads of logitless.jax that are a LoRA or packed, as trees of JAX's transformations; what is differentiated of any
-head; and messages. Values and gradients are drawn in test_generated_jax.py."""
+"""LoRA and packed heads of logitless.jax as pytrees under JAX's transformations, frozen arrays, and messages.
+test_generated_jax.py draws values and gradients."""
 
 import math
 import subprocess
@@ -69,7 +69,7 @@ def of_lora(x, w, a, b, **more):
 
 
 def test_an_argument_of_jit_and_grad():
-    """A LoraWeight is a tree of weight, a and b; its scale is fixed."""
+    """A LoraWeight is a pytree of weight, a and b; its scale is static."""
     lora = LoraWeight(WEIGHT, A, B, SCALE)
     loss, grads = jax.jit(jax.value_and_grad(lambda w: linear_cross_entropy(HIDDEN, w, TARGETS)))(lora)
     want = jax.value_and_grad(of_lora, (1, 2, 3))(HIDDEN, WEIGHT, A, B)
@@ -82,7 +82,7 @@ def test_an_argument_of_jit_and_grad():
 
 
 def test_vmap():
-    """Over sequences, and over adapters of one weight."""
+    """Over sequences, and over several adapters of one weight."""
 
     def ours(x, a, b, y):
         return linear_cross_entropy(x, LoraWeight(WEIGHT, a, b, SCALE), y)
@@ -100,7 +100,7 @@ def test_vmap():
 
 
 def test_dropout_and_a_scale_that_is_learned():
-    """What a multiplies has been through it, and the weight's states have not."""
+    """Dropout applies to the hidden states that a multiplies, but not to those that the weight multiplies."""
     kept = jax.random.bernoulli(jax.random.key(3), 0.5, HIDDEN.shape)
 
     def dropped(x):
@@ -129,7 +129,8 @@ def test_one_compiled_function_differentiated_by_one_argument_after_another(name
 
 
 def largest(jaxpr, only=None):
-    """The elements of the largest array that equations make, or those of the primitive of that name."""
+    """The size of the largest array that the equations of a jaxpr compute; `only` restricts it to one
+    primitive."""
     sizes = [0]
     for equation in jaxpr.eqns:
         if only in (None, equation.primitive.name):
@@ -140,7 +141,7 @@ def largest(jaxpr, only=None):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_frozen_weight_has_no_gradient_in_memory(name):
-    """What is not differentiated costs nothing, with a LoRA or without, whatever it is that leaves it out."""
+    """A frozen weight costs no memory for its gradient, with or without a LoRA, however it is frozen."""
 
     def with_lora(x, w, a, b):
         return LOSSES[name](x, LoraWeight(w, a, b, SCALE))
@@ -158,7 +159,7 @@ def test_a_frozen_weight_has_no_gradient_in_memory(name):
         assert largest_of(jax.grad(bare), HIDDEN, weight, only="ffi_call") < V * H
     closed_over = jax.grad(lambda a, b: with_lora(HIDDEN, WEIGHT, a, b), (0, 1))
     assert largest_of(closed_over, A, B, only="ffi_call") < V * H
-    if name != "distillation":  # whose teacher's weight passes through stop_gradient, which copies nothing
+    if name != "distillation":  # distillation applies stop_gradient to the teacher's weight, which does not copy it
         assert largest_of(closed_over, A, B) < V * H
     stopped = jax.grad(lambda w, a: with_lora(HIDDEN, jax.lax.stop_gradient(w), a, B), (0, 1))
     assert largest_of(stopped, WEIGHT, A, only="ffi_call") < V * H
@@ -180,11 +181,11 @@ def test_nf4_is_that_of_numpy():
 @pytest.mark.parametrize(
     "change, error, message",
     [
-        ({"a": A[:, :7]}, ValueError, "^a has 7 columns, and weight 32$"),
-        ({"b": B[:, :2]}, ValueError, r"^b has shape \(90, 2\): it must be \(90, 3\), as weight and a have it$"),
+        ({"a": A[:, :7]}, ValueError, "^a has 7 columns but weight has 32$"),
+        ({"b": B[:, :2]}, ValueError, r"^b has shape \(90, 2\): it must be \(90, 3\) for this weight and a$"),
         ({"a": A[0]}, ValueError, r"^a has shape \(32,\): it must be a tensor of 2 axes$"),
         ({"b": None}, ValueError, "^b is None: it must be a tensor of 2 axes$"),
-        ({"a": A[:0], "b": B[:, :0]}, ValueError, r"^a has shape \(0, 32\): it must have a row$"),
+        ({"a": A[:0], "b": B[:, :0]}, ValueError, r"^a has shape \(0, 32\): it must have at least one row$"),
         ({"scale": np.float32("inf")}, ValueError, "^scale = inf must be a finite number$"),
         ({"a": jnp.ones((R, H), jnp.int32)}, ValueError, "^weight.a is int32: it must be float32, bfloat16, float16 or f"),
         ({"b": jnp.ones((V, R), jnp.float8_e5m2)}, ValueError, "^weight.b is float8_e5m2: it must be float32, "),
@@ -207,9 +208,9 @@ def test_says_what_is_wrong_of_a_teacher_and_of_a_tree():
         distillation_loss(HIDDEN, WEIGHT, TEACHER_HIDDEN, LoraWeight(WEIGHT, A, B))
     with pytest.raises(ValueError, match="^teacher_weight.b is int32: it must be float32, "):
         distillation_loss(HIDDEN, WEIGHT, HIDDEN, LoraWeight(WEIGHT, A, B.astype(jnp.int32)))
-    with jax.enable_x64(True), pytest.raises(ValueError, match="^weight.b is float32, and hidden float64: float64 goes"):
+    with jax.enable_x64(True), pytest.raises(ValueError, match="^weight.b is float32, and hidden is float64: both or neither"):
         of_lora(*(jnp.asarray(np.asarray(x, np.float64)) for x in (HIDDEN, WEIGHT, A)), B)
-    lora = LoraWeight(WEIGHT, A, B)  # JAX makes trees of other things than arrays, and of arrays of other shapes
+    lora = LoraWeight(WEIGHT, A, B)  # JAX also builds pytrees of non-arrays, and of arrays of other shapes
     assert jax.tree.map(lambda x: x.shape, lora).b == (V, R)
     with pytest.raises(ValueError, match=r"^b has shape \(89, 3\): it must be \(90, 3\)"):
         linear_cross_entropy(HIDDEN, jax.tree.map(lambda x: x[1:] if x is B else x, lora), TARGETS)
@@ -238,12 +239,12 @@ def test_says_what_is_wrong_of_a_teacher_and_of_a_tree():
             PackedWeight(NUMBERS, "int8", SCALES[:5]),
             {},
             ValueError,
-            r"^weight.scales has shape \(5, 2\): it must have one number, or a divisor of 32, for each of the 90 rows$",
+            r"^weight.scales has shape \(5, 2\): for each of the 90 rows it must have one number, or a number that divides 32$",
         ),
         (PACKED, {"hidden": HIDDEN[..., :8]}, ValueError, "^hidden has 8 columns, but weight, "),
         (PACKED, {"layout": "hidden_vocab"}, Exception, "does not go with a packed weight"),
         (NUMBERS, {}, ValueError, r"^weight is int8 of shape \(90, 32\): it must have 2 axes of floats, or be a Packed"),
-        (WEIGHT, {"vocab_ids": IDS[:0]}, ValueError, r"^vocab_ids has shape \(0,\): it must have one axis, and an"),
+        (WEIGHT, {"vocab_ids": IDS[:0]}, ValueError, r"^vocab_ids has shape \(0,\): it must have one axis, and at"),
         (WEIGHT, {"vocab_ids": SHARES}, TypeError, "^vocab_ids is float32: token ids are integers$"),
         (WEIGHT, {"vocab_ids": IDS + V}, Exception, r"vocab_ids\[0\] = \d+ is no entry of a vocabulary of 90"),
         (WEIGHT, {"vocab_ids": IDS[:5]}, Exception, "outside"),
@@ -262,7 +263,7 @@ def test_a_packed_weight_has_no_gradient():
 
 
 def test_without_pytorch():
-    """A LoraWeight needs no PyTorch."""
+    """A LoraWeight does not need PyTorch."""
     program = """
 import sys
 sys.modules["torch"] = None

@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The harness's `hf` and `logitless` beside each other: every answer, whole evaluations, and what is refused."""
+"""The harness's models `hf` and `logitless` give the same answers, also in whole evaluations; and what is
+refused."""
 
 import json
 import os
@@ -31,11 +32,11 @@ from logitless.lm_eval import LogitlessLM  # noqa: E402
 
 TASKS = pathlib.Path(__file__).parent / "lm_eval_tasks"
 NAMES = ("tiny_choices", "tiny_texts")
-# One for each entry of the models' vocabulary but the four special ones.
+# One word for each entry of the models' vocabulary except the four special ones.
 WORDS = sorted(set(re.findall(r"\w+", "".join(path.read_text() for path in TASKS.glob("*.jsonl")))))
 WORDS += [f"word{i}" for i in range(SMALL["vocab_size"] - 4 - len(WORDS))]
-# A logit is a sum of 32 products of float32, whose error is about sqrt(32) * 2^-24 of the norms, 20 at most; and a
-# log-probability has the target's logit and those of the log-sum-exp, in both models the same ones.
+# A logit is a sum of 32 float32 products, so its error is about sqrt(32) * 2^-24 of the norms, which are at
+# most 20. A log-probability has errors from the target's logit and from the log-sum-exp.
 PER_TOKEN = 2 * 32**0.5 * 20 * 2.0**-24
 
 
@@ -84,8 +85,8 @@ def greedy(model, context, count):
 
 
 def requests_of(model):
-    """Ragged ones: greedy and other continuations, choices of one word and of several, no context, and texts beyond
-    max_length = 64."""
+    """Requests of various lengths: greedy and other continuations, one-word and longer answers, no context,
+    and texts longer than max_length = 64."""
     given = []
     lengths = ((1, 1), (3, 7), (12, 2), (30, 30), (62, 2), (64, 1), (90, 20), (5, 64))
     for i, (context, continuation) in enumerate(lengths):
@@ -149,7 +150,8 @@ def test_continuations_of_several_lengths_that_read_the_same_tokens():
     one = HFLM(hf.model, tokenizer=TOKENIZER, logits_cache=False)
     a, b, c, d, e = WORDS[:5]
     requests = [instance(f"{a} {b}", f" {c} {d}"), instance(f"{a} {b} {c}", f" {e}"), instance(f"{a} {b} {c}", f" {d}")]
-    # With its cache, hf takes the first log-probabilities of the longest continuation for the last ones.
+    # With its cache, hf uses the wrong positions for a continuation that is shorter than the longest: it
+    # takes the first log-probabilities instead of the last.
     check_answers(ours.loglikelihood(requests), one.loglikelihood(requests), tokens_of(requests))
 
 
@@ -173,7 +175,7 @@ def test_a_model_that_makes_nan():
 
 
 def test_what_is_computed(monkeypatch):
-    """As many calls of the model as hf makes, one row of the head a token that is scored, and no logits."""
+    """The model is called as often as by hf, one row of the head is computed per scored token, and no logits."""
     hf, ours = pair(model_of("llama"), batch_size=4)
     requests = requests_of(hf.model)
     calls, rows, token_stats = {HFLM: [], LogitlessLM: []}, [], AbsentLogits.token_stats
@@ -193,7 +195,7 @@ def test_what_is_computed(monkeypatch):
     hf.loglikelihood(requests)
     ours.loglikelihood(requests)
     assert calls[HFLM] == calls[LogitlessLM] and len(rows) == len(calls[HFLM])
-    # Choices of one word after one context, and a request that stands twice, are scored once.
+    # One-word answers after the same context, and repeated requests, are scored once.
     shared = {(r.args[0], *r.args[1].split()[:-1]): len(r.args[1].split()) for r in requests}
     assert sum(rows) <= sum(shared.values()) < sum(tokens_of(requests))
 
@@ -231,7 +233,7 @@ def test_mixed_precision():
     requests = requests_of(hf.model)
     answers = zip(ours.loglikelihood(requests), hf.loglikelihood(requests), tokens_of(requests))
     for (got, _), (want, _), count in answers:
-        # hf rounds its logits, and these the softcap keeps between -2 and 2, to 8 bits, before the cap and after it.
+        # hf rounds logits to 8 bits, before and after the softcap, which keeps them between -2 and 2.
         assert abs(got - want) <= count * 8 * 2.0**-8
 
 
@@ -282,7 +284,7 @@ def test_prompt_tuning():
 
 @pytest.fixture(scope="module")
 def tasks(tmp_path_factory):
-    """A folder with the tasks, which know where their data stands."""
+    """A folder with the tasks, extended by the paths of their data."""
     folder = tmp_path_factory.mktemp("tasks")
     for name in NAMES:
         shutil.copy(TASKS / f"{name}.yaml", folder)
@@ -307,7 +309,7 @@ def numbers_of(results):
 
 
 def flat(answers):
-    """The log-likelihoods, and where the task has them the greedy flags, one after the other."""
+    """The log-likelihoods, and the greedy flags if the task has them, as one list."""
     return [part for answer in answers for part in (answer if isinstance(answer, tuple) else [answer])]
 
 
@@ -406,9 +408,9 @@ def test_refused_models():
     shifted = Shifted(model_of("llama").config)
     shifted.shift = torch.ones(97)
     for model, message in (
-        (shifted, "Shifted does more to its logits than logitless follows.*add"),
-        (PastItsHead(shifted.config), "PastItsHead makes its logits without a call of its head"),
-        (Negative(shifted.config), "Negative does more to its logits than logitless follows: they are scaled by -2.0"),
+        (shifted, "Shifted does more to its logits than logitless supports.*add"),
+        (PastItsHead(shifted.config), "PastItsHead computes its logits without a call of its head"),
+        (Negative(shifted.config), "Negative does more to its logits than logitless supports: they are scaled by -2.0"),
     ):
         with pytest.raises(ValueError, match=message):
             LogitlessLM(model, tokenizer=TOKENIZER)

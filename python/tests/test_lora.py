@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Heads with a LoRA in logitless.torch: sampled gradients, compilation and messages. Values and gradients are drawn in
-test_generated_torch.py."""
+"""Heads with a LoRA in logitless.torch: sampled gradients, compilation and messages. test_generated_torch.py
+draws values and gradients."""
 
 import pytest
 
@@ -21,7 +21,7 @@ def leaves(*tensors):
     return [t.clone().requires_grad_() for t in tensors]
 
 
-# The same seed takes the same part of the vocabulary of the head and of the weight that it stands for.
+# With the same seed, a LoRA head and its merged weight sample the same parts of the vocabulary.
 @pytest.mark.parametrize("backward", [dict(backward="sampled", theta=0.3, seed=4), dict(backward="certified", tolerance=0.6)])
 def test_gradients_of_a_sample(backward):
     vocab, rows = 3000, 40
@@ -62,7 +62,7 @@ def test_under_compile_and_checkpoint():
 def test_says_what_is_wrong():
     with pytest.raises(ValueError, match=r"b has shape \(90, 2\): it must be \(90, 3\)"):
         LoraWeight(WEIGHT, A, B[:, :2])
-    with pytest.raises(ValueError, match="a has 7 columns, and weight 8"):
+    with pytest.raises(ValueError, match="a has 7 columns but weight has 8"):
         LoraWeight(WEIGHT, A[:, :7], B)
     with pytest.raises(ValueError, match=r"weight has shape \(1, 90, 8\): it must be a tensor of 2 axes"):
         LoraWeight(WEIGHT[None], A, B)

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Messages have the names that a caller has written, on each surface."""
+"""On each surface, messages use the caller's names for arguments."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,7 @@ PACKED = np.ones((V, H), np.int8)
         ("id_logps", {"ids": None}, "ids is missing"),
         ("id_logps", {"ids": IDS + V}, r"ids of row 0, entry 0, = 7 is outside \[0, 7\)"),
         ("id_logps", {"id_counts": np.full(N, 3)}, r"id_counts\[0\] = 3 must be from 0 to K = 2"),
-        ("soft_cross_entropy", {"ids": None}, "ids and weights are missing, or probabilities in their place"),
+        ("soft_cross_entropy", {"ids": None}, "ids and weights are missing: give these, or probabilities"),
         ("soft_cross_entropy", {"weights": LOGPS}, "weights of row 0, entry 0, = -2 must be"),
         ("set_distillation_loss", {"teacher_logps": None}, "teacher_logps is missing"),
         ("set_distillation_loss", {"teacher_logps": -LOGPS}, "teacher_logps of row 0, entry 0, = 2 must be a log-prob"),

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Weights that bitsandbytes and torchao have quantised: those that they make where they are installed, and stand-ins
-with the same attributes, whose numbers are written out here; GGUF's blocks beside the gguf package; and messages."""
+"""Weights quantised by bitsandbytes and torchao, if they are installed, and stand-ins with the same
+attributes and known numbers; GGUF's blocks compared with the gguf package; and messages."""
 
 import types
 
@@ -50,7 +50,7 @@ def outcome(weight, hidden=HIDDEN, **options):
 
 
 def expect_same(packed, want):
-    """`packed` has the results of the float32 matrix `want`, to the bit."""
+    """Checks that `packed` gives bit-identical results to the float32 matrix `want`."""
     assert isinstance(packed, PackedWeight)
     loss, d_hidden = outcome(packed.data, **packed.keywords())
     want_loss, want_d_hidden = outcome(np.ascontiguousarray(want))
@@ -59,7 +59,7 @@ def expect_same(packed, want):
     assert abs(teacher.loss) < 1e-6
 
 
-# Groups that begin with rows, that are a row and more, and that begin anywhere.
+# Groups that begin with rows, that are longer than a row, and that cross row boundaries.
 @pytest.mark.parametrize("blocksize", [16, 96, 64, 4096])
 def test_nf4(blocksize):
     codes = torch.tensor(random.integers(0, 256, (V * H // 2, 1), dtype=np.uint8))
@@ -86,7 +86,8 @@ def test_nf4_of_bitsandbytes(blocksize, nested, storage):
     ).to("cpu")
     assert (parameter.quant_state.state2 is not None) == nested
     packed = from_bitsandbytes(parameter)
-    # As one row: of several, bitsandbytes 0.50's CPU kernel gets other numbers where the groups do not divide them.
+    # Dequantised as a single row: with several, the CPU kernel of bitsandbytes 0.50 is wrong if groups cross
+    # rows.
     parameter.quant_state.shape = (1, V * H)
     want = bitsandbytes.functional.dequantize_4bit(parameter.data.view(torch.uint8), parameter.quant_state)
     assert want.dtype == torch.float32
@@ -109,7 +110,7 @@ def test_llm_int8_of_bitsandbytes():
     expect_same(packed, packed.data * packed.scales)
 
 
-# A scale a row, a group, several rows, and the whole weight.
+# One scale per row, per group, per several rows, and for the whole weight.
 @pytest.mark.parametrize("block", [(1, H), (1, 32), (4, 16), (V, H)])
 @pytest.mark.parametrize("zero", [False, True])
 def test_affine_integers(block, zero):
@@ -137,8 +138,8 @@ def test_torchao():
         want = linear.weight.dequantize().numpy()
         try:
             packed = from_torchao(linear.weight)
-        except ValueError as error:  # 8 bits less a zero point may have 9
-            assert "no integers from -128 to 127" in str(error) and "ASYMMETRIC" in str(config)
+        except ValueError as error:  # 8 bits minus a zero point may need 9 bits
+            assert "must be integers from -128 to 127" in str(error) and "ASYMMETRIC" in str(config)
             continue
         expect_same(packed, want)
 
@@ -150,16 +151,16 @@ INTEGERS = torch.ones(V, H, dtype=torch.int8)
 @pytest.mark.parametrize(
     "read, value, error, message",
     [
-        (from_bitsandbytes, WEIGHT, TypeError, "Tensor is no Params4bit and no Int8Params of bitsandbytes"),
+        (from_bitsandbytes, WEIGHT, TypeError, "Tensor is neither a Params4bit nor an Int8Params of bitsandbytes"),
         (from_bitsandbytes, Params4bit(WEIGHT, quant_type="fp4"), ValueError, "quant_type = 'fp4': only 'nf4'"),
         (from_bitsandbytes, Params4bit(WEIGHT, packing_format_for_cpu=True), ValueError, "layout of bitsandbytes' CPU"),
         (from_bitsandbytes, Params4bit(WEIGHT, shape=(4, 7)), ValueError, r"has shape \[4, 7\]: it must have 2 axes"),
         (from_bitsandbytes, Int8Params(INTEGERS, None), ValueError, "Int8Params has no SCB"),
         (from_bitsandbytes, Int8Params(WEIGHT, ONES), ValueError, r"Int8Params is float32 of shape \[40, 96\]"),
-        (from_torchao, WEIGHT, TypeError, "Tensor is no Int8Tensor and no IntxUnpackedToInt8Tensor of torchao"),
+        (from_torchao, WEIGHT, TypeError, "Tensor is neither an Int8Tensor nor an IntxUnpackedToInt8Tensor of torchao"),
         (from_torchao, Int8Tensor(INTEGERS, ONES, None, (1, H), act_pre_scale=ONES), ValueError, "act_pre_scale is set"),
-        (from_torchao, Int8Tensor(INTEGERS, ONES, ONES - 128, (1, H)), ValueError, "no integers from -128 to 127"),
-        (from_torchao, Int8Tensor(INTEGERS, ONES, ONES / 2, (1, H)), ValueError, "no integers from -128 to 127"),
+        (from_torchao, Int8Tensor(INTEGERS, ONES, ONES - 128, (1, H)), ValueError, "must be integers from -128 to 127"),
+        (from_torchao, Int8Tensor(INTEGERS, ONES, ONES / 2, (1, H)), ValueError, "must be integers from -128 to 127"),
         (from_torchao, Int8Tensor(INTEGERS[0], ONES, None, (H,)), ValueError, r"has shape \[96\]: it must have 2 axes"),
     ],
 )
@@ -174,7 +175,7 @@ def test_the_numbers_are_those_of_gguf(packing):
     kind = getattr(gguf.GGMLQuantizationType, packing.upper())
     numbers, size = gguf.GGML_QUANT_SIZES[kind]
     rows = random.integers(0, 256, (V, 256 // numbers, size), dtype=np.uint8)
-    # Scales that are no numbers would hide all others.
+    # NaN scales would hide the other numbers.
     halves = {"q6_k": (208,), "q4_k": (0, 2), "q5_k": (0, 2)}.get(packing, (0,))
     for at in halves:
         scale = random.uniform(-0.02, 0.02, rows.shape[:2]).astype(np.float16)

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Models with PEFT's adapters on the head, patched, against PEFT's own forward."""
+"""Patched models with PEFT adapters on the head, compared with PEFT's own forward."""
 
 import contextlib
 
@@ -59,7 +59,7 @@ def inputs_of(batched):
 
 @pytest.fixture
 def patched():
-    """A model with two adapters that are not zero, of which one is active, before it is patched."""
+    """An unpatched model with two nonzero adapters, of which one is active."""
     model = peft_model()
     model.add_adapter("other", peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["lm_head"], r=2, lora_alpha=6))
     torch.manual_seed(5)
@@ -70,7 +70,7 @@ def patched():
 
 
 def losses_of(model, change, inputs):
-    """The loss without and with the patch, of a model in eval mode that `change` has seen."""
+    """The losses of a model in eval mode after `change`, without and with patch()."""
     model.eval()
     results = []
     for fuse in (False, True):
@@ -100,7 +100,8 @@ def test_states_of_adapters(patched, state):
 
 
 def test_logits_are_those_of_the_call(patched):
-    """Adapters that are switched, or changed in place, between the call and the reading of its logits."""
+    """The logits do not change if adapters are switched between the call and the reading, and an in-place
+    change is an error."""
     ids, labels = batch()
     patched.eval()
     with patched.disable_adapter():
@@ -144,7 +145,7 @@ def test_adapters_of_rows(patched):
     want = patched(input_ids=ids, adapter_names=names).logits
     patch(patched)
     torch.testing.assert_close(patched(input_ids=ids, adapter_names=names).logits, want)
-    with pytest.raises(ValueError, match="adapter_names gives rows of one batch adapters of their own"):
+    with pytest.raises(ValueError, match="adapter_names gives rows of one batch different adapters"):
         patched(input_ids=ids, labels=labels, adapter_names=names)
 
 

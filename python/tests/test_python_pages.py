@@ -18,7 +18,7 @@ def drawn(*shape):
     return np.random.default_rng(sum(shape)).standard_normal(shape).astype(np.float32)
 
 
-# The arrays that blocks name.
+# The arrays that the blocks use.
 FLOATS = {
     "hidden": drawn(N, H),
     "weight": drawn(V, H),
@@ -61,7 +61,7 @@ def of_jax():
     return {"jax": jax, "targets": jax.numpy.arange(N), **names}
 
 
-# What makes the names of each block; None for one that needs a real model.
+# For each block the function that creates its names; None if it needs a real model.
 BLOCKS = {
     "getting-started": (of_torch, None, of_torch, None),
     "pytorch": (of_torch, of_torch, of_torch, of_torch),

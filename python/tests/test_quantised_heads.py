@@ -1,7 +1,7 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Models with a quantised head, patched: loss and gradients have the bits of a patched model whose head has the same
-numbers in float32. The layers are those of bitsandbytes and torchao where they are installed, and stand-ins with the
-same attributes, or of a class that only its owner knows."""
+"""Patched models with a quantised head: loss and gradients are bit-identical to a patched model with the
+dequantised head. The layers are from bitsandbytes and torchao, if they are installed, or stand-ins with
+the same attributes, or of an unknown class."""
 
 import copy
 import pickle
@@ -20,7 +20,7 @@ V, H = 97, 32
 
 
 class Int8Params(torch.nn.Parameter):
-    """What bitsandbytes has before the first forward pass."""
+    """Like bitsandbytes' class before the first forward pass."""
 
     def __new__(cls, data, SCB):
         self = torch.Tensor._make_subclass(cls, data, False)
@@ -44,7 +44,7 @@ def numbers_of(weight):
 
 
 class QuantLinear(torch.nn.Module):
-    """A layer of another project, without a weight."""
+    """A quantised layer of an unknown class, without a weight."""
 
     def __init__(self, numbers):
         super().__init__()
@@ -97,7 +97,7 @@ KINDS = [standing_in, with_bitsandbytes, with_torchao, given, plain_and_given]
 
 
 def models(kind, name="llama"):
-    """A model with a quantised head, patched, and one with the same numbers in float32."""
+    """A patched model with a quantised head, and a plain one with the dequantised head."""
     model, plain = model_of(name), model_of(name)
     for one in (model, plain):
         if one.config.tie_word_embeddings:
@@ -125,9 +125,9 @@ def test_loss_and_gradients(kind, name):
         expect_same(loss_and_gradients(model, **inputs), want)
     with pytest.raises(RuntimeError, match="logits are read"):
         model(**inputs).logits.softmax(-1)
-    # The head's own code runs where logits are asked for.
+    # Calls that compute logits run the head's own code.
     unpatch(plain)
-    near = dict(atol=0.1 if kind is with_bitsandbytes else 1e-4, rtol=1e-4)  # its layer rounds hidden states, too
+    near = dict(atol=0.1 if kind is with_bitsandbytes else 1e-4, rtol=1e-4)  # its layer also rounds hidden states
     for mode in (True, False):
         model.train(mode)
         torch.testing.assert_close(model(input_ids=ids).logits, plain(input_ids=ids).logits, **near)
@@ -187,10 +187,10 @@ def test_says_what_is_wrong():
     with pytest.raises(TypeError, match="^head is a Tensor: it must be a logitless.packed.PackedWeight$"):
         patch(model, head=numbers)
     model = model_of("llama")
-    with pytest.raises(ValueError, match="^the head's weight requires a gradient, and head, which is packed"):
+    with pytest.raises(ValueError, match="^the head's weight requires a gradient, but a packed head"):
         patch(model, **options)
     short = PackedWeight(options["head"].data[:90], "int8", options["head"].scales[:90])
-    with pytest.raises(ValueError, match="^head has 90 vocabulary entries, and that of the model 97$"):
+    with pytest.raises(ValueError, match="^head has 90 vocabulary entries, but the model's has 97$"):
         patch(model, head=short)
 
     class Sparse(torch.Tensor):
@@ -251,7 +251,7 @@ def test_a_trainer_of_trl(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("kind", [standing_in, with_torchao])
 def test_log_probabilities_without_a_loss(kind):
-    """What logitless.lm_eval asks a model for, whose head may be quantised, too."""
+    """logitless.lm_eval with a quantised head."""
     model, plain = models(kind)
     ids, _ = batch()
     targets = ids.roll(-1).flatten()

@@ -75,12 +75,12 @@ def test_every_name_of_the_signature_is_taken_and_no_other(task):
         if task == "distillation_loss":
             given |= {"teacher_hidden": ones, "teacher_weight": ones} if "hidden" in source else {"teacher_logits": ones}
         refused.append({name for name in names_of(task) - {"context"} if unknown(task, {name: None, **given})})
-    of_packed = {name for name in names_of(task) if name.endswith("scales")}  # which are read of packed weights alone
+    of_packed = {name for name in names_of(task) if name.endswith("scales")}  # only read for packed weights
     assert refused[0] & refused[1] <= of_packed
     with pytest.raises(TypeError, match="no argument 'terms'"):
         getattr(logitless, task)(**given, terms=1)
     for name in names_of(task):
-        if len(name) > 5:  # without its third letter, a longer one is nearest to itself
+        if len(name) > 5:  # a longer name is still the nearest one without its third letter
             with pytest.raises(TypeError, match=rf"no argument '{name[:2] + name[3:]}'; did you mean {name}\?"):
                 getattr(logitless, task)(**given, **{name[:2] + name[3:]: 1})
 

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""_core.pyi, which type checkers read, holds what the module has."""
+"""_core.pyi, which type checkers read, has the same names as the module."""
 
 import ast
 import importlib.resources
@@ -14,7 +14,7 @@ def public(names):
 def test_the_stub_names_what_the_module_has():
     stub = ast.parse(importlib.resources.files("logitless").joinpath("_core.pyi").read_text(encoding="utf-8"))
     defined = {node.name: node for node in stub.body if isinstance(node, (ast.ClassDef, ast.FunctionDef))}
-    # What is for JAX is there where the package was built beside it.
+    # The functions for JAX are missing if the package was built without it.
     missing = public(defined) - public(dir(_core))
     assert public(dir(_core)) <= public(defined)
     assert all(name.startswith("jax_") for name in missing), missing

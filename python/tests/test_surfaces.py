@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What the functions of NumPy, PyTorch and JAX have in common: names of arguments, and types of results."""
+"""Common properties of the NumPy, PyTorch and JAX functions: names of arguments and types of results."""
 
 import dataclasses
 import inspect
@@ -16,7 +16,8 @@ HIDDEN = np.sin(np.arange(N * H, dtype=np.float32)).reshape(N, H)
 WEIGHT = np.cos(np.arange(V * H, dtype=np.float32)).reshape(V, H)
 IDS = np.arange(N * K).reshape(N, K) % V
 LOGPS = np.full((N, K), -1.5)
-# The arguments of each function besides hidden states and head. What a surface does not have is left out there.
+# The arguments of each function except hidden states and head. Arguments that a surface does not have are
+# dropped there.
 GIVEN = {
     **dict.fromkeys(logitless._PLANS, {"targets": np.arange(N)}),
     "linear_cross_entropy": {"targets": np.arange(N)},
@@ -49,7 +50,7 @@ def surface(name):
 
 
 def functions_of(module):
-    """Those that take a head."""
+    """(name, function) of each function that takes a head."""
     for name in module.__all__:
         function = getattr(module, name)
         if inspect.isfunction(function) and {"weight", "linear_weight"} & set(inspect.signature(function).parameters):
@@ -104,7 +105,7 @@ def test_every_option_of_a_signature_is_taken(name):
 
 
 def arguments_of(name, function, value, dtype, more={}):
-    """Those of a call, as the surface takes them."""
+    """The arguments of a call, as arrays of the surface."""
     arrays = {"hidden": HIDDEN.astype(dtype), "weight": WEIGHT.astype(dtype), **GIVEN[function], **more}
     for array in ("teacher_hidden", "teacher_weight"):
         if array in arrays:
@@ -123,7 +124,7 @@ def arguments_of(name, function, value, dtype, more={}):
 
 
 def arrays_in(result):
-    """All arrays."""
+    """All arrays in a result."""
     if dataclasses.is_dataclass(result):
         names = [field.name for field in dataclasses.fields(result)]
         names += ["top_mass"] if getattr(result, "top_ids", None) is not None else []
@@ -143,11 +144,11 @@ def types_in(result):
 
 @pytest.mark.parametrize("name", ["numpy", "torch", "jax"])
 def test_types_of_results_do_not_depend_on_options_or_on_where_logits_come_from(name):
-    """Narrower arrays, finished logits, and whatever a want_ option adds."""
+    """Narrower arrays, finished logits, and want_ options."""
     ids_are = {"int32"} if name == "jax" else {"int64"}
     seen = set()
     for function, value in functions_of(surface(name)):
-        if function == "id_logps_backward":  # which writes outputs alone
+        if function == "id_logps_backward":  # it only writes outputs
             continue
         parameters = inspect.signature(value).parameters
         wants = {one: True for one in parameters if one.startswith("want_") or one in ("return_metrics", "return_stats")}
@@ -173,7 +174,7 @@ def test_types_of_results_do_not_depend_on_options_or_on_where_logits_come_from(
 def test_results_are_float32_unless_the_call_is_float64_or_asks_for_it(name):
     module = surface(name)
     for function, value in functions_of(module):
-        if function == "id_logps_backward":  # which writes outputs alone
+        if function == "id_logps_backward":  # it only writes outputs
             continue
         given = {dtype: arguments_of(name, function, value, dtype) for dtype in ("float32", "float64")}
         more = {"entropy": True, "lse": True} if (name, function) == ("torch", "token_logps") else {}
@@ -183,7 +184,7 @@ def test_results_are_float32_unless_the_call_is_float64_or_asks_for_it(name):
             if "reduction" in inspect.signature(value).parameters and name != "jax":
                 more["reduction"] = reduction
             assert types_in(value(**given["float32"], **more)) == {"float32"}, function
-            if name == "jax":  # which has float64 with jax_enable_x64 alone
+            if name == "jax":  # JAX has no float64 without jax_enable_x64
                 continue
             assert types_in(value(**given["float64"], **more)) == {"float64"}, function
             dtype = "loss_dtype" if "loss_dtype" in inspect.signature(value).parameters else "dtype"
@@ -221,7 +222,7 @@ TYPES = {
     "int64": ["int64"],
     "flags": ["bool", "int64", "uint8", "float32"],
 }
-# Arrays that GIVEN leaves out, of arguments that most functions have.
+# Arrays for arguments that most functions have, and that GIVEN leaves out.
 MORE = {"temperatures": np.ones(N), "vocab_ids": np.arange(V), "mask": np.ones(N)}
 
 
@@ -244,7 +245,7 @@ def test_arrays_have_the_types_that_help_says(name):
 
 
 def kinds_in(value):
-    """(type, shape) of each array in help()."""
+    """{argument: (type, shape)} of each array in help()."""
     return {n: (kind, shape) for n, kind, shape in re.findall(r"^    (\w+) \(([^[(]*?) (\[.*?)\): ", inspect.getdoc(value), re.M)}
 
 

@@ -30,7 +30,7 @@ GRID = {
 @pytest.mark.parametrize("dtype", BOUND, ids=str)
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_grid(dtype, reduction):
-    """Of all combinations some are drawn."""
+    """A sample of all combinations."""
     cases = random.Random(f"{dtype} {reduction}").sample(list(itertools.product(*GRID.values())), 20)
     for case in cases:
         layout, wants, bias, weights, smoothing, ignored = case
@@ -39,7 +39,7 @@ def test_grid(dtype, reduction):
             y = torch.where(y < 0, ignored, y)
         weight = (
             (torch.rand(V) + 0.5).to(dtype) if weights else None
-        )  # float32 numbers: ours rounds them to that
+        )  # PyTorch's has the dtype; ours rounds it to float32
         upstream = torch.rand(N) if reduction == "none" else torch.tensor(0.75)
         (loss, grads), (want_loss, want_grads) = both(
             x,
@@ -96,7 +96,8 @@ def test_topk_logps():
 @pytest.mark.parametrize("frozen", [False, True])
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_gradients_of_float16_are_rounded_once_they_are_scaled(reduction, frozen):
-    """A loss scale keeps what float16 has no number for, and so does an upstream gradient that takes one back."""
+    """A loss scale preserves gradients that float16 would underflow, and the upstream gradient undoes the
+    scale."""
     x, w, _, y = tensors(torch.float16)
     leaves = [x.requires_grad_(), *([] if frozen else [w.requires_grad_()])]
     wide = [leaf.detach().double().requires_grad_() for leaf in leaves]
@@ -159,7 +160,7 @@ def test_in_the_place_of_pytorchs(monkeypatch):
 
 
 def test_module_and_training_beside_pytorch():
-    """PyTorch's threads and ours take turns in one process, for some steps of a small model."""
+    """PyTorch's threads and ours take turns in one process, for a few steps of a small model."""
     torch.manual_seed(0)
     threads = torch.get_num_threads()
     losses = []
@@ -200,7 +201,7 @@ def test_a_normaliser_takes_the_place_of_the_number_of_tokens():
     p = (x @ w.T).softmax(1)
     want = F.cross_entropy(3 * torch.tanh((x @ w.T) / 3), p, reduction="sum") / 29
     torch.testing.assert_close(linear_cross_entropy(x, w, p, num_items_in_batch=29, softcap=3.0), want)
-    with pytest.raises(ValueError, match="z_loss is not supported where target holds class prob"):
+    with pytest.raises(ValueError, match="z_loss is not supported if target holds class prob"):
         linear_cross_entropy(x, w, p, z_loss=0.1)
 
 
@@ -217,7 +218,7 @@ def test_options_of_the_context():
 
 
 def test_an_older_pytorch_is_named():
-    """`logitless.torch` is made of what PyTorch 2.13 brings."""
+    """`logitless.torch` needs PyTorch 2.13."""
     older = "import torch; torch.__version__ = '2.8.0'; del torch.nn.LinearCrossEntropyLoss; import logitless.torch"
     result = subprocess.run([sys.executable, "-c", older], capture_output=True, text=True)
     assert result.returncode == 1

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""logitless.torch under torch.compile, and as an operator of those who trace."""
+"""logitless.torch under torch.compile, and its operators under tracing."""
 
 import pytest
 from torch_cases import F, N, V, tensors, torch
@@ -9,7 +9,7 @@ from logitless.torch import linear_cross_entropy
 
 @pytest.fixture(autouse=True)
 def fresh_compiler():
-    """What earlier tests of the process have compiled, or made the compiler skip, does not count."""
+    """Forgets what earlier tests in the process have compiled, or made the compiler skip."""
     torch._dynamo.reset()
 
 
@@ -35,7 +35,7 @@ def test_is_an_operator_to_those_who_trace():
 @pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 def test_compiled(dtype, reduction):
-    """One graph, with the operator in it: the results are those of the eager call."""
+    """A single graph with the operator in it. Results equal the eager call."""
 
     def step(x, w, b, y):
         return (
@@ -69,7 +69,7 @@ def test_the_operator_keeps_its_contract():
             )
 
 
-# Hidden states that a call copies, and gradients that stand in the copy's order.
+# Hidden states that a call has to copy. Their gradients have the copy's memory order.
 COPIED = {
     "of a convolution": torch.randn(3, 8, 5).transpose(1, 2),
     "[H, N]": torch.randn(8, 15).t(),
@@ -93,7 +93,7 @@ def test_gradients_of_copied_inputs_have_the_strides_that_a_fake_one_has(layout,
         torch.autograd.grad(f(x, w), (x, w)) for f in (step, torch.compile(step, fullgraph=True, backend="aot_eager"))
     )
     torch.testing.assert_close(compiled, eager)
-    y = y.flatten(0, -2) if y.dim() > 2 else y  # as the function hands them to its operators
+    y = y.flatten(0, -2) if y.dim() > 2 else y  # as the function passes them to its operators
     inputs, needs = (x.detach(), w.detach(), None, y, None, None), [True, True, False]
     if reduction == "mean":
         _, *real = torch.ops.logitless.linear_cross_entropy(*inputs, None, needs=needs, dtype=x.dtype)
@@ -123,7 +123,7 @@ def test_a_loss_scale_that_overflowed_is_seen_in_the_gradients(number, compiled)
     if compiled:
         function = torch.compile(function, backend="aot_eager", fullgraph=True)
     upstream = torch.ones(N)
-    upstream[3] = number  # of a token that takes no part
+    upstream[3] = number  # an ignored token
     grads = torch.autograd.grad(function(x, w, y, reduction="none"), (x, w), upstream)
     assert all(grad.isfinite().all() for grad in grads)
     upstream[4] = number
@@ -147,7 +147,7 @@ def test_sizes_that_only_the_run_knows():
 
 @pytest.mark.parametrize("reduction", ["mean", "none"])
 def test_gradients_of_float16_are_rounded_once_they_are_scaled(reduction):
-    """A loss scale keeps what float16 has no number for."""
+    """A loss scale preserves gradients that float16 would underflow."""
     x, w, _, y = tensors(torch.float16)
     x, w = (1e-3 * x).requires_grad_(), (1e-3 * w).requires_grad_()
 
@@ -162,7 +162,7 @@ def test_gradients_of_float16_are_rounded_once_they_are_scaled(reduction):
 
 
 def test_a_compiled_call_reads_a_tensor_normaliser_when_it_runs():
-    """One graph for all values: num_items_in_batch is another one in every step."""
+    """A new value of num_items_in_batch does not recompile the graph."""
     graphs = []
 
     def backend(graph, _):

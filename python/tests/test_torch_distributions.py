@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Losses of distributions and sets of ids in logitless.torch: class probabilities as PyTorch has them, unions of top k,
-teachers that require gradients, and messages. Values and gradients are drawn in test_generated_torch.py."""
+"""Losses of distributions and sets of ids in logitless.torch: class probabilities as in PyTorch, unions of
+top k, teachers that require gradients, and messages. test_generated_torch.py draws values and gradients."""
 
 import logitless
 import pytest
@@ -55,7 +55,7 @@ def test_class_probabilities_are_those_of_pytorch(reduction, recwarn):
 def test_class_probabilities_with_a_gradient_are_pytorchs():
     hidden, weight, _ = tensors()
     target = torch.rand(N, V, dtype=torch.float64).softmax(1).requires_grad_()
-    with pytest.warns(UserWarning, match="class probabilities.*PyTorch's own path"):
+    with pytest.warns(UserWarning, match="class probabilities: PyTorch's own function"):
         got = linear_cross_entropy(hidden, weight, target)
     torch.testing.assert_close(got, F.linear_cross_entropy(hidden, weight, target))
 
@@ -65,7 +65,7 @@ def test_a_number_of_items_and_what_goes_with_no_class_probabilities():
     p = (x @ w.T).softmax(1).detach()
     want = F.cross_entropy(3 * torch.tanh((x @ w.T) / 3), p, reduction="sum") / 29
     torch.testing.assert_close(linear_cross_entropy(x, w, p, num_items_in_batch=29, softcap=3.0), want)
-    with pytest.raises(ValueError, match="z_loss is not supported where target holds class prob"):
+    with pytest.raises(ValueError, match="z_loss is not supported if target holds class prob"):
         linear_cross_entropy(x, w, p, z_loss=0.1)
 
 
@@ -141,7 +141,7 @@ def test_what_is_wrong_with_a_set_is_named():
     call = set_distillation_loss
     with pytest.raises(ValueError, match="must be a log-probability: at most 0"):
         call(hidden, weight, IDS, LOGPS.exp())
-    with pytest.raises(ValueError, match="requires a gradient, and none flows to it"):
+    with pytest.raises(ValueError, match="requires a gradient, but gets none"):
         call(hidden, weight, IDS, LOGPS.clone().requires_grad_())
     with pytest.raises(ValueError, match="expected teacher_logps of shape"):
         call(hidden, weight, IDS, LOGPS[..., :3])
@@ -177,9 +177,9 @@ def test_what_is_wrong_with_a_teacher_is_named():
         logitless.distillation_loss(x, w, None, tw)
     with pytest.raises(ValueError, match="teacher has no logits: beside a student of finished logits"):
         logitless.distillation_loss(teacher_hidden=tx, teacher_weight=tw, logits=x @ w.T)
-    with pytest.raises(ValueError, match="teacher_logits is given, and teacher_hidden or teacher_weight beside it"):
+    with pytest.raises(ValueError, match="teacher_logits is given together with teacher_hidden or teacher_weight: give one"):
         logitless.distillation_loss(x, w, tx, tw, teacher_logits=logits)
-    with pytest.raises(ValueError, match="teacher_logits takes the place of teacher_hidden"):
+    with pytest.raises(ValueError, match="teacher_logits replaces teacher_hidden"):
         distillation_loss(x, w, tx, tw, teacher_logits=logits)
     with pytest.raises(ValueError, match="give teacher_hidden and teacher_weight, or teacher_logits"):
         distillation_loss(x, w, tx)

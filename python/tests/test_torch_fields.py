@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Every option of the library through logitless.torch, from the lists of fields.h: alone at another value than its
-default it changes the result, to what the call without PyTorch makes of it."""
+"""Every option of the library through logitless.torch, taken from the lists in fields.h: each value other
+than the default changes the result, and gives the result of the NumPy function."""
 
 import numpy as np
 import pytest
@@ -23,7 +23,7 @@ from test_fields import (  # noqa: E402
     text_of,
 )
 
-# In float64: a float32 loss would hide a small part of it.
+# In float64, because a float32 loss would hide a small change.
 X, W = HIDDEN.astype(np.float64), WEIGHT.astype(np.float64)
 # structure -> (function of logitless.torch, function of logitless)
 FUNCTIONS = {
@@ -35,12 +35,12 @@ FUNCTIONS = {
     "soft_cross_entropy": (logitless.torch.soft_cross_entropy, logitless.soft_cross_entropy),
 }
 WITH_METRICS = {"policy_loss", "preference_loss", "kto_loss"}
-# PyTorch's names of what the library calls otherwise.
+# PyTorch's names, where they differ from the library's.
 NAMES = {"class_weights": "weight"}
 
 
 def beside(structure, options):
-    """What a call has beside hidden states and head."""
+    """The tensors of a call except hidden states and head."""
     batch = batch_of(structure, options)
     return {name: value.astype(np.float64) if "teacher_" in name and "logps" not in name else value
             for name, value in batch.items() if value is not None}
@@ -55,7 +55,7 @@ def of_core(structure, options):
 
 
 def tensors_of(arguments):
-    """With the leading axes of hidden states where sets have a row per token."""
+    """Tensors for PyTorch; sets get the leading axes of hidden states."""
     sets = {n: a.reshape(*IDS.shape, -1) for n, a in arguments.items() if isinstance(a, np.ndarray) and a.shape == (N, 3)}
     tensors = {n: torch.from_numpy(a) if isinstance(a, np.ndarray) else a for n, a in {**arguments, **sets}.items()}
     return {NAMES.get(name, name): value for name, value in tensors.items()}
@@ -86,7 +86,7 @@ def bytes_of(arrays):
     return [array.tobytes() for array in arrays]
 
 
-# The others are not compiled: torch.compile breaks its graph there (test_torch_sequences.py).
+# Only cross-entropy is compiled: torch.compile breaks its graph at the others (test_torch_sequences.py).
 @pytest.mark.parametrize("structure, compiled", [*((structure, False) for structure in FUNCTIONS), ("cross_entropy", True)])
 def test_every_option_arrives_and_changes_the_result(structure, compiled):
     not_taken = NOT_TAKEN.get(FUNCTIONS[structure][0].__name__, {})
@@ -104,7 +104,7 @@ def test_every_option_arrives_and_changes_the_result(structure, compiled):
             assert name in str(error) or text_of(value).strip("[]") in str(error)
             refused.add((structure, name, text_of(value)))
             continue
-        # Metrics that an option asks for have no gradient, and only some losses return them.
+        # Metrics that an option requests have no gradient, and only some losses return them.
         assert bytes_of(result) != bytes_of(results[key]) or name.startswith("want_"), (name, value)
         for got, want in zip(result, of_core(structure, options)):
             np.testing.assert_allclose(got, want.reshape(got.shape), 1e-12, 1e-12, err_msg=f"{name} = {value}")

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What logitless.torch says of a group that it cannot use, in a process by itself. Groups of several are in
-test_torch_ranks.py."""
+"""Messages of logitless.torch for groups that it cannot use, in a single process. test_torch_ranks.py tests
+groups of several ranks."""
 
 import pytest
 from torch_cases import torch
@@ -73,7 +73,7 @@ def test_what_is_no_group(group):
 def test_groups_of_one_process(world):
     group = world("gloo")
     mesh = torch.distributed.device_mesh.init_device_mesh("cpu", (1,))
-    refused(TypeError, r"not DeviceMesh: of a mesh of one axis it is mesh.get_group\(\)$", mesh)
+    refused(TypeError, r"not DeviceMesh: for a mesh of one axis, give mesh.get_group\(\)$", mesh)
     part, unseen = dist.new_group([0]), dist.new_group([0])
     for call in CALLS.values():
         alone = call(WEIGHT, None)
@@ -88,4 +88,4 @@ def test_groups_of_one_process(world):
 
 
 def test_a_group_that_exchanges_no_tensors_on_the_cpu(world):
-    refused(ValueError, "^group has the backends cuda:gloo, and none for tensors on the CPU", world("cuda:gloo"))
+    refused(ValueError, "^group has the backends cuda:gloo, none of them for CPU tensors", world("cuda:gloo"))

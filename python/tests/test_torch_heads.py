@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Packed heads, parts of a vocabulary and frozen heads in logitless.torch: plans, compilation and messages. Values and
-gradients are drawn in test_generated_torch.py."""
+"""Packed heads, parts of a vocabulary and frozen heads in logitless.torch: plans, compilation and messages.
+test_generated_torch.py draws values and gradients."""
 
 import numpy as np
 import pytest
@@ -44,7 +44,7 @@ def test_an_entry_that_stands_twice():
 
 
 def test_numpy():
-    """A PackedWeight has the bits of the matrix that it stands for, and its packing is given once."""
+    """A PackedWeight is bit-identical to its unpacked matrix, and packing= may not be given as well."""
     hidden, target = HIDDEN[0].numpy(), TARGET[0].numpy()
     results = []
     for weight in (PACKED, MATRIX):
@@ -57,7 +57,7 @@ def test_numpy():
 
 
 def test_which_plan_a_backward_half_has(monkeypatch):
-    """Where the head is frozen, the forward half makes what the backward needs, and that multiplies nothing."""
+    """With a frozen head, the forward half keeps expected rows, and the backward half computes no products."""
     ran = []
     function = _core.token_stats_backward
     monkeypatch.setattr(_core, "token_stats_backward", lambda *given: ran.append(function(*given)) or ran[-1])
@@ -97,7 +97,7 @@ def test_compiled():
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_compiled_for_many_shapes():
-    """After some of them torch.compile gives up, and runs functions as they stand."""
+    """After several shapes torch.compile gives up and runs functions eagerly."""
     compiled = torch.compile(
         lambda x, y: (linear_cross_entropy(x, PACKED, y) * 2, token_logps(x, PACKED, y)), dynamic=False
     )
@@ -111,7 +111,7 @@ def test_compiled_for_many_shapes():
 def test_not_traced():
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    message = "^linear_weight is a PackedWeight: such calls are no operator that fake tensors or a tracer could see$"
+    message = "^linear_weight is a PackedWeight: such calls are not an operator, so fake tensors and tracers cannot run them$"
     with FakeTensorMode(allow_non_fake_inputs=True) as mode, pytest.raises(ValueError, match=message):
         linear_cross_entropy(mode.from_tensor(HIDDEN), PACKED, mode.from_tensor(TARGET))
 

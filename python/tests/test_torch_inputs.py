@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Which tensors logitless.torch takes, which may change before a backward, and what it says of others. Layouts, types,
-changes in place and mistaken tensors of every function are drawn in test_generated_torch.py."""
+"""The tensors that logitless.torch accepts, changes before a backward, and messages. test_generated_torch.py
+draws layouts, types, in-place changes and mistaken tensors for every function."""
 
 import gc
 
@@ -62,7 +62,7 @@ def test_bad_input_has_pytorchs_exceptions(change):
     ],
 )
 def test_mistakes_are_named(change, error, message):
-    """The table of docs/pytorch.md."""
+    """The table in docs/pytorch.md."""
     x, w, _, y = tensors(torch.float32)
     with pytest.raises(error, match=message):
         linear_cross_entropy(*change(x, w, y))
@@ -99,7 +99,7 @@ def test_shapes_are_those_of_tokens_or_of_sequences():
 
 
 def test_ids_changed_before_the_backward_of_one_number():
-    """The gradient once went to the rows of the changed ids."""
+    """A change of vocab_ids must not move the gradient to other rows."""
     weight, chosen = torch.randn(9, 4, requires_grad=True), torch.tensor([1, 2, 3])
     loss = linear_cross_entropy(torch.randn(3, 4), weight, torch.tensor([0, 1, 2]), vocab_ids=chosen)
     chosen.copy_(torch.tensor([6, 7, 8]))
@@ -114,7 +114,8 @@ def test_ids_changed_before_the_backward_of_one_number():
 
 
 def test_what_one_number_does_not_read_again_may_change():
-    """A trainer may fill its buffers with the next batch, and its lists of options."""
+    """The backward of a loss that is one number reads neither targets nor options: a trainer may reuse its
+    buffers."""
     x, w, _, y = tensors(torch.float32)
     x, y = x[:12].view(4, 3, H).requires_grad_(), y[:12].abs().view(4, 3) % V
     losses, weights, logps = ["sigmoid", "ipo"], [1.0, 0.5], -torch.rand(4, 3)
@@ -149,7 +150,7 @@ def test_what_is_no_mistake():
     torch.testing.assert_close(
         linear_cross_entropy(wide[:, ::2], w, y), F.linear_cross_entropy(wide[:, ::2], w, y)
     )
-    # The graph holds what its backward reads.
+    # The graph keeps alive what its backward reads.
     hidden = x.clone().requires_grad_()
     held = hidden
     loss = linear_cross_entropy(hidden, w.clone(), y.clone(), reduction="none").sum()

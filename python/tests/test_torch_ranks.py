@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Ranks of torch.distributed, which are processes of their own."""
+"""Runs the ranks of torch.distributed, each in its own process."""
 
 import pathlib
 import subprocess

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Policy, preference and KTO losses of logitless.torch: references, labels, refused arguments, and compilation. Values
-and gradients are drawn in test_generated_torch.py."""
+"""Policy, preference and KTO losses of logitless.torch: references, labels, refused arguments, and
+compilation. test_generated_torch.py draws values and gradients."""
 
 import math
 
@@ -86,7 +86,7 @@ def test_what_the_library_takes_beside_a_loss_is_no_argument_of_it(function):
 
 @pytest.mark.parametrize("lora", [False, True], ids=["matrix", "lora"])
 def test_a_reference_or_teacher_is_cast_as_the_model_is_under_autocast(lora):
-    """Two that are the same have the same log-probabilities, bit for bit."""
+    """If reference and model are equal, their log-probabilities are bit-identical."""
     x, w, y, _ = sequences(torch.float32)
     b = torch.randn(V)
     weight = LoraWeight(w, torch.randn(2, H), torch.randn(V, 2), 3.7, torch.nn.Identity()) if lora else w
@@ -101,7 +101,7 @@ def test_a_reference_or_teacher_is_cast_as_the_model_is_under_autocast(lora):
 def test_a_reference_has_states_and_a_head():
     x, w, y, _ = sequences()
     for part in ({"ref_hidden": x}, {"ref_weight": w}, {"ref_bias": w[:, 0]}, {"ref_vocab_ids": torch.arange(V)}):
-        with pytest.raises(ValueError, match="has ref_hidden and ref_weight, and one is not given"):
+        with pytest.raises(ValueError, match="ref_hidden and ref_weight give a reference together, but one of them is missing"):
             preference_loss(x, w, y, ref_logps=torch.zeros(4), **part)
 
 
@@ -135,4 +135,4 @@ def test_a_compiled_call_breaks_its_graph_once_and_has_the_same_results(call):
         loss.backward()
         results.append((loss.detach(), x.grad, w.grad))
     assert all(torch.equal(eager, compiled) for eager, compiled in zip(*results))
-    assert len(graphs) == 2  # what stands before the call, and what stands after it
+    assert len(graphs) == 2  # one before the call, and one after it

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""set_options(), options() and context= of logitless.torch: which context a call gets, and options that leave a
-backward half no plan."""
+"""set_options(), options() and context= of logitless.torch: the context of a call, and options for which a
+backward half has no plan."""
 
 import asyncio
 import copy
@@ -45,7 +45,7 @@ def defaults():
 
 
 class Group:
-    """Stands for a process group: a communicator of one rank."""
+    """A stand-in for a process group with one rank."""
 
     rank, size = 0, 1
 
@@ -58,7 +58,8 @@ def of_group(monkeypatch):
 
 @pytest.mark.parametrize("which", ["alone", "frozen", "group"])
 def test_options_that_are_set_while_a_context_is_made(monkeypatch, which):
-    """A thread reads options and begins to make a context; before it ends, another thread sets other options."""
+    """A thread reads options and begins to create a context. Before that ends, another thread sets other
+    options."""
     context_of = {
         "alone": torch_call.current_context,
         "frozen": lambda: torch_call.current_settings().context(frozen=True),
@@ -136,7 +137,7 @@ def test_blocks_of_options():
             pytest.fail("the block ran")
     assert torch_call.current_context() is before
     with options(plan="two_pass"):
-        set_options(vocab_tile=64, plan="auto")  # what the block does not set holds at once
+        set_options(vocab_tile=64, plan="auto")  # options that the block does not set take effect at once
         assert in_force() == {"plan": "two_pass", "vocab_tile": 64, "row_tile": 8}
     assert in_force() == {"plan": "auto", "vocab_tile": 64, "row_tile": 8}
 
@@ -178,7 +179,7 @@ def test_blocks_of_threads_and_of_tasks():
 
 
 def calls():
-    """Functions of (hidden, weight), by name; under the names with 'none' and of log-probabilities backward() computes."""
+    """{name: function of (hidden, weight)}. If a name ends in "none", backward() computes the gradients."""
     torch.manual_seed(0)
     y, ids = torch.randint(V, (B, T)), torch.arange(B * T * 2).view(B, T, 2)
     teacher = torch.randn(B, T, H), torch.randn(V, H)
@@ -210,7 +211,7 @@ MODES = {
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("plan", ["auto", "one_pass", "two_pass", "expected_row"])
 def test_no_plan_is_refused_by_backward_alone(plan, mode):
-    """What a function has returned can be differentiated: what cannot has been refused before."""
+    """If a function returns, its backward runs: options without a backward plan are refused in the forward."""
     outcomes = set()
     for name, call in calls().items():
         for hidden_wants, head in ((1, 0), (0, 1), (1, 1), (1, "lora"), (0, 0)):
@@ -229,7 +230,7 @@ def test_no_plan_is_refused_by_backward_alone(plan, mode):
             if loss.requires_grad:
                 loss.backward(retain_graph=True)
                 loss.backward()
-    assert "computed" in outcomes  # what wants no gradient, at least
+    assert "computed" in outcomes  # at least for calls without gradients
 
 
 @pytest.mark.parametrize("name", [name for name in calls() if name.endswith("none")])
@@ -247,7 +248,7 @@ def test_one_pass_and_gradients_that_come_later(name):
 
 @pytest.mark.parametrize("name", calls())
 def test_no_grad_makes_no_gradients(monkeypatch, name):
-    """Of parameters, either: an evaluation takes one product, and no memory for gradients."""
+    """Even if parameters require gradients, an evaluation computes one product and allocates no gradients."""
     wanted = []
     outputs = HeadTensors.outputs
     monkeypatch.setattr(HeadTensors, "outputs", lambda call, needs: wanted.append(any(needs)) or outputs(call, needs))
@@ -272,7 +273,7 @@ def test_one_pass_compiled():
 
 
 def callers():
-    """Those of calls(), with topk_logps() and the module; and the function of logitless.torch that each one calls."""
+    """calls(), topk_logps(), class probabilities and the module."""
     out = calls()
     y = torch.randint(V, (B, T))
     out["topk_logps"] = lambda x, w, **k: topk_logps(x, w, 2, **k)[1]
@@ -289,7 +290,7 @@ def callers():
 
 @pytest.fixture
 def ran(monkeypatch):
-    """The halves of calls that have run: the function of _core, its context, and the name of its plan where it says."""
+    """The halves of calls that ran, as (function of _core, context, plan or None)."""
     halves = []
 
     def recorded(name, function):
@@ -309,7 +310,7 @@ def ran(monkeypatch):
 
 
 def differentiated_later(call, ran):
-    """Runs a call, then its backward twice outside of all blocks; returns how many halves ran in each."""
+    """Runs a call, then its backward twice outside all blocks. Returns the number of halves of both."""
     x, w = torch.randn(B, T, H, requires_grad=True), torch.randn(V, H, requires_grad=True)
     ran.clear()
     loss = call(x, w)
@@ -356,7 +357,7 @@ def test_each_function_takes_a_context():
 
 
 def test_context_of_a_frozen_head(ran):
-    """Its forward half makes what the backward needs, as with options: the other options are the context's."""
+    """The forward half keeps expected rows, as without context=; the other options are the context's."""
     x, w, y = torch.randn(B, H, requires_grad=True), torch.randn(V, H), torch.randint(V, (B,))
     context = Context(threads=1)
     for _ in range(2):
@@ -383,17 +384,17 @@ def test_context_of_a_group(monkeypatch):
 
 def test_one_pass_of_a_context():
     hidden, weight = torch.randn(B, H, requires_grad=True), torch.randn(V, H)
-    with pytest.raises(ValueError, match='^plan = "one_pass", from context, makes gradients together with the loss'):
+    with pytest.raises(ValueError, match='^plan = "one_pass", from context, computes gradients with the loss'):
         token_logps(hidden, weight, torch.randint(V, (B,)), context=Context(plan="one_pass"))
 
 
 def test_contexts_that_pytorch_or_the_operator_cannot_have():
     context, w, y = Context(), torch.randn(V, H), torch.randint(V, (B,))
-    with pytest.raises(ValueError, match="^context is not supported where linear_weight has more than 2 axes"):
+    with pytest.raises(ValueError, match="^context is not supported if linear_weight has more than 2 axes"):
         linear_cross_entropy(torch.randn(B, H), torch.randn(V, 2, H), torch.randint(V, (B, 2)), context=context)
     with torch._subclasses.FakeTensorMode(allow_non_fake_inputs=True) as fake:
         x = fake.from_tensor(torch.randn(B, H))
-        with pytest.raises(ValueError, match="^context is given: such calls are no operator"):
+        with pytest.raises(ValueError, match="^context is given: such calls are not an operator"):
             linear_cross_entropy(x, w, y, context=context)
 
 
@@ -441,12 +442,12 @@ def test_compiled_calls_and_their_options(ran, reduction):
         with options(plan="two_pass"):
             return compiled(x)
 
-    # Under reduction none the backward of a compiled call has the options that hold when it runs.
+    # With reduction="none", the backward of a compiled call uses the options in force when it runs.
     backward = [] if reduction == "mean" else ["forward_only", "two_pass"]
     assert plans(block_around) == plans(torch.compile(block_inside)) == [first, *backward]
     with options(plan="two_pass"):
         assert set(plans(compiled)) == {first, "two_pass"}
-    assert set(plans(torch.compile(lambda x: loss(x, context=context)))) == {first, "two_pass"}  # not compiled
+    assert set(plans(torch.compile(lambda x: loss(x, context=context)))) == {first, "two_pass"}  # eager
     assert all(given is context for _, given, _ in ran)
     for refused in (lambda x: loss(x, context=context), block_inside):
         with pytest.raises(torch._dynamo.exc.Unsupported):

@@ -1,6 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What logitless.torch returns beside a loss: predicted ids, lse, accuracy, z-loss; packed documents; and what callers
-do with results."""
+"""Further results of logitless.torch: predicted ids, lse, accuracy, z-loss; packed documents; and uses of
+results."""
 
 import pytest
 from torch_cases import H, N, V, tensors, torch
@@ -29,7 +29,7 @@ def test_stats_beside_the_loss(monkeypatch, reduction):
         counted = lambda *a, f=getattr(_core, name): calls.append(f) or f(*a)  # noqa: E731
         monkeypatch.setattr(_core, name, counted)
     loss, stats = linear_cross_entropy(x, w, y, return_stats=True, **options)
-    assert len(calls) == 1  # one walk over the vocabulary
+    assert len(calls) == 1  # one pass over the vocabulary
     assert torch.equal(loss, linear_cross_entropy(x, w, y, **options))
     taken, count = y >= 0, N - 2
     assert stats.tokens == count and stats.accuracy == (stats.predicted_ids == y)[taken].double().mean().item()
@@ -45,7 +45,7 @@ def test_stats_of_other_heads_and_shapes():
     y = y.clamp(min=0)
     part = torch.arange(5, 25)
     got = linear_cross_entropy(x, w, y % 20, vocab_ids=part, return_stats=True)[1]
-    assert torch.equal(got.predicted_ids, (x @ w[part].T).argmax(-1))  # places among vocab_ids
+    assert torch.equal(got.predicted_ids, (x @ w[part].T).argmax(-1))  # indices into vocab_ids
     cube = x[:12].view(3, 4, H)
     assert linear_cross_entropy(cube, w, y[:12].view(3, 4), return_stats=True)[1].lse.shape == (3, 4)
     assert linear_cross_entropy(x[0], w, y[0], return_stats=True)[1].predicted_ids.shape == ()
@@ -56,7 +56,7 @@ def test_stats_of_other_heads_and_shapes():
     compiled = torch.compile(lambda x: linear_cross_entropy(x, w, y, return_stats=True))(x)
     assert torch.equal(compiled[1].lse, linear_cross_entropy(x, w, y, return_stats=True)[1].lse)
     for probabilities in (torch.rand(N, V), torch.rand(N, V, requires_grad=True)):
-        with pytest.raises(ValueError, match="^return_stats is not supported where target holds class probabilities"):
+        with pytest.raises(ValueError, match="^return_stats is not supported if target holds class probabilities"):
             linear_cross_entropy(x, w, probabilities, return_stats=True)
 
 
@@ -80,7 +80,7 @@ def test_bad_offsets(offsets, error, message):
 
 
 def results():
-    """(name, function of hidden states) of all that returns a tensor that is no single number."""
+    """{name: function of hidden states} of all functions that return more than one number."""
     _, w, _, y = tensors(torch.float64)
     y = y.clamp(min=0)
     ids = y[:, None]

@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What trains patched models: Hugging Face's Trainer, PEFT, TRL and torch.compile, beside the same without patch()."""
+"""Training of patched models by Hugging Face's Trainer, PEFT, TRL and torch.compile, compared with training
+without patch()."""
 
 import copy
 import warnings
@@ -64,8 +65,8 @@ SETTINGS = {
 }
 
 
-# The plain head rounds its logits to 8 bits under bf16, which changes a loss, log-sum-exp less logit, by at most twice
-# 2**-9 of the largest logit (12 in these models). In float32 what differs is the order of sums.
+# Under bf16 the plain head rounds its logits to 8 bits. This changes a loss, log-sum-exp minus logit, by at
+# most twice 2**-9 of the largest logit (12 in these models). In float32 only the order of sums differs.
 def bound_of(setting):
     return 2 * 2**-9 * 12 if "bf16" in SETTINGS[setting] else 2e-4
 
@@ -111,7 +112,7 @@ def test_evaluation_has_its_metrics(reduce, bf16, tmp_path):
         trainer.train()
         results.append(trainer.evaluate())
     assert results[0]["eval_tokens"] == results[1]["eval_tokens"]
-    # Rounded logits that are equal, or nearly so, choose among 4 of the 80 tokens at most.
+    # Logits that are equal after rounding may change the argmax of at most 4 of the 80 tokens.
     assert results[1]["eval_accuracy"] == pytest.approx(results[0]["eval_accuracy"], abs=0.05 if bf16 else 0)
     bound = bound_of("bf16" if bf16 else "plain")
     assert results[1]["eval_loss"] == pytest.approx(results[0]["eval_loss"], abs=bound)
@@ -126,7 +127,7 @@ def test_evaluation_computes_no_logits_that_nobody_reads(tmp_path, monkeypatch):
     trainer_of(model, tmp_path, compute_metrics=accuracy, preprocess_logits_for_metrics=argmax).evaluate()
     assert not computed
     trainer_of(model, tmp_path, compute_metrics=accuracy).evaluate()
-    assert len(computed) == 2  # of two batches
+    assert len(computed) == 2  # one per batch
 
 
 @pytest.mark.parametrize("setting", ["plain", "bf16", "gradient accumulation"])
@@ -139,13 +140,13 @@ def test_label_smoothing_is_fused_by_compute_loss_func(setting, tmp_path):
             more["compute_loss_func"] = compute_loss_func(patch(model), label_smoothing=0.1)
         trainer = trainer_of(model, tmp_path, label_smoothing_factor=0.1, **more, **SETTINGS[setting])
         with warnings.catch_warnings():
-            warnings.simplefilter("error", UserWarning)  # patch() has nothing to tell
+            warnings.simplefilter("error", UserWarning)  # patch() must not warn
             curves.append(curve(trainer))
     assert curves[1] == pytest.approx(curves[0], abs=bound_of(setting))
 
 
 def counts_of_labels(*counts):
-    """Micro-batches with so many labels each."""
+    """Micro-batches with these numbers of labels."""
     torch.manual_seed(2)
     rows = []
     for count in counts:
@@ -165,7 +166,7 @@ class TakesNoKeywords(transformers.LlamaForCausalLM):
         return super().forward(input_ids=input_ids, labels=labels)
 
 
-# Trainer's label smoother shifts labels for classes of these names alone.
+# Trainer's label smoother shifts labels only for classes with these names.
 TakesNoItems.__name__ = TakesNoKeywords.__name__ = "LlamaForCausalLM"
 
 
@@ -176,8 +177,8 @@ TakesNoItems.__name__ = TakesNoKeywords.__name__ = "LlamaForCausalLM"
     ids=["items", "no items", "no keywords"],
 )
 def test_micro_batches_are_averaged_as_trainer_does(kind, smoothing, steps, across, tmp_path):
-    """A model without num_items_in_batch has the mean of the micro-batches' means, and so has a step whose labels cannot
-    be counted (`across` is None). The last step has two micro-batches."""
+    """A model without num_items_in_batch gets the mean of the micro-batches' means, and so does a step whose
+    labels cannot be counted (`across` is None). The last step has two micro-batches."""
     curves = []
     for fused in (False, True):
         model = model_of("llama")
@@ -286,7 +287,7 @@ def test_an_adapter_on_the_head_is_fused_and_may_be_merged():
 
 
 def peft_pair(name, config):
-    """A plain model with PEFT's adapters, and a patched one."""
+    """A plain model with PEFT adapters, and a patched one."""
     peft = pytest.importorskip("peft")
     pair = []
     for fused in (False, True):
@@ -298,7 +299,7 @@ def peft_pair(name, config):
     return pair
 
 
-FEW, MANY = [3, 5, 90], list(range(60, 80))  # up to an eighth of 32 rows are a LoRA
+FEW, MANY = [3, 5, 90], list(range(60, 80))  # up to an eighth of the 32 columns, trained rows become a LoRA
 TRAINED_ROWS = {
     "few": dict(target_modules=ATTENTION, trainable_token_indices=FEW),
     "many": dict(target_modules=ATTENTION, trainable_token_indices=MANY),
@@ -316,12 +317,12 @@ TRAINED_ROWS = {
     + [("opt", "few", torch.float32), ("gemma2", "many", torch.bfloat16), ("tied llama", "few", torch.bfloat16)],
 )
 def test_what_peft_trains_of_a_tied_head(name, which, dtype):
-    """Five steps; the adapter turned off and on again; merged, and unpatched."""
+    """Five steps; then with the adapter disabled and enabled again, merged, and unpatched."""
     config = lora(**TRAINED_ROWS[which])
     config.init_lora_weights = True
     plain, fused = (model.to(dtype) for model in peft_pair(name, config))
     ids, labels = batch()
-    # Rounded to bfloat16, the logits of the plain head (up to 32) differ by 2**-4.
+    # Rounding to bfloat16 changes the logits of the plain head (up to 32) by 2**-4.
     bound = 1e-4 if dtype == torch.float32 else 2**-4
     optimizers = [torch.optim.SGD((p for p in m.parameters() if p.requires_grad), lr=0.1) for m in (plain, fused)]
     for step in range(5 if dtype == torch.float32 else 1):
@@ -382,7 +383,7 @@ def test_a_whole_head_that_peft_trains_is_fused(first):
             wrapped.get_base_model().lm_head.modules_to_save["default"].weight.mul_(1.25)
         results.append(loss_and_gradients(wrapped, input_ids=ids, labels=labels))
         assert isinstance(wrapped(input_ids=ids, labels=labels).logits, LogitsOnRead) == fused
-        with wrapped.disable_adapter(), torch.no_grad():  # the head as it was
+        with wrapped.disable_adapter(), torch.no_grad():  # the original head
             results.append((wrapped(input_ids=ids, labels=labels).loss, {}))
     for (want, want_grads), (got, grads) in zip(results[:2], results[2:]):
         torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
@@ -405,7 +406,7 @@ def test_a_trainer_of_trl_that_calls_its_own_head_is_told():
 
 
 def compiled(model):
-    """The model under torch.compile, and the list of graphs that it has made; a break in one is an error."""
+    """The compiled model, and the list of its graphs. A graph break is an error."""
     graphs = []
 
     def backend(graph, _):
@@ -438,7 +439,7 @@ def test_a_compiled_model_is_one_graph(name, autocast):
     for read in (lambda: output.logits + 1, lambda: output.logits[0], lambda: output.logits.softmax(-1)):
         with pytest.raises(RuntimeError, match="without them"):
             read()
-    if not autocast:  # where equal logits may come of rounding
+    if not autocast:  # where rounding may make logits equal
         assert torch.equal(output.logits.argmax(-1), model(input_ids=ids).logits.argmax(-1))
 
 

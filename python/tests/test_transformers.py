@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Patched models beside themselves: loss and gradient of every parameter, logits, and what is refused."""
+"""Patched models compared with unpatched ones: loss, gradients of all parameters, logits, and what is
+refused."""
 
 import copy
 import pathlib
@@ -83,7 +84,7 @@ def test_scaling_absent_logits_leaves_them_as_they_are():
         logits * torch.ones(11)
 
 
-# What models do to their logits, as a function of logits that are computed, or are not.
+# Operations of models on their logits. They apply to computed logits and to AbsentLogits.
 def in_place(logits):
     logits.mul_(0.5).div_(2)
     logits *= 3
@@ -117,7 +118,8 @@ FOLLOWED = {
 @pytest.mark.parametrize("bias", [False, True])
 @pytest.mark.parametrize("name", FOLLOWED)
 def test_what_models_do_to_their_logits_is_followed(name, bias):
-    """Loss, gradients, most likely entries and logits; 0, 2, 3, 5 and 8 are in every part of the vocabulary here."""
+    """Loss, gradients, argmax and logits. The labels 0, 2, 3, 5 and 8 are in all slices of the vocabulary
+    used here."""
     torch.manual_seed(0)
     head = torch.nn.Linear(8, 11, bias=bias)
     states = torch.randn(2, 5, 8, requires_grad=True)
@@ -162,7 +164,7 @@ STEPS = [
 
 
 def test_chains_of_what_models_do_to_their_logits():
-    """Each is either refused, or has the loss, gradients and logits of computed ones."""
+    """Each chain is either refused, or gives the loss, gradients and logits of computed logits."""
     followed = 0
     for seed in range(150):
         draw = random.Random(seed)
@@ -212,7 +214,7 @@ NOT_FOLLOWED = {
 
 
 def model_with(change):
-    """A small Llama that does something to its logits."""
+    """A small Llama that applies `change` to its logits."""
 
     class Changed(transformers.LlamaForCausalLM):
         def forward(self, input_ids, labels=None, **kwargs):
@@ -229,7 +231,7 @@ def model_with(change):
 def test_what_is_not_followed_is_refused_by_patch(what):
     model = model_with(NOT_FOLLOWED[what])
     state = torch.get_rng_state()
-    with pytest.raises(ValueError, match=f"^Changed does more to its logits than logitless follows: they are {what}"):
+    with pytest.raises(ValueError, match=f"^Changed does more to its logits than logitless supports: they are {what}"):
         patch(model)
     assert type(model).__name__ == "Changed" and type(model.lm_head) is torch.nn.Linear
     assert all(module.training for module in model.modules())
@@ -250,7 +252,7 @@ def past_its_head():
 
 
 def test_logits_that_are_made_past_the_head_are_refused_by_patch():
-    with pytest.raises(ValueError, match="^Past makes its logits without a call of its head, Linear"):
+    with pytest.raises(ValueError, match="^Past computes its logits without a call of its head, Linear"):
         patch(past_its_head())
 
 
@@ -303,7 +305,7 @@ def test_a_scale_or_softcap_of_0_is_refused(name):
 
 
 def test_a_vocabulary_that_is_cut_behind_a_softcap():
-    """Of Inkling 2, whose head has rows of padding."""
+    """Inkling 2, whose head has padding rows."""
     if not hasattr(transformers, "Inkling2ForCausalLM"):
         pytest.skip("this transformers has no Inkling 2")
     torch.manual_seed(0)
@@ -430,7 +432,7 @@ def test_slices_of_logits_are_those_of_the_computed_ones():
     deferred = [most, ..., (..., most, every), (some, most), (some, most, every), (every, ...), (..., every)]
     read = [0, mask, (..., 3), (..., None), (every, -1, every), [0, 2], (..., slice(5, 5))]
     deferred += [(every, every, every, ...), (every, ..., most, every)]
-    # Of vocabulary entries, too.
+    # Slices of the vocabulary.
     deferred += [(..., some), (some, some, some), (every, every, some, ...), (..., slice(None, None, 3))]
     deferred += [(every, ..., every, some), (..., every, every, some)]
     for key in deferred + read:
@@ -496,7 +498,7 @@ def test_a_loss_that_is_not_a_causal_lms_is_refused():
         assert type(model) is before
     model = model_of("llama")
     model.loss_function = lambda *_, **__: 0
-    with pytest.raises(ValueError, match="one of your own"):
+    with pytest.raises(ValueError, match="was set to another function"):
         patch(model)
     del model._loss_function
     patch(model)
@@ -569,7 +571,7 @@ def test_training_follows_the_unpatched_model():
 
 
 def quoted_messages():
-    """The messages that docs/troubleshooting.md quotes of patch(), and of calls of a patched model."""
+    """The messages of patch() and of patched models that docs/troubleshooting.md quotes."""
     page = (pathlib.Path(__file__).parents[2] / "docs" / "troubleshooting.md").read_text()
     section = page.split("## patch() refuses a model")[1].split("\n## ")[0]
     return [row[3 : row.index("`", 3)] for row in section.splitlines() if row.startswith("| `")]
@@ -665,7 +667,7 @@ def test_troubleshooting_quotes_the_messages(recwarn):
 
 
 def test_gradients_of_a_sample():
-    """The options of patch() arrive, and the loss is that of exact gradients."""
+    """The options of patch() arrive, and the loss stays exact."""
     model = model_of("llama")
     ids, labels = batch()
     want = model(input_ids=ids, labels=labels).loss

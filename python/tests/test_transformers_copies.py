@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Copies of patched models, of each kind that a program makes: a copy computes with its own parameters."""
+"""Copies of patched models, of every kind that programs make, compute with their own parameters."""
 
 import copy
 import pickle
@@ -46,9 +46,9 @@ def test_a_copy_is_patched_by_itself(name, how, tmp_path):
     assert grads.keys() == want_grads.keys()
     for parameter, grad in grads.items():
         torch.testing.assert_close(grad, want_grads[parameter], atol=5e-5, rtol=1e-3, msg=parameter)
-    assert all(p.grad is None for p in model.parameters())  # the original's
+    assert all(p.grad is None for p in model.parameters())  # the original is unchanged
     assert isinstance(other(input_ids=ids, labels=labels).logits, LogitsOnRead)
-    # Each is unpatched by itself, too.
+    # Each can be unpatched on its own.
     unpatch(other)
     assert type(other) is type(plain) and type(other.get_output_embeddings()) is torch.nn.Linear
     assert isinstance(model(input_ids=ids, labels=labels).logits, LogitsOnRead)
@@ -72,7 +72,7 @@ def test_a_saved_model_is_one_of_transformers(tmp_path):
     for classes in (transformers.AutoModelForCausalLM, type(model)):
         other = classes.from_pretrained(tmp_path)
         output = other(input_ids=ids, labels=labels)
-        assert not isinstance(output.logits, LogitsOnRead)  # unpatched
+        assert not isinstance(output.logits, LogitsOnRead)  # it is not patched
         torch.testing.assert_close(output.loss, want, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(patch(other)(input_ids=ids, labels=labels).loss, want)
 
@@ -100,7 +100,7 @@ def test_a_model_in_another_process_is_patched():
 
 
 def test_an_averaged_model_is_patched():
-    """torch.optim.swa_utils copies its model, and averages the copy's parameters."""
+    """torch.optim.swa_utils copies the model and averages the copy's parameters."""
     ids, labels = batch()
     model = patch(model_of("llama"))
     averaged = torch.optim.swa_utils.AveragedModel(model)
@@ -116,7 +116,7 @@ def test_an_averaged_model_is_patched():
 
 
 def test_two_threads_share_a_model():
-    """One asks for losses while the other generates."""
+    """One thread computes losses while the other generates."""
     import threading
 
     ids, labels = batch()

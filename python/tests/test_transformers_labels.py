@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Labels of a patched model that leave nothing to learn, or that do not fit."""
+"""Labels of a patched model that are all ignored, or that do not fit."""
 
 import pytest
 
@@ -14,13 +14,13 @@ from logitless.transformers import compute_loss_func, patch, unpatch  # noqa: E4
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("items", [0, torch.tensor(0)])
 def test_a_step_without_a_label_has_loss_0(items, compiled):
-    """Trainer counts the labels of all parts of a step: truncated prompts may leave none. Without patch() the loss
-    is NaN and all gradients are 0."""
+    """Trainer counts the labels of a whole step, which may be 0 with truncated prompts. Without patch() the
+    loss is then NaN and all gradients are 0."""
     model = patch(model_of("llama"))
     ids, labels = batch()
     run = torch.compile(model, fullgraph=True, backend="eager") if compiled else model
     none = torch.full_like(labels, -100)
-    none[:, 0] = 5  # which nothing predicts
+    none[:, 0] = 5  # the first label is never predicted
     loss = run(input_ids=ids, labels=none, num_items_in_batch=items).loss
     loss.backward()
     assert loss == 0
@@ -39,14 +39,14 @@ def test_a_batch_without_a_label_has_loss_0():
 def test_labels_of_another_length_are_named():
     model = patch(model_of("llama"))
     ids, labels = batch()
-    with pytest.raises(ValueError, match=r"labels have shape \(3, 16\), and logits \(3, 17, 97\)"):
+    with pytest.raises(ValueError, match=r"labels have shape \(3, 16\), but logits \(3, 17, 97\)"):
         model(input_ids=ids, labels=labels[:, 1:])
 
 
 @pytest.mark.parametrize("items", [None, 11])
 @pytest.mark.parametrize("shifted", [False, True])
 def test_labels_of_another_shape_are_those_of_the_plain_model(shifted, items):
-    """transformers shifts along the last axis that labels have, and flattens them."""
+    """transformers shifts labels along their last axis, whatever their shape, and flattens them."""
     model = model_of("llama")
     ids, labels = batch()
     for given in (labels.T.contiguous(), labels.flatten(), labels[None], labels.view(17, 3)):
@@ -61,12 +61,12 @@ def test_labels_of_another_shape_are_those_of_the_plain_model(shifted, items):
 
 
 def test_compute_loss_func_names_labels_of_another_shape():
-    """Trainer's label smoother shifts logits and labels along their own axes, and fails where they differ."""
+    """Trainer's label smoother shifts logits and labels along their own axes, and fails if these differ."""
     model = patch(model_of("llama"))
     ids, labels = batch()
     loss = compute_loss_func(model, label_smoothing=0.1)
     for given in (labels.T, labels.flatten(), labels[:, 1:]):
-        with pytest.raises(ValueError, match=r"labels have shape .*, and logits \(3, 17, 97\)"):
+        with pytest.raises(ValueError, match=r"labels have shape .*, but logits \(3, 17, 97\)"):
             loss(model(input_ids=ids), given)
 
 
@@ -81,7 +81,8 @@ def test_a_number_of_items_that_divides_nothing_is_named(items):
 
 
 def test_compute_loss_func_of_logits_that_are_there():
-    """Such as those of a model that was unpatched: the sum of the losses is divided by num_items_in_batch, too."""
+    """Such as from a model that was unpatched. The sum of the losses is then also divided by
+    num_items_in_batch."""
     ids, labels = batch()
     loss_of = compute_loss_func(patch(model_of("llama")), label_smoothing=0.1)
     output = model_of("llama")(input_ids=ids)

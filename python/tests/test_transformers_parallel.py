@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Patched models under DistributedDataParallel, which looks for unused parameters in the outputs and copies these."""
+"""Patched models under DistributedDataParallel, which looks for unused parameters in the outputs and copies
+outputs."""
 
 import pytest
 
@@ -20,7 +21,7 @@ def one_rank(tmp_path):
     torch.distributed.destroy_process_group()
 
 
-SETTINGS = [{}, dict(find_unused_parameters=True), dict(static_graph=True)]  # the second is Trainer's
+SETTINGS = [{}, dict(find_unused_parameters=True), dict(static_graph=True)]  # the second one is Trainer's
 
 
 def steps(model, loss_of):

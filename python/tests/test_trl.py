@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Trainers of TRL beside themselves with logitless.trl: every step's loss and logs."""
+"""TRL's trainers with and without logitless.trl have the same losses and logs in every step."""
 
 import pytest
 from small_models import model_of
@@ -45,7 +45,7 @@ def test_every_step_of_a_trainer_logs_the_same(case, tmp_path, monkeypatch):
     logs = []
     for fused in (False, True):
         model = built(name)
-        if kind in ("grpo", "rloo"):  # which read their reference model from a folder
+        if kind in ("grpo", "rloo"):  # they load their reference model from a folder
             model.save_pretrained(tmp_path / "model")
             model = str(tmp_path / "model")
         trainer = trainer_of(kind, model, tmp_path, **options)
@@ -58,7 +58,7 @@ def test_every_step_of_a_trainer_logs_the_same(case, tmp_path, monkeypatch):
     expect_equal(logs[1], logs[0])
 
 
-# TRL rounds logits to bfloat16, 8 bits: the largest are about 12.
+# TRL rounds logits to bfloat16, which has 8 bits. The largest logits are about 12.
 @pytest.mark.parametrize("kind", ["sft", "dpo"])
 def test_autocast_and_a_reference_model_that_accelerate_has_wrapped(kind, tmp_path, monkeypatch):
     logs = []
@@ -72,7 +72,7 @@ def test_autocast_and_a_reference_model_that_accelerate_has_wrapped(kind, tmp_pa
 
 
 def tracks_gradients(monkeypatch):
-    """The outputs of each backward."""
+    """Records the gradients that each backward computes."""
     seen = []
     token_grads = _core.token_stats_backward
 
@@ -119,14 +119,14 @@ def test_a_trainer_that_compiles_its_model(tmp_path, monkeypatch):
 
 def test_unpatch_between_two_runs_and_models_that_two_trainers_share(tmp_path):
     trainer = trainer_of("dpo", model_of("llama"), tmp_path, bf16=True, max_steps=1)
-    patch(trainer).train()  # now accelerate has wrapped both forwards
+    patch(trainer).train()  # then accelerate has wrapped both forwards
     assert unpatch(trainer) is trainer
     with pytest.raises(ValueError, match="the trainer is not patched"):
         unpatch(trainer)
     patch(trainer)
     with pytest.raises(ValueError, match="the trainer is patched already"):
         patch(trainer)
-    other = trainer_of("sft", trainer.model, tmp_path)  # which gives the model another head
+    other = trainer_of("sft", trainer.model, tmp_path)  # the new trainer replaces the model's forward
     with pytest.raises(ValueError, match="the trainer is not patched"):
         unpatch(other)
     patch(other)

@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""The calls that TRL's trainers make of a patched model, beside those of TRL's own head."""
+"""Calls of a patched model by TRL's trainers, compared with TRL's own head."""
 
 import pytest
 from small_models import batch, model_of

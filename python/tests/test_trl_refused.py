@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What logitless.trl refuses, by name."""
+"""What logitless.trl refuses, and its messages."""
 
 import pytest
 from small_models import model_of
@@ -28,7 +28,7 @@ def test_losses_that_are_made_of_logits_are_refused(tmp_path):
 
     with pytest.warns(FutureWarning, match="compute_loss_func"):
         trainer = trainer_of("sft", model_of("llama"), tmp_path, compute_loss_func=own_loss)
-    refused("compute_loss_func = <function .*own_loss.*>: it makes the loss of logits", trainer)
+    refused("compute_loss_func = <function .*own_loss.*>: it computes the loss from logits", trainer)
 
 
 def test_a_head_that_deepspeed_takes_apart_is_refused(tmp_path, monkeypatch):
@@ -39,7 +39,7 @@ def test_a_head_that_deepspeed_takes_apart_is_refused(tmp_path, monkeypatch):
 
 
 def test_adapters_on_the_head_are_refused_by_name(tmp_path):
-    with pytest.raises(ValueError, match="adapter to `lm_head`"):  # by TRL
+    with pytest.raises(ValueError, match="adapter to `lm_head`"):  # TRL's message
         trainer_of("sft", model_of("llama"), tmp_path, peft_config=lora(["lm_head"]))
     trainer = trainer_of("kto", model_of("llama"), tmp_path, peft_config=lora())
     trainer.model.add_adapter("late", lora(["lm_head"]))
@@ -86,7 +86,7 @@ def test_another_head_than_the_one_that_is_known_is_refused_with_the_version(tmp
             pass
 
     monkeypatch.setattr(utils, "_ChunkedLogProbFunction", Later)
-    refused(rf"TRL {trl.__version__} hands over hidden, weight, targets, bias: .*TRL 1.16.0", trainer, RuntimeError)
+    refused(rf"TRL {trl.__version__} passes hidden, weight, targets, bias: .*TRL 1.16.0", trainer, RuntimeError)
     monkeypatch.undo()
     ours._rename(trainer.model.forward.__func__, {"_use_triton": "another_name"})
-    refused(rf"TRL {trl.__version__} reads no _use_triton: .*TRL 1.16.0", trainer, RuntimeError)
+    refused(rf"TRL {trl.__version__} does not use _use_triton: .*TRL 1.16.0", trainer, RuntimeError)

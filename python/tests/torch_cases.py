@@ -1,5 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""What the tests of logitless.torch beside this share: tensors, and a call of ours beside PyTorch's."""
+"""Shared by the tests of logitless.torch: tensors, and calls compared with PyTorch's function."""
 
 import pytest
 
@@ -18,7 +18,7 @@ PYTORCHS = {"hidden": "input", "weight": "linear_weight", "bias": "linear_bias",
 
 
 def named(function, given):
-    """The arguments of a call: linear_cross_entropy has PyTorch's names."""
+    """The arguments of a call, with PyTorch's names for linear_cross_entropy."""
     return {PYTORCHS.get(n, n): v for n, v in given.items()} if function is linear_cross_entropy else given
 
 
@@ -39,7 +39,7 @@ def tensors(dtype, layout="rows", bias=True, seed=0):
 
 
 def both(x, w, b, y, wants, upstream=None, **options):
-    """(loss, gradients) of ours and of PyTorch's in float64 of the same numbers."""
+    """(loss, gradients) of our function, and of PyTorch's function on the same numbers in float64."""
     results = []
     for ours in (True, False):
         leaves = [

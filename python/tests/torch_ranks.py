@@ -1,5 +1,6 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Four gloo processes that share a vocabulary, beside one that holds all of it: test_torch_ranks.py runs this program."""
+"""Four gloo processes share a vocabulary, and are compared with one process that has all of it.
+test_torch_ranks.py runs this program."""
 
 import os
 import sys
@@ -22,7 +23,7 @@ from logitless.torch import (
 )
 
 RANKS, B, T, H, V = 4, 4, 6, 16, 403
-CUT = [110, 0, 93, 200]  # vocabulary entries of each rank
+CUT = [110, 0, 93, 200]  # vocabulary entries per rank
 
 
 def tensors(dtype=torch.float32):
@@ -38,7 +39,7 @@ def own(tensor, rank):
 
 
 def losses(y):
-    """Functions of (hidden states, weight, bias, group)."""
+    """{name: function of (hidden states, weight, bias, group)}."""
     classes = torch.linspace(0.5, 1.5, V)
     flat, chosen = y.flatten(), y.clamp(min=0)
     return {
@@ -83,7 +84,7 @@ def results(rank, group):
             loss = function(*inputs, group)
             loss.backward()
             out[f"{name} {dtype}"] = [loss.detach(), *(t.grad for t in inputs)]
-        # More than a rank has entries, whose number for another is 0.
+        # k is larger than some ranks' slices, one of which is empty.
         ids, logps = topk_logps(x, own(w, rank), 120, bias=own(b, rank), group=group)
         assert ids.shape == logps.shape == (B, T, 120)
         alone = topk_logps(x, w, 120, bias=b)
@@ -94,7 +95,7 @@ def results(rank, group):
 
 
 def dtensor_head(rank):
-    """A head that is sharded by PyTorch, evenly, needs no group."""
+    """A head that PyTorch shards evenly needs no group."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
@@ -118,7 +119,7 @@ def dtensor_head(rank):
 
 
 def mistake(rank, group):
-    """A target that one rank alone has wrong ends the call on all of them."""
+    """A wrong target on one rank ends the call on all ranks."""
     x, w, _, y = tensors()
     y = y.flatten()
     if rank == 2:
@@ -134,7 +135,7 @@ def mistake(rank, group):
 
 
 def another_option(rank, group):
-    """An option that one rank alone has, of each loss, and hidden states of its own, end the call on all of them."""
+    """A different option on one rank, for each loss, and different hidden states end the call on all ranks."""
     x, w, _, y = tensors()
     sums, labels = torch.tensor([-18.0, -20, -19, -17]), torch.tensor([1, 0, 0, 1])
     advantages = torch.tensor([1.0, -1, 2, 0.5])
@@ -176,7 +177,7 @@ def another_option(rank, group):
 
 
 def two_threads(rank, group):
-    """Two threads on one group take turns. Their calls are alike, so that it does not matter which comes first."""
+    """Two threads that use one group take turns. All calls are equal, so their order does not matter."""
     x, w, _, y = tensors()
     want = linear_cross_entropy(x.view(-1, H), own(w, rank), y.flatten(), group=group)
     found = []
@@ -194,7 +195,7 @@ def two_threads(rank, group):
 
 
 def nothing_on_a_rank(rank, group):
-    """A rank without a part, where hidden states have one column and a part's strides say nothing."""
+    """A rank without vocabulary entries, and hidden states with one column, so that strides are arbitrary."""
     x, w, _, y = tensors()
     x, w = x[..., :1].contiguous(), w[:, :1]
     part = own(w, rank).clone().requires_grad_()
@@ -206,7 +207,7 @@ def nothing_on_a_rank(rank, group):
 
 
 def packed_and_chosen(rank, group):
-    """A head that is packed, and chosen entries of each rank's part: their vocabulary is that of all ranks."""
+    """A packed head, and vocab_ids that select entries of each rank's slice."""
     x, w, b, y = tensors()
     scales = (w.abs().amax(1, keepdim=True) / 127).numpy()
     integers = (w / scales).round().to(torch.int8).numpy()

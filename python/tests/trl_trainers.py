@@ -1,6 +1,5 @@
 # Copyright 2026 The logitless authors. SPDX-License-Identifier: Apache-2.0
-"""Small trainers of TRL, and what tests of them share. Whoever imports this is skipped where TRL, or its fused head, is
-absent."""
+"""Small TRL trainers for the tests. Tests that import this are skipped if TRL, or its fused head, is missing."""
 
 import copy
 
@@ -37,7 +36,7 @@ def text(length):
 
 
 def rows_of(kind, count=16):
-    """Prompts and completions of several lengths."""
+    """Prompts and completions of various lengths."""
     torch.manual_seed(3)
     rows = []
     for i in range(count):
@@ -66,7 +65,8 @@ CLASSES = {
 
 
 def reference_of(model):
-    """Another model than the one that is trained: equal rewards would leave accuracies to rounding."""
+    """A reference that differs from the model, so that accuracies do not depend on the rounding of equal
+    rewards."""
     reference = copy.deepcopy(model)
     with torch.no_grad():
         reference.get_output_embeddings().weight.mul_(0.9)
@@ -124,7 +124,7 @@ def expect_equal(got, want, absolute=1e-4):
 
 
 def no_head_of_trls(monkeypatch):
-    """From here on TRL's own function is an error."""
+    """Makes a call of TRL's own function an error."""
     forward = lambda *_: pytest.fail("TRL's own head was called")  # noqa: E731
     monkeypatch.setattr(utils._ChunkedLogProbFunction, "forward", staticmethod(forward))
 

@@ -248,8 +248,8 @@ TEST(Allocations, OfChunksOfGroupsStayWithinThePlan) {
 }
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__)
-// Returns the anonymous bytes of this process that are in memory, counted page by page: the counters of statm lag
-// by up to a few hundred pages per CPU.
+// Returns the anonymous bytes of this process that are in memory, counted page by page: the counters of statm
+// lag by up to a few hundred pages per CPU.
 int64_t resident_bytes() {
   std::ifstream rollup("/proc/self/smaps_rollup");
   for (std::string word; rollup >> word;) {
