@@ -58,7 +58,7 @@ class Context(_core.Context):
         plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
-        row_block: rows of finished logits that a thread takes at once; 0: chosen.
+        row_block: rows of finished logits that a thread processes at once; 0: chosen from the shape.
         gemm_backend: the library of products: "auto" or one that this build has, such as "openblas" or "onednn".
         gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
         simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
@@ -122,19 +122,19 @@ def cross_entropy(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -142,26 +142,26 @@ def cross_entropy(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        reduction: how the tokens' losses become one.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        reduction: how per-token losses are reduced.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
-        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        dft: DFT: multiplies each token's loss by its target's probability (detached).
         class_weights (float32 [V]): as in PyTorch; empty: all 1.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs reduction mean.
         want_accuracy: fills metrics.accuracy and per_token_argmax.
         want_entropy: fills metrics.mean_entropy.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
@@ -238,15 +238,15 @@ def policy_loss(
         chosen_ids (ids [N] or [B, T]): the sampled token ids.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         advantages (numbers [B] or [N]): one per sequence or per token.
@@ -256,12 +256,12 @@ def policy_loss(
         teacher_logps (numbers [N]): the teacher's log-probabilities; needs teacher_weight.
         scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
         mask (flags [N] or [B, T]): 0 excludes a token.
-        advantages_per: what advantages has an entry for.
+        advantages_per: whether advantages are per sequence or per token.
         kept_ids (ids [N, K], or [E] with offsets): token ids that the sampler kept.
         kept_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        kept_counts (ids [N]): how many of its K ids each row has.
+        kept_counts (ids [N]): how many of its K ids each row uses.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -269,41 +269,41 @@ def policy_loss(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        loss_type: the loss of a token, and by default its aggregation and trust region.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        loss_type: the per-token loss, which also sets the default aggregation and trust region.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        importance_sampling_level: one ratio per token, or GSPO's one per sequence.
-        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
-        epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
-        delta: with two-sided clipping: the largest ratio of the unclipped side.
-        log_ratio_clamp: log ratios are held within ± this; none is 300.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        importance_sampling_level: one ratio per token, or one per sequence (GSPO).
+        epsilon_low: ratios are clipped below at 1 − ε; at most 1, except for gmpo; unset: 0.2 (gmpo: 0.4; cispo, dppo: no bound).
+        epsilon_high: ratios are clipped above at 1 + ε; unset: 0.3 (gmpo: 0.4); for cispo and dppo the bound itself, unset: 5 and 3.
+        delta: two-sided clipping: the upper bound of the ratio for negative advantages.
+        log_ratio_clamp: clamps log ratios to ± this; none: 300.
         beta: the weight of the KL penalty; needs ref_logps.
-        kl_estimator: estimates the KL from one sample; needs beta.
-        use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
+        kl_estimator: the estimator of the KL from one sample; needs beta.
+        use_bias_correction_kl: multiplies the KL by the importance ratio (DeepSeek-V3.2); needs beta.
         entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
-        top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
-        off_policy_mask_threshold: sequences of negative advantage whose mean drift is above this are dropped.
-        sampler_correction: what exp(old − sampling) does to a token's loss; needs sampling_logps.
-        sampler_clip_min: the least correction; needs sampler_correction.
-        sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
+        top_entropy_quantile: the share of tokens, those with the highest entropies, that keep their loss.
+        off_policy_mask_threshold: drops sequences with a negative advantage whose mean log-probability has fallen by more than this.
+        sampler_correction: how exp(old − sampling) weights or masks a token's loss; needs sampling_logps.
+        sampler_clip_min: the lower bound of the correction; needs sampler_correction.
+        sampler_clip_max: the upper bound of the correction; any other than 3 needs sampler_correction.
         teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
         teacher_against: the log-probability that the teacher's is compared with; needs teacher_weight.
-        teacher_discount: how much each position further on counts; needs teacher_weight.
-        trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
-        trust_region_low: the trust region's lower bound; unset it is 0.2 (tv_both: 0.1).
-        trust_region_high: the trust region's upper bound; unset it is 0.2 (tv_both: 0.1).
-        m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
+        teacher_discount: the discount per position of later tokens' log ratios; needs teacher_weight.
+        trust_region: which tokens keep their loss, by how far the policy has moved from old_logps; default: tv for dppo, none for all others.
+        trust_region_low: the trust region's lower bound; unset: 0.2 (tv_both: 0.1).
+        trust_region_high: the trust region's upper bound; unset: 0.2 (tv_both: 0.1).
+        m2_threshold: M2PO: drops the tokens with the largest (old − sampling)² until the mean of the rest is below this.
         sampler_penalty: the weight of (logp − sampling)².
-        positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
-        aggregation: how tokens' losses become one number; the loss type's by default.
-        num_items_in_batch: what token_mean divides by in place of the number of tokens.
-        max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
-        num_sequences: what a mean of sequences divides by in place of their number.
-        count_empty_sequences: whether a mean of sequences counts those without a token.
+        positive_nll_weight: the weight of the negative log-likelihood of sequences with a score above 0; needs scores.
+        aggregation: how per-token losses become one number; default: as the loss type does.
+        num_items_in_batch: the divisor of token_mean; unset: the number of tokens.
+        max_completion_length: the divisor of seq_mean_token_sum_norm (dr_grpo), which requires it.
+        num_sequences: the divisor of a mean over sequences; unset: their number.
+        count_empty_sequences: whether a mean over sequences counts sequences whose tokens are all masked.
         sapo_temperature_pos: sapo: the temperature where the advantage is positive.
         sapo_temperature_neg: sapo: the temperature where the advantage is negative.
         vespo_k_pos: vespo: k where the advantage is not negative.
@@ -312,19 +312,19 @@ def policy_loss(
         vespo_lambda_neg: vespo: λ where the advantage is negative.
         dro_tau: dro: twice the weight of (logp − old)².
         topr_weight_pos: topr: the weight of sequences with a score above 0.
-        topr_weight_neg: topr: the weight of the others.
-        cov_share: clip_cov, kl_cov: the share of tokens that they choose.
+        topr_weight_neg: topr: the weight of all other sequences.
+        cov_share: clip_cov, kl_cov: the share of tokens to choose.
         cov_low: clip_cov chooses among tokens with a covariance above this.
         cov_high: clip_cov chooses among tokens with a covariance below this.
-        cov_seed: decides which tokens clip_cov chooses.
+        cov_seed: the seed of clip_cov's choice.
         cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
         loss_scale: multiplies loss and gradients.
-        want_entropy: fills metrics.mean_entropy where nothing else needs it.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        want_entropy: fills metrics.mean_entropy even if nothing else needs the entropy.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
@@ -389,15 +389,15 @@ def preference_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
@@ -405,16 +405,16 @@ def preference_loss(
         ref_hidden (floats [N, H] or [B, T, H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_packing: the reference: how weight is packed.
-        ref_scales (float32 [V, G]): the reference: of a weight that is packed as int8 or nf4.
-        ref_vocab_ids (ids [K]): the reference: the rows of weight that the call is over; all by default.
+        ref_scales (float32 [V, G]): the reference: the scales of a weight packed as int8 or nf4.
+        ref_vocab_ids (ids [K]): the reference: the rows of weight that form the vocabulary; all by default.
         ref_lora_a (floats [r, H]): the reference: a LoRA's first matrix.
-        ref_lora_b (floats [V, r]): the reference: its second matrix.
-        ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
+        ref_lora_b (floats [V, r]): the reference: a LoRA's second matrix.
+        ref_lora_scale: the reference: multiplies the LoRA's term of the logits.
         ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -422,33 +422,33 @@ def preference_loss(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        loss_type: the losses that are added up, at least one.
-        loss_weights: one for each of loss_type; empty: all 1.
+        loss_type: the losses to sum, at least one.
+        loss_weights: one weight per loss type; empty: all 1.
         beta: the scale of log ratios.
         label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
         discopop_tau: τ of discopop.
         simpo_gamma: γ of simpo.
-        f_divergence: takes the place of log ratios.
+        f_divergence: f-DPO: the function applied to a pair's log ratios.
         f_alpha: α of alpha_divergence.
-        ld_alpha: LD-DPO: how much tokens beyond the length of the pair's shorter answer count.
-        use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
+        ld_alpha: LD-DPO: the weight of tokens beyond the length of the pair's shorter answer.
+        use_weighting: WPO: weights a pair's loss by the policy's probability of both answers.
         reward_alpha: AlphaPO: α of simpo's and cpo's reward.
-        nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        nll_weight: the weight of the chosen sequences' negative log-likelihood; unset: 1 with orpo or cpo, else 0.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
@@ -511,37 +511,37 @@ def kto_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        labels (flags [B]): 1 is desirable.
+        labels (flags [B]): 1: desirable, 0: undesirable.
         ref_logps (numbers [B] or [N]): the reference's log-probabilities, per sequence or per token.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
-        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
-        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
+        kl_logps (numbers [B or other]): kto: log-probabilities of mismatched answers.
+        kl_ref_logps (numbers as kl_logps): kto: the reference's log-probabilities of mismatched answers.
         sequence_weights (numbers [B]): multiplies each sequence's loss.
-        reward_targets (numbers [B]): for a2po.
+        reward_targets (numbers [B]): a2po: reward − value, the target of beta times the log ratio.
         ref_hidden (floats [N, H] or [B, T, H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_packing: the reference: how weight is packed.
-        ref_scales (float32 [V, G]): the reference: of a weight that is packed as int8 or nf4.
-        ref_vocab_ids (ids [K]): the reference: the rows of weight that the call is over; all by default.
+        ref_scales (float32 [V, G]): the reference: the scales of a weight packed as int8 or nf4.
+        ref_vocab_ids (ids [K]): the reference: the rows of weight that form the vocabulary; all by default.
         ref_lora_a (floats [r, H]): the reference: a LoRA's first matrix.
-        ref_lora_b (floats [V, r]): the reference: its second matrix.
-        ref_lora_scale: the reference: multiplies the LoRA's part of the logits.
+        ref_lora_b (floats [V, r]): the reference: a LoRA's second matrix.
+        ref_lora_scale: the reference: multiplies the LoRA's term of the logits.
         ref_lora_states (floats [N, r]): the reference: hidden · lora_aᵀ, in place of lora_a.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -549,26 +549,26 @@ def kto_loss(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        loss_type: the loss of a sequence.
+        loss_type: the loss of each sequence.
         beta: the scale of log ratios.
         desirable_weight: the weight of desirable sequences.
-        undesirable_weight: the weight of the others.
-        bco_delta: bco: what rewards are compared with.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        undesirable_weight: the weight of undesirable sequences.
+        bco_delta: bco: the baseline of the rewards, the mean of past ones.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
@@ -622,25 +622,25 @@ def soft_cross_entropy(
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         ids (ids [N, K], or [E] with offsets): token ids with a target weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
-        weights (numbers as ids): their probabilities; weights of one id add up.
-        probabilities (float32 [N, V]): in place of ids and weights; float64 if hidden is.
+        id_counts (ids [N]): how many of its K ids each row uses.
+        weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
+        probabilities (float32 [N, V]): target probabilities of all ids, in place of ids and weights; float64 if hidden is.
         mask (flags [N] or [B, T]): 0 excludes a token.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -648,21 +648,21 @@ def soft_cross_entropy(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        reduction: how the tokens' losses become one.
-        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        reduction: how per-token losses are reduced.
+        subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: divides the sum instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs reduction mean.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         SoftCrossEntropyResult: see help(logitless.SoftCrossEntropyResult).
@@ -728,22 +728,22 @@ def set_distillation_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
+        id_counts (ids [N]): how many of its K ids each row uses.
         teacher_outside_logps (numbers [N]): the teacher's log-probability of all other ids.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -751,30 +751,30 @@ def set_distillation_loss(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        loss_type: between student and teacher; the last two are refused.
-        outside: what becomes of the probability outside of a row's set.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
+        outside: how the probability outside a row's set is treated.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
-        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl: the weight of the forward KL.
         divergence_weight: the weight of the divergence.
-        temperature_squared: the divergence times the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        reduction: how the tokens' losses become one.
-        mean_over: what a mean divides by.
-        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        reduction: how per-token losses are reduced.
+        mean_over: what a mean is taken over.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean.
         loss_scale: multiplies loss and gradients.
-        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         SetDistillationResult: see help(logitless.SetDistillationResult).
@@ -818,26 +818,26 @@ def id_logps(
         ids (ids [N, K], or [E] with offsets): token ids of each row.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
-        normalise_over: what the probabilities of a row sum to 1 over.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        id_counts (ids [N]): how many of its K ids each row uses.
+        normalise_over: the set over which a row's probabilities sum to 1.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
 
     Returns:
         IdLogps: see help(logitless.IdLogps).
@@ -886,21 +886,21 @@ def id_logps_backward(
         forward: what id_logps() has returned for the same arguments.
         upstream (float64 or float32 as ids): the gradient of the loss in each of the logps.
         context: how the call runs; by default a shared one.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         id_offsets (ids [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        id_counts (ids [N]): how many of its K ids each row has.
+        id_counts (ids [N]): how many of its K ids each row uses.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -908,18 +908,18 @@ def id_logps_backward(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        normalise_over: what the probabilities of a row sum to 1 over.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        normalise_over: the set over which a row's probabilities sum to 1.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Plan: what ran.
@@ -991,29 +991,29 @@ def distillation_loss(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
         teacher_bias (floats [V]): the teacher: added to the logits.
-        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0: none.
         teacher_packing: the teacher: how weight is packed.
-        teacher_scales (float32 [V, G]): the teacher: of a weight that is packed as int8 or nf4.
-        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that the call is over; all by default.
+        teacher_scales (float32 [V, G]): the teacher: the scales of a weight packed as int8 or nf4.
+        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that form the vocabulary; all by default.
         teacher_lora_a (floats [r, H]): the teacher: a LoRA's first matrix.
-        teacher_lora_b (floats [V, r]): the teacher: its second matrix.
-        teacher_lora_scale: the teacher: multiplies the LoRA's part of the logits.
+        teacher_lora_b (floats [V, r]): the teacher: a LoRA's second matrix.
+        teacher_lora_scale: the teacher: multiplies the LoRA's term of the logits.
         teacher_lora_states (floats [N, r]): the teacher: hidden · lora_aᵀ, in place of lora_a.
         teacher_logits (floats [N, V] or [B, T, V]): the teacher: finished logits, in place of hidden and weight.
         d_hidden (output [N, H] or [B, T, H]): receives the gradient of hidden.
-        d_weight (output [V, H]): receives the gradient of weight, and stands as it does.
+        d_weight (output [V, H]): receives the gradient of weight, stored as weight is.
         d_bias (output [V]): receives the gradient of bias.
         d_lora_a (output [r, H]): receives the gradient of lora_a.
         d_lora_b (output [V, r]): receives the gradient of lora_b.
@@ -1021,34 +1021,34 @@ def distillation_loss(
         d_logits (output [N, V] or [B, T, V]): receives the gradient of logits.
         weight_sink: receives each tile of d_weight: (first, count, tile).
         accumulate: adds to the gradients in place of overwriting them.
-        loss_type: the distance between student and teacher.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        loss_type: the divergence between student and teacher.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
-        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
-        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        teacher_temperature: divides the teacher's capped logits; unset: the student's temperature, token by token.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+        beta: β of jsd, the teacher's weight in the mixture; 0 is forward_kl, 1 is reverse_kl.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
-        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        acceptance_decay: η of lk_hybrid: how fast the KL's weight falls as student and teacher overlap more.
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        reduction: how the tokens' losses become one.
-        mean_over: what a mean divides by.
-        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        reduction: how per-token losses are reduced.
+        mean_over: what a mean is taken over.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
-        want_agreement: fills whether both have the same most likely id.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
-        seed: sampled: another seed draws other parts; PyTorch's functions draw it themselves.
+        want_agreement: fills metrics.agreement and per_token_agreement.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
+        seed: sampled: the random seed; use another one for each step; PyTorch's functions draw it.
 
     Returns:
         Result: see help(logitless.Result).
@@ -1094,30 +1094,30 @@ def token_stats(
         targets (ids [N] or [B, T]): token ids, one per row of hidden.
         context: how the call runs; by default a shared one.
         dtype: of the returned arrays; by default float64 if hidden is, else float32.
-        offsets (ids [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (ids [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         packing: how weight is packed.
-        scales (float32 [V, G]): of a weight that is packed as int8 or nf4.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        scales (float32 [V, G]): the scales of a weight packed as int8 or nf4.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         lora_a (floats [r, H]): a LoRA's first matrix.
-        lora_b (floats [V, r]): its second matrix.
-        lora_scale: multiplies the LoRA's part of the logits.
+        lora_b (floats [V, r]): a LoRA's second matrix.
+        lora_scale: multiplies the LoRA's term of the logits.
         lora_states (floats [N, r]): hidden · lora_aᵀ, in place of lora_a.
         logits (floats [N, V] or [B, T, V]): finished logits, in place of hidden and weight.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
         temperatures (float64 [N]): one per token, in place of temperature.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         entropy: the entropy of the token's distribution, in nats.
         cross: Σ_v q_v log p_v.
         argmax: the most likely id.
         rank: the rank of the target among the logits; costs a second pass over them.
         top_k: the ids and log-probabilities of the k largest logits; 0 for none.
-        cross_weights (float32 [V]): q of cross; empty: 1/V each.
-        outside: log(1 − p) of the target, from a sum over all other entries.
+        cross_weights (float32 [V]): the q of cross; empty: 1/V each.
+        outside: log(1 − p) of the target, computed from all other entries.
         square_sum: Σ p², the probability that two draws are the same token.
 
     Returns:

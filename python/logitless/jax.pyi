@@ -52,37 +52,37 @@ def distillation_loss(
         teacher_bias (floats [V]): the teacher: added to the logits.
         teacher_logits (floats [..., V]): the teacher: finished logits, in place of hidden and weight.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
-        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
+        teacher_vocab_ids (ids [K]): the teacher: the rows of weight that form the vocabulary; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         teacher_layout: the axes of teacher_weight.
-        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
-        loss_type: the distance between student and teacher.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0: none.
+        loss_type: the divergence between student and teacher.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
-        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
-        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        teacher_temperature: divides the teacher's capped logits; unset: the student's temperature, token by token.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+        beta: β of jsd, the teacher's weight in the mixture; 0 is forward_kl, 1 is reverse_kl.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
-        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        acceptance_decay: η of lk_hybrid: how fast the KL's weight falls as student and teacher overlap more.
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        reduction: how the tokens' losses become one.
-        mean_over: what a mean divides by.
-        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        reduction: how per-token losses are reduced.
+        mean_over: what a mean is taken over.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean.
         loss_scale: multiplies loss and gradients.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -121,18 +121,18 @@ def id_logps(
         ids (ids [..., K]): token ids of each row.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        normalise_over: what the probabilities of a row sum to 1 over.
+        softcap: c of c · tanh(logits / c); 0: none.
+        normalise_over: the set over which a row's probabilities sum to 1.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -191,26 +191,26 @@ def linear_cross_entropy(
         bias (floats [V]): added to the logits.
         class_weights (numbers [V]): one per vocabulary entry, as in PyTorch.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
         layout: the axes of weight.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        softcap: c of c · tanh(logits / c); 0: none.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        reduction: how the tokens' losses become one.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        reduction: how per-token losses are reduced.
         label_smoothing: ε of PyTorch's label smoothing.
         z_loss: λ of λ · lse², added to each token's loss.
-        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        dft: DFT: multiplies each token's loss by its target's probability (detached).
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: divides the sums instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs reduction mean.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -265,32 +265,32 @@ def set_distillation_loss(
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        loss_type: between student and teacher; the last two are refused.
-        outside: what becomes of the probability outside of a row's set.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        softcap: c of c · tanh(logits / c); 0: none.
+        loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
+        outside: how the probability outside a row's set is treated.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
-        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl: the weight of the forward KL.
         divergence_weight: the weight of the divergence.
-        temperature_squared: the divergence times the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        reduction: how the tokens' losses become one.
-        mean_over: what a mean divides by.
-        num_items_in_batch: takes the place of the number of tokens or of sequences that the mean divides by; with mean only.
+        reduction: how per-token losses are reduced.
+        mean_over: what a mean is taken over.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean.
         loss_scale: multiplies loss and gradients.
-        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -335,25 +335,25 @@ def soft_cross_entropy(
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         probabilities (numbers [..., V]): in place of ids and weights.
         ids (ids [..., K]): token ids with a target weight.
-        weights (numbers as ids): their probabilities; weights of one id add up.
+        weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        reduction: how the tokens' losses become one.
-        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        reduction: how per-token losses are reduced.
+        subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: divides the sum instead of the number of tokens, e.g. the tokens of all micro-batches; with mean only.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs reduction mean.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -393,20 +393,20 @@ def token_logps(
         targets (ids [...]): token ids, one per row of hidden.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         vocab_axis: in a shard_map, the axis over which the vocabulary is sharded.
         layout: the axes of weight.
-        softcap: c of c · tanh(logits / c); 0 for none.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        softcap: c of c · tanh(logits / c); 0: none.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: 32 bits, which jit reads at run time; another per step.
 
     Returns:
@@ -444,13 +444,13 @@ def topk_logps(
         k: how many, from 1 to 256.
         bias (floats [V]): added to the logits.
         temperatures (numbers [...]): one per token, in place of temperature.
-        vocab_ids (ids [K]): the rows of weight that the call is over; all by default.
+        vocab_ids (ids [K]): the rows of weight that form the vocabulary; all by default.
         context: how the call runs; it has neither ranks nor a workspace, and is static under jit.
         layout: the axes of weight.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
 
     Returns:
         (ids, logps), both [..., k]: int32, and float32, or float64 for float64 hidden states.

@@ -61,40 +61,40 @@ def distillation_loss(
         bias (floats [V]): added to the logits.
         teacher_bias (floats [V]): the teacher: added to the logits.
         teacher_logits (floats [..., V]): the teacher: finished logits, in place of hidden and weight.
-        teacher_softcap: the teacher: c of c · tanh(logits / c); 0 for none.
+        teacher_softcap: the teacher: c of c · tanh(logits / c); 0: none.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        teacher_vocab_ids (int64 or int32 [K]): the teacher: the rows of weight that the call is over; all by default.
-        reduction: how the tokens' losses become one.
+        teacher_vocab_ids (int64 or int32 [K]): the teacher: the rows of weight that form the vocabulary; all by default.
+        reduction: how per-token losses are reduced.
         num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        softcap: c of c · tanh(logits / c); 0 for none.
-        loss_type: the distance between student and teacher.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        softcap: c of c · tanh(logits / c); 0: none.
+        loss_type: the divergence between student and teacher.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        teacher_temperature: divides the teacher's capped logits; unset it is the student's temperature, or temperatures.
-        teacher_round_logits_to: raw logits of the teacher are rounded to this type.
-        beta: β of jsd, the teacher's weight in the mixture; 0 and 1 are the two KL.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        teacher_temperature: divides the teacher's capped logits; unset: the student's temperature, token by token.
+        teacher_round_logits_to: rounds the teacher's raw logits to this type.
+        beta: β of jsd, the teacher's weight in the mixture; 0 is forward_kl, 1 is reverse_kl.
         skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl, the weight of the forward KL.
-        acceptance_decay: η of lk_hybrid: the more the two share, the less the KL weighs.
+        acceptance_decay: η of lk_hybrid: how fast the KL's weight falls as student and teacher overlap more.
         divergence_weight: the weight of the divergence.
         temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets.
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
-        mean_over: what a mean divides by.
+        mean_over: what a mean is taken over.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
-        want_agreement: fills whether both have the same most likely id.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        want_agreement: fills metrics.agreement and per_token_agreement.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -138,21 +138,21 @@ def id_logps(
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ids (int64 or int32 [..., K], or [E] with offsets): token ids of each row.
         bias (floats [V]): added to the logits.
-        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_counts (int64 or int32 [...]): how many of its K ids each row uses.
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        normalise_over: what the probabilities of a row sum to 1 over.
+        normalise_over: the set over which a row's probabilities sum to 1.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -201,44 +201,44 @@ def kto_loss(
         hidden (floats [..., H]): hidden states.
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
-        labels (flags [B]): 1 is desirable.
+        labels (flags [B]): 1: desirable, 0: undesirable.
         bias (floats [V]): added to the logits.
         ref_logps (numbers [B] or [...]): the reference's log-probabilities, per sequence or per token.
         ref_hidden (floats [..., H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that the call is over; all by default.
-        kl_logps (numbers [B or other]): log-probabilities of the mismatched answers; for kto.
-        kl_ref_logps (numbers as kl_logps): the reference's, for kto.
+        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that form the vocabulary; all by default.
+        kl_logps (numbers [B or other]): kto: log-probabilities of mismatched answers.
+        kl_ref_logps (numbers as kl_logps): kto: the reference's log-probabilities of mismatched answers.
         sequence_weights (numbers [B]): multiplies each sequence's loss.
-        reward_targets (numbers [B]): for a2po.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        reward_targets (numbers [B]): a2po: reward − value, the target of beta times the log ratio.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperatures (numbers [...]): one per token, in place of temperature.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: the loss of a sequence.
+        loss_type: the loss of each sequence.
         beta: the scale of log ratios.
         desirable_weight: the weight of desirable sequences.
-        undesirable_weight: the weight of the others.
-        bco_delta: bco: what rewards are compared with.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        undesirable_weight: the weight of undesirable sequences.
+        bco_delta: bco: the baseline of the rewards, the mean of past ones.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -303,30 +303,30 @@ def linear_cross_entropy(
         target (int64 [...], or floats [..., V]): token ids, or class probabilities.
         linear_bias (floats [V]): added to the logits.
         weight (numbers [V]): class weights, as in PyTorch.
-        reduction: how the tokens' losses become one.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        reduction: how per-token losses are reduced.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         label_smoothing: ε of PyTorch's label smoothing.
         options: PyTorch's, which chooses a chunking there: without effect.
         num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         loss_dtype: of the loss; by default input's type.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         return_stats: returns the loss and CrossEntropyStats, of the same pass.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         context: how the call runs, backward included, instead of what options() says.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         z_loss: λ of λ · lse², added to each token's loss.
-        dft: DFT: a token's loss is multiplied by its target's probability, without gradient.
+        dft: DFT: multiplies each token's loss by its target's probability (detached).
         loss_scale: multiplies loss and gradients.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
 
     Returns:
@@ -409,49 +409,49 @@ def policy_loss(
         scores (numbers [B]): above 0 for a good sequence; for topr and positive_nll_weight.
         mask (flags [...]): 0 excludes a token.
         kept_ids (int64 or int32 [..., K], or [E] with offsets): token ids that the sampler kept.
-        kept_counts (int64 or int32 [...]): how many of its K ids each row has.
+        kept_counts (int64 or int32 [...]): how many of its K ids each row uses.
         kept_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperatures (numbers [...]): one per token, in place of temperature.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: the loss of a token, and by default its aggregation and trust region.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        loss_type: the per-token loss, which also sets the default aggregation and trust region.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        importance_sampling_level: one ratio per token, or GSPO's one per sequence.
-        epsilon_low: the ratio is clipped at 1 − ε, so at most 1 except for gmpo; unset it is 0.2 (gmpo: 0.4; cispo, dppo: no bound).
-        epsilon_high: the ratio is clipped at 1 + ε; unset it is 0.3 (gmpo: 0.4); for cispo and dppo it is the bound itself, unset 5 and 3.
-        delta: with two-sided clipping: the largest ratio of the unclipped side.
-        log_ratio_clamp: log ratios are held within ± this; none is 300.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        importance_sampling_level: one ratio per token, or one per sequence (GSPO).
+        epsilon_low: ratios are clipped below at 1 − ε; at most 1, except for gmpo; unset: 0.2 (gmpo: 0.4; cispo, dppo: no bound).
+        epsilon_high: ratios are clipped above at 1 + ε; unset: 0.3 (gmpo: 0.4); for cispo and dppo the bound itself, unset: 5 and 3.
+        delta: two-sided clipping: the upper bound of the ratio for negative advantages.
+        log_ratio_clamp: clamps log ratios to ± this; none: 300.
         beta: the weight of the KL penalty; needs ref_logps.
-        kl_estimator: estimates the KL from one sample; needs beta.
-        use_bias_correction_kl: KL times the importance ratio (DeepSeek-V3.2); needs beta.
+        kl_estimator: the estimator of the KL from one sample; needs beta.
+        use_bias_correction_kl: multiplies the KL by the importance ratio (DeepSeek-V3.2); needs beta.
         entropy_bonus: the weight of the mean entropy, which is subtracted from the loss.
-        top_entropy_quantile: the share of tokens, by entropy, that keep their loss.
-        off_policy_mask_threshold: sequences of negative advantage whose mean drift is above this are dropped.
-        sampler_correction: what exp(old − sampling) does to a token's loss; needs sampling_logps.
-        sampler_clip_min: the least correction; needs sampler_correction.
-        sampler_clip_max: the largest correction; any but 3 needs sampler_correction.
+        top_entropy_quantile: the share of tokens, those with the highest entropies, that keep their loss.
+        off_policy_mask_threshold: drops sequences with a negative advantage whose mean log-probability has fallen by more than this.
+        sampler_correction: how exp(old − sampling) weights or masks a token's loss; needs sampling_logps.
+        sampler_clip_min: the lower bound of the correction; needs sampler_correction.
+        sampler_clip_max: the upper bound of the correction; any other than 3 needs sampler_correction.
         teacher_weight: the weight of the teacher's log ratio in a token's advantage; needs teacher_logps.
         teacher_against: the log-probability that the teacher's is compared with; needs teacher_weight.
-        teacher_discount: how much each position further on counts; needs teacher_weight.
-        trust_region: which tokens keep their loss, by how far the policy is from old_logps; dppo has tv by default, the others none.
-        trust_region_low: the trust region's lower bound; unset it is 0.2 (tv_both: 0.1).
-        trust_region_high: the trust region's upper bound; unset it is 0.2 (tv_both: 0.1).
-        m2_threshold: M2PO: the tokens of the largest (old − sampling)² are dropped until the mean is below this.
+        teacher_discount: the discount per position of later tokens' log ratios; needs teacher_weight.
+        trust_region: which tokens keep their loss, by how far the policy has moved from old_logps; default: tv for dppo, none for all others.
+        trust_region_low: the trust region's lower bound; unset: 0.2 (tv_both: 0.1).
+        trust_region_high: the trust region's upper bound; unset: 0.2 (tv_both: 0.1).
+        m2_threshold: M2PO: drops the tokens with the largest (old − sampling)² until the mean of the rest is below this.
         sampler_penalty: the weight of (logp − sampling)².
-        positive_nll_weight: the weight of the likelihood of sequences with a score above 0; needs scores.
-        aggregation: how tokens' losses become one number; the loss type's by default.
+        positive_nll_weight: the weight of the negative log-likelihood of sequences with a score above 0; needs scores.
+        aggregation: how per-token losses become one number; default: as the loss type does.
         num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
-        max_completion_length: what seq_mean_token_sum_norm (dr_grpo) divides by, and needs.
-        num_sequences: what a mean of sequences divides by in place of their number.
-        count_empty_sequences: whether a mean of sequences counts those without a token.
+        max_completion_length: the divisor of seq_mean_token_sum_norm (dr_grpo), which requires it.
+        num_sequences: the divisor of a mean over sequences; unset: their number.
+        count_empty_sequences: whether a mean over sequences counts sequences whose tokens are all masked.
         sapo_temperature_pos: sapo: the temperature where the advantage is positive.
         sapo_temperature_neg: sapo: the temperature where the advantage is negative.
         vespo_k_pos: vespo: k where the advantage is not negative.
@@ -460,19 +460,19 @@ def policy_loss(
         vespo_lambda_neg: vespo: λ where the advantage is negative.
         dro_tau: dro: twice the weight of (logp − old)².
         topr_weight_pos: topr: the weight of sequences with a score above 0.
-        topr_weight_neg: topr: the weight of the others.
-        cov_share: clip_cov, kl_cov: the share of tokens that they choose.
+        topr_weight_neg: topr: the weight of all other sequences.
+        cov_share: clip_cov, kl_cov: the share of tokens to choose.
         cov_low: clip_cov chooses among tokens with a covariance above this.
         cov_high: clip_cov chooses among tokens with a covariance below this.
-        cov_seed: decides which tokens clip_cov chooses.
+        cov_seed: the seed of clip_cov's choice.
         cov_kl_weight: kl_cov: the weight of abs(logp − old) at the chosen tokens.
         loss_scale: multiplies loss and gradients.
-        want_entropy: fills metrics.mean_entropy where nothing else needs it.
-        advantages_per: what advantages has an entry for.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        want_entropy: fills metrics.mean_entropy even if nothing else needs the entropy.
+        advantages_per: whether advantages are per sequence or per token.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -531,41 +531,41 @@ def preference_loss(
         ref_hidden (floats [..., H]): the reference: hidden states.
         ref_weight (floats [V, H]): the reference: the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         ref_bias (floats [V]): the reference: added to the logits.
-        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that the call is over; all by default.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        ref_vocab_ids (int64 or int32 [K]): the reference: the rows of weight that form the vocabulary; all by default.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperatures (numbers [...]): one per token, in place of temperature.
-        offsets (int64 or int32 [B + 1]): packed sequences: s is hidden[offsets[s] : offsets[s + 1]].
+        offsets (int64 or int32 [B + 1]): packed sequences: sequence s is hidden[offsets[s] : offsets[s + 1]].
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         return_metrics: returns the loss and a dict of what a trainer logs.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: the losses that are added up, at least one.
-        loss_weights: one for each of loss_type; empty: all 1.
+        loss_type: the losses to sum, at least one.
+        loss_weights: one weight per loss type; empty: all 1.
         beta: the scale of log ratios.
         label_smoothing: the share of flipped labels, for exo_pair, robust, aot, aot_unpaired, simpo and cpo.
-        average_log_prob: a sequence's mean log-probability instead of its sum; the reference's stay what ref_logps_are says.
-        ref_logps_are: what the reference's log-probabilities are if there is one per sequence.
+        average_log_prob: uses a sequence's mean log-probability instead of its sum; ref_logps_are still describes the reference's.
+        ref_logps_are: whether per-sequence reference log-probabilities are sums or averages.
         discopop_tau: τ of discopop.
         simpo_gamma: γ of simpo.
-        f_divergence: takes the place of log ratios.
+        f_divergence: f-DPO: the function applied to a pair's log ratios.
         f_alpha: α of alpha_divergence.
-        ld_alpha: LD-DPO: how much tokens beyond the length of the pair's shorter answer count.
-        use_weighting: WPO: a pair's loss times how probable the policy finds its answers.
+        ld_alpha: LD-DPO: the weight of tokens beyond the length of the pair's shorter answer.
+        use_weighting: WPO: weights a pair's loss by the policy's probability of both answers.
         reward_alpha: AlphaPO: α of simpo's and cpo's reward.
-        nll_weight: the weight of the chosen sequences' likelihood; unset it is 1 with orpo or cpo, else 0.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        nll_weight: the weight of the chosen sequences' negative log-likelihood; unset: 1 with orpo or cpo, else 0.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills metrics.mean_entropy.
-        ref_softcap: the reference: c of c · tanh(logits / c); 0 for none.
+        ref_softcap: the reference: c of c · tanh(logits / c); 0: none.
         ref_logps_per: whether the reference's log-probabilities are per sequence or per token.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -625,37 +625,37 @@ def set_distillation_loss(
         ids (int64 or int32 [..., K], or [E] with offsets): token ids whose teacher log-probability is known.
         teacher_logps (numbers as ids): the teacher's log-probabilities.
         targets (int64 or int32 [...]): token ids, one per row of hidden.
-        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        id_counts (int64 or int32 [...]): how many of its K ids each row uses.
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         teacher_outside_logps (numbers [...]): the teacher's log-probability of all other ids.
         bias (floats [V]): added to the logits.
-        reduction: how the tokens' losses become one.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        reduction: how per-token losses are reduced.
+        softcap: c of c · tanh(logits / c); 0: none.
         num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        loss_type: between student and teacher; the last two are refused.
-        outside: what becomes of the probability outside of a row's set.
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        loss_type: the divergence between student and teacher; acceptance and lk_hybrid are refused.
+        outside: how the probability outside a row's set is treated.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         beta: β of jsd; 0 is forward_kl, 1 is reverse_kl.
-        skew: λ of skew_kl and skew_reverse_kl: the weight of the first argument.
+        skew: λ of skew_kl and skew_reverse_kl: the weight of the KL's first argument in the mixture.
         forward_weight: w of mixed_kl: the weight of the forward KL.
         divergence_weight: the weight of the divergence.
-        temperature_squared: the divergence times the student's temperature squared.
+        temperature_squared: multiplies the divergence by the student's temperature squared.
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
-        mean_over: what a mean divides by.
+        mean_over: what a mean is taken over.
         loss_scale: multiplies loss and gradients.
-        tail_floor: the least mass of the teacher outside of a set, for outside tail; 1e-7 is TRL's.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -706,27 +706,27 @@ def soft_cross_entropy(
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         probabilities (numbers [..., V]): in place of ids and weights; copied unless they are float32.
         ids (int64 or int32 [..., K], or [E] with offsets): token ids with a target weight.
-        weights (numbers as ids): their probabilities; weights of one id add up.
-        id_counts (int64 or int32 [...]): how many of its K ids each row has.
+        weights (numbers as ids): the probabilities of these ids; a repeated id's weights add up.
+        id_counts (int64 or int32 [...]): how many of its K ids each row uses.
         id_offsets (int64 or int32 [N + 1]): row r has ids[offsets[r] : offsets[r + 1]].
         mask (flags [...]): 0 excludes a token.
         bias (floats [V]): added to the logits.
-        reduction: how the tokens' losses become one.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        reduction: how per-token losses are reduced.
+        softcap: c of c · tanh(logits / c); 0: none.
         num_items_in_batch: divides the sum in place of the number of tokens; with mean only.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        subtract_entropy: the value is KL(q, p) instead of the cross-entropy; the gradients are the same.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -771,20 +771,20 @@ def token_logps(
         bias (floats [V]): added to the logits.
         entropy: returns entropies as well, in nats.
         lse: returns the log-sum-exp of the logits as well.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
-        ignore_index: rows with this target take no part; policy losses have a mask instead.
+        ignore_index: rows with this target are ignored; policy losses have a mask instead.
         shift: position t predicts target t + shift of the same sequence; 1 for a language model.
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
-        backward: from all vocabulary entries, from a random part without bias, or from all but the least.
-        noise: sampled: the expected relative error, from which θ follows; 0 is exact. Not where the vocabulary is cut or the head has a LoRA.
-        theta: sampled: θ itself, in units of the mean weight of a row; 0: it follows from noise.
-        tolerance: certified: how much of a row's probability may be left out.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
+        backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
+        noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
+        theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
+        tolerance: certified: the probability that may be dropped from a row.
         seed: of sampled: by default each call draws one from PyTorch's generator.
         context: how the call runs, backward included, instead of what options() says.
 
@@ -826,14 +826,14 @@ def topk_logps(
         weight (floats [V, H]): the head: a matrix or its transposed view, a PackedWeight or a LoraWeight.
         k: how many, from 1 to 256.
         bias (floats [V]): added to the logits.
-        softcap: c of c · tanh(logits / c); 0 for none.
+        softcap: c of c · tanh(logits / c); 0: none.
         temperatures (numbers [...]): one per token, in place of temperature.
         dtype: of what is returned; by default float64 if hidden is, else float32.
         vocab_ids (int64 [K]): the entries of the head that the call is over; all by default.
         group: a torch.distributed group whose ranks share the vocabulary (docs/parallel.md).
         temperature: divides the capped logits.
-        temperature_meaning: what a temperature divides: the logits, or the log-probability alone.
-        round_logits_to: raw logits are rounded to this type, as in a trainer that keeps them so.
+        temperature_meaning: whether the temperature divides the logits or only the log-probability.
+        round_logits_to: rounds raw logits to this type, as in a trainer that stores its logits in it.
         context: how the call runs, backward included, instead of what options() says.
 
     Returns:

@@ -366,7 +366,7 @@ io::TensorClass class_of(const Role& role) {
   return role.takes(DType::kInt64) ? io::TensorClass::kInteger : io::TensorClass::kFloat;
 }
 
-// "labels" of the library's list: "1 is desirable [B], bool or uint8".
+// For example, for `labels`: "1: desirable, 0: undesirable [B], bool or uint8".
 std::string help_of(const Field& field) {
   const std::string shape = field.role.shape, in_brackets = shape.starts_with('[') ? " " : ", ";
   const bool is_flag = class_of(field.role) == io::TensorClass::kFlag;
