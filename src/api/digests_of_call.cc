@@ -33,7 +33,7 @@ void digest_sample(ranks::Digests& digests, const std::string& name, const Const
                 [&](int64_t row) { return core::element(matrix.data, matrix.dtype, row * matrix.stride); });
 }
 
-// States a sample of the rows that take part.
+// States a sample of the active rows.
 void digest_sample(ranks::Digests& digests, const std::string& name, const problem::TokenProblem& problem,
                    const problem::Rows<ConstMatrix>& rows) {
   const std::span<const int64_t> active = problem.active();

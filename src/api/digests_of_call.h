@@ -31,7 +31,7 @@ void digest_options(ranks::Digests& digests, const Options& options) {
   visit_flat(FieldsOf<Options>(), visit, options);
 }
 
-/// States a per-token vector for the tokens that take part; other entries are not read. An absent vector has
+/// States a per-token vector for the active tokens; other entries are not read. An absent vector has
 /// no values.
 void digest_vector(ranks::Digests& digests, std::string name, const problem::TokenProblem& problem,
                    const ConstVector& values);

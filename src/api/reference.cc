@@ -31,7 +31,7 @@ std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& mo
            {"reference.logits", model.is_given()}}};
 }
 
-// States the logps of the tokens, or of the sequences, that take part.
+// States the logps of the active tokens, or of the active sequences.
 void digest_logps(ranks::Digests& digests, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
                   const ConstVector& logps) {
   if (logps.size == 0 || logps.size == problem.tokens) {
@@ -47,7 +47,7 @@ auto with_model(const Call& whole, const Reference& reference, const loss::Seque
                 const TokenOptions& token, const Work& work) {
   if (whole.context().options().ranks.slice) {
     fail(
-        "reference.hidden is given beside ranks.slice, which gathers the statistics of one model: compute the "
+        "reference.hidden and ranks.slice are both set, but a slice has the statistics of a single model: compute the "
         "reference's log-probabilities first, and give ref_logps");
   }
   try {
@@ -71,12 +71,12 @@ void check_reference(const Reference& reference, const loss::SequenceTokens& tok
   const ConstVector& logps = reference.logps;
   if (logps.size != 0) {
     for (const auto& [name, given] : parts_of_model(reference.model)) {
-      if (given) fail("ref_logps and ", name, " are both set: one of the two is enough");
+      if (given) fail("ref_logps and ", name, " are both set: give only one of them");
     }
     loss::is_per_token("ref_logps", reference.logps_per, logps.size, tokens);
   } else if (is_given(reference)) {
     const Logits& model = reference.model;
-    if (model.is_given()) fail("reference is of finished logits: it is of hidden states and a head, or ref_logps");
+    if (model.is_given()) fail("reference has finished logits: give hidden states and a head, or ref_logps");
     if (!model.hidden.given()) fail("reference.hidden is not given");
     if (!model.head.weight.given()) fail("reference.weight is not given");
     if (model.hidden.rows() != shape.tokens) {

@@ -298,7 +298,7 @@ struct FinishedLogits {
 /// The output of dL/dlogits; data == nullptr: not requested. It has the logits' shape, and their type or
 /// float32 (for float64 logits float64 only). Either a buffer that overlaps no input, or exactly the logits:
 /// the same pointer, type and strides (in place). Rows may not overlap: one of the two strides must be larger
-/// than the extent covered by the other. Always overwritten; rows that take no part get zeros.
+/// than the extent covered by the other. Always overwritten; ignored rows get zeros.
 struct LogitsGradient {
   void* data = nullptr;           ///< element (0, 0, 0)
   DType dtype = DType::kFloat32;  ///< of the elements

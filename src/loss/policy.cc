@@ -10,7 +10,7 @@ namespace {
 
 // Throws InvalidInput for an option that makes a token's loss depend on all tokens of the batch.
 void check_is_split(const PolicyLoss& o) {
-  constexpr const char* kRule = " is of a whole batch, and ranks.data splits it";
+  constexpr const char* kRule = " needs the whole batch, which ranks.data splits";
   core::fail_if(o.top_entropy_quantile < 1, "top_entropy_quantile = ", o.top_entropy_quantile, kRule);
   core::fail_if(row_of(o.loss_type).chooses_by_covariance, "loss_type = ", name_of(o.loss_type), kRule);
   core::fail_if(o.m2_threshold.has_value(), "m2_threshold = ", o.m2_threshold.value_or(0), kRule);

@@ -27,7 +27,7 @@
 
 namespace logitless::loss {
 
-/// A token that takes part, with the letters of docs/losses-policy.md.
+/// An active token, with the letters of docs/losses-policy.md.
 struct PolicyToken {
   size_t row = 0;
   size_t sequence = 0;           ///< s
@@ -64,7 +64,7 @@ struct PolicyBatch {
 
   size_t pick(size_t row) const { return picks.empty() ? row : static_cast<size_t>(picks[row]); }
   bool is_good(size_t row) const { return !good.empty() && good[static_cast<size_t>(tokens.sequence[row])]; }
-  /// Returns the rows that take part.
+  /// Returns the active rows.
   core::Array<int64_t> rows() const;
   /// Adds the teacher's discounted log ratios to the advantages. `rows` are increasing, and whole sequences
   /// if there is a discount. Null `stats`: the teacher is not compared with the policy; then the constructor

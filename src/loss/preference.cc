@@ -59,7 +59,7 @@ void check_preference_options(const PreferenceLoss& o) {
 
 PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::Totals totals)
     : options_(options), tokens_(std::move(tokens)), batch_(tokens_.sequences() / 2), totals_(totals) {
-  // A pair with an empty side takes no part.
+  // A pair with an empty side is ignored.
   for (size_t i = 0; i < tokens_.targets.size(); ++i) {
     if (tokens_.count(other_side(tokens_.sequence[i])) == 0) tokens_.targets[i] = kNoTarget;
   }
@@ -69,7 +69,7 @@ PairLoss::PairLoss(const PreferenceLoss& options, SequenceTokens tokens, ranks::
     chosen_tokens_ += tokens_.count(c);
   }
   core::fail_if(any_sorted(options) && totals.are_shared(),
-                "a loss of the aot kind sorts the whole batch, and ranks.data splits it");
+                "loss_type aot or aot_unpaired sorts the whole batch, which ranks.data splits");
   totals_.sum({&pairs_, &chosen_tokens_});
   if (any_sorted(options)) {
     groups_.assign(tokens_.targets.size(), 0);

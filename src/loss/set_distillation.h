@@ -35,7 +35,7 @@ struct SetRows {
 };
 
 /// Returns the teacher for rows of this shape. `ids` has the target of each row, or kNoTarget for rows that
-/// take no part, which are not read; without `ids` every row with a set takes part. Throws InvalidInput.
+/// take no part, which are not read; without `ids` every row with a set is active. Throws InvalidInput.
 SetRows check_set_teacher(const SetTeacher& teacher, const problem::Shape& shape, std::span<const int64_t> ids,
                           const SetDistillation& options);
 

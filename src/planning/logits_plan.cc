@@ -35,7 +35,7 @@ constexpr std::string_view kSetsNeed = "probabilities over sets of token ids nee
 Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& problem,
               const Computation& computation) {
   if (context.options.plan == PlanKind::kExpectedRow && computation.forward && computation.backward) {
-    core::fail("plan = expected_row cannot run: probabilities that sum to 1 over a set walk no vocabulary");
+    core::fail("plan = expected_row cannot run: probabilities over sets of token ids need no pass over the vocabulary");
   }
   Plan plan;
   plan.kind = !computation.backward ? PlanKind::kForwardOnly : PlanKind::kTwoPass;
@@ -66,7 +66,7 @@ LogitsPlan cut_logits(const detail::ContextState& context, const LogitsProblem& 
     core::fail("plan = expected_row cannot run: finished logits have no head");
   }
   if (options.plan == PlanKind::kOnePass && coupled && computation.backward) {
-    core::fail("plan = one_pass cannot run: the loss couples rows, so all are read before a gradient is made");
+    core::fail("plan = one_pass cannot run: the loss couples rows, so all rows are read before the first gradient");
   }
   run.all_rows_at_once = !computation.forward || coupled || options.plan == PlanKind::kTwoPass;
   plan.kind = !computation.backward  ? PlanKind::kForwardOnly

@@ -272,7 +272,7 @@ class Planner {
 
 void check_one_pass(const ContextOptions& options, const Computation& computation) {
   if (options.plan == PlanKind::kOnePass && computation.backward && !computation.forward) {
-    core::fail("plan = one_pass cannot run: gradients that come after the forward pass are a pass of their own");
+    core::fail("plan = one_pass cannot run: backward() comes after the forward pass, so it is a second pass");
   }
 }
 

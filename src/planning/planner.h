@@ -21,7 +21,7 @@ using problem::LogitsProblem;
 /// pass.
 void check_one_pass(const ContextOptions& options, const Computation& computation);
 
-/// Plans `computation` on the rows that take part. Tile sizes that the context does not set are reduced until
+/// Plans `computation` on the active rows. Tile sizes that the context does not set are reduced until
 /// the plan fits in the budget. Throws InvalidInput if even the smallest tiles do not fit (the message names
 /// the smallest accepted budget), or if the requested plan cannot run.
 RunPlan choose_plan(const detail::ContextState& context, int threads, const HiddenProblem& problem,

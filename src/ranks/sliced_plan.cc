@@ -85,7 +85,7 @@ void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem&
   const auto head_is = [&](const char* name, const char* layout, const char* bias, const char* lora,
                            const HeadTypes::Of& of) {
     is(name, (of.packing < 0 ? name_of_type(of.weight) : name_of(static_cast<Packing>(of.packing))) +
-                 (of.ids < 0 ? "" : ", of which ids are chosen"));
+                 (of.ids < 0 ? "" : " with vocab_ids"));
     is(layout, name_of(static_cast<HeadLayout>(of.layout)));
     is(bias, name_of_type(of.bias));
     if (of.lora_b < 0) return is(lora, "none");
