@@ -58,8 +58,8 @@ struct StatsRequest {
 /// Which rows are active, and how a logit becomes a log-probability. The options of every loss contain it as
 /// `token`.
 struct TokenOptions {
-  /// Rows with this target are ignored: their content is never read and they cost no GEMM. Tasks without
-  /// targets, and policy losses, which select rows by a mask, refuse any other value than this default.
+  /// Rows with this target are ignored: their content is never read and they cost no GEMM. All other rows are
+  /// active. Tasks without targets, and policy losses, which select rows by a mask, accept only this default.
   int64_t ignore_index = -100;
   /// Position t of hidden predicts target t + shift of the same sequence; the last `shift` positions of a
   /// sequence are ignored. 1 for a language model, more for states that predict further ahead

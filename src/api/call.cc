@@ -15,7 +15,7 @@ namespace {
 
 core::Store* store_of(const Context& context) { return detail::store_of(context.options().workspace); }
 
-// Creates the meeting of the ranks that share a call, and states the options that hold for all its calls.
+// Creates the meeting of the ranks that share a call, and adds the context's options to its digests.
 std::shared_ptr<ranks::Meeting> meet(const Context& context) {
   const Ranks& ranks = context.options().ranks;
   if (!ranks.any()) return nullptr;

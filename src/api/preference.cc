@@ -40,7 +40,7 @@ struct Steps<PreferenceLoss> {
     return std::any_of(task.loss_type.begin(), task.loss_type.end(), logitless::needs_reference);
   }
 
-  // If each sequence is one token, its sum is the token's, and no token is beyond the shorter sequence.
+  // If every sequence has at most one token, sums equal per-token values, and ld_alpha weighs no token.
   static bool has_longer_sequence(std::span<const int64_t> offsets) {
     for (size_t s = 1; s < offsets.size(); ++s) {
       if (offsets[s] - offsets[s - 1] > 1) return true;

@@ -16,11 +16,11 @@ namespace {
 
 using core::fail;
 
-// glibc maps larger blocks separately from its heap. A call whose logits take less reuses memory that a part
-// has freed, and returning that memory to the system would only cost time.
+// glibc maps larger blocks separately from its heap. A call with smaller logits reuses the memory that a part
+// has freed; returning it to the system would only cost time.
 constexpr int64_t kMappedApart = int64_t{32} << 20;
 
-// Lists the members of a reference model, and whether each is given.
+// Returns the members of a reference model, and whether each is given.
 std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& model) {
   const LmHead& head = model.head;
   return {{{"reference.hidden", model.hidden.given()},
@@ -31,7 +31,7 @@ std::array<std::pair<std::string_view, bool>, 6> parts_of_model(const Logits& mo
            {"reference.logits", model.is_given()}}};
 }
 
-// States the logps of the active tokens, or of the active sequences.
+// Adds the logps of the active tokens, or of the active sequences, to the digests.
 void digest_logps(ranks::Digests& digests, const problem::TokenProblem& problem, const loss::SequenceTokens& tokens,
                   const ConstVector& logps) {
   if (logps.size == 0 || logps.size == problem.tokens) {
@@ -100,7 +100,7 @@ bool is_sums(const Reference& reference, const loss::SequenceTokens& tokens) {
 core::Array<double> reference_sums(Call& whole, const Reference& reference, const loss::SequenceTokens& tokens,
                                    const TokenOptions& token, std::span<const double> weights) {
   core::Array<double> sums(tokens.counts.size(), 0);
-  // Not skipped without tokens: the ranks of a batch run the model together.
+  // Also without tokens, because the ranks of a batch run the model together.
   if (!is_given(reference)) return sums;
   const ConstVector& logps = reference.logps;
   whole.digest_tokens([&](ranks::Digests& digests) { digest_logps(digests, whole.problem(), tokens, logps); });

@@ -25,7 +25,7 @@ struct Callers {
   TokenStatisticsResult result(TokenStats&& stats, const Plan& plan) const { return {std::move(stats), plan}; }
 };
 
-// States the caller's gradients. Columns of the wrong size are refused later.
+// Adds the caller's gradients to the digests. Columns of the wrong size are refused later.
 void digest_grads(ranks::Digests& digests, const problem::TokenProblem& problem, const TokenGrads& grads) {
   for (const auto& [name, column, of_picks] : stats::kGradColumns) {
     const std::vector<double>& values = grads.*column;

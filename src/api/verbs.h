@@ -70,7 +70,7 @@ void check_task_tensors(List list, const Structure& tensors, const Logits& logit
   visit_fields(list, check, tensors);
 }
 
-/// Returns the single upstream number of a loss that takes no other.
+/// Returns the upstream number of a loss that takes only a single one.
 inline double one_upstream(const char* name, const Upstream& upstream) {
   if (upstream.grads()) core::fail("upstream has gradients of statistics, but ", name, " is a loss");
   if (!upstream.is_each()) return upstream.one();
@@ -88,9 +88,9 @@ Plan scaled_gradients(Call& call, const Forward<T>& forward, const Upstream& ups
   return call.run_gradients(forward.stats, forward.grads, one);
 }
 
-/// Evaluates a loss again from the statistics that forward() returned, which is cheap: its token gradients
-/// depend on `upstream` in more than a factor. Checks that the statistics have a logp and those that the loss
-/// needs.
+/// Computes the gradients of a loss whose token gradients are not simply proportional to `upstream`:
+/// evaluates it again from the statistics of forward(), which is cheap. Checks that these have every column
+/// that the loss needs.
 template <Task T, class Loss>
 Plan evaluated_gradients(Call& call, Loss& loss, const Forward<T>& forward, const Upstream& upstream) {
   const problem::TokenProblem& problem = call.problem();

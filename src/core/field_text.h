@@ -67,7 +67,7 @@ requires(!std::same_as<List, std::string>) std::string text_of(const List& list)
   return text + "]";
 }
 
-/// Calls say(name, text) for each option, including those of `token`. Skips the pointers of a Context.
+/// Calls say(name, text) for each option, including the options in `token`. Skips the pointers of a Context.
 template <class Options, class Say>
 void say_fields(const Options& options, const Say& say) {
   const auto visit = [&](const Field& field, const auto& value) {

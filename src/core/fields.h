@@ -477,7 +477,7 @@ void visit_fields(TensorsOf<CustomLoss>, const Visit& visit, S&&... s) {
   visit(Field("targets", "token ids, one per row of hidden", kTargetsRole), s.targets...);
 }
 
-/// The meaning of the ids is that of the sets' field.
+/// `ids` has an empty meaning, which the field of the sets replaces (Field::or_meaning()).
 template <class Visit, class... S>
 void visit_fields(FieldsOf<IdSets>, const Visit& visit, S&&... s) {
   visit(Field("ids", "", token_ids("[N, K], or [E] with offsets")), s.ids...);

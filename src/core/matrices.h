@@ -238,7 +238,7 @@ struct Targets {
   Targets(std::span<const int32_t> ids) : data32(ids.data()), size(static_cast<int64_t>(ids.size())) {}
   Targets(std::span<const int64_t> ids) : data64(ids.data()), size(static_cast<int64_t>(ids.size())) {}
 
-  /// The view; absent if there are no targets.
+  /// The view; absent without targets.
   operator ConstTensor() const {
     const void* data = data32 ? static_cast<const void*>(data32) : data64;
     const DType dtype = data32 ? DType::kInt32 : DType::kInt64;
@@ -361,7 +361,7 @@ struct GradientMatrices {
 /// A second model over the same vocabulary; it has no gradient.
 struct TeacherMatrices {
   HiddenStates hidden;                        ///< [N, H of the teacher]
-  HeadMatrices head;                          ///< as many vocabulary entries as the student's
+  HeadMatrices head;                          ///< with the student's number of vocabulary entries
   std::optional<DType> round_logits_to = {};  ///< Distillation::teacher_round_logits_to
   FinishedLogits logits = {};                 ///< in place of hidden and head
 

@@ -41,8 +41,8 @@ Store::~Store() {
 }
 
 // Takes the smallest free block that fits and is at most twice as large. Sizes that grow from call to call
-// would leave unused blocks behind, so unused memory is released if the total would exceed twice the largest
-// use so far, or if the heap has no more memory.
+// would pile up unused blocks, so unused memory is released if the total would exceed twice the largest use
+// so far, or if the heap has no more memory.
 void* Store::allocate(size_t bytes) {
   const size_t wanted = std::max<size_t>(1, (bytes + kGrain - 1) / kGrain) * kGrain;
   if (wanted < bytes) throw std::bad_alloc();
@@ -105,7 +105,7 @@ std::vector<T> Store::take_column(size_t count, T value) {
   return column;
 }
 
-// If there is no memory to store the column, the caller keeps and frees it.
+// If the column cannot be stored because memory runs out, the caller keeps and frees it.
 template <class T>
 void Store::give_back(std::vector<T>& column) noexcept {
   if (column.capacity() == 0) return;

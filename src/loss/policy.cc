@@ -16,7 +16,7 @@ void check_is_split(const PolicyLoss& o) {
   core::fail_if(o.m2_threshold.has_value(), "m2_threshold = ", o.m2_threshold.value_or(0), kRule);
 }
 
-// Returns the factors of tokens (1.6), from the numbers of tokens and of sequences of the whole batch.
+// Returns the factors of tokens, from the numbers of tokens and of sequences of the whole batch.
 TokenMean aggregation(const PolicyLoss& options, double tokens, double sequences) {
   sequences = options.num_sequences.value_or(std::max(sequences, 1.0));
   switch (aggregation_of(options)) {
@@ -71,7 +71,7 @@ StatsRequest CompletionLoss::needs() const {
   return {.entropy = options_.want_entropy || options_.entropy_bonus != 0 || options_.top_entropy_quantile < 1};
 }
 
-// Shows all tokens of a group to the stages in which they depend on each other.
+// Passes all tokens of a group to the stages that couple them.
 void CompletionLoss::couple(std::span<const int64_t> rows, const TokenStats& stats) {
   core::Array<PolicyToken> all;
   for (const int64_t row : rows) {

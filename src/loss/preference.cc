@@ -98,7 +98,7 @@ void PairLoss::weigh_tails() {
   }
 }
 
-// The report has means with average_log_prob, or with a loss like orpo or simpo.
+// Metrics use means with average_log_prob, or with a loss without a reference that averages (orpo, simpo).
 bool PairLoss::averages_in_report() const {
   return options_.average_log_prob ||
          any_row(options_, [](const PairLossRow& row) { return row.averages && !row.needs_reference; });

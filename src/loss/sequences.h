@@ -50,8 +50,8 @@ core::Array<double> token_values(std::string_view name, const ConstTensor& given
                                  std::string_view rows_name, bool nan_allowed = false);
 
 /// Returns the entries of a per-sequence vector, [S], with 0 for sequences without active tokens,
-/// which are not read. Throws InvalidInput for a wrong size or an entry that is not finite; `reader` is what
-/// needs the vector.
+/// which are not read. Throws InvalidInput for a wrong size or an entry that is not finite; `reader` names
+/// the option that needs the vector.
 core::Array<double> sequence_values(std::string_view name, const ConstTensor& given, const SequenceTokens& tokens,
                                     std::string_view reader);
 

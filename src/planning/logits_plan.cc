@@ -15,8 +15,8 @@ namespace {
 // are read again for their gradients and should still be in the core's cache then.
 constexpr int64_t kRowsAtOnce = 4;
 
-// Gives a plan the largest team whose workspace, measure(team), is within the budget. `needs` are words of
-// the message if there is none.
+// Gives a plan the largest team whose workspace, measure(team), is within the budget. `needs` says in
+// the error message what does not fit.
 template <class Measure, class... Needs>
 void set_team(const detail::ContextState& context, int threads, Plan& plan, const Measure& measure,
               const Needs&... needs) {
@@ -31,7 +31,7 @@ void set_team(const detail::ContextState& context, int threads, Plan& plan, cons
 }
 constexpr std::string_view kSetsNeed = "probabilities over sets of token ids need";
 
-// Decides everything of a plan over sets except the team and the sizes of tiles.
+// Makes a plan over sets, except for the team and the sizes of tiles.
 Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& problem,
               const Computation& computation) {
   if (context.options.plan == PlanKind::kExpectedRow && computation.forward && computation.backward) {
@@ -47,7 +47,7 @@ Plan cut_sets(const detail::ContextState& context, const problem::TokenProblem& 
   return plan;
 }
 
-// Decides everything of a plan except the team.
+// Makes a plan, except for the team.
 LogitsPlan cut_logits(const detail::ContextState& context, const LogitsProblem& problem,
                       const Computation& computation) {
   LogitsPlan run;

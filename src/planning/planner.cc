@@ -129,7 +129,7 @@ class Planner {
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
   }
 
-  // With two heads there are two walks: one pass stores their logits in between, if that pays.
+  // Two heads need two passes over the logits: plan one pass stores the logits in between, if that pays.
   RunPlan without_gradients() const {
     if (!has_divergence_ || wanted_ == PlanKind::kTwoPass) return forward_only();
     const bool asked = wanted_ == PlanKind::kOnePass;
@@ -214,9 +214,9 @@ class Planner {
     if (!fits(run)) {
       run = of_one(budget_);
     } else if (run.chunk_count() > 1) {
-      // A budget that barely holds the team's scratch leaves little for logits, and so gives many chunks.
-      // Until the team has as few chunks as one thread has in the team's smallest budget, keep the latter, so
-      // that a larger budget never gives more chunks.
+      // A budget that barely holds the team's scratch has little room for logits, and so means many chunks.
+      // If one thread gets fewer chunks from the team's smallest budget, its plan is kept, so that a larger
+      // budget never means more chunks.
       RunPlan before = of_one(of_team(0).plan.workspace_bytes);
       if (before.chunk_count() < run.chunk_count()) run = std::move(before);
     }

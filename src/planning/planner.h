@@ -33,8 +33,9 @@ RunPlan choose_plan(const detail::ContextState& context, int threads, const Hidd
 size_t least_workspace(const detail::ContextState& context, int threads, const HiddenProblem& problem,
                        const Computation& computation, const GradientMatrices& outputs);
 
-/// Plans `computation` on finished logits, for `threads` threads or as many as the budget has scratch for.
-/// Throws InvalidInput if it has no scratch for one thread, or if plan one_pass was requested and cannot run.
+/// Plans `computation` on finished logits, for `threads` threads, or fewer if the budget lacks scratch for
+/// them. Throws InvalidInput if it lacks scratch for a single thread, or if plan one_pass was requested and
+/// cannot run.
 LogitsPlan choose_plan(const detail::ContextState& context, int threads, const LogitsProblem& problem,
                        const Computation& computation);
 

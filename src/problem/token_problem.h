@@ -69,7 +69,7 @@ struct DivergenceTask {
   Temperatures student;
   Temperatures teacher;
   std::string_view teacher_name = "teacher_temperature";  // of a scalar, in messages
-  // The student's temperatures are those of TokenOptions, so the statistics of the first walk serve both.
+  // `student` equals the temperatures of TokenOptions, so one softmax serves logp and divergence.
   bool shares_softmax = true;
   bool entropy = false;  // of both models
   bool argmax = false;   // of the teacher
@@ -103,8 +103,8 @@ struct Task {
   StatsRequest request;  // its cross_weights are not used: `cross` has them
   RowPicks picks;
   Cross cross = {};
-  /// The probabilities of a row sum to 1 over the distinct ids of its picks. There is no pass over the
-  /// vocabulary, and no statistic except logp and lse.
+  /// The probabilities of a row sum to 1 over the distinct ids of its picks. Only logp and lse
+  /// are computed, without a pass over the vocabulary.
   bool over_picks = false;
   std::optional<DivergenceTask> divergence = {};
 };

@@ -71,7 +71,7 @@ struct Planned {
 
 std::string name_of_type(int64_t type) { return type < 0 ? "none" : name_of(static_cast<DType>(type)); }
 
-// States the plan and the outputs, and throws RankError if they differ between ranks.
+// Compares the plan and the outputs of all ranks, and throws RankError if they differ.
 void agree_on(const planning::RunPlan& run, const Cut& cut, const HiddenProblem& problem,
               const planning::Computation& computation, const GradientMatrices& outputs) {
   if (!cut.group->is_shared()) return;

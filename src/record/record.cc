@@ -48,10 +48,10 @@ void Record::add_common(std::span<const char* const> needs) {
 void Record::add_slices() {
   static const VocabSlice kSlice;
   static const std::span<const uint8_t> kNone;
-  keys_.add("slice_first", slice_.first, kSlice.first, Field("", "the first vocabulary entry of this slice"));
-  keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size, Field("", "V of all slices together"));
+  keys_.add("slice_first", slice_.first, kSlice.first, Field("", "number of vocabulary entries before this slice"));
+  keys_.add("slice_vocab_size", slice_.vocab_size, kSlice.vocab_size, Field("", "V of the whole vocabulary"));
   keys_.add("gathered", gathered_, kNone,
-            Field("", "all slices", Role{"[ranks · N, bytes]", only(DType::kUInt8), 1, 3}));
+            Field("", "the bytes of all slices", Role{"[ranks · N, bytes]", only(DType::kUInt8), 1, 3}));
 }
 
 void Record::set(std::string_view name, const Value& value) {
@@ -118,7 +118,7 @@ std::string Record::need_of(std::string_view name) const {
   return "";
 }
 
-// Clears the results, so that a verb that fails has none.
+// Clears the results, so that none are left if the verb fails.
 void Record::forget() {
   left_ = Left::kNothing;
   plan_ = nullptr;
