@@ -57,7 +57,7 @@ enum class PolicyAggregation {
 enum class TrustRegion {
   kDefault,  ///< tv for dppo, none for the others
   kNone,     ///< all tokens
-  kTv,       ///< p − p_old within the bound that the advantage's sign pushes towards (DPPO, TV)
+  kTv,       ///< p − p_old at most the upper bound if A > 0, at least minus the lower one otherwise (DPPO, TV)
   kTvBoth,   ///< p − p_old within both bounds (prime-rl's ipo)
   kKl,       ///< like kTv, with the KL of two outcomes: the token, and any other (DPPO, KL)
 };

@@ -113,7 +113,7 @@ struct LOGITLESS_API PreferenceLoss {
   ConstTensor targets = {};                                ///< token ids, [N] or [B, T], int32 or int64
   /// The reference's log-probabilities, float32, float64, bfloat16 or float16: per sequence (sums or
   /// averages, see ref_logps_are) or per token, see ref_logps_per. Either this or `reference` is required if
-  /// a loss needs a reference; otherwise both are refused. Entries of tokens and ignored sequences
+  /// a loss needs a reference; otherwise both are refused. Entries of ignored tokens and sequences
   /// are not read.
   ConstTensor ref_logps = {};
   EntriesPer ref_logps_per = EntriesPer::kBySize;  ///< whether ref_logps is per sequence or per token
@@ -147,7 +147,7 @@ struct LOGITLESS_API PreferenceLoss {
   /// The weight of the likelihood of the chosen sequences (CPO's alpha), >= 0. Unset: 1 with orpo or cpo,
   /// else 0.
   std::optional<double> nll_weight = {};
-  /// Which tokens are active (prompts do not), and how log-probabilities are taken.
+  /// Which tokens are active (prompts are not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients; finite
   bool want_entropy = false;  ///< fill metrics.mean_entropy
@@ -205,7 +205,7 @@ struct LOGITLESS_API KtoLoss {
   bool average_log_prob = false;              ///< use a sequence's mean log-probability instead of its sum
   /// What a per-sequence ref_logps holds, independent of average_log_prob.
   SequenceLogps ref_logps_are = SequenceLogps::kSums;
-  /// Which tokens are active (prompts do not), and how log-probabilities are taken.
+  /// Which tokens are active (prompts are not), and how log-probabilities are taken.
   TokenOptions token = {};
   double loss_scale = 1.0;    ///< multiplies loss and gradients
   bool want_entropy = false;  ///< fill metrics.mean_entropy

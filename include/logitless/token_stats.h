@@ -73,8 +73,8 @@ struct TokenOptions {
   /// What the temperature divides.
   TemperatureMeaning temperature_meaning = TemperatureMeaning::kScaleLogits;
   /// With kBFloat16 or kFloat16 every raw logit r, bias included, is rounded to that type (nearest even)
-  /// before softcap and temperature, as in a trainer that stores its logits in that type; the rounding counts
-  /// as derivative 1. Unset: no rounding.
+  /// before softcap and temperature, as in a trainer that stores its logits in that type; the derivative of
+  /// the rounding counts as 1. Unset: no rounding.
   std::optional<DType> round_logits_to = {};
 };
 
@@ -101,8 +101,8 @@ struct ExpectedRows {
   bool empty() const { return f32.empty() && f64.empty(); }
 };
 
-/// Statistics, one entry per position of hidden, [N] (top_ids and top_logps: top_k entries). Rows that take
-/// no part hold 0 (argmax and top_ids: -1); a statistic that was not requested is empty. The backward pass
+/// Statistics, one entry per position of hidden, [N] (top_ids and top_logps: top_k entries). Ignored rows
+/// hold 0 (argmax and top_ids: -1); a statistic that was not requested is empty. The backward pass
 /// needs `max_logit` and `log_sum` in addition to logp. The target is the greedy choice if it equals argmax;
 /// its rank is then 1, as it is when it ties with argmax.
 struct TokenStats {
@@ -184,9 +184,8 @@ struct TopUnions {
 LOGITLESS_API TopUnions top_unions(std::span<const int64_t> a, std::span<const int64_t> b, int64_t rows);
 
 /// A loss that is a function of the tokens' statistics. evaluate() is called from one thread at a time, with
-/// disjoint sets of rows in increasing order that together are all active rows. One pass calls it
-/// once per chunk, all other plans once. The vectors declared in needs() and gradients() have N entries by
-/// then.
+/// increasing rows; its calls together cover each active row once. One pass calls it once per chunk, all
+/// other plans once. The vectors declared in needs() and gradients() have N entries by then.
 class LOGITLESS_API TokenLoss {
  public:
   virtual ~TokenLoss();

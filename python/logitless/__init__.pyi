@@ -154,7 +154,7 @@ def cross_entropy(
         dft: DFT: multiplies each token's loss by its target's probability (detached).
         class_weights (float32 [V]): as in PyTorch; empty: all 1.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs reduction mean.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
         want_accuracy: fills metrics.accuracy and per_token_argmax.
         want_entropy: fills metrics.mean_entropy.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -657,7 +657,7 @@ def soft_cross_entropy(
         reduction: how per-token losses are reduced.
         subtract_entropy: returns KL(q, p) instead of the cross-entropy; the gradients are the same.
         loss_scale: multiplies loss and gradients.
-        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs reduction mean.
+        num_items_in_batch: the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with reduction mean.
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
         noise: sampled: the expected relative error, from which θ is derived; 0: exact; not supported with a cut vocabulary or a LoRA on the head.
         theta: sampled: the threshold θ itself, in units of the rows' mean gradient factor; 0: derived from noise.
@@ -767,7 +767,7 @@ def set_distillation_loss(
         hard_weight: the weight of the cross-entropy against the targets, at temperature 1.
         reduction: how per-token losses are reduced.
         mean_over: what a mean is taken over.
-        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         tail_floor: outside tail: the lower bound of the teacher's mass outside a set (TRL: 1e-7).
         backward: exact: from all vocabulary entries; sampled: from a random part, unbiased; certified: from all but the least likely, with an error bound.
@@ -1040,7 +1040,7 @@ def distillation_loss(
         hard_temperature: the temperature of the cross-entropy; needs hard_weight.
         reduction: how per-token losses are reduced.
         mean_over: what a mean is taken over.
-        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean.
+        num_items_in_batch: the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean.
         loss_scale: multiplies loss and gradients.
         want_entropy: fills the entropies of student and teacher.
         want_agreement: fills metrics.agreement and per_token_agreement.

@@ -21,7 +21,7 @@ template <Named Enum>
 constexpr std::span<const char* const> choices_of() {
   return kNamesOf<Enum>;
 }
-/// The only options with an element type say which type logits are rounded to.
+/// Options with an element type are all for rounding logits, so these are their choices.
 inline constexpr const char* kRoundings[] = {name_of(DType::kBFloat16), name_of(DType::kFloat16)};
 template <>
 constexpr std::span<const char* const> choices_of<DType>() {

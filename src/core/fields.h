@@ -93,7 +93,7 @@ void visit_fields(FieldsOf<CrossEntropy>, const Visit& visit, S&&... s) {
         s.class_weights...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs "
+              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with "
               "reduction mean"),
         s.num_items_in_batch...);
   visit(Field("want_accuracy", "fills metrics.accuracy and per_token_argmax"), s.want_accuracy...);
@@ -216,7 +216,7 @@ void visit_fields(FieldsOf<Distillation>, const Visit& visit, S&&... s) {
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
   visit(Field("mean_over", "what a mean is taken over"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean"),
+              "the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean"),
         s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("want_entropy", "fills the entropies of student and teacher"), s.want_entropy...);
@@ -286,7 +286,7 @@ void visit_fields(FieldsOf<SoftCrossEntropy>, const Visit& visit, S&&... s) {
         s.subtract_entropy...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; needs "
+              "the divisor of the mean, e.g. the tokens of all micro-batches; unset: the number of tokens; only with "
               "reduction mean"),
         s.num_items_in_batch...);
 }
@@ -309,7 +309,7 @@ void visit_fields(FieldsOf<SetDistillation>, const Visit& visit, S&&... s) {
   visit(Field("reduction", "how per-token losses are reduced"), s.reduction...);
   visit(Field("mean_over", "what a mean is taken over"), s.mean_over...);
   visit(Field("num_items_in_batch", kPositive,
-              "the divisor of the mean; unset: the number of tokens or sequences; needs reduction mean"),
+              "the divisor of the mean; unset: the number of tokens or sequences; only with reduction mean"),
         s.num_items_in_batch...);
   visit(Field("loss_scale", "multiplies loss and gradients"), s.loss_scale...);
   visit(Field("tail_floor", kShareBelowOne,

@@ -18,7 +18,7 @@ thread_local Store* current = nullptr;
 // Rounds sizes up, so that requests of nearly the same size share blocks.
 constexpr size_t kGrain = 64;
 
-// Returns the pages of memory that is about to be freed to the system.
+// Gives the pages of memory that is about to be freed back to the system.
 void return_pages([[maybe_unused]] void* data, [[maybe_unused]] size_t bytes) {
 #ifdef __linux__
   const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));

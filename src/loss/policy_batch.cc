@@ -183,7 +183,7 @@ bool teacher_reads_policy(const PolicyLoss& options) {
 
 void PolicyBatch::add_teacher(const PolicyLoss& options, std::span<const int64_t> rows, const TokenStats* stats) {
   const core::Array<double>& given = options.teacher_against == TeacherAgainst::kOld ? old : sampling;
-  double ahead = 0;  // Σ γ^(t − i) ratio_t over the rows t >= i of the sequence of i, the last row seen
+  double ahead = 0;  // Σ_{t >= i} γ^(t − i) ratio_t over the sequence of i, the row visited last
   int64_t before = -1;
   for (auto row = rows.rbegin(); row != rows.rend(); ++row) {
     const auto i = static_cast<size_t>(*row);

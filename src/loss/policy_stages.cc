@@ -139,7 +139,7 @@ void PolicyWeights::drop_large_moments(std::span<const PolicyToken> tokens) {
   moments.reserve(tokens.size());
   for (const PolicyToken& token : tokens) {
     const double drift = token.sampler_log_ratio;
-    if (std::isnan(drift)) return;
+    if (std::isnan(drift)) return;  // NaN cannot be sorted; nothing is dropped, so that the loss becomes NaN
     moments.push_back({drift * drift, token.row});
   }
   std::sort(moments.begin(), moments.end(), [](const Moment& a, const Moment& b) {

@@ -123,7 +123,7 @@ class Planner {
     return fits(second) ? second : smaller(run, second);
   }
 
-  // Returns the plan that computes all gradients from tiles of them.
+  // Returns the plan that computes gradients for all vocabulary entries, tile by tile.
   RunPlan with_gradients() const {
     if (!computation_.forward || wanted_ == PlanKind::kTwoPass) return tiled(PlanKind::kTwoPass, rows());
     return wanted_ == PlanKind::kOnePass ? one_pass(1) : one_pass_or_two();
@@ -226,8 +226,8 @@ class Planner {
     return run;
   }
 
-  // Plans as many tiles (in one pass: threads) as help and fit, at least one. The caller checks whether one
-  // fits.
+  // Sets the number of tiles (in one pass: of threads) to the largest that helps and fits, at least 1. The
+  // caller checks whether that fits.
   void fit_tiles(int64_t wanted, RunPlan& run) const {
     const int64_t tiles = run.grid.vocab_tiles() * std::max<int64_t>(1, static_cast<int64_t>(run.blocks.blocks.size()));
     int64_t alive = std::clamp<int64_t>(wanted, 1, tiles);
