@@ -58,7 +58,7 @@ class Context(_core.Context):
         plan: "auto", "one_pass", "two_pass", or "expected_row" (for a head without gradients).
         row_tile: rows of a logits tile; 0: chosen from the shape.
         vocab_tile: columns of a logits tile; 0: chosen from the shape.
-        row_block: rows of finished logits that a thread processes at once; 0: chosen from the shape.
+        row_block: rows of finished logits that a thread takes at once; 0: chosen.
         gemm_backend: the library of products: "auto" or one that this build has, such as "openblas" or "onednn".
         gradient_precision: "native", "split" or "float32", of dL/dlogits in bfloat16.
         simd_target: "auto", an instruction set of this CPU, such as "AVX2", or "plain".
